@@ -1,0 +1,40 @@
+# One verb per line; `make help` lists them.
+PYTHON ?= python3
+VENV := .venv/bin/python
+READY := .venv/.ready
+NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian, Ubuntu: apt install \
+ python3-venv), or name another one you have: make PYTHON=python3.12 $(MAKECMDGOALS)
+.DELETE_ON_ERROR:
+.PHONY: help lab test test-fast lint data notebooks bench gpu-check
+
+help: ## list the verbs
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
+
+lab: $(READY) ## install what is missing, make the data, open the notebooks
+	@$(VENV) -m course_utils.cli lab
+
+test: lint ## everything: lint, types, unit tests, notebooks, browser
+	@$(VENV) -m pytest
+
+test-fast: $(READY) ## the unit tests, in less than a minute
+	@$(VENV) -m pytest -q -m "not slow and not browser and not gpu"
+
+lint: $(READY) ## style and types
+	@$(VENV) -m ruff check && $(VENV) -m ruff format --check && $(VENV) -m mypy
+
+data: $(READY) ## make the data sets (COURSE_SIZE=S, M or L)
+	@$(VENV) -m course_utils.cli data
+
+notebooks: $(READY) ## build the notebooks from notebooks/source
+	@$(VENV) notebooks/build.py
+
+bench: $(READY) ## measure what the course claims
+	@$(VENV) -m benchmarks.run
+
+gpu-check: ## run the CUDA tests and record traces, with the Python at hand
+	@$(PYTHON) tests/gpu/run.py
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c "import sys, ensurepip; sys.exit(sys.version_info < (3, 11))" 2>&- || { echo "$(NO_PYTHON)"; exit 1; }
+	@$(PYTHON) -m venv .venv && $(VENV) -m pip install --disable-pip-version-check -r requirements.lock
+	@$(VENV) -m pip install --disable-pip-version-check -q --no-deps -e . && touch $@
