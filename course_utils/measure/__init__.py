@@ -1,0 +1,1 @@
+"""Record, compute and draw what a training loop does with its time."""

@@ -1,0 +1,109 @@
+// The parts of the picture that are plain HTML: controls, figures, legend, table.
+
+const element = (tag, props = {}, ...children) => {
+  const node = Object.assign(document.createElement(tag), props);
+  node.append(...children);
+  return node;
+};
+
+// Native radio buttons and sliders, so that keyboard and names come for free. change(name, value).
+export function buildControls(form, controls, change) {
+  form.replaceChildren(...controls.map((control, n) => (control.slider ? slider : radios)(control, n, change)));
+}
+
+const textOf = (control, value) => control.texts[control.options.indexOf(value)] ?? String(value);
+
+function radios(control, n, change) {
+  const set = element("fieldset", {}, element("legend", { textContent: control.label }));
+  for (const option of control.options) {
+    const input = element("input", { type: "radio", name: control.name, value: String(option) });
+    input.addEventListener("change", () => change(control.name, option));
+    set.append(element("label", { className: "choice" }, input, element("span", { textContent: textOf(control, option) })));
+  }
+  return set;
+}
+
+function slider(control, n, change) {
+  const input = element("input", { type: "range", name: control.name, min: 0, max: control.options.length - 1, step: 1, id: `c${n}` });
+  input.addEventListener("input", () => change(control.name, control.options[+input.value]));
+  const label = element("label", { htmlFor: input.id, textContent: control.label });
+  return element("div", { className: "slider" }, label, input, element("span", { ariaHidden: "true" })); // aria-valuetext says it
+}
+
+// Move the controls to `state` without building them anew, so that none loses the focus.
+export function syncControls(form, controls, state) {
+  for (const control of controls) {
+    const value = state[control.name];
+    for (const input of form.querySelectorAll(`[name="${CSS_ESCAPE(control.name)}"]`)) {
+      if (!control.slider) input.checked = input.value === String(value);
+      else {
+        input.value = control.options.indexOf(value);
+        input.setAttribute("aria-valuetext", textOf(control, value));
+        input.nextElementSibling.textContent = textOf(control, value);
+      }
+    }
+  }
+}
+const CSS_ESCAPE = (text) => String(text).replace(/["\\]/g, "\\$&");
+
+export const stateText = (controls, state) =>
+  controls.map((control) => `${control.label}: ${textOf(control, state[control.name])}`).join(" · ");
+
+// The sentence, its shares in bold.
+export function fillSentence(paragraph, sentence) {
+  const parts = sentence.split(/([<>]? ?\b\d[\d.,]* ?%)/);
+  paragraph.replaceChildren(...parts.map((part, i) => (i % 2 ? element("b", { textContent: part }) : part)));
+}
+
+// Cards; one that says a share, such as "62 %", gets a bar as well.
+export function fillFacts(list, facts) {
+  list.replaceChildren(...Object.entries(facts).map(([name, value]) => {
+    const card = element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: value }));
+    const share = /^[<>]? ?(\d+) %$/.exec(value);
+    if (share) {
+      card.className = "share";
+      card.style.setProperty("--share", `${share[1]}%`);
+    }
+    return card;
+  }));
+}
+
+// Swatches of the stages that occur; the idle GPU is one of them.
+export function fillLegend(list, names) {
+  const texts = { wait: "wait", idle: "GPU idle" };
+  list.replaceChildren(...names.map((name) => {
+    const item = element("li");
+    item.innerHTML = swatch(name);
+    item.append(texts[name] ?? name);
+    return item;
+  }));
+}
+
+function swatch(name) {
+  const look = LOOKS[name], dots = look.hatch === "...";
+  const lines = `<path class="${name === "idle" ? "idle" : ""}" d="${look.tile}" stroke="${look.ink}" stroke-width="${dots ? 2.2 : 1.2}" stroke-linecap="${dots ? "round" : "butt"}"/>`;
+  return `<svg width="26" height="14" aria-hidden="true"><pattern id="p-${name}" width="${TILE}" height="${TILE}" patternUnits="userSpaceOnUse">
+    <rect width="${TILE}" height="${TILE}" fill="${look.colour}" fill-opacity="${look.opacity}"/>${lines}</pattern>
+    <rect style="--light:${look.edges[0]};--dark:${look.edges[1]}" x=".5" y=".5" width="25" height="13" rx="2" fill="url(#p-${name})"/></svg>`;
+}
+
+// The same as a table, lane by lane, for who cannot see the picture.
+export function fillTable(holder, traces) {
+  holder.replaceChildren(...traces.map((trace) => {
+    const head = ["Lane", "Spans", "Busy", "Share", "Stages"].map((text) => element("th", { scope: "col", textContent: text }));
+    const rows = trace.lanes.map((lane) => element("tr", {},
+      element("th", { scope: "row", textContent: lane.name }),
+      ...[lane.start.length.toLocaleString("en"), duration(lane.busy), percent(lane.busy / (trace.end || 1)), stageText(lane, trace.end)]
+        .map((text) => element("td", { textContent: text }))));
+    const idle = trace.stepsEnd * (1 - trace.utilisation);
+    const caption = `${trace.label || "This run"}${trace.note ? ` (${trace.note})` : ""}: GPU busy ${percent(trace.utilisation)}, idle ${duration(idle)} in ${plural(trace.gaps.length, "gap")}.`;
+    return element("table", {}, element("caption", { textContent: caption }),
+      element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+  }));
+}
+
+function stageText(lane, end) {
+  const sums = new Float64Array(STAGES.length);
+  lane.start.forEach((start, i) => { sums[lane.stage[i]] += lane.end[i] - start; });
+  return STAGES.flatMap((stage, i) => (sums[i] ? [`${stage} ${percent(sums[i] / end)}`] : [])).join(", ");
+}

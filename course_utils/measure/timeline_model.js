@@ -1,0 +1,206 @@
+// What the picture is drawn from: traces unpacked, measured, searched and laid out. No DOM here.
+// `STAGES`, `LOOKS` and `CSS` are put in front of this module by timeline.py. Times are milliseconds.
+
+// Unpack the columns that columns.py wrote. Typed arrays, one entry per span, sorted by start.
+export function openTrace(raw) {
+  const lanes = raw.lanes.map((lane) => openLane(lane, raw.tick));
+  const steps = unionOf(stepLanes(lanes), (lane, i) => lane.stage[i] === COMPUTE);
+  const end = raw.end * raw.tick;
+  const stepsEnd = steps.at(-1)?.[1] ?? end;
+  const gaps = gapsBetween(steps);
+  return {
+    note: raw.note, lanes, steps, gaps, end, stepsEnd,
+    spans: lanes.reduce((sum, lane) => sum + lane.start.length, 0),
+    utilisation: stepsEnd ? total(steps) / stepsEnd : 0,
+  };
+}
+
+const COMPUTE = STAGES.indexOf("compute");
+const WAIT = STAGES.indexOf("wait");
+
+function openLane(raw, tick) {
+  const n = raw.gap.length;
+  const lane = {
+    name: raw.name, start: new Float64Array(n), end: new Float64Array(n),
+    reach: new Float64Array(n), // the latest end so far: nested spans do not end in order
+    batch: new Int32Array(n), stage: Uint8Array.from(raw.stage, Number),
+    row: raw.row ?? new Uint8Array(n), depth: raw.depth ?? new Uint8Array(n),
+    under: raw.under ?? new Int8Array(n).fill(-1), rows: 1,
+  };
+  let ticks = 0, batch = 0, reach = 0;
+  for (let i = 0; i < n; i++) {
+    lane.start[i] = (ticks += raw.gap[i]) * tick;
+    lane.end[i] = (ticks += raw.length[i]) * tick;
+    lane.batch[i] = batch += raw.batch[i];
+    lane.reach[i] = reach = Math.max(reach, lane.end[i]);
+    lane.rows = Math.max(lane.rows, lane.row[i] + 1);
+  }
+  lane.busy = total(unionOf([lane], (_, i) => lane.stage[i] !== WAIT));
+  return lane;
+}
+
+// The GPU's lane; a trace without one shows its steps elsewhere.
+export function stepLanes(lanes) {
+  const gpu = lanes.filter((lane) => lane.name === "gpu" && lane.stage.includes(COMPUTE));
+  return gpu.length ? gpu : lanes.filter((lane) => lane.stage.includes(COMPUTE));
+}
+
+function unionOf(lanes, wanted) {
+  const pieces = [];
+  for (const lane of lanes)
+    for (let i = 0; i < lane.start.length; i++)
+      if (wanted(lane, i)) pieces.push([lane.start[i], lane.end[i]]);
+  if (lanes.length > 1) pieces.sort((a, b) => a[0] - b[0]);
+  const merged = [];
+  for (const piece of pieces) {
+    const last = merged.at(-1);
+    if (last && piece[0] <= last[1]) last[1] = Math.max(last[1], piece[1]);
+    else merged.push([...piece]);
+  }
+  return merged;
+}
+
+const total = (intervals) => intervals.reduce((sum, [start, end]) => sum + end - start, 0);
+
+function gapsBetween(steps) {
+  const gaps = [];
+  let last = 0;
+  for (const [start, end] of steps) {
+    if (start > last) gaps.push([last, start]);
+    last = end;
+  }
+  return gaps;
+}
+
+// Index of the first entry of a sorted array that is not below `value`.
+export function lower(sorted, value) {
+  let low = 0, high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < value) low = middle + 1; else high = middle;
+  }
+  return low;
+}
+
+// Indices of the spans that touch the view, as a half-open range.
+export const visible = (lane, from, to) => [lower(lane.reach, from), lower(lane.start, to)];
+
+// The span under a point, the innermost one, or -1.
+export function spanAt(lane, time, row) {
+  const [first, last] = visible(lane, time, time + 1e-9);
+  for (let i = last - 1; i >= first; i--)
+    if (lane.row[i] === row && lane.start[i] <= time && time < lane.end[i]) return i;
+  return -1;
+}
+
+// Share of each pixel column that each stage took: bins[(row * stages + stage) * columns + column].
+// A nested span's time is taken from the span around it.
+export function busyShares(lane, from, to, columns) {
+  const bins = new Float32Array(lane.rows * STAGES.length * columns);
+  const scale = columns / (to - from), [first, last] = visible(lane, from, to);
+  const add = (row, stage, a, b, sign) => {
+    const base = (row * STAGES.length + stage) * columns;
+    for (let column = Math.floor(a); column < b; column++)
+      bins[base + column] += sign * (Math.min(b, column + 1) - Math.max(a, column));
+  };
+  for (let i = first; i < last; i++) {
+    const a = Math.max(0, (lane.start[i] - from) * scale);
+    const b = Math.min(columns, (lane.end[i] - from) * scale);
+    if (b <= a) continue;
+    add(lane.row[i], lane.stage[i], a, b, 1);
+    if (lane.under[i] >= 0) add(lane.row[i], lane.under[i], a, b, -1);
+  }
+  return bins;
+}
+
+// Round times for the axis: about `count` of them between `from` and `to`.
+export function ticks(from, to, count) {
+  const raw = (to - from) / Math.max(1, count), power = 10 ** Math.floor(Math.log10(raw));
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= raw * (1 - 1e-9));
+  const found = [];
+  for (let n = Math.ceil(from / step - 1e-9); n * step <= to + step * 1e-9; n++) found.push(n * step);
+  return { step, at: found };
+}
+
+// "1.5 s" on an axis: one unit and as many digits as the step needs.
+export function tickText(ms, step) {
+  const [unit, size] = step >= 100 ? ["s", 1e3] : step >= 0.1 ? ["ms", 1] : ["µs", 1e-3];
+  const digits = Math.max(0, -Math.floor(Math.log10(step / size) + 1e-9));
+  return ms ? `${(ms / size).toFixed(Math.min(digits, 6))} ${unit}` : "0";
+}
+
+export function duration(ms) {
+  if (ms >= 1e3) return `${(ms / 1e3).toFixed(2)} s`;
+  if (ms >= 1) return `${ms.toFixed(ms >= 10 ? 0 : 1)} ms`;
+  return ms ? `${(ms * 1e3).toFixed(0)} µs` : "0 s";
+}
+
+export function percent(share) {
+  if (share > 0 && share < 0.005) return "< 1 %";
+  if (share >= 0.995 && share < 1) return "> 99 %";
+  return `${(100 * share).toFixed(0)} %`;
+}
+
+export const plural = (count, thing) => `${count.toLocaleString("en")} ${thing}${count === 1 ? "" : "s"}`;
+
+// What happened to one batch, stage by stage, in words.
+export function batchStory(trace, batch) {
+  const parts = [];
+  for (const lane of trace.lanes)
+    for (let i = 0; i < lane.start.length; i++)
+      if (lane.batch[i] === batch)
+        parts.push([lane.start[i], `${STAGES[lane.stage[i]]} ${duration(lane.end[i] - lane.start[i])} (${lane.name})`]);
+  return `Batch ${batch}: ${parts.sort((a, b) => a[0] - b[0]).map((part) => part[1]).join(", ")}.`;
+}
+
+// A control's value by name, "strategy=naive|load=80": how pictures are looked up.
+export const keyOf = (controls, state) => controls.map((c) => `${c.name}=${state[c.name]}`).join("|");
+
+// Bytes of gzip-compressed JSON, as columns.py packs them.
+export async function unpack(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).json();
+}
+
+const AXIS = 22, HEADER = 26, LANE = 20, GPU_LANE = 36, GAP = 6, RIGHT = 8;
+
+// Lane names in drawing order: storage, workers by number, others, main, copy, gpu.
+export function inOrder(names) {
+  const ranks = { storage: 0, worker: 1, main: 3, copy: 4, gpu: 5 };
+  const rank = (name) => (ranks[name.split(" ")[0]] ?? 2) * 1e6 + (parseInt(name.split(" ")[1]) || 0);
+  return [...new Set(names)].sort((a, b) => rank(a) - rank(b));
+}
+
+const unused = (name) => openLane({ name, gap: [], length: [], batch: [], stage: "" }, 1);
+
+// Lay out traces above each other for a canvas of this width. Given `names`, all of these lanes get a
+// place, used or not, so that nothing jumps when another run is shown.
+export function arrange(traces, width, names) {
+  const narrow = width < 560, left = narrow ? 76 : 124;
+  const scene = { width, narrow, left, right: width - RIGHT, panels: [], height: AXIS };
+  for (const trace of traces) {
+    const panel = { trace, y: scene.height, lanes: [] };
+    scene.height += HEADER;
+    const used = new Map(trace.lanes.map((lane) => [lane.name, lane]));
+    for (const lane of (names ?? [...used.keys()]).map((name) => used.get(name) ?? unused(name))) {
+      const rowHeight = lane.name === "gpu" ? GPU_LANE / lane.rows
+        : lane.rows === 1 ? LANE : Math.max(7, Math.min(14, 56 / lane.rows));
+      panel.lanes.push({ lane, y: scene.height, height: rowHeight * lane.rows, rowHeight });
+      scene.height += rowHeight * lane.rows + GAP;
+    }
+    scene.panels.push(panel);
+    panel.bottom = scene.height - GAP;
+    scene.height += 8;
+  }
+  return scene;
+}
+
+// What lies at a point of the canvas: the panel, the lane, the row and the time.
+export function locate(scene, view, x, y) {
+  const time = view.from + ((x - scene.left) / (scene.right - scene.left)) * (view.to - view.from);
+  for (const panel of scene.panels)
+    for (const place of panel.lanes)
+      if (y >= place.y && y < place.y + place.height && x >= scene.left)
+        return { trace: panel.trace, lane: place.lane, row: Math.floor((y - place.y) / place.rowHeight), time };
+  return { time };
+}
