@@ -1,0 +1,1 @@
+"""The accelerator and the storage, real or emulated, behind one interface."""

@@ -1,0 +1,44 @@
+"""Walk through a batch: tensors in dicts, lists, tuples, named tuples and dataclasses, nested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, cast
+
+
+def map_leaves(function: Callable[[Any], Any], batch: Any) -> Any:
+    """Return a batch of the same shape with `function` applied to all that is no container."""
+    if isinstance(batch, Mapping):
+        return {key: map_leaves(function, value) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):  # a named tuple
+        return type(batch)(*(map_leaves(function, value) for value in batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(map_leaves(function, value) for value in batch)
+    if is_dataclass(batch) and not isinstance(batch, type):
+        values = {f.name: map_leaves(function, getattr(batch, f.name)) for f in fields(batch)}
+        return replace(batch, **values)
+    return function(batch)
+
+
+def leaves(batch: Any) -> list[Any]:
+    """Return everything in `batch` that is no container, in order."""
+    found: list[Any] = []
+    map_leaves(found.append, batch)
+    return found
+
+
+@dataclass(frozen=True)
+class PinnedBatches:
+    """The batches of a loader, each handed over pinned; as often iterable as the loader is."""
+
+    batches: Iterable[Any]
+    pin: Callable[[Any], Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Pin one batch after the other."""
+        return map(self.pin, self.batches)
+
+    def __len__(self) -> int:
+        """Count the batches, if the loader can."""
+        return len(cast(Sized, self.batches))
