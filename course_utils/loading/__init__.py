@@ -1,0 +1,1 @@
+"""The reference form of the datasets and loaders that the notebooks build."""
