@@ -1,0 +1,1 @@
+"""What the notebooks need to ask, check and show."""

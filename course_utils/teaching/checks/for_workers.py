@@ -1,0 +1,23 @@
+"""What the checks of several notebooks ask of code that goes to a worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from course_utils.teaching.exercise import expect
+
+
+def expect_in_a_file(attempt: Any) -> None:
+    """Refuse what lives only in the notebook, before a worker dies of it."""
+    name = getattr(attempt, "__qualname__", type(attempt).__qualname__)
+    expect(
+        "<lambda>" not in name and "<locals>" not in name,
+        f"A worker cannot get {name}: it imports what it needs by name, and this has none.",
+        "Define it with def or class, outside of any function, in a %%worker_module cell.",
+    )
+    expect(
+        getattr(attempt, "__module__", "") != "__main__",
+        f"{name} lives in the notebook. A worker is another process: it can import a file, but it "
+        "cannot see the notebook.",
+        "Begin its cell with %%worker_module and a name, and run it again.",
+    )

@@ -1,0 +1,68 @@
+"""Draw a small card under a cell, readable in light and dark, without colour, and printed."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+Tone = Literal["good", "bad", "open", "plain"]
+
+# One line style for each tone, so that the tone does not hang on the colour alone. Each colour has
+# a contrast of at least 3:1 on white and on #111.
+_EDGE = {
+    "good": "6px solid #0a8f6c",
+    "bad": "6px double #d55e00",
+    "open": "6px dotted #808080",
+    "plain": "6px solid #3d85c6",
+}
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One line of a small bar picture."""
+
+    name: str
+    value: float
+    label: str
+    guessed: bool = False
+
+
+def card(tone: Tone, title: str, *lines: str, body: str = "") -> str:
+    """Return the HTML of a card: a title, sentences, and a body that is HTML."""
+    sentences = "".join(f'<div style="margin-top:2px">{inline(s)}</div>' for s in lines if s)
+    return (
+        f'<div style="border-left:{_EDGE[tone]};padding:4px 12px;margin:4px 0;max-width:46em;'
+        f'line-height:1.45"><b>{inline(title)}</b>{sentences}{body}</div>'
+    )
+
+
+def inline(sentence: str) -> str:
+    """Return a sentence as HTML, with what stands in backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(sentence))
+
+
+def bars(rows: Sequence[Bar]) -> str:
+    """Return the HTML of horizontal bars from zero; a guessed one is hatched."""
+    longest = max((abs(row.value) for row in rows), default=0) or 1
+    return "".join(_bar(row, abs(row.value) / longest) for row in rows)
+
+
+def block(text: str) -> str:
+    """Return the HTML of captured output, which scrolls if it is long."""
+    style = "margin:6px 0 2px;max-height:18em;overflow:auto;white-space:pre-wrap"
+    return f'<pre style="{style}">{escape(text)}</pre>'
+
+
+def _bar(row: Bar, share: float) -> str:
+    hatch = "repeating-linear-gradient(45deg,#808080 0 2px,transparent 2px 6px)"
+    fill = hatch if row.guessed else "#3d85c6"
+    edge = "#808080" if row.guessed else "#3d85c6"
+    return (
+        '<div style="display:flex;align-items:center;margin-top:4px">'
+        f'<span style="width:6.5em">{escape(row.name)}</span>'
+        '<span style="flex:1;max-width:22em">'
+        f'<span style="display:block;box-sizing:border-box;height:14px;width:{share:.1%};'
+        f'min-width:2px;border:1px solid {edge};background:{fill};print-color-adjust:exact">'
+        f'</span></span><span style="margin-left:8px">{escape(row.label)}</span></div>'
+    )
