@@ -1,0 +1,131 @@
+"""Run the course from a terminal: `course lab | doctor | data | check`."""
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from course_utils import lab, paths, workfolder
+from course_utils.errors import CourseError, sentence
+
+_FIRST = "work/00_start_here.ipynb"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command of the course and return its exit code."""
+    arguments = _parser().parse_args(argv)
+    command: Callable[[argparse.Namespace], int] = arguments.command
+    try:
+        return command(arguments)
+    except (CourseError, OSError) as error:
+        print(f"course: {sentence(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped.", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="course", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="lab | doctor | data | check")
+    sized = argparse.ArgumentParser(add_help=False)
+    sized.add_argument("--size", choices=paths.SIZES, help="how much data (default: M)")
+
+    command = commands.add_parser("lab", parents=[sized], help="open the notebooks in JupyterLab")
+    command.add_argument("--fresh", metavar="NN", help="put a new notebook NN beside your own")
+    command.add_argument("--port", type=int, help="port to serve on (default: first free one)")
+    command.add_argument("--ip", default="127.0.0.1", help="address to serve on, in a container")
+    command.add_argument("--no-browser", action="store_true", help="serve without opening a window")
+    command.set_defaults(command=_lab)
+    command = commands.add_parser("doctor", help="show what this machine has to offer")
+    command.set_defaults(command=_doctor)
+    command = commands.add_parser("data", parents=[sized], help="make the data")
+    command.set_defaults(command=_data)
+    command = commands.add_parser("check", help="verify the installation")
+    command.set_defaults(command=_check)
+    return parser
+
+
+def _lab(arguments: argparse.Namespace) -> int:
+    shipped, work, state = (paths.REPO / name for name in ("notebooks", "work", ".jupyter"))
+    if arguments.fresh:
+        copy = workfolder.hand_out_beside(shipped, work, number=arguments.fresh)
+        print(f"The new version is {copy.relative_to(paths.REPO)}; your own is as it was.")
+        return 0
+    if code := _data(arguments):
+        return code
+    _tell(workfolder.hand_out(shipped, work))
+    url = lab.running(state, _FIRST)
+    if url:
+        _show(url, arguments)
+        return 0
+    for ending in ("SIGTERM", "SIGHUP"):  # a closed terminal ends JupyterLab too
+        if hasattr(signal, ending):
+            signal.signal(getattr(signal, ending), _interrupt)
+    with lab.serve(paths.REPO, _FIRST, state=state, port=arguments.port, ip=arguments.ip) as server:
+        _show(server.url, arguments)
+        print("It runs until you press Ctrl-C here.", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.process.wait()
+    print("JupyterLab has ended; your notebooks are in work/.")
+    return 0
+
+
+def _tell(handed_out: workfolder.HandedOut) -> None:
+    for verb, names in (("new", handed_out.new), ("updated", handed_out.refreshed)):
+        if names:
+            print(f"Notebooks, {verb}: {', '.join(names)}")
+    for name in handed_out.kept:
+        print(f"work/{name} is yours and stays; there is a newer version of it.")
+        print(f"  To have it beside yours: {_course()} lab --fresh {name[:2]}")
+
+
+def _course() -> str:
+    """Return what to type for this command: `make lab` leaves the environment inactive."""
+    return "course" if shutil.which("course") else str(Path(sys.executable).with_name("course"))
+
+
+def _show(url: str, arguments: argparse.Namespace) -> None:
+    print(f"JupyterLab: {url}")
+    if not arguments.no_browser and not lab.open_browser(url):
+        print("There is no browser here; open this address in one.")
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from course_utils.hardware.probe import probe
+
+    print(probe())
+    return 0
+
+
+def _data(arguments: argparse.Namespace) -> int:
+    if arguments.size:
+        os.environ["COURSE_SIZE"] = arguments.size
+    for name in paths.DATA_SETS:
+        if code := paths.make_data(name):
+            return code
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from course_utils.installation import findings
+
+    wrong = 0
+    for finding in findings():
+        print(finding, flush=True)
+        wrong += finding.is_wrong
+    print("All is well." if not wrong else f"{wrong} to mend; each line above says how.")
+    return 1 if wrong else 0
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

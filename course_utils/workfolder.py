@@ -1,0 +1,104 @@
+"""Hand the notebooks out to the learner, whose own copies are never overwritten."""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from course_utils.errors import CourseError
+
+_MANIFEST = ".handed_out.json"
+
+
+@dataclass(frozen=True)
+class HandedOut:
+    """Name the notebooks that were copied, those brought up to date, and those kept as edited."""
+
+    new: tuple[str, ...]
+    refreshed: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def hand_out(shipped: Path, work: Path) -> HandedOut:
+    """Copy the notebooks in `shipped` to `work`, where an edited one is kept as it is."""
+    notebooks = _notebooks(shipped)
+    work.mkdir(parents=True, exist_ok=True)
+    before = _load(work)
+    handed_out = before.copy()
+    new, refreshed, kept = [], [], []
+    for notebook in notebooks:
+        name, version, copy = notebook.name, _digest(notebook), work / notebook.name
+        own = _digest(copy) if copy.exists() else None
+        if own is None:
+            new.append(name)
+        elif own == handed_out.get(name) != version:
+            refreshed.append(name)
+        elif version not in (own, handed_out.get(name)):
+            kept.append(name)
+        if name in (*new, *refreshed):
+            _write(copy, notebook.read_bytes())
+        if name not in kept:
+            handed_out[name] = version
+    if handed_out != before:
+        _save(work, handed_out)
+    return HandedOut(tuple(new), tuple(refreshed), tuple(kept))
+
+
+def hand_out_beside(shipped: Path, work: Path, *, number: str) -> Path:
+    """Copy the notebook of that number to a name of its own, beside the learner's."""
+    by_number = {path.name[:2]: path for path in _notebooks(shipped)}
+    notebook = by_number.get(f"{number:0>2}")
+    if notebook is None:
+        raise CourseError(f"There is no notebook {number}; choose one of {', '.join(by_number)}.")
+    work.mkdir(parents=True, exist_ok=True)
+    tries = (f"{notebook.stem}_new{n}.ipynb" for n in ["", *range(2, 1000)])
+    copy = next(path for path in map(work.joinpath, tries) if not path.exists())
+    _write(copy, notebook.read_bytes())
+    _save(work, _load(work) | {notebook.name: _digest(notebook)})
+    return copy
+
+
+def _notebooks(shipped: Path) -> list[Path]:
+    notebooks = sorted(shipped.glob("*.ipynb"))
+    if not notebooks:
+        raise CourseError(
+            f"There are no notebooks in {shipped}; install the course from its checkout "
+            "with `pip install -e .`."
+        )
+    return notebooks
+
+
+def _digest(notebook: Path) -> str:
+    """Hash what a learner may have changed; JupyterLab rewrites the rest at a mere opening."""
+    content = notebook.read_bytes()
+    try:
+        cells = [
+            (cell["cell_type"], "".join(cell["source"]), cell.get("outputs") or [])
+            for cell in json.loads(content)["cells"]
+        ]
+        content = json.dumps(cells, sort_keys=True).encode()
+    except (ValueError, KeyError, TypeError):
+        pass  # no notebook any more, so every byte counts
+    return hashlib.sha256(content).hexdigest()
+
+
+def _load(work: Path) -> dict[str, str]:
+    try:
+        loaded: Any = json.loads((work / _MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}  # then every copy that differs counts as edited, and is kept
+    return loaded if isinstance(loaded, dict) else {}
+
+
+def _save(work: Path, handed_out: dict[str, str]) -> None:
+    text = json.dumps(handed_out, indent=1, sort_keys=True) + "\n"
+    _write(work / _MANIFEST, text.encode())
+
+
+def _write(path: Path, content: bytes) -> None:
+    # A kill or a full disk leaves the old file whole.
+    partial = path.with_name(f".{path.name}.part")
+    partial.write_bytes(content)
+    os.replace(partial, path)
