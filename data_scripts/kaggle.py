@@ -1,0 +1,99 @@
+"""Read the public IceCube data (Kaggle competition "IceCube - Neutrinos in Deep Ice", 2023).
+
+    train_meta.parquet      batch_id, event_id, first_pulse_index, last_pulse_index, azimuth, zenith
+    train/batch_N.parquet   one row per pulse: event_id (index), sensor_id, time, charge, auxiliary
+    sensor_geometry.csv     sensor_id, x, y, z
+
+The public data tell neither energy nor kind nor run: they become NaN, UNKNOWN and the batch.
+Charges are float64 there and float32 here; all else is taken over exactly.
+"""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from course_utils.errors import CourseError
+from data_scripts import native
+from data_scripts.catalogue import EVENT
+
+UNKNOWN = 255
+
+_META = ["batch_id", "event_id", "first_pulse_index", "last_pulse_index", "azimuth", "zenith"]
+_PULSES = ["event_id", "time", "charge", "sensor_id", "auxiliary"]
+_PULSES_AT_ONCE = 1_000_000
+
+
+def read_meta(source: Path, batches: Sequence[int] | None) -> pa.Table:
+    """Return the events of `batches` (None: all), in the order of their pulses."""
+    path = source / "train_meta.parquet"
+    wanted = None if batches is None else [("batch_id", "in", batches)]
+    _open(path, _META).close()
+    meta = pq.read_table(path, columns=_META, filters=wanted)
+    if not len(meta):
+        raise CourseError(f"{path} knows no batch {batches}; name others with --batches.")
+    return meta.sort_by([("batch_id", "ascending"), ("first_pulse_index", "ascending")])
+
+
+def room(meta: pa.Table) -> int:
+    """Return the bytes that the events of `meta` take in our layout, generously."""
+    return 16 * int(_counts(meta).sum()) + 100 * len(meta)
+
+
+def build(folder: Path, source: Path, meta: pa.Table) -> dict[str, dict[str, int]]:
+    """Write the events of `meta` into an empty folder in our layout and return their counts."""
+    table = np.zeros(len(meta), EVENT)
+    for name in ("event_id", "azimuth", "zenith"):
+        table[name] = meta[name].to_numpy()
+    table["run_id"] = meta["batch_id"].to_numpy()
+    table["energy_gev"] = np.nan
+    table["kind"] = UNKNOWN
+    shutil.copyfile(source / "sensor_geometry.csv", folder / "sensor_geometry.csv")
+    counts = _counts(meta)
+    pulses = native.save(folder, table, _blocks(source, table, counts))
+    return {"counts": {"events": len(table), "pulses": pulses}}
+
+
+def _counts(meta: pa.Table) -> NDArray[np.int64]:
+    first, last = meta["first_pulse_index"].to_numpy(), meta["last_pulse_index"].to_numpy()
+    return np.asarray(last - first + 1, np.int64)
+
+
+def _blocks(
+    source: Path, table: NDArray[np.void], counts: NDArray[np.int64]
+) -> Iterator[native.Block]:
+    """Yield the pulses of one batch after the other, a bounded number at a time."""
+    for batch in tqdm(np.unique(table["run_id"]), desc="kaggle", unit="batch", disable=None):
+        of_batch = table["run_id"] == batch
+        expected = np.repeat(table["event_id"][of_batch], counts[of_batch])
+        path = source / "train" / f"batch_{batch}.parquet"
+        yield np.empty((0, 4), np.float32), counts[of_batch]
+        with _open(path, _PULSES) as file:
+            if file.metadata.num_rows != len(expected):
+                raise _disagreement(path)
+            for rows in file.iter_batches(_PULSES_AT_ONCE, columns=_PULSES):
+                ids, *columns = (rows[name].to_numpy(zero_copy_only=False) for name in _PULSES)
+                if not np.array_equal(ids, expected[: len(ids)]):
+                    raise _disagreement(path)
+                expected = expected[len(ids) :]
+                yield np.column_stack(columns).astype(np.float32), np.empty(0, np.int64)
+
+
+def _open(path: Path, columns: list[str]) -> pq.ParquetFile:
+    try:
+        file = pq.ParquetFile(path)
+    except pa.ArrowInvalid as error:
+        raise CourseError(f"{path} is no whole Parquet file; fetch it again.") from error
+    missing = [name for name in columns if name not in file.schema_arrow.names]
+    if missing:
+        raise CourseError(f"{path} has no column {missing[0]}; fetch the competition's file again.")
+    return file
+
+
+def _disagreement(path: Path) -> CourseError:
+    return CourseError(f"{path} and train_meta.parquet do not belong together; fetch both again.")
