@@ -1,0 +1,172 @@
+"""Build the notebooks from their sources: one for the learner, one with the solutions.
+
+    python notebooks/build.py            write them
+    python notebooks/build.py --check    write nothing; exit 1 if one is out of step with its source
+
+A source is a script in the percent format. In the learner's version a block between
+`### BEGIN SOLUTION` and `### END SOLUTION` becomes `...`, and so does the value in a line that ends
+with `### SOLUTION`. Cells with the tag "solution" or "instructor" go to the solutions only.
+"""
+
+import argparse
+import hashlib
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbformat import NotebookNode
+
+HERE = Path(__file__).resolve().parent
+NOT_FOR_LEARNERS = {"solution", "instructor"}
+
+_BLOCK = re.compile(
+    r"^(?P<indent>[ \t]*)### BEGIN SOLUTION\n(?P<body>.*?)^[ \t]*### END SOLUTION[ \t]*$",
+    re.MULTILINE | re.DOTALL,
+)
+_BLOCK_MARK = re.compile(r"^[ \t]*### (?:BEGIN|END) SOLUTION[ \t]*\n?", re.MULTILINE)
+_LINE = re.compile(
+    r"^(?P<head>[^#\n]*?(?:(?<![=!<>:])=(?!=)|\breturn\b) *)(?P<value>[^#\n]*?)(?P<comma>,?) *"
+    r"### SOLUTION[ \t]*$",
+    re.MULTILINE,
+)
+_LINE_MARK = re.compile(r" *### SOLUTION[ \t]*$", re.MULTILINE)
+_ANY_MARK = re.compile(r"### *(?:BEGIN |END )?SOLUTION")
+
+
+class BuildError(Exception):
+    """A source that cannot be built; the message names it and the next step."""
+
+
+def read_source(path: Path) -> NotebookNode:
+    """Return the source as a notebook with ids and metadata that depend on the source alone."""
+    notebook: NotebookNode = jupytext.read(path, fmt="py:percent")
+    _give_ids(notebook, path.stem)
+    for cell in notebook.cells:
+        kept = {name: cell.metadata[name] for name in ("jupyter", "tags") if name in cell.metadata}
+        cell.metadata = NotebookNode(kept)  # type: ignore[no-untyped-call]
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    notebook.metadata = NotebookNode(  # type: ignore[no-untyped-call]
+        kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
+        language_info={"name": "python"},
+        course={"version": _course_version()},
+    )
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    return notebook
+
+
+def for_learner(notebook: NotebookNode) -> NotebookNode:
+    """Return the notebook with `...` where the solutions were."""
+    learner = deepcopy(notebook)
+    learner.cells = [c for c in learner.cells if not NOT_FOR_LEARNERS & set(tags(c))]
+    for cell in learner.cells:
+        if cell.cell_type == "code":
+            cell.source = _LINE.sub(_line_stub, _BLOCK.sub(_block_stub, cell.source))
+    return learner
+
+
+def with_solutions(notebook: NotebookNode) -> NotebookNode:
+    """Return the notebook without the marks around its solutions."""
+    solved = deepcopy(notebook)
+    for cell in solved.cells:
+        if cell.cell_type == "code":
+            cell.source = _LINE_MARK.sub("", _BLOCK_MARK.sub("", cell.source)).rstrip("\n")
+    return solved
+
+
+def tags(cell: NotebookNode) -> list[str]:
+    """Return the tags of a cell."""
+    return list(cell.metadata.get("tags", ()))
+
+
+def build(source: Path, out: Path) -> dict[Path, str]:
+    """Return the text of every notebook that the sources in `source` make in `out`."""
+    built = {}
+    for path in sorted(source.glob("[0-9][0-9]_*.py")):
+        notebook = read_source(path)
+        versions = {out: for_learner(notebook), out / "solutions": with_solutions(notebook)}
+        for folder, version in versions.items():
+            _check_marks(path, version)
+            nbformat.validate(version)
+            text: str = nbformat.writes(version, indent=1)  # type: ignore[no-untyped-call]
+            built[folder / f"{path.stem}.ipynb"] = text + "\n"
+    return built
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Build or check, and return the exit status."""
+    parser = argparse.ArgumentParser(description="Build the notebooks from notebooks/source.")
+    parser.add_argument("--check", action="store_true", help="write nothing, only compare")
+    parser.add_argument("--source", type=Path, default=HERE / "source", help="folder of sources")
+    parser.add_argument("--out", type=Path, default=HERE, help="folder of the notebooks")
+    args = parser.parse_args(argv)
+    try:
+        built = build(args.source, args.out)
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if args.check:
+        differences = list(_differences(built, args.out))
+        print(*differences, sep="\n", end="\n" if differences else "", file=sys.stderr)
+        return 1 if differences else 0
+    for path, text in built.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8", newline="\n")
+    print(f"{len(built)} notebooks in {args.out}")
+    return 0
+
+
+def _differences(built: dict[Path, str], out: Path) -> Iterator[str]:
+    for path, text in built.items():
+        if not path.exists() or path.read_text("utf-8") != text:
+            yield f"{path.relative_to(out)} is out of step with its source: run `make notebooks`."
+    for path in sorted([*out.glob("*.ipynb"), *out.glob("solutions/*.ipynb")]):
+        if path not in built:
+            yield f"{path.relative_to(out)} has no source: delete it, or write its source."
+
+
+def _give_ids(notebook: NotebookNode, stem: str) -> None:
+    """Name each cell after its own text, so that an edit changes no other cell's id."""
+    seen: Counter[str] = Counter()
+    for cell in notebook.cells:
+        text = f"{stem}|{cell.cell_type}|{cell.source}"
+        name = hashlib.sha256(text.encode()).hexdigest()[:12]
+        seen[name] += 1
+        cell.id = name if seen[name] == 1 else f"{name}-{seen[name]}"
+
+
+def _block_stub(match: re.Match[str]) -> str:
+    lines = [line.strip() for line in match["body"].splitlines()]
+    count = sum(bool(line) and not line.startswith("#") for line in lines)
+    return f"{match['indent']}...  # your code, about {count} line{'s' * (count != 1)}"
+
+
+def _line_stub(match: re.Match[str]) -> str:
+    return f"{match['head']}...{match['comma']}  # your answer"
+
+
+def _check_marks(path: Path, notebook: NotebookNode) -> None:
+    for cell in notebook.cells:
+        if mark := _ANY_MARK.search(cell.source):
+            line = cell.source[: mark.start()].count("\n")
+            raise BuildError(
+                f"{path.name}: the mark in {cell.source.splitlines()[line].strip()!r} has no "
+                "partner or no value before it; mend it and build again."
+            )
+
+
+def _course_version() -> str:
+    text = (HERE.parent / "course_utils" / "__init__.py").read_text("utf-8")
+    found = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    if not found:
+        raise BuildError("course_utils/__init__.py names no __version__; add it and build again.")
+    return found[1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

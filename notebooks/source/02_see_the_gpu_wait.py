@@ -1,0 +1,597 @@
+# %% [markdown]
+# # 02 · See the GPU wait
+#
+# **You will do:** make a GPU starve on purpose, see it, and predict from four numbers how long it waits.
+#
+# **You will learn**
+#
+# - why training becomes many times slower once the data outgrow the page cache,
+# - what `nvidia-smi` really counts,
+# - one small model that says how long a GPU waits,
+# - what brings a slow loader to light, and what an idle GPU costs.
+#
+# **You need:** notebook 01. A CPU is enough. **Minutes:** 25 + 15 for the exercises.
+
+# %%
+import course_utils as cu
+
+cu.ready("02")
+
+# %% [markdown] tags=["instructor"]
+# **Instructor: plan.** Story and 2.1 (6), cache (6), nvidia-smi (4), stages (3), model with 2.2 and 2.3
+# (13), explorer (3), what exposes the loader (3), money with 2.4 (5). Short of time: leave out the
+# stages and 2.3.
+#
+# **Board.** Two rows, *load* and *compute*. Draw three batches end to end, write T = L + C below. Draw
+# them again, load of batch 2 under compute of batch 1: T = max(C, L). Leave it there for the hour.
+#
+# **What goes wrong.** On a machine that is busy otherwise the measured rates are a little low. Talk about
+# ratios. If somebody interrupts a cell that has workers: `cu.cleanup_workers()`.
+
+# %% [markdown]
+# ## The hundred-day epoch
+#
+# A story, invented, but you will meet it. Ada trains on 100,000 events. Ten epochs take one day, and the
+# result is almost the best in the field. The conference is three months away. There is a larger file
+# with "ten times the data, a million events". So it will take ten days. She starts the job, goes for a
+# coffee, and comes back to this: <!-- given -->
+#
+# ```
+# Epoch 1/10:   0%|   | 9/78125 [16:53<100.72 days, 111.39 s/it]     batch_size=128
+# ```
+#
+# Before you ask why, ask whether the numbers fit together.
+
+# %% [markdown]
+# ### Exercise 2.1 · 4 min · ●○○
+#
+# Three numbers from the bar, right within one percent. How many events does an epoch have?
+# How many days will ten epochs take? And how many times longer does *one event* take than in
+# the small run?
+#
+# <details><summary>Hint 1</summary>
+#
+# A step is one batch. The bar shows the steps of one epoch, and the seconds of one step.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# In the small run a day of 86,400 seconds served 10 × 100,000 events. <!-- given -->
+#
+# </details>
+
+# %%
+events_per_epoch = 78_125 * 128  ### SOLUTION
+days_ten_epochs = 10 * 100.72  ### SOLUTION
+slowdown_per_event = (111.39 / 128) / (86_400 / (10 * 100_000))  ### SOLUTION
+
+cu.check("02.1", events_per_epoch, days_ten_epochs, slowdown_per_event)
+
+# %% [markdown]
+# A file larger than the plan: that is bookkeeping. But why should *one event* take longer than before, with
+# the same code?
+
+# %% [markdown]
+# ## The cliff
+#
+# The operating system keeps what it has read from a disk in memory that nobody else needs: the **page
+# cache**. Read a file twice, and the second time it comes from memory. When the cache is full, what was
+# used longest ago is thrown out.
+#
+# The small file fitted. Guess what happens to a file that is just a little too large.
+
+# %%
+cu.predict(
+    "02.1",
+    "The data are 10 % larger than the page cache and are read in the same order, epoch after "
+    "epoch. Which share of the reads finds its bytes in the cache?",
+    unit="%",
+)
+
+# %% [markdown]
+# Your own disk and its cache are too fast to see much. The course has an *emulated* storage: your local
+# files, delivered when a slower storage would have delivered them, behind a page cache of the size you
+# choose. Here the cache has room for 40 blocks.
+
+# %%
+import random
+
+from course_utils.hardware.page_cache import BLOCK
+
+folder = cu.data_path("events", "S")  # the small set: 2,000 events
+cache_mb = 40 * BLOCK / 1e6
+
+
+# %%
+def hit_share(data_over_cache: float, shuffled: bool) -> float:
+    storage = cu.slow_storage(folder, "laptop SSD", cache_mb=cache_mb)
+    blocks = list(range(round(data_over_cache * 40)))
+    with storage.open("npy/pulses.npy") as file:
+        for epoch in range(12):
+            if epoch == 2:  # before, the cache fills
+                storage.reset_counters()
+            if shuffled:
+                random.shuffle(blocks)
+            for block in blocks:
+                file.seek(block * BLOCK)
+                file.read(1)
+    return storage.counters().hit_share
+
+
+# %%
+import matplotlib.pyplot as plt
+
+from course_utils.loading.display import STYLE
+
+plt.rcParams.update(STYLE)  # readable on light and on dark pages
+sizes = [0.5, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5]
+figure, panel = plt.subplots(figsize=(7, 2.8), layout="constrained")
+for shuffled, line in (False, "o-"), (True, "s--"):
+    name = "shuffled" if shuffled else "in order"
+    panel.plot(sizes, [100 * hit_share(size, shuffled) for size in sizes], line, label=name)
+panel.set(xlabel="data / page cache", ylabel="found in the cache (%)")
+panel.set_title("emulated storage", fontsize="medium")
+panel.legend()
+plt.close()  # the next line shows the figure; without this it would be shown twice
+figure
+
+# %%
+cu.reveal("02.1", 100 * hit_share(1.1, shuffled=False))
+
+# %% [markdown]
+# Not a tenth is lost, but everything: each block is thrown out shortly before it is needed again. Shuffled
+# reading still finds about 70 %, but there every miss costs more: nothing can be read ahead.
+#
+# ## See it
+#
+# Now a training loop, twice: the same events, loader and emulated GPU. The only difference: the first
+# page cache has room for all the data, the second for a tenth of them.
+
+# %%
+from itertools import islice
+
+from torch.utils.data import DataLoader
+
+from course_utils.hardware.accelerator import Accelerator
+from course_utils.loading.collate import pad_collate
+from course_utils.loading.datasets import MemmapEvents
+from course_utils.measure.trace import Trace
+
+
+def events_on(storage) -> DataLoader:
+    events = MemmapEvents(folder, fs=storage)
+    return DataLoader(events, batch_size=16, shuffle=True, collate_fn=pad_collate)
+
+
+# %%
+def train(gpu: Accelerator, loader: DataLoader, steps: int) -> Trace:
+    with cu.record() as trace:
+        for batch in islice(trace.batches(loader), steps):
+            gpu.step(gpu.upload(batch)).item()
+    return trace
+
+
+# %%
+data_mb = (folder / "npy" / "pulses.npy").stat().st_size / 1e6
+roomy = cu.slow_storage(folder, "busy Lustre", cache_mb=1.5 * data_mb)
+tight = cu.slow_storage(folder, "busy Lustre", cache_mb=0.1 * data_mb)
+
+fast_gpu = cu.get_accelerator(step_ms=15)
+first_epoch = train(fast_gpu, events_on(roomy), steps=125)
+
+# %%
+cu.predict(
+    "02.2", "How many times longer is a step when the data do not fit in the cache?", unit="times"
+)
+
+# %%
+roomy.reset_counters()
+fits = train(fast_gpu, events_on(roomy), steps=30)
+does_not_fit = train(fast_gpu, events_on(tight), steps=30)
+
+# %%
+from course_utils.measure.timeline import Timeline
+
+Timeline({"fits": fits, "does not fit": does_not_fit})
+
+# %%
+cu.reveal("02.2", does_not_fit.summary().total_s / fits.summary().total_s)
+
+# %% [markdown]
+# Switch between the two; the time axis stays the same. In `fits` the GPU row is mostly full, in `does not
+# fit` mostly hatched: the GPU waits while the main process *reads*.
+#
+# The storage kept count. Its cache reads whole blocks, so more is read than used; a *look-up* asks for
+# a file's size.
+
+# %%
+print("fits:        ", roomy.counters())
+print("does not fit:", tight.counters())
+
+# %% [markdown]
+# ### An estimate from nine steps
+#
+# The bar promised its hundred days after nine steps, with a cold cache. What is that worth? We have such
+# an epoch: the first one on the roomy machine.
+
+# %%
+steps = [span for span in first_epoch.spans if span.lane == "gpu"]
+ends_s = [(step.end_ns - first_epoch.start_ns) / 1e9 for step in steps]
+print(f"after 9 steps the bar promises {ends_s[8] / 9 * len(ends_s):.1f} s")
+print(f"the epoch took                 {ends_s[-1]:.1f} s")
+print(f"the next one will take about   {fits.summary().total_s / 30 * len(ends_s):.1f} s")
+
+# %% [markdown] tags=["instructor"]
+# **Instructor.** For 02.1 expect 90 % from nearly everybody, since a tenth does not fit. For 02.2 many say
+# 1.1 or 10. Let them explain the first one to each other: draw a cache with four places, and five blocks
+# read in a circle. The exact ratio in 02.2 depends on the file and the batch size; the shape does not.
+
+# %% [markdown]
+# ## What nvidia-smi counts
+#
+# Is that not what `nvidia-smi` is for? Its *GPU-Util* is the percentage of the last sample period, a
+# second at most, in which **one or more kernels** were running. It does not ask how much of the GPU
+# they used.
+#
+# An RTX 3090 has 82 multiprocessors. On an emulated one we keep a single one of them busy.
+
+# %%
+cu.predict("02.3", "One of 82 multiprocessors works, 81 do nothing. GPU-Util says:", unit="%")
+
+# %%
+import torch
+
+
+def keep_busy(share: float):
+    """Show the panel after 1.5 s of kernels that use this share of the multiprocessors."""
+    gpu = cu.get_accelerator(emulate=True)
+    batch = gpu.upload({"x": torch.zeros(8)})
+    for _ in range(30):
+        gpu.step(batch, ms=50, occupancy=share)
+    gpu.synchronize()
+    return gpu.smi()
+
+
+# %%
+lonely = keep_busy(1 / 82)
+print(lonely)
+
+# %%
+cu.reveal("02.3", lonely.gpu_util)
+
+# %% [markdown]
+# Look at the **power**: it is close to that of a GPU at rest. Power is the better quick hint. Compare with
+# a GPU that gives all it has, then with one that starves for data:
+
+# %%
+print(keep_busy(1.0))
+
+# %%
+starving_gpu = cu.get_accelerator(step_ms=15)
+train(starving_gpu, events_on(tight), steps=15)
+print(starving_gpu.smi())
+
+# %% [markdown]
+# A low *GPU-Util* does not prove a slow loader: tiny kernels, a loss read in every step, saving
+# checkpoints look the same. A high one proves nothing at all. The true idle time is in your trace.
+#
+# ## Five stages
+#
+# What does a GPU wait for? A batch goes through five stages: **read**, **decode**, **transform and
+# collate**, **transfer**, **compute**. Real photographs show them: JPEG files on an emulated network
+# drive, truly decoded and cropped by your CPU.
+
+# %%
+# %%worker_module photo_crop
+import torch
+
+
+def crop(image: torch.Tensor) -> torch.Tensor:
+    """Cut a random square out of a photograph and scale its values to 0..1."""
+    top, left = torch.randint(64, (2,)).tolist()
+    return image[:, top : top + 192, left : left + 192] / 255
+
+
+# %%
+from torch.utils.data import Subset
+
+from course_utils.loading.images import Jpegs
+
+images = cu.data_path("images")
+all_photos = Jpegs(images, crop, fs=cu.slow_storage(images, "NFS", cache_mb=0))
+photos = Subset(all_photos, random.sample(range(len(all_photos)), 192))
+
+gpu = cu.get_accelerator(step_ms=25)
+serial = train(gpu, DataLoader(photos, batch_size=16, shuffle=True), steps=12)
+serial.timeline()
+
+# %%
+stage_ms = dict.fromkeys(("read", "decode", "transform", "collate", "transfer", "compute"), 0.0)
+for span in serial.spans:
+    if span.stage in stage_ms:
+        stage_ms[span.stage] += span.duration_ns / 1e6 / serial.served
+print({stage: f"{ms:.1f} ms" for stage, ms in stage_ms.items()})
+
+# %% [markdown]
+# Milliseconds per batch. Reading waits and needs no CPU; decoding, transforming and collating need one.
+# That decides what helps.
+#
+# ## The model
+#
+# Four letters are enough for most of this course:
+#
+# - **L**: time to load one batch on one worker; **C**: compute time of a step;
+# - **W**: number of workers; **P**: how many batches the machine can load at the same time. For CPU work P
+#   is the number of cores, for reading it is what the storage can serve.
+#
+# Without workers the loop loads, then computes: **T = L + C**. With workers both happen at once, and the slower
+# one sets the pace: **T = max(C, L / min(W, P))**. The GPU computes C out of T, so it idles the share
+# **1 − C / T**.
+#
+# Take L = 80 ms and C = 50 ms. The model says 7.7 steps per second without workers, 12.5 with one.
+# <!-- given -->
+
+# %%
+cu.predict("02.4", "L = 80 ms, C = 50 ms. How many steps per second with two workers?", unit="it/s")
+
+# %% [markdown]
+# `cu.Pipeline` describes such a loop. `run_pipeline` runs it with real worker processes, on emulated
+# storage and an emulated GPU.
+
+# %%
+from course_utils.teaching.run_pipeline import run_pipeline
+
+loops = {
+    w: cu.Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=w, steps=30) for w in (0, 1, 2)
+}
+measured = {w: run_pipeline(loop) for w, loop in loops.items()}
+
+
+def rate(trace: Trace) -> float:
+    """Return the steps per second once the loop is running."""
+    ends = [span.end_ns for span in trace.spans if span.lane == "gpu"]
+    return (len(ends) - 1) / (ends[-1] - ends[0]) * 1e9
+
+
+# %%
+for w, trace in measured.items():
+    step_ms = 80 + 50 if w == 0 else max(50, 80 / min(w, 2))
+    print(f"W = {w}: predicted {1000 / step_ms:4.1f} it/s, measured {rate(trace):4.1f}")
+
+Timeline({f"W = {w}": trace for w, trace in measured.items()})
+
+# %%
+cu.reveal("02.4", rate(measured[2]))
+
+# %% [markdown]
+# A third worker would change nothing: L / 3 is less than C already, and a GPU cannot be busier than busy.
+#
+# Does the model hold for the photographs, where nobody set the times by hand?
+
+# %%
+loader = DataLoader(photos, batch_size=16, shuffle=True, num_workers=2)
+fed = train(gpu, loader, steps=12)
+load_ms = sum(stage_ms[stage] for stage in ("read", "decode", "transform", "collate"))
+for w, trace in (0, serial), (2, fed):
+    step_ms = load_ms + 25 if w == 0 else max(25, load_ms / w)
+    print(f"W = {w}: predicted {1000 / step_ms:4.1f} it/s, measured {rate(trace):4.1f}")
+
+# %% [markdown]
+# ### Exercise 2.2 · 4 min · ●●○
+#
+# Put the model into a function. Guess the idle shares first; the check tries these six cases and
+# twelve more.
+#
+# | L (ms) | C (ms) | W | P |
+# |---|---|---|---|
+# | 80 | 50 | 0 | 2 |
+# | 80 | 50 | 1 | 2 |
+# | 80 | 50 | 2 | 2 |
+# | 240 | 50 | 8 | 2 |
+# | 240 | 50 | 2 | 8 |
+# | 20 | 100 | 4 | 4 |
+#
+# <details><summary>Hint 1</summary>
+#
+# First the time of a step. With `num_workers == 0` nobody loads while the GPU computes.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Idle is a share of the whole step: `1 - step_ms / total_ms`.
+#
+# </details>
+
+
+# %%
+def predict_idle(load_ms: float, step_ms: float, num_workers: int, parallel: int) -> float:
+    """Return the share of the time, 0 to 1, in which the GPU waits."""
+    ### BEGIN SOLUTION
+    if num_workers == 0:
+        total_ms = load_ms + step_ms
+    else:
+        total_ms = max(step_ms, load_ms / min(num_workers, parallel))
+    return 1 - step_ms / total_ms
+    ### END SOLUTION
+
+
+cu.check("02.2", predict_idle)
+
+# %% [markdown]
+# ### Exercise 2.3 · 3 min · ●●○
+#
+# A slide shows a run with one worker: "I/O / compute = 1.3, so 30 % of the time the GPU is waiting".
+# Is it? Return both shares: with a worker that loads while the GPU computes, and without one.
+# <!-- given -->
+#
+# <details><summary>Hint 1</summary>
+#
+# Set the compute time to 1. Then the ratio is the load time.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# 30 % of *what*? The GPU waits 0.3 units. How many units does the whole step last? <!-- given -->
+#
+# </details>
+
+
+# %%
+def waiting_share(load_over_compute: float) -> tuple[float, float]:
+    """Return the waiting share with one worker, and without workers."""
+    ### BEGIN SOLUTION
+    with_worker = 1 - 1 / max(1, load_over_compute)
+    without = load_over_compute / (load_over_compute + 1)
+    return with_worker, without
+    ### END SOLUTION
+
+
+cu.check("02.3", waiting_share)
+
+# %% [markdown]
+# ## What prefetching can do, and what not
+#
+# A lecture calls all this a matter of scheduling, which prefetching always solves. A worker may load ahead:
+# `prefetch_factor` says how many batches. Take one worker, L = 80 ms and C = 50 ms, and let it load 8
+# batches ahead instead of 2. <!-- given -->
+
+# %%
+cu.predict("02.5", "How many steps per second with one worker, 8 batches ahead?", unit="it/s")
+
+# %%
+from dataclasses import replace
+
+ahead = run_pipeline(replace(loops[1], prefetch_factor=8))
+cu.reveal("02.5", rate(ahead))
+
+# %% [markdown]
+# Nothing changes: longer shelves do not make a baker bake faster. Prefetching hides **latency** and
+# **variance**; it never raises **throughput**. This is what it is good for: two workers, fast enough
+# on average, but now slower, now faster.
+
+# %%
+uneven = cu.Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=2, jitter=0.8, steps=60)
+Timeline({f"{d} ahead": cu.simulate(replace(uneven, prefetch_factor=d)) for d in (1, 2, 4)})
+
+# %% [markdown] tags=["instructor"]
+# **Instructor.** In 02.4 most are right once T = max(...) is on the board. 02.5 is the one to wait for: half the
+# room says 20 it/s. Ask who has set `prefetch_factor` in their own code, and why.
+#
+# In 2.3 let somebody defend the 30 %. It is right as a share of the compute time, so the answer to "is the
+# slide wrong?" is: it names the wrong whole. Write the base under every percentage.
+
+# %% [markdown]
+# ## Explore
+#
+# Predictions for all strategies; they need no kernel. Set the load time to 160 ms: how many workers
+# does it take to keep the GPU busy? The cards say what the idle time costs, in euros. <!-- given -->
+#
+# The model of four letters leaves out the copy to the GPU: the strategies *CUDA prefetch* and
+# *streaming* hide it, the others pay for it.
+
+# %%
+box = cu.explorer(start={"strategy": "CUDA prefetch", "load": 80, "step": 50, "workers": 2})
+box
+
+# %% [markdown]
+# `box.measure()` really runs what you have chosen. Look up: the result stands below the prediction. Choose
+# something else and run this cell again. *AU*, accelerator utilisation, is the busy share after the
+# first step.
+
+# %%
+print(box.measure().summary())
+
+# %% [markdown]
+# ## What brings a slow loader to light
+#
+# Today all is well: two workers, L = 80 ms, C = 50 ms. Then something changes. Four of these five
+# changes make the GPU wait. <!-- given -->
+
+# %%
+CHANGES = {
+    "a faster GPU": {"step_ms": 20},
+    "a smaller model": {"step_ms": 30},
+    "mixed precision": {"step_ms": 25},
+    "a second GPU, same cores": {"num_workers": 1},
+    "a larger model": {"step_ms": 150},
+}
+cu.predict("02.6", "Which change does not expose the loader?", choices=list(CHANGES))
+
+# %%
+today = cu.Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=2)
+traces = {"today": cu.simulate(today)}
+for name, change in CHANGES.items():
+    traces[name] = cu.simulate(replace(today, **change))
+for name, trace in traces.items():
+    print(f"{name:26} waits {100 * trace.summary().idle:3.0f} %")
+
+Timeline(traces)
+
+# %%
+cu.reveal("02.6", "a larger model")
+
+# %% [markdown]
+# Never mind a few percent: every run waits for its first batch.
+#
+# A lecture says that *larger models* reveal the bottleneck. It is the other way round: more computing
+# per batch gives the loader more time. What shortens C exposes it.
+#
+# It happens. One project trained well on CPUs, where a step took about 8 s. On an RTX 3090 the same loader
+# left the GPU idle 70 to 92 percent of the time; better loader settings raised the rate from 3 to 13 it/s.
+# In a tutorial of a supercomputing centre, mixed precision made training 4.1 times faster: the loader has
+# to deliver 4.1 times as much. And among more than a million jobs in one company's fleet, one in five
+# spent over a third of its compute time in the input pipeline.
+#
+# Sources: [the project](https://github.com/open-edge-platform/geti/pull/5958),
+# [the tutorial](https://github.com/NERSC/sc25-dl-tutorial),
+# [the fleet](https://arxiv.org/abs/2101.12127).
+
+# %% [markdown]
+# ## What it costs
+#
+# The honest price of a GPU is per *useful* hour: rate divided by the share of time in which it works.
+
+# %% [markdown]
+# ### Exercise 2.4 · 4 min · ●●○
+#
+# Three answers, in dollars as on the slides, right within one percent. <!-- given -->
+#
+# 1. "A GPU at 3 dollars an hour that works 30 % of the time wastes 18,000 dollars a month." What is
+#    wasted in a month of 30 days? <!-- given -->
+# 2. A rack of 72 GPUs costs 2,821 dollars a day and works 30 % of the time. A well-fed training reaches
+#    80 %, not 100 %. How many dollars a day would the *same work* save then? <!-- given -->
+# 3. What does one *useful* hour of one of these 72 GPUs cost today?
+#
+# <details><summary>Hint 1</summary>
+#
+# What is the whole bill of one GPU for a month? Can more than that be wasted?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Work that takes a day at 30 % takes 0.3 / 0.8 of a day at 80 %. <!-- given -->
+#
+# </details>
+
+# %%
+wasted_per_month = 3 * 24 * 30 * (1 - 0.3)  ### SOLUTION
+recoverable_per_day = 2_821 * (1 - 0.3 / 0.8)  ### SOLUTION
+per_useful_hour = 2_821 / (72 * 24) / 0.3  ### SOLUTION
+
+cu.check("02.4", wasted_per_month, recoverable_per_day, per_useful_hour)
+
+# %% [markdown] tags=["instructor"]
+# **Instructor.** The slide's 18,000 dollars are the *year*: 3 × 8,760 × 0.7 = 18,396. The rack: 2.5 million
+# over three years, 120 kW at 0.10 dollars per kWh, and 250 a day for cooling, space and staff. Objections
+# worth hearing: an idle GPU draws less power; the 250 are low. Against 100 % the waste would be 1,975 dollars
+# a day, but nobody reaches 100 %. For 02.6 some take the larger model for the culprit, as the lecture does.
+
+# %% [markdown]
+# ## You now can
+#
+# - check whether the numbers of a progress bar fit together, and not trust its first minutes,
+# - say what *GPU-Util* counts, and measure true idle time instead,
+# - predict idle time from L, C, W and P, and see that prefetching adds no throughput,
+# - name what exposes a loader, and price what can be recovered.
+#
+# The next part of the course is about finding out *why* a GPU waits, before changing anything.
