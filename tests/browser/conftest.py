@@ -1,0 +1,77 @@
+"""One JupyterLab, started as learners start it, and one Chromium for all browser tests."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from course_utils import lab
+from tests.browser.lab_page import FIRST, GuardedPage, LabPage
+
+_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-sync",
+    "--no-first-run",
+    "--metrics-recording-only",
+    "--force-color-profile=srgb",
+    "--font-render-hinting=none",
+]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """The browser; without one the tests are skipped, or fail under $COURSE_REQUIRE_BROWSER."""
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    executable = next(filter(None, map(shutil.which, names)), None)
+    if executable is None:
+        refuse = pytest.fail if os.environ.get("COURSE_REQUIRE_BROWSER") else pytest.skip
+        refuse("no Chromium here; install it (Debian, Ubuntu: apt install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=_FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def guarded_page(chromium: Browser) -> Iterator[GuardedPage]:
+    """A window for files: it reaches no other machine and notes what tries to."""
+    page = GuardedPage(chromium)
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="session")
+def lab_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that JupyterLab shows; put notebooks into its `work` folder."""
+    root = tmp_path_factory.mktemp("lab")
+    (root / "work").mkdir()
+    return root
+
+
+@pytest.fixture(scope="session")
+def lab_server(chromium: Browser, lab_root: Path) -> Iterator[lab.Server]:
+    """A running JupyterLab, as `course lab` starts it."""
+    with lab.serve(
+        lab_root,
+        FIRST,
+        state=lab_root / ".jupyter",
+        port=0,
+        options=["--LabApp.expose_app_in_browser=True"],
+    ) as server:
+        yield server
+
+
+@pytest.fixture
+def lab_page(chromium: Browser, lab_server: lab.Server) -> Iterator[LabPage]:
+    """A fresh window of that JupyterLab."""
+    page = LabPage(chromium, url=lab_server.url)
+    yield page
+    page.close()

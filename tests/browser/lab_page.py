@@ -1,0 +1,175 @@
+"""Drive one page of a real JupyterLab, and keep account of everything that disturbs a learner."""
+
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, Route, expect
+
+FIRST = "work/00_start_here.ipynb"
+SHOTS = Path(__file__).parent / "shots"
+_TALLEST = 16_000
+_NOTEBOOK = ".jp-NotebookPanel:not(.lm-mod-hidden)"
+_IDLE = """() => {
+    const panel = window.jupyterapp?.shell.currentWidget;
+    return panel?.sessionContext?.session?.kernel?.status === 'idle'
+}"""
+_ALL_RAN = """() => {
+    const panel = window.jupyterapp.shell.currentWidget;
+    const cells = [...panel.content.widgets].filter(
+        cell => cell.model.type === 'code' && cell.model.sharedModel.getSource().trim());
+    return panel.sessionContext.session.kernel.status === 'idle'
+        && cells.every(cell => cell.model.executionState !== 'running')
+}"""
+_OUTPUTS = """() => window.jupyterapp.shell.currentWidget.content.widgets
+    .filter(cell => cell.model.type === 'code')
+    .map(cell => ({tags: cell.model.sharedModel.getMetadata('tags') ?? [],
+                   count: cell.model.executionCount,
+                   outputs: cell.model.outputs.toJSON()}))"""
+
+# Scroll to the first cell, give the widgets two frames to draw themselves, return the height.
+_TOP = """async () => {
+    const frame = () => new Promise(requestAnimationFrame);
+    const panel = window.jupyterapp.shell.currentWidget.content.node;
+    panel.querySelector('.jp-WindowedPanel-outer').scrollTo(0, 0);
+    await frame().then(frame);
+    const cells = [...panel.querySelectorAll('.jp-Cell')].map(cell => cell.getBoundingClientRect());
+    return Math.ceil(Math.max(...cells.map(cell => cell.bottom)))
+}"""
+
+
+class GuardedPage:
+    """A page that reaches no other machine, and notes whatever tries to."""
+
+    def __init__(self, browser: Browser, *, allowed: str = "file:"):
+        self.external: list[str] = []
+        self.js_errors: list[str] = []
+        self._allowed = (allowed, "data:", "blob:", "about:")
+        self._context = browser.new_context(
+            viewport={"width": 1400, "height": 1000}, reduced_motion="reduce"
+        )
+        self._context.route("**/*", self._guard)
+        self.page: Page = self._context.new_page()
+        self.page.set_default_timeout(60_000)
+        self.page.on("pageerror", lambda error: self.js_errors.append(str(error)))
+        self.page.on("console", self._note_error)
+
+    def close(self) -> None:
+        self._context.close()
+
+    def _guard(self, route: Route) -> None:
+        if route.request.url.startswith(self._allowed):
+            route.continue_()
+        else:
+            self.external.append(route.request.url)
+            route.abort()
+
+    def _note_error(self, message: Any) -> None:
+        if message.type == "error":
+            self.js_errors.append(message.text[:300])
+
+
+class LabPage(GuardedPage):
+    """One JupyterLab window."""
+
+    def __init__(self, browser: Browser, *, url: str):
+        super().__init__(browser, allowed=url.split("/lab")[0])
+        self._url = url
+
+    def close(self) -> None:
+        """Close the window and end its kernels, so that they do not slow the next test."""
+        self.end_kernels()
+        super().close()
+
+    def open(self, notebook: str) -> None:
+        """Open a notebook by its path below the server's root, alone in its window."""
+        # Another workspace than the learner's, whose first layout has a test of its own.
+        url = self._url.replace("/workspaces/course", "").replace(FIRST, notebook)
+        self.go(url.replace("?", "?reset&"))
+
+    def go(self, url: str) -> None:
+        """Open an address and wait for the kernel of the notebook shown there."""
+        self.page.goto(url, wait_until="domcontentloaded")
+        self.page.wait_for_selector("#jupyterlab-splash", state="detached")
+        self.page.locator(_NOTEBOOK).wait_for()
+        self.page.wait_for_function(_IDLE)
+
+    def run_all(self, *, timeout_s: float = 300) -> None:
+        """Run every cell, up to the first error, and wait for the end."""
+        self.page.evaluate(
+            "() => { window.jupyterapp.commands.execute('notebook:run-all-cells')"
+            ".finally(() => { window.courseRan = true }) }"
+        )
+        self.page.wait_for_function("() => window.courseRan", timeout=timeout_s * 1000)
+        self.page.wait_for_function(_ALL_RAN)
+
+    def cells(self) -> list[dict[str, Any]]:
+        """Return tags, execution count and outputs of each code cell."""
+        cells: list[dict[str, Any]] = self.page.evaluate(_OUTPUTS)
+        return cells
+
+    def errors(self) -> list[str]:
+        """Return the errors shown in cells that are not meant to fail."""
+        return [
+            f"{output['ename']}: {output['evalue']}"
+            for cell in self.cells()
+            if "raises-exception" not in cell["tags"]
+            for output in cell["outputs"]
+            if output["output_type"] == "error"
+        ]
+
+    def texts(self) -> list[str]:
+        """Return the plain text that each code cell printed or returned."""
+        return [
+            "".join(
+                output.get("text") or output.get("data", {}).get("text/plain", "")
+                for output in cell["outputs"]
+            )
+            for cell in self.cells()
+        ]
+
+    def switch_timelines(self) -> int:
+        """Move a switch of every timeline, see picture and sentence follow; return how many."""
+        with_switches = self.page.locator(".tl[data-view]").filter(
+            has=self.page.get_by_role("radio")
+        )
+        with_switches.first.wait_for()  # cells may have run before their widgets are drawn
+        for timeline in with_switches.all():
+            sentence = timeline.locator(".sentence")
+            before, state = sentence.inner_text(), timeline.get_attribute("data-state") or ""
+            timeline.get_by_role("radio", checked=False).first.check()
+            expect(timeline).not_to_have_attribute("data-state", state)
+            expect(sentence).not_to_have_text(before)
+        return with_switches.count()
+
+    def save(self) -> None:
+        """Save the notebook with its outputs."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+
+    def end_kernels(self) -> None:
+        """Shut down every kernel, as closing JupyterLab in the evening does."""
+        self.page.evaluate("() => window.jupyterapp?.serviceManager.sessions.shutdownAll()")
+
+    def popups(self) -> list[str]:
+        """Return the text of every toast and dialog on the screen."""
+        return self.page.locator(".Toastify__toast, .jp-Dialog").all_inner_texts()
+
+    def set_dark(self, dark: bool) -> None:
+        """Switch the theme and wait until it is there."""
+        theme = "JupyterLab Dark" if dark else "JupyterLab Light"
+        self.page.evaluate(
+            "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
+        )
+        light = "false" if dark else "true"
+        self.page.wait_for_selector(f"body[data-jp-theme-light={light}]", state="attached")
+        self.page.wait_for_selector("#jupyterlab-splash", state="detached")
+
+    def shoot(self, name: str) -> Path:
+        """Save a picture of the whole notebook, as tall as it is."""
+        height = self.page.evaluate(_TOP)
+        self.page.set_viewport_size({"width": 1400, "height": min(_TALLEST, height + 60)})
+        self.page.evaluate(_TOP)
+        SHOTS.mkdir(exist_ok=True)
+        shot = SHOTS / f"{name}.png"
+        self.page.screenshot(path=shot)
+        self.page.set_viewport_size({"width": 1400, "height": 1000})
+        return shot

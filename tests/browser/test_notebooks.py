@@ -1,0 +1,38 @@
+"""Every notebook, opened and run as a learner does."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from course_utils.paths import REPO
+from tests.browser.lab_page import LabPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+NOTEBOOKS = sorted((REPO / "notebooks").glob("*.ipynb"))
+WITH_SWITCHES = {"00_start_here", "02_see_the_gpu_wait"}
+
+
+@pytest.fixture(scope="session")
+def handed_out(lab_root: Path) -> None:
+    for notebook in NOTEBOOKS:  # over what an earlier test may have left under the same name
+        shutil.copy(notebook, lab_root / "work")
+
+
+@pytest.mark.usefixtures("handed_out")
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs_its_switches_work_and_nothing_leaves_the_machine(
+    lab_page: LabPage, notebook: Path
+) -> None:
+    lab_page.open(f"work/{notebook.name}")
+    lab_page.run_all()
+    assert lab_page.errors() == []
+    assert all(cell["count"] for cell in lab_page.cells())
+    if notebook.stem in WITH_SWITCHES:
+        assert lab_page.switch_timelines() > 0
+    for theme in ("dark", "light"):
+        lab_page.set_dark(theme == "dark")
+        lab_page.shoot(f"{notebook.stem}-{theme}")
+    assert lab_page.popups() == []
+    assert lab_page.external == []
+    assert lab_page.js_errors == []

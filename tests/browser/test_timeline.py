@@ -1,0 +1,421 @@
+"""The timeline in a real browser: what a learner sees, presses and hears."""
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from course_utils.measure.columns import Control, Picture, embedded, key, pack
+from course_utils.measure.palette import LOOKS
+from course_utils.measure.simulate import Pipeline, simulate
+from course_utils.measure.timeline import Timeline, TimelineGrid, module_source
+from course_utils.measure.trace import Trace
+
+pytestmark = pytest.mark.browser
+
+BASE = Pipeline(read_ms=40, decode_ms=20, transform_ms=15, collate_ms=10, copy_ms=12, step_ms=30)
+RUNS = {
+    "naive": {"num_workers": 0},
+    "workers": {"num_workers": 4, "start_up_ms": 50.0},
+    "overlap": {"num_workers": 4, "pinned": True, "overlap": True, "sync": False},
+}
+LOADS = [1, 2, 4]
+PIXELS = """canvas => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const counts = {};
+    for (let i = 0; i < data.length; i += 4) {
+        const hex = "#" + [0, 1, 2].map(k => data[i + k].toString(16).padStart(2, "0")).join("");
+        if (data[i + 3] === 255) counts[hex] = (counts[hex] ?? 0) + 1;
+    }
+    return counts;
+}"""
+
+
+def run(name: str, *, load: int = 1, steps: int = 20) -> Trace:
+    times = {f"{stage}_ms": getattr(BASE, f"{stage}_ms") * load for stage in ("read", "decode")}
+    trace = simulate(Pipeline(**{**vars(BASE), **RUNS[name], **times, "steps": steps}))
+    trace.note = "emulated RTX 3090"
+    return trace
+
+
+@pytest.fixture(scope="module")
+def grid() -> TimelineGrid:
+    controls = [
+        Control("strategy", "Strategy", list(RUNS), ["Naive", "Workers", "Overlap"]),
+        Control("load", "Load time", LOADS, slider=True),
+    ]
+    states = [{"strategy": name, "load": load} for name in RUNS for load in LOADS]
+    pictures = {
+        key(controls, state): Picture([run(**_as_run(state))], [state["strategy"]])
+        for state in states
+    }
+    return TimelineGrid(controls, pictures)
+
+
+def _as_run(state):
+    return {"name": state["strategy"], "load": state["load"]}
+
+
+@pytest.fixture
+def page(guarded_page) -> Page:
+    """A page for files; the test fails if it asked another machine for something or went wrong."""
+    guarded_page.page.set_default_timeout(20_000)
+    yield guarded_page.page
+    assert guarded_page.external == []
+    assert guarded_page.js_errors == []
+
+
+@pytest.fixture
+def show(page, tmp_path):
+    """Write HTML to a file, open it and return the first timeline on it."""
+
+    def open_page(html: str) -> Locator:
+        (tmp_path / "page.html").write_text(html, "utf-8")
+        page.goto((tmp_path / "page.html").as_uri())
+        timeline = page.locator(".tl[data-view]").first
+        timeline.wait_for()
+        return timeline
+
+    return open_page
+
+
+def on_page(widget: TimelineGrid, *, style: str = "", before: str = "") -> str:
+    return f"<!doctype html><body style='{style}'>{before}{widget.to_fragment()}"
+
+
+def view(timeline: Locator) -> list[float]:
+    return [float(end) for end in timeline.get_attribute("data-view").split(",")]
+
+
+def redrawn(timeline: Locator) -> None:
+    timeline.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+
+
+def test_a_switch_changes_picture_sentence_and_figures(show, grid):
+    timeline = show(grid.to_html())
+    for name, load in (("naive", 1), ("overlap", 1), ("workers", 1)):
+        timeline.get_by_role("radio", name=name.title()).check()
+        busy = grid.pictures[f"strategy={name}|load={load}"].traces[0].summary().utilisation
+        expect(timeline).to_have_attribute("data-state", f"strategy={name}|load={load}")
+        assert float(timeline.get_attribute("data-util")) == pytest.approx(busy, abs=2e-3)
+        sentence = f"{name.title()}: the GPU computes {100 * busy:.0f} %"
+        expect(timeline.get_by_role("status")).to_contain_text(sentence)
+        expect(timeline.locator(".sentence")).to_contain_text(sentence)
+        expect(timeline.locator(".facts dd").first).to_have_text(f"{100 * busy:.0f} %")
+
+
+def test_every_span_is_there(show, grid):
+    timeline = show(grid.to_html())
+    spans = len(grid.picture.traces[0].spans)
+    expect(timeline).to_have_attribute("data-spans", str(spans))
+
+
+def test_the_palette_is_on_the_canvas(show):
+    trace = run("naive", steps=3)
+    timeline = show(Timeline(trace).to_html())
+    pixels = timeline.locator("canvas").evaluate(PIXELS)
+    seen = {stage for stage, look in LOOKS.items() if pixels.get(look.colour, 0) > 100}
+    assert seen == set(LOOKS) - {"wait"}  # waiting is drawn pale
+    for stage in seen - {"compute"}:
+        assert pixels.get(LOOKS[stage].ink, 0) > 10, f"{stage} has lost its pattern"
+
+
+def test_the_compute_pixels_of_the_gpu_lane_are_its_utilisation(show):
+    trace = run("workers")
+    timeline = show(Timeline(trace).to_html())
+    shares = timeline.evaluate(
+        """root => {
+            const { scene, canvas } = root.timeline, place = scene.panels[0].lanes.at(-1);
+            const zoom = canvas.width / scene.width, width = (scene.right - scene.left) * zoom;
+            const row = (place.y + 4) * zoom, image = canvas.getContext("2d")
+                .getImageData(scene.left * zoom, row, width, 1).data;
+            let busy = 0;
+            for (let i = 0; i < image.length; i += 4)
+                if (image[i] > 120 && image[i + 1] > 80 && image[i + 2] < 60) busy += 4;
+            return busy / image.length;
+        }"""
+    )
+    assert shares == pytest.approx(trace.summary().utilisation, abs=0.03)
+
+
+def test_switches_are_moved_by_keys_and_keep_the_focus(show, grid):
+    timeline = show(grid.to_html())
+    timeline.get_by_role("radio", name="Naive").focus()
+    timeline.page.keyboard.press("ArrowRight")
+    expect(timeline).to_have_attribute("data-state", "strategy=workers|load=1")
+    expect(timeline.get_by_role("radio", name="Workers")).to_be_focused()
+    timeline.page.keyboard.press("Tab")
+    slider = timeline.get_by_role("slider", name="Load time")
+    expect(slider).to_be_focused()
+    timeline.page.keyboard.press("ArrowRight")
+    expect(timeline).to_have_attribute("data-state", "strategy=workers|load=2")
+    expect(slider).to_have_attribute("aria-valuetext", "2")
+
+
+def test_the_picture_is_moved_by_keys_that_nobody_else_hears(show, grid):
+    html = on_page(
+        grid,
+        before="<script>addEventListener('keydown', e => heard.push(e.key)); heard = []</script>",
+    )
+    timeline = show(html)
+    keys, stage = timeline.page.keyboard, timeline.locator(".stage")
+    stage.focus()
+    whole = view(timeline)
+
+    def press(*names):
+        for name in names:
+            keys.press(name)
+        redrawn(timeline)
+        return view(timeline)
+
+    zoomed = press("+", "+")
+    assert whole[0] < zoomed[0] < zoomed[1] < whole[1]
+    moved = press("ArrowRight")
+    assert moved[0] > zoomed[0]
+    assert moved[1] - moved[0] == pytest.approx(zoomed[1] - zoomed[0], abs=1e-3)
+    assert press("ArrowLeft") == pytest.approx(zoomed, abs=1e-3)
+    assert press("Home")[0] == 0
+    assert press("End")[1] == whole[1]
+    wider = press("-")
+    assert wider[1] - wider[0] > zoomed[1] - zoomed[0]
+    assert press("0") == whole
+    assert timeline.evaluate("() => heard") == []
+    keys.press("x")
+    assert timeline.evaluate("() => heard") == ["x"]
+
+
+def test_a_batch_can_be_followed_by_keys(show):
+    timeline = show(Timeline(run("workers")).to_html())
+    timeline.locator(".stage").focus()
+    timeline.page.keyboard.press("n")
+    expect(timeline).to_have_attribute("data-batch", "0")
+    timeline.page.keyboard.press("n")
+    expect(timeline.get_by_role("status")).to_contain_text(
+        re.compile(r"^Batch 1: .*read 40 ms \(worker 1\)")
+    )
+    timeline.page.keyboard.press("p")
+    expect(timeline).to_have_attribute("data-batch", "0")
+    timeline.page.keyboard.press("Escape")
+    expect(timeline).to_have_attribute("data-batch", "-1")
+
+
+def test_the_wheel_zooms_only_with_control(show, grid):
+    timeline = show(on_page(grid, style="min-height:3000px"))
+    page, whole = timeline.page, view(timeline)
+    timeline.locator("canvas").hover()
+    page.mouse.wheel(0, 200)
+    page.wait_for_function("() => scrollY > 0")
+    assert view(timeline) == whole
+    page.keyboard.down("Control")
+    timeline.locator("canvas").hover()
+    page.mouse.wheel(0, -100)
+    page.keyboard.up("Control")
+    expect(timeline).not_to_have_attribute("data-view", f"{whole[0]:.4f},{whole[1]:.4f}")
+    assert view(timeline)[1] - view(timeline)[0] < whole[1]
+
+
+def test_a_zoomed_view_is_kept_when_the_run_is_switched(show):
+    runs = {name: run(name) for name in RUNS}
+    timeline = show(Timeline(runs).to_html())
+    timeline.get_by_role("button", name="Zoom in").click()
+    redrawn(timeline)
+    zoomed = view(timeline)
+    timeline.get_by_role("radio", name="overlap", exact=True).check()
+    redrawn(timeline)
+    assert view(timeline) == zoomed
+
+
+def test_nothing_jumps_when_the_run_is_switched(show):
+    timeline = show(Timeline({name: run(name) for name in RUNS}).to_html())
+    places = []
+    for name in RUNS:
+        timeline.get_by_role("radio", name=name, exact=True).check()
+        gpu = "root => root.timeline.scene.panels[0].lanes.at(-1).y"
+        places.append((timeline.evaluate(gpu), timeline.locator("canvas").bounding_box()))
+    assert places[0] == places[1] == places[2]
+
+
+def test_all_runs_have_the_axis_of_the_slowest(show):
+    runs = {name: run(name) for name in RUNS}
+    timeline = show(Timeline(runs).to_html())
+    longest = max(trace.end_ns for trace in runs.values()) / 1e6
+    for name in [*RUNS, "all together"]:
+        timeline.get_by_role("radio", name=name, exact=True).check()
+        redrawn(timeline)
+        assert view(timeline) == pytest.approx([0, longest], rel=1e-3)
+    assert len(timeline.get_attribute("data-util").split(",")) == len(RUNS)
+
+
+@pytest.mark.parametrize("scale", [1, 0.5])
+def test_the_pointer_finds_its_batch_on_a_scaled_slide(show, scale):
+    style = f"width:900px;transform:scale({scale});transform-origin:20px 30px"
+    timeline = show(on_page(Timeline(run("naive", steps=4)), style=style))
+    point = timeline.evaluate(
+        """root => {
+            const { scene } = root.timeline, { trace, lanes } = scene.panels[0];
+            const { y, height, lane } = lanes.at(-1), middle = (lane.start[2] + lane.end[2]) / 2;
+            return [scene.left + middle / trace.end * (scene.right - scene.left), y + height / 2];
+        }"""
+    )
+    box = timeline.locator("canvas").bounding_box()
+    timeline.page.mouse.move(box["x"] + point[0] * scale, box["y"] + point[1] * scale)
+    expect(timeline.locator(".tip")).to_contain_text("gpu: compute, batch 2")
+    expect(timeline).to_have_attribute("data-batch", "2")
+    timeline.page.mouse.move(1, 1)
+    expect(timeline.locator(".tip")).to_be_hidden()
+    expect(timeline).to_have_attribute("data-batch", "-1")
+
+
+def test_dragging_moves_the_time_under_the_pointer(show):
+    timeline = show(Timeline(run("naive")).to_html())
+    timeline.get_by_role("button", name="Zoom in").click()
+    redrawn(timeline)
+    before, box = view(timeline), timeline.locator("canvas").bounding_box()
+    mouse, middle = timeline.page.mouse, box["y"] + 60
+    mouse.move(box["x"] + 600, middle)
+    mouse.down()
+    mouse.move(box["x"] + 400, middle, steps=4)
+    mouse.up()
+    redrawn(timeline)
+    after = view(timeline)
+    assert after[0] > before[0]
+    assert after[1] - after[0] == pytest.approx(before[1] - before[0], abs=1e-3)
+
+
+def test_many_spans_become_shares_of_each_column_until_zoomed_in(show):
+    timeline = show(Timeline(run("workers", steps=1_500)).to_html())
+    expect(timeline).to_have_attribute("data-binned", "true")
+    expect(timeline.locator(".hint")).to_contain_text("Zoomed out")
+    for _ in range(6):
+        timeline.get_by_role("button", name="Zoom in").click()
+    expect(timeline).to_have_attribute("data-binned", "false")
+    timeline.get_by_role("button", name="Whole run").click()
+    expect(timeline).to_have_attribute("data-binned", "true")
+
+
+@pytest.mark.parametrize(
+    ("background", "dark"), [("#ffffff", False), ("#111111", True), ("#f5f0e0", False)]
+)
+def test_the_background_of_the_page_decides_dark_or_light(show, grid, background, dark):
+    timeline = show(on_page(grid, style=f"background:{background}"))
+    assert ("dark" in timeline.get_attribute("class").split()) == dark
+    timeline.page.evaluate("document.body.style.background = '#222'")
+    expect(timeline).to_have_class(re.compile(r"\bdark\b"))
+
+
+def test_print_is_light_and_says_the_state_instead_of_the_switches(show, grid):
+    timeline = show(on_page(grid, style="background:#111"))
+    expect(timeline).to_have_class(re.compile(r"\bdark\b"))
+    timeline.page.emulate_media(media="print")
+    expect(timeline).not_to_have_class(re.compile(r"\bdark\b"))
+    expect(timeline.get_by_role("radio").first).to_be_hidden()
+    expect(timeline.locator(".printed")).to_have_text("Strategy: Naive · Load time: 1")
+    timeline.page.emulate_media(media="screen")
+    expect(timeline).to_have_class(re.compile(r"\bdark\b"))
+
+
+def test_a_burst_of_changes_is_spoken_once(show, grid):
+    timeline = show(grid.to_html())
+    expect(timeline.get_by_role("status")).to_contain_text("Naive")
+    timeline.evaluate(
+        """root => {
+            window.spoken = [];
+            new MutationObserver(() => spoken.push(root.querySelector(".spoken").textContent))
+                .observe(root.querySelector(".spoken"), { childList: true });
+        }"""
+    )
+    slider = timeline.get_by_role("slider", name="Load time")
+    slider.focus()
+    for step in ("ArrowRight", "ArrowRight", "ArrowLeft"):
+        timeline.page.keyboard.press(step)
+    sentence = timeline.locator(".sentence").inner_text()
+    expect(timeline.get_by_role("status")).to_have_text(sentence)
+    assert timeline.evaluate("() => spoken") == [sentence]
+
+
+def test_the_table_says_what_the_picture_shows(show, grid):
+    timeline = show(grid.to_html())
+    timeline.get_by_text("The same as a table").click()
+    rows = timeline.locator("tbody tr").all_inner_texts()
+    assert [row.split("\t")[0] for row in rows] == ["main", "copy", "gpu"]
+    timeline.get_by_role("radio", name="Workers").check()
+    expect(timeline.locator("tbody tr")).to_have_count(7)
+    expect(timeline.locator("caption")).to_contain_text(re.compile(r"in \d+ gaps"))
+
+
+def test_roles_and_names_are_those_a_screen_reader_needs(show, grid):
+    timeline = show(grid.to_html())
+    expect(timeline.get_by_role("group", name="Strategy")).to_be_visible()
+    expect(
+        timeline.get_by_role("group", name=re.compile("Naive: the GPU computes"))
+    ).to_be_visible()
+    expect(timeline.get_by_role("list", name="Stages")).to_be_visible()
+    expect(timeline.locator("canvas")).to_have_attribute("aria-hidden", "true")
+
+
+def test_a_timeline_on_a_hidden_slide_is_drawn_when_it_appears(page, tmp_path, grid):
+    (tmp_path / "slide.html").write_text(
+        f"<!doctype html><section hidden>{grid.to_fragment()}</section>", "utf-8"
+    )
+    page.goto((tmp_path / "slide.html").as_uri())
+    timeline = page.locator(".tl[data-state]")
+    timeline.wait_for(state="attached")
+    assert timeline.get_attribute("data-view") is None
+    page.evaluate("document.querySelector('section').hidden = false")
+    page.locator(".tl[data-view]").wait_for()
+
+
+def test_two_timelines_on_a_page_need_the_module_once(show, grid):
+    other = Timeline(run("overlap")).to_fragment(module=False)
+    timeline = show(f"<!doctype html>{other}{grid.to_fragment()}")
+    expect(timeline.page.locator(".tl[data-view]")).to_have_count(2)
+    timeline.page.locator(".tl").nth(1).get_by_role("radio", name="Workers").check()
+    expect(timeline.page.locator(".tl").nth(1)).to_have_attribute(
+        "data-state", re.compile("workers")
+    )
+
+
+def test_without_scripts_the_svg_is_shown(chromium, tmp_path, grid):
+    (tmp_path / "plain.html").write_text(grid.to_html(), "utf-8")
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((tmp_path / "plain.html").as_uri())
+    expect(page.locator("svg[role=img]")).to_be_visible()
+    context.close()
+
+
+LIVE = """
+const listeners = {}, values = { extra: new DataView(new ArrayBuffer(0)) };
+window.model = {
+    sent: [], get: name => values[name], save_changes() { this.sent.push({ ...values.state }); },
+    set(name, value) { values[name] = value; listeners["change:" + name]?.forEach(f => f()); },
+    on: (name, f) => (listeners[name] ??= []).push(f),
+    off: (name, f) => { listeners[name] = listeners[name].filter(g => g !== f); },
+};
+const bytes = text => new DataView(Uint8Array.from(atob(text), c => c.charCodeAt(0)).buffer);
+"""
+
+
+def test_in_a_notebook_state_goes_both_ways_and_pictures_can_be_added(page, tmp_path, grid):
+    measured = {key(grid.controls, grid.state): Picture([run("overlap")], ["measured"])}
+    added = embedded(pack(grid.controls, measured))
+    module = module_source().replace("export default {", "const widget = {")
+    start = f"""{module}{LIVE}
+    values.state = {{ strategy: "naive", load: 1 }};
+    values.payload = bytes("{embedded(grid.payload)}");
+    window.add = () => model.set("extra", bytes("{added}"));
+    window.gone = widget.render({{ model, el: document.body }});"""
+    (tmp_path / "live.html").write_text(
+        f"<!doctype html><body><script type=module>{start}</script>", "utf-8"
+    )
+    page.goto((tmp_path / "live.html").as_uri())
+    timeline = page.locator(".tl[data-view]")
+    timeline.get_by_role("radio", name="Workers").check()
+    assert page.evaluate("() => model.sent") == [{"strategy": "workers", "load": 1}]
+    page.evaluate("() => model.set('state', { strategy: 'naive', load: 1 })")
+    expect(timeline.get_by_role("radio", name="Naive")).to_be_checked()
+    expect(timeline.locator(".sentence")).to_contain_text("Naive: ")
+    page.evaluate("() => add()")
+    expect(timeline.locator(".sentence")).to_contain_text("Measured: ")
+    page.evaluate("() => gone()")
+    expect(page.locator(".tl")).to_have_count(0)

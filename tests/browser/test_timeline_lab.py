@@ -1,0 +1,89 @@
+"""The live widget in a real JupyterLab: it draws without the kernel, and tells it what is shown."""
+
+import nbformat
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+CELLS = [
+    "from course_utils.measure.simulate import Pipeline, simulate\n"
+    "from course_utils.measure.timeline import Timeline",
+    "times = dict(read_ms=60, decode_ms=20, copy_ms=8, step_ms=40, steps=20)\n"
+    "slow = simulate(Pipeline(**times))\n"
+    "fast = simulate(Pipeline(**times, num_workers=2))",
+    "box = Timeline({'naive': slow, 'workers': fast})\nbox",
+    "box.state",
+]
+
+
+@pytest.fixture
+def timeline(lab_root, lab_page):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(notebook, lab_root / "work" / "timeline.ipynb")
+    lab_page.open("work/timeline.ipynb")
+    lab_page.run_all()
+    assert lab_page.errors() == []
+    shown = lab_page.page.locator(".tl[data-view]")
+    shown.wait_for()
+    return shown
+
+
+def test_a_switch_is_drawn_at_once_and_known_to_the_kernel(lab_page, timeline):
+    page = lab_page.page
+    timeline.get_by_role("radio", name="workers", exact=True).check()
+    expect(timeline.locator(".sentence")).to_contain_text("Workers: ")
+    page.evaluate(
+        """() => {
+            const { content } = window.jupyterapp.shell.currentWidget;
+            content.activeCellIndex = content.widgets.length - 1;
+            return window.jupyterapp.commands.execute('notebook:run-cell');
+        }"""
+    )
+    output = page.locator(".jp-OutputArea-output pre").filter(has_text="'show': 'workers'")
+    expect(output).to_be_visible()
+    assert lab_page.external == []
+    assert lab_page.js_errors == []
+
+
+def test_the_dark_theme_of_jupyterlab_is_followed(lab_page, timeline):
+    page = lab_page.page
+    before = timeline.get_attribute("class")
+    page.evaluate(
+        "() => window.jupyterapp.commands.execute("
+        "'apputils:change-theme', {theme: 'JupyterLab Dark'})"
+    )
+    expect(timeline).to_have_class("tl dark")
+    page.evaluate(
+        "() => window.jupyterapp.commands.execute("
+        "'apputils:change-theme', {theme: 'JupyterLab Light'})"
+    )
+    expect(timeline).to_have_class(before)
+
+
+def test_keys_move_the_picture_and_not_the_notebook(lab_page, timeline):
+    page = lab_page.page
+    active = "() => window.jupyterapp.shell.currentWidget.content.activeCellIndex"
+    cells = "() => window.jupyterapp.shell.currentWidget.content.widgets.length"
+    timeline.locator(".stage").click()
+    before = page.evaluate(active), page.evaluate(cells)
+    shown = timeline.get_attribute("data-view")
+    for key in ("+", "+", "n", "ArrowRight"):
+        page.keyboard.press(key)
+    expect(timeline).not_to_have_attribute("data-view", shown)
+    timeline.get_by_role("radio", name="naive", exact=True).focus()
+    page.keyboard.press("ArrowDown")
+    expect(timeline).to_have_attribute("data-state", "show=workers")
+    assert (page.evaluate(active), page.evaluate(cells)) == before
+
+
+def test_a_notebook_opened_again_shows_its_timelines_without_running(lab_page, timeline):
+    lab_page.save()
+    lab_page.end_kernels()
+
+    lab_page.open("work/timeline.ipynb")
+    lab_page.page.locator(".tl[data-view]").wait_for()
+    assert lab_page.switch_timelines() == 1
+    assert lab_page.external == []
+    assert lab_page.js_errors == []

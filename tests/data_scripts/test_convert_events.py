@@ -1,0 +1,197 @@
+"""Adding formats, and taking in files of the schema of the public IceCube data."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_scripts import files, kaggle, native
+from data_scripts.convert_events import main
+
+COUNTS = {1: [3, 1, 4], 2: [2, 5]}  # pulses of each event, by batch
+
+
+def batch_table(batch: int, ids: list[int]) -> pa.Table:
+    counts = COUNTS[batch]
+    rng = np.random.default_rng(batch)
+    rows = sum(counts)
+    columns = {
+        "sensor_id": rng.integers(0, 5160, rows).astype(np.int16),
+        "time": rng.integers(5000, 20000, rows),
+        "charge": rng.integers(1, 100, rows) * 0.025,
+        "auxiliary": rng.random(rows) < 0.5,
+    }
+    # pandas writes its index as the last column
+    return pa.table({**columns, "event_id": np.repeat(ids, counts)})
+
+
+@pytest.fixture
+def public(tmp_path: Path) -> Path:
+    """Write two batches as Kaggle has them."""
+    source = tmp_path / "public"
+    (source / "train").mkdir(parents=True)
+    rows = []
+    for batch, counts in COUNTS.items():
+        ids = [1000 * batch + 24 * i for i in range(len(counts))]
+        pq.write_table(batch_table(batch, ids), source / f"train/batch_{batch}.parquet")
+        last = np.cumsum(counts) - 1
+        rows += [
+            {
+                "batch_id": batch,
+                "event_id": event_id,
+                "first_pulse_index": end - count + 1,
+                "last_pulse_index": end,
+                "azimuth": 0.1 * batch,
+                "zenith": 0.2 * batch,
+            }
+            for event_id, count, end in zip(ids, counts, last.tolist(), strict=True)
+        ]
+    pq.write_table(pa.Table.from_pylist(rows), source / "train_meta.parquet")
+    (source / "sensor_geometry.csv").write_text("sensor_id,x,y,z\n0,1.5,2.5,3.5\n")
+    return source
+
+
+def take_in(public: Path, *options: str) -> tuple[int, Path]:
+    folder = public.parent / "icecube"
+    return main([str(folder), "--kaggle", str(public), *options]), folder
+
+
+def test_public_data_arrive_in_our_layout(public: Path) -> None:
+    code, folder = take_in(public)
+    events = native.load(folder)
+    truth = pa.concat_tables(
+        pq.read_table(public / f"train/batch_{batch}.parquet") for batch in COUNTS
+    )
+
+    assert code == 0
+    assert np.diff(events.offsets).tolist() == [3, 1, 4, 2, 5]
+    assert events.table["event_id"].tolist() == [1000, 1024, 1048, 2000, 2024]
+    assert events.table["run_id"].tolist() == [1, 1, 1, 2, 2]
+    np.testing.assert_allclose(events.table["zenith"], [0.2, 0.2, 0.2, 0.4, 0.4])
+    for column, name in enumerate(("time", "charge", "sensor_id", "auxiliary")):
+        expected = truth[name].to_numpy().astype(np.float32)
+        np.testing.assert_array_equal(events.pulses[:, column], expected)
+    assert np.isnan(events.table["energy_gev"]).all()
+    assert set(events.table["kind"]) == {kaggle.UNKNOWN}
+    assert (folder / "sensor_geometry.csv").read_text().startswith("sensor_id,x,y,z\n0,1.5")
+    assert files.corrupted(folder) == []
+
+
+def test_one_batch_can_be_chosen_and_formats_added_at_once(public: Path) -> None:
+    code, folder = take_in(public, "--batches", "2", "--to", "npz", "hdf5", "parquet")
+
+    assert code == 0
+    assert len(native.load(folder)) == 2
+    assert {"npz", "events.h5", "pulses.parquet"} <= {path.name for path in folder.iterdir()}
+
+
+def test_many_pulses_are_taken_in_piece_by_piece(
+    public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kaggle, "_PULSES_AT_ONCE", 3)
+    code, folder = take_in(public)
+
+    assert code == 0
+    assert len(native.load(folder).pulses) == 15
+
+
+def test_what_is_there_is_not_taken_in_again(
+    public: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    take_in(public)
+    shutil.rmtree(public)
+
+    assert take_in(public)[0] == 0
+    assert "already there" in capsys.readouterr().out
+
+
+def drop_column(public: Path) -> None:
+    table = pq.read_table(public / "train/batch_1.parquet")
+    pq.write_table(table.drop_columns("charge"), public / "train/batch_1.parquet")
+
+
+def mix_up(public: Path) -> None:
+    pq.write_table(batch_table(1, [1, 2, 3]), public / "train/batch_1.parquet")
+
+
+def lose_rows(public: Path) -> None:
+    table = pq.read_table(public / "train/batch_1.parquet")
+    pq.write_table(table.slice(0, 5), public / "train/batch_1.parquet")
+
+
+def cut_short(public: Path) -> None:
+    (public / "train/batch_1.parquet").write_bytes(b"PAR1 and not much more")
+
+
+def lose_batch(public: Path) -> None:
+    (public / "train/batch_1.parquet").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (drop_column, "batch_1.parquet has no column charge; fetch the competition's file again."),
+        (mix_up, "batch_1.parquet and train_meta.parquet do not belong together; fetch both"),
+        (lose_rows, "batch_1.parquet and train_meta.parquet do not belong together; fetch both"),
+        (cut_short, "batch_1.parquet is no whole Parquet file; fetch it again."),
+        (lose_batch, "batch_1.parquet"),
+    ],
+)
+def test_public_files_that_are_not_right_are_named(
+    public: Path, damage: Callable[[Path], None], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(public)
+    code, folder = take_in(public)
+    said = capsys.readouterr().err
+
+    assert code == 1
+    assert sentence in said
+    assert len(said.splitlines()) == 1
+    assert not folder.exists()
+
+
+def test_a_batch_that_does_not_exist_is_refused(
+    public: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert take_in(public, "--batches", "99")[0] == 1
+    assert "knows no batch [99]" in capsys.readouterr().err
+
+
+def test_formats_are_added_to_whole_events_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path), "--to", "npz"]) == 1
+    assert capsys.readouterr().err.endswith("run make_events first.\n")
+
+
+def test_an_added_format_is_that_which_make_events_writes(
+    tmp_path: Path, events_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "events"
+    shutil.copytree(events_folder, folder)
+    shutil.rmtree(folder / "npz")
+    (folder / "events.h5").unlink()
+    files.seal(folder, files.read_manifest(folder) or {})
+
+    assert main([str(folder), "--to", "npz", "hdf5", "parquet"]) == 0
+    assert "pulses.parquet: already there" in capsys.readouterr().out
+    for name in (files.CHECKSUMS, files.MANIFEST):
+        assert (folder / name).read_bytes() == (events_folder / name).read_bytes()
+
+
+def test_corrupted_events_are_neither_converted_nor_sealed_as_whole(
+    public: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, folder = take_in(public)
+    pulses = folder / "npy/pulses.npy"
+    pulses.write_bytes(pulses.read_bytes()[:-1] + b"x")
+    capsys.readouterr()
+
+    assert main([str(folder), "--to", "npz"]) == 1
+    assert "(npy/pulses.npy); delete" in capsys.readouterr().err
+    assert files.corrupted(folder) == ["npy/pulses.npy"]
+    assert not (folder / "npz").exists()

@@ -1,0 +1,127 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from data_scripts import files
+
+
+def fill(folder: Path) -> files.Facts:
+    (folder / "sub").mkdir()
+    (folder / "sub/x.bin").write_bytes(b"12345")
+    return {"count": 1}
+
+
+def make(folder: Path) -> None:
+    files.make_folder(folder, fill, facts={"data": "things"}, room=1)
+
+
+def test_the_manifest_tells_facts_and_sizes(tmp_path: Path) -> None:
+    make(tmp_path / "things")
+
+    assert files.read_manifest(tmp_path / "things") == {
+        "data": "things",
+        "count": 1,
+        "bytes": 5,
+        "sizes": {"sub": 5},
+    }
+
+
+def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
+    make(tmp_path / "things")
+
+    assert (tmp_path / "things" / files.CHECKSUMS).read_text() == (
+        "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5  sub/x.bin\n"
+    )
+
+
+def test_there_is_no_manifest_while_the_folder_is_being_filled(tmp_path: Path) -> None:
+    seen = []
+
+    def look(folder: Path) -> files.Facts:
+        seen.append(((tmp_path / "things").exists(), (folder / files.MANIFEST).exists()))
+        return {}
+
+    files.make_folder(tmp_path / "things", look, facts={}, room=1)
+    assert seen == [(False, False)]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_a_manifest_that_cannot_be_read_is_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / files.MANIFEST).write_text(content)
+
+    assert files.read_manifest(tmp_path) is None
+
+
+def test_leftovers_of_a_killed_run_are_cleared_away(tmp_path: Path) -> None:
+    for name in (".things.unfinished", ".things.former"):
+        (tmp_path / name / "half").mkdir(parents=True)
+
+    with files.locked(tmp_path / "things"):
+        make(tmp_path / "things")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".things.lock", "things"]
+
+
+def test_what_was_moved_aside_returns_if_a_run_dies_before_it_replaces_it(tmp_path: Path) -> None:
+    make(tmp_path / "things")
+    (tmp_path / "things").rename(tmp_path / ".things.former")
+
+    with files.locked(tmp_path / "things"):
+        assert files.corrupted(tmp_path / "things") == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".things.lock", "things"]
+
+
+def test_what_was_moved_aside_returns_if_it_cannot_be_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / "things")
+    rename = Path.rename
+
+    def in_use(path: Path, target: Path) -> Path:
+        if path.name == ".things.unfinished":
+            raise PermissionError(13, "in use", str(path))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", in_use)
+    with pytest.raises(PermissionError):
+        make(tmp_path / "things")
+    assert files.corrupted(tmp_path / "things") == []
+    assert [path.name for path in tmp_path.iterdir()] == ["things"]
+
+
+def test_an_entry_is_added_and_sealed(tmp_path: Path) -> None:
+    make(tmp_path / "things")
+    (tmp_path / "things/.more.unfinished").write_text("of a killed run")
+    (tmp_path / "things/more").write_text("of a run that was killed before it sealed")
+
+    files.add_entry(tmp_path / "things", "more", lambda path: _write(path, "abc"), room=1)
+
+    manifest = files.read_manifest(tmp_path / "things") or {}
+    assert manifest["sizes"] == {"more": 3, "sub": 5}
+    assert files.corrupted(tmp_path / "things") == []
+    assert not (tmp_path / "things/.more.unfinished").exists()
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def test_one_process_waits_for_another(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib\n"
+        "from data_scripts import files\n"
+        "with files.locked(pathlib.Path(sys.argv[1])):\n"
+        "    print('mine', flush=True)\n"
+        "    sys.stdin.readline()\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "things")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as first:
+        assert first.stdout.readline() == "mine\n"
+        with subprocess.Popen(command, **pipes) as second:
+            assert "waiting for it" in second.stdout.readline()
+            first.kill()  # a killed holder gives the lock back
+            assert second.stdout.readline() == "mine\n"
+            second.communicate("\n")
+        first.communicate()

@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+
+from data_scripts.detector import SENSORS, sensor_positions
+from data_scripts.light import (
+    FAINTEST,
+    GROUP_INDEX,
+    LIGHT_SPEED,
+    NEAREST,
+    PHASE_INDEX,
+    Arrivals,
+    Particles,
+    arrivals,
+)
+
+
+def particle(*, track: bool, energy: float = 1e5) -> Particles:
+    return Particles(
+        vertex=np.array([[10.0, -20.0, 30.0]], np.float32),
+        travel=np.array([[0.6, 0.0, -0.8]], np.float32),
+        energy=np.array([energy], np.float32),
+        track=np.array([track]),
+    )
+
+
+def to_sensors(source: Particles, light: Arrivals) -> np.ndarray:
+    return sensor_positions()[light.sensor].astype(float) - source.vertex[0]
+
+
+def test_light_of_a_cascade_spreads_as_a_sphere_at_group_velocity() -> None:
+    source = particle(track=False)
+    light = arrivals(source)
+    distance = np.linalg.norm(to_sensors(source, light), axis=1).clip(NEAREST)
+
+    np.testing.assert_allclose(light.time, distance * GROUP_INDEX / LIGHT_SPEED, rtol=1e-4)
+
+
+def test_light_of_a_track_comes_on_its_cherenkov_cone() -> None:
+    source = particle(track=True)
+    light = arrivals(source)
+    to_sensor = to_sensors(source, light)
+    along = to_sensor @ source.travel[0]
+    across = np.sqrt((to_sensor**2).sum(axis=1) - along**2).clip(NEAREST)
+    angle = np.arccos(1 / PHASE_INDEX)
+    emitted_at = along - across / np.tan(angle)
+    flight = across / np.sin(angle) * GROUP_INDEX
+
+    np.testing.assert_allclose(light.time, (emitted_at + flight) / LIGHT_SPEED, atol=1.0)
+
+
+@pytest.mark.parametrize("track", [True, False])
+def test_no_sensor_out_of_reach_would_have_seen_more_than_the_faintest_light(
+    track: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached = set(arrivals(particle(track=track)).sensor.tolist())
+    monkeypatch.setattr(Particles, "reach", np.array([5000.0], np.float32))
+    everywhere = arrivals(particle(track=track))
+
+    assert len(everywhere.sensor) == SENSORS
+    missed = [s not in reached for s in everywhere.sensor.tolist()]
+    # light is strongest along the cone, so the reach of a cascade is short by up to that factor
+    assert everywhere.mean[missed].max() < 1.8 * FAINTEST
+
+
+@pytest.mark.parametrize("track", [True, False])
+def test_a_sensor_farther_away_sees_less(track: bool) -> None:
+    light = arrivals(particle(track=track))
+    near, far = light.distance < 60, light.distance > 150
+
+    assert light.mean[near].min() > light.mean[far].max()
+
+
+@pytest.mark.parametrize("track", [True, False])
+def test_more_energy_gives_more_light(track: bool) -> None:
+    dim = arrivals(particle(track=track, energy=1e3))
+    bright = arrivals(particle(track=track, energy=1e4))
+
+    assert bright.mean.sum() > 2 * dim.mean.sum()

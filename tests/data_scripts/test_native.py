@@ -1,0 +1,38 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data_scripts import native
+from data_scripts.catalogue import EVENT
+
+
+def test_what_was_saved_in_blocks_is_loaded_as_one(tmp_path: Path) -> None:
+    table = np.zeros(3, EVENT)
+    table["event_id"] = [7, 3, 5]
+    pulses = np.arange(24, dtype=np.float32).reshape(6, 4)
+    blocks = [(pulses[:2], np.array([2])), (pulses[2:], np.array([1, 3]))]
+
+    assert native.save(tmp_path, table, blocks) == 6
+    events = native.load(tmp_path)
+
+    assert len(events) == 3
+    assert events.offsets.tolist() == [0, 2, 3, 6]
+    np.testing.assert_array_equal(events.table, table)
+    np.testing.assert_array_equal(events[2], pulses[3:])
+    assert isinstance(events.pulses, np.memmap)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 10**6])
+def test_the_file_is_what_numpy_itself_would_write(tmp_path: Path, rows: int) -> None:
+    pulses = np.ones((rows, 4), np.float32)
+    native.save(tmp_path, np.zeros(1, EVENT), [(pulses, np.array([rows]))])
+    np.save(tmp_path / "numpy.npy", pulses)
+
+    assert (tmp_path / "npy/pulses.npy").read_bytes() == (tmp_path / "numpy.npy").read_bytes()
+
+
+def test_the_geometry_keeps_a_millimetre(tmp_path: Path) -> None:
+    native.save_geometry(tmp_path / "g.csv", np.array([[1.5, -2.0004, 3]], np.float32))
+
+    assert (tmp_path / "g.csv").read_text() == "sensor_id,x,y,z\n0,1.500,-2.000,3.000\n"

@@ -1,0 +1,43 @@
+"""The checks for the GPU hold on the emulated device too, so they are sound themselves."""
+
+import json
+
+import pytest
+import run
+import torch
+from gpu_checks import CHECKS
+from gpu_loops import LOOPS, run_loop
+
+from course_utils.hardware.accelerator import get_accelerator
+from course_utils.measure.export import load_chrome
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    return get_accelerator("H200", step_ms=20, emulate=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", CHECKS)
+def test_on_the_emulated_device(check, gpu):
+    check(gpu)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
+def test_a_recording_holds_all_that_is_needed_to_repeat_it(loop, gpu, tmp_path):
+    trace = run_loop(gpu, loop)
+    run.save(loop, trace, trace, run.machine_facts(gpu), tmp_path)
+    path = tmp_path / f"emulated-h200-{loop.name}-measured.json"
+    about = json.loads(path.read_text())["otherData"]
+    assert about["loop"]["load_ms"] == loop.load_ms
+    assert {"gpu", "driver", "torch", "date", "command"} <= set(about)
+    spans = load_chrome(path).spans
+    assert [span.lane for span in spans].count("gpu") == 25
+    assert min(span.start_ns for span in spans) >= 0
+
+
+def test_without_a_gpu_the_script_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert run.main([]) == 1
+    assert "add --emulated" in capsys.readouterr().out

@@ -1,0 +1,181 @@
+"""What of the CUDA skin can be checked without CUDA; the rest is in tests/gpu."""
+
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from course_utils.hardware import cuda
+from course_utils.hardware.accelerator import Accelerator
+from course_utils.hardware.accelerator_presets import PRESETS
+from course_utils.hardware.cuda import CudaAccelerator, host_time
+from course_utils.hardware.cuda_work import Work
+from course_utils.hardware.emulated import EmulatedAccelerator
+from course_utils.measure.trace import record
+from tests.hardware.fake_device import MS, FakeClock
+
+AHEAD_MS = 5000  # what the device's clock reads when the host's reads 0
+
+
+class FakeCuda:
+    """Stands in for what the skin uses of torch.cuda: an idle device whose clock is ahead."""
+
+    def __init__(self, monkeypatch, clock):
+        self.clock, self.synchronized = clock, 0
+        outer = self
+
+        class Event:
+            def __init__(self, *, enable_timing=False):
+                self.timing = enable_timing
+
+            def record(self, stream):
+                self.ms = outer.clock.ms + AHEAD_MS
+
+            def synchronize(self):
+                pass
+
+            def elapsed_time(self, end):
+                assert self.timing
+                assert end.timing
+                return end.ms - self.ms
+
+        monkeypatch.setattr(torch.cuda, "Event", Event)
+        monkeypatch.setattr(torch.cuda, "Stream", lambda device: object())
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: object())
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+        monkeypatch.setattr(torch.cuda, "synchronize", self.synchronize)
+        monkeypatch.setattr(cuda, "Work", lambda device: self)
+        monkeypatch.setattr(cuda, "CudaLoss", lambda value, stream: value)
+        monkeypatch.setattr(cuda, "_device_tensors", cuda.leaves)
+
+    def synchronize(self, device):
+        self.synchronized += 1
+
+    def run(self, ms, occupancy):
+        self.clock.work(ms)
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def torch_cuda(monkeypatch, clock):
+    return FakeCuda(monkeypatch, clock)
+
+
+@pytest.fixture
+def gpu(torch_cuda):
+    device = CudaAccelerator(step_ms=20)
+    device.device = torch.device("cpu")  # where the tensors of this test are
+    return device
+
+
+def test_spans_are_read_when_the_recording_ends_and_not_before(gpu, torch_cuda, clock):
+    clock.work(100)
+    with record(clock=clock) as trace:
+        batch = gpu.upload(torch.ones(3), non_blocking=True)
+        clock.work(1)
+        gpu.step(batch)
+        clock.work(2)
+        gpu.step(batch, ms=30)
+        assert trace.spans == []
+        assert torch_cuda.synchronized == 0
+    assert torch_cuda.synchronized == 1
+    assert [(s.lane, s.stage, s.start_ns / MS, s.end_ns / MS) for s in trace.spans] == [
+        ("copy", "transfer", 100, 100),
+        ("gpu", "compute", 101, 121),
+        ("gpu", "compute", 123, 153),
+    ]
+    assert trace.note == "NVIDIA H200"
+
+
+def test_a_step_belongs_to_the_batch_it_reads(gpu, clock):
+    with record(clock=clock) as trace:
+        trace.batch = 6
+        batch = gpu.upload({"pulses": torch.ones(3)})
+        trace.batch = 7
+        gpu.step(batch)
+    assert [span.batch for span in trace.spans] == [6, 6]
+
+
+def test_what_a_kernel_makes_of_a_batch_belongs_to_it(gpu, clock):
+    with record(clock=clock) as trace:
+        trace.batch = 6
+        batch = gpu.upload(torch.ones(3))
+        turned = gpu.launch(lambda tensor: {"turned": tensor.flip(0)}, batch, ms=1)
+        trace.batch = 7
+        gpu.step(turned)
+    assert {(span.lane, span.batch) for span in trace.spans} == {("copy", 6), ("gpu", 6)}
+
+
+def test_pinning_is_work_of_the_main_process(gpu, clock, monkeypatch):
+    def pin(tensor):
+        clock.work(3)
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    with record(clock=clock) as trace:
+        gpu.pin({"pulses": torch.ones(3), "name": "event"})
+    assert trace.spans == [("main", "transfer", 0, 3 * MS, -1)]
+
+
+def test_cycles_are_counted_on_the_accelerators_own_device(monkeypatch):
+    used = []
+
+    @contextmanager
+    def device(wanted):
+        used.append(wanted)
+        yield
+        used.append("left")
+
+    monkeypatch.setattr(torch.cuda, "device", device)
+    monkeypatch.setattr(torch.cuda, "_sleep", used.append)
+    work = Work.__new__(Work)
+    work.device, work._ms_per_cycle = torch.device("cuda", 1), 0.01
+    work.run(5, occupancy=0.1)
+    assert used == [torch.device("cuda", 1), 500, "left"]
+
+
+def test_each_recording_has_its_own_spans(gpu, clock):
+    traces = []
+    for _ in range(2):
+        with record(clock=clock) as trace:
+            gpu.step(gpu.upload(torch.ones(3)))
+        traces.append(trace)
+    assert [len(trace.spans) for trace in traces] == [2, 2]
+    assert traces[0].spans[-1].end_ns <= traces[1].spans[0].start_ns
+
+
+def test_nothing_is_kept_while_nobody_records(gpu):
+    gpu.step(gpu.upload(torch.ones(3)))
+    assert gpu._recording is None
+
+
+def test_the_checksum_is_that_of_the_emulated_device(gpu):
+    batch = [torch.arange(5), torch.ones(3)]
+    emulated = EmulatedAccelerator(PRESETS["H200"], step_ms=0)
+    assert float(gpu.step(gpu.upload(batch))) == emulated.step(emulated.upload(batch)).item()
+
+
+def test_both_devices_have_the_whole_interface():
+    names = {name for name in vars(Accelerator) if not name.startswith("_")}
+    for device in (CudaAccelerator, EmulatedAccelerator):
+        assert names <= set(dir(device))
+
+
+def test_device_times_are_tied_to_the_host_at_both_ends():
+    assert host_time(0, 1000, 5_000, 1_000_010_000) == 5_000
+    assert host_time(1000, 1000, 5_000, 1_000_010_000) == 1_000_010_000
+
+
+def test_the_drift_between_the_clocks_is_taken_out_in_proportion():
+    # The device's second was 10,000 ns longer on the host: half of that at half time.
+    assert host_time(500, 1000, 0, 1_000_010_000) == 500_005_000
+
+
+def test_a_batch_in_host_memory_is_refused():
+    with pytest.raises(ValueError, match=r"gpu\.upload\(batch\)"):
+        cuda._device_tensors({"pulses": torch.ones(3)})

@@ -1,0 +1,99 @@
+import subprocess
+
+import pytest
+
+from course_utils.hardware import smi
+from course_utils.hardware.accelerator_presets import PRESETS
+from course_utils.hardware.smi import SAMPLE_NS, Kernel, Smi, emulated_smi, nvidia_smi
+from tests.hardware.fake_device import fake_device, megabytes
+
+RTX = PRESETS["RTX 3090"]
+
+
+def look(kernels, seconds):
+    return emulated_smi(RTX, kernels, now_ns=round(seconds * SAMPLE_NS), memory_used=0)
+
+
+def kernel(start_s, end_s, occupancy=1.0):
+    return Kernel(round(start_s * SAMPLE_NS), round(end_s * SAMPLE_NS), occupancy)
+
+
+def test_a_kernel_on_one_multiprocessor_counts_in_full():
+    panel = look([kernel(0, 10, occupancy=1 / 82)], 5)
+    assert panel.gpu_util == 100
+    assert panel.idle == 0
+    assert panel.sm_active == pytest.approx(1 / 82)
+
+
+def test_power_tells_a_full_gpu_from_a_nearly_empty_one():
+    full, empty = look([kernel(0, 10)], 5), look([kernel(0, 10, occupancy=0.01)], 5)
+    assert full.gpu_util == empty.gpu_util == 100
+    assert full.power_w == RTX.max_w
+    assert empty.power_w == pytest.approx(RTX.idle_w, rel=0.25)
+
+
+def test_it_sees_only_the_last_sample_period():
+    kernels = [kernel(0, 0.1), kernel(9, 10)]
+    assert look(kernels, 10).gpu_util == 100
+    assert look(kernels, 10).idle == pytest.approx(0.89)
+    assert look(kernels, 11).gpu_util == 0
+
+
+def test_a_kernel_still_running_counts_up_to_now():
+    assert look([kernel(0.75, 100)], 1).gpu_util == 25
+
+
+def test_nothing_launched_is_no_idle_share():
+    panel = look([], 1)
+    assert panel.idle is None
+    assert panel.gpu_util == 0
+    assert "idle           not available\n" in str(panel)
+
+
+def test_the_device_shows_its_memory_and_can_look_back():
+    gpu, clock = fake_device(step_ms=1000)
+    batch = gpu.upload(megabytes(4))
+    gpu.step(batch, occupancy=0.05).item()
+    end = clock.now
+    clock.work(5000)
+    assert gpu.smi().gpu_util == 0
+    panel = gpu.smi(at_ns=end)
+    assert (panel.gpu_util, panel.memory_used) == (100, 4_000_000)
+    assert panel.sm_active == pytest.approx(0.05)
+
+
+def test_the_panel_shows_both_sides():
+    text = str(look([kernel(0, 10, occupancy=0.05)], 5))
+    assert "emulated RTX 3090" in text
+    assert "GPU-Util       100 %" in text
+    assert "SMs at work      5 %" in text
+    # What a notebook shows in a window of 900 pixels, beside its file browser.
+    assert max(map(len, text.splitlines())) <= 58
+
+
+def answer(monkeypatch, text):
+    done = subprocess.CompletedProcess([], 0, stdout=text)
+    monkeypatch.setattr(smi.subprocess, "run", lambda *args, **kwargs: done)
+
+
+def test_the_real_one_is_read(monkeypatch):
+    answer(monkeypatch, "37, 210.55, 700.00, 1024, 143771\n")
+    panel = nvidia_smi("NVIDIA H200", "GPU-1")
+    assert (panel.gpu_util, panel.power_w, panel.max_power_w) == (37, 210.55, 700)
+    assert panel.memory_used == 2**30
+    assert panel.idle is None
+
+
+def test_what_the_real_one_does_not_say_is_not_available(monkeypatch):
+    answer(monkeypatch, "[N/A], [N/A], 350.00, 1, 2\n")
+    panel = nvidia_smi("GPU", "GPU-1")
+    assert panel.gpu_util is None
+    assert "Pwr:Usage/Cap  not available" in str(panel)
+
+
+def test_without_the_program_nothing_is_available(monkeypatch):
+    def missing(*args, **kwargs):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(smi.subprocess, "run", missing)
+    assert nvidia_smi("GPU", "GPU-1") == Smi(name="GPU")

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from course_utils.hardware.page_cache import BLOCK
+from course_utils.hardware.storage_device import Counters, Device, attach, make_state
+from course_utils.hardware.storage_presets import StoragePreset, storage_preset
+
+MS = 1_000_000
+# 10 ms a request, 2 at once, 1 MB/ms on the line, no more than half of it for one request
+FIGURES = replace(
+    storage_preset("S3"),
+    open_ms=4,
+    opens_per_s=500,
+    request_ms=10,
+    requests_at_once=2,
+    mb_s=1_000,
+    stream_mb_s=500,
+)
+MB = 1_000_000
+
+
+class FakeClock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.oversleep = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += round(seconds * 1e9) + self.oversleep
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def device(clock: FakeClock, preset: StoragePreset = FIGURES) -> Device:
+    made = attach(make_state(str(Path.cwd()), preset))
+    made.clock, made.sleep = clock, clock.sleep
+    return made
+
+
+def read(storage: Device, start: int, stop: int, *, file: int = 1, size: int = 10**9) -> float:
+    return storage.reserve(file, start, stop, size=size) / MS
+
+
+def test_a_read_takes_the_latency_and_the_speed_of_one_request(clock: FakeClock) -> None:
+    assert read(device(clock), 0, MB) == pytest.approx(10 + 2)
+
+
+def test_two_reads_at_once_share_the_line(clock: FakeClock) -> None:
+    storage = device(clock, replace(FIGURES, stream_mb_s=1_000))
+    assert [read(storage, 0, 5 * MB), read(storage, 0, 5 * MB)] == [15, 20]
+
+
+def test_a_third_read_waits_for_a_slot(clock: FakeClock) -> None:
+    storage = device(clock)
+    assert [read(storage, 0, 1000 * i) // 10 for i in (1, 2, 3, 4)] == [1, 1, 2, 2]
+
+
+def test_an_idle_storage_saves_nothing_up(clock: FakeClock) -> None:
+    storage = device(clock)
+    clock.now = 1_000 * MS
+    assert read(storage, 0, MB) == pytest.approx(1_000 + 12)
+
+
+def test_many_readers_never_get_more_than_the_line_carries(clock: FakeClock) -> None:
+    storage = device(clock, replace(FIGURES, requests_at_once=64))
+    ends = [read(storage, 0, MB, file=file) for file in range(200)]
+    assert max(ends) >= 200 / (FIGURES.mb_s / 1e3)
+
+
+def test_a_read_that_continues_another_pays_no_latency_where_the_system_reads_ahead(
+    clock: FakeClock,
+) -> None:
+    ahead = device(clock, replace(FIGURES, readahead=True))
+    clock.now = round(read(ahead, 0, MB)) * MS
+    assert read(ahead, MB, 2 * MB) == 12 + 2
+    plain = device(clock)
+    clock.now = round(read(plain, 0, MB)) * MS
+    start = clock.now / MS
+    assert read(plain, MB, 2 * MB) == start + 12
+
+
+def test_two_streams_make_one_disk_arm_seek_every_time(clock: FakeClock) -> None:
+    disk = device(clock, replace(storage_preset("HDD"), request_ms=10, cache_mb=0))
+
+    def milliseconds(files: list[int]) -> float:
+        start, at = clock.now, dict.fromkeys(files, 0)
+        for file in files:
+            clock.now = disk.reserve(file, at[file], at[file] + 1000, size=10**6)
+            at[file] += 1000
+        return (clock.now - start) / MS
+
+    assert milliseconds([3] * 10 + [4] * 10) < 21
+    assert milliseconds([5, 6] * 10) > 200
+
+
+def test_opens_queue_at_the_metadata_server(clock: FakeClock) -> None:
+    storage = device(clock)
+    storage.look_up(opening=True)
+    assert clock.now == 4 * MS
+    clock.now = 0  # a second process asks at the same time
+    storage.look_up(opening=False)
+    assert clock.now == (2 + 4) * MS
+    assert (storage.counters().opens, storage.counters().lookups) == (1, 1)
+
+
+def test_an_overslept_wait_is_made_good_by_the_next_request(clock: FakeClock) -> None:
+    storage = device(clock)
+    clock.oversleep = MS // 10
+    for _ in range(100):
+        storage.wait(storage.reserve(1, 0, 1, size=10))
+    assert clock.now / MS == pytest.approx(100 * 10, rel=1e-3)
+
+
+def test_long_pauses_of_the_system_are_not_made_good(clock: FakeClock) -> None:
+    storage = device(clock)
+    clock.oversleep = 50 * MS
+    storage.wait(storage.reserve(1, 0, 1, size=10))
+    assert read(storage, 0, 1) == pytest.approx(60 - 1 + 10, abs=0.01)
+
+
+def test_without_a_page_cache_just_the_bytes_asked_for_are_read(clock: FakeClock) -> None:
+    storage = device(clock)
+    read(storage, 5, 105)
+    assert storage.counters() == Counters(requests=1, bytes_read=100, bytes_used=100)
+
+
+CACHED = replace(FIGURES, cache_mb=100 * BLOCK / 1e6)
+
+
+def test_with_a_page_cache_whole_blocks_are_read_once(clock: FakeClock) -> None:
+    storage = device(clock, CACHED)
+    clock.now = round(read(storage, BLOCK + 5, BLOCK + 105) * MS)
+    assert read(storage, BLOCK + 200, BLOCK + 300) == clock.now / MS  # at once
+    seen = storage.counters()
+    assert (seen.requests, seen.bytes_read, seen.bytes_used) == (1, BLOCK, 200)
+    assert (seen.hits, seen.misses, seen.hit_share) == (1, 1, 0.5)
+    assert seen.read_amplification == BLOCK / 200
+
+
+def test_neighbouring_missing_blocks_are_one_request(clock: FakeClock) -> None:
+    storage = device(clock, CACHED)
+    read(storage, 2 * BLOCK, 3 * BLOCK)
+    storage.reset_counters()
+    read(storage, 0, 5 * BLOCK)
+    seen = storage.counters()
+    assert (seen.requests, seen.hits, seen.misses) == (2, 1, 4)
+    assert seen.bytes_read == 4 * BLOCK
+
+
+def test_the_last_block_of_a_file_is_as_long_as_the_file(clock: FakeClock) -> None:
+    storage = device(clock, CACHED)
+    read(storage, 0, 3_000, size=3_000)
+    assert storage.counters().bytes_read == 3_000
+
+
+def test_the_block_in_hand_is_no_hit(clock: FakeClock) -> None:
+    storage = device(clock, CACHED)
+    storage.reserve(1, 0, 100, size=10**6)
+    storage.reserve(1, 100, 200, size=10**6, in_hand=0)
+    assert (storage.counters().hits, storage.counters().misses) == (0, 1)
+
+
+def test_a_block_on_its_way_is_waited_for_by_others(clock: FakeClock) -> None:
+    storage = device(clock, CACHED)
+    arrives = read(storage, 0, 100)
+    assert read(storage, 0, 100) == arrives
+
+
+def test_dropped_caches_make_the_next_read_a_miss(clock: FakeClock) -> None:
+    storage = device(clock, CACHED)
+    read(storage, 0, 100)
+    storage.drop_caches()
+    read(storage, 0, 100)
+    assert (storage.counters().hits, storage.counters().misses) == (0, 2)
+
+
+def test_reset_counters_keeps_the_cache(clock: FakeClock) -> None:
+    storage = device(clock, CACHED)
+    read(storage, 0, 100)
+    storage.reset_counters()
+    assert storage.counters() == Counters()
+    read(storage, 0, 100)
+    assert storage.counters().hit_share == 1
+
+
+def test_counters_read_as_a_sentence() -> None:
+    seen = Counters(opens=3, requests=12, bytes_read=6_000_000, bytes_used=1_500, hits=1, misses=3)
+    assert str(seen) == (
+        "3 opens, 0 look-ups, 12 requests; 6.0 MB read for 1.5 kB used (4000.00x); "
+        "page cache hits 25 %"
+    )
+    assert str(Counters(opens=1, lookups=1, requests=1)).startswith("1 open, 1 look-up, 1 request;")

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from course_utils.hardware.storage_presets import PRESETS, StoragePreset, storage_preset
+
+FIGURES = {field.name for field in fields(StoragePreset)} - {"name", "readahead", "sources"}
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
+def test_every_figure_has_a_source(preset: StoragePreset) -> None:
+    assert set(preset.sources) == FIGURES
+    kinds = ("specified: ", "typical: ", "from memory: ")
+    assert all(text.startswith(kinds) for text in preset.sources.values())
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
+def test_one_request_is_never_faster_than_the_line(preset: StoragePreset) -> None:
+    assert preset.stream_mb_s <= preset.mb_s
+
+
+def test_a_preset_says_that_it_is_emulated() -> None:
+    assert str(storage_preset("S3")).startswith("emulated S3 (100 ms a request, 64 at once")
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="choose one of laptop SSD, HDD, NFS, busy Lustre, S3"):
+        storage_preset("floppy")

@@ -1,0 +1,44 @@
+"""Real processes on one storage: ratios only, so that a busy machine does not matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.storage import rate_together
+from course_utils.hardware.storage import slow_storage
+from course_utils.hardware.storage_presets import storage_preset
+
+LUSTRE = storage_preset("busy Lustre")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 4])
+def test_processes_together_get_no_more_than_the_line_carries(
+    tmp_path: Path, processes: int, start_method: str
+) -> None:
+    preset = replace(LUSTRE, mb_s=40, stream_mb_s=40)
+    rate = rate_together(
+        slow_storage(tmp_path, preset),
+        processes,
+        total=20_000_000,
+        piece=2**18,
+        start_method=start_method,
+    )
+    assert 0.7 < rate / 40e6 < 1.05
+
+
+@pytest.mark.slow
+def test_reading_bound_by_latency_grows_with_processes(tmp_path: Path) -> None:
+    preset = replace(LUSTRE, request_ms=40, cache_mb=0, requests_at_once=4)
+
+    def rate(processes: int) -> float:
+        fs = slow_storage(tmp_path, preset)
+        reads = 15 * min(4, processes)
+        return rate_together(fs, processes, total=1024 * reads, piece=1024, shuffled=True)
+
+    alone, four, eight = rate(1), rate(4), rate(8)
+    assert 3 < four / alone < 4.2
+    assert 0.7 < eight / four < 1.2

@@ -1,0 +1,25 @@
+"""Small sets of events and images, made once."""
+
+from pathlib import Path
+
+import pytest
+
+from data_scripts import make_events, make_images
+
+
+@pytest.fixture(scope="session")
+def events_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with 600 events in all formats. Do not write into it."""
+    folder = tmp_path_factory.mktemp("data") / "events"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(make_events.COUNTS, "S", 600)
+        assert make_events.main(["--size", "S", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def images_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with 200 images. Do not write into it."""
+    folder = tmp_path_factory.mktemp("data") / "images"
+    assert make_images.main(["--size", "S", "--out", str(folder)]) == 0
+    return folder

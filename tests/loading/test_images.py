@@ -1,0 +1,83 @@
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from torchvision.datasets import ImageFolder
+
+from course_utils.hardware.storage import slow_storage
+from course_utils.loading.images import Jpegs
+from course_utils.measure.trace import record
+
+
+def test_images_and_classes_are_those_of_torchvision(images_folder: Path) -> None:
+    ours, theirs = Jpegs(images_folder), ImageFolder(images_folder)
+
+    assert len(ours) == len(theirs) == 200
+    assert ours.classes == theirs.classes
+    assert ours.labels.tolist() == theirs.targets
+    for index in (0, 123, 199):
+        image, label = ours[index]
+        expected, number = theirs[index]
+        assert (image.dtype, tuple(image.shape)) == (torch.uint8, (3, 256, 256))
+        np.testing.assert_array_equal(image.permute(1, 2, 0), np.asarray(expected))
+        assert label == number
+
+
+def test_reading_decoding_and_transforming_are_marked(images_folder: Path) -> None:
+    dataset = Jpegs(images_folder, transform=lambda image: image[:, :224, :224])
+    with record() as trace:
+        image, _ = dataset[3]
+
+    assert image.shape == (3, 224, 224)
+    assert [span.stage for span in trace.spans] == ["read", "decode", "transform"]
+
+
+def test_it_reads_through_a_file_system_with_one_request_per_image(images_folder: Path) -> None:
+    fs = slow_storage(images_folder, "laptop SSD", cache_mb=0)
+    remote, local = Jpegs(images_folder, fs=fs), Jpegs(images_folder)
+
+    assert remote.names.tolist() == local.names.tolist()
+    fs.reset_counters()
+    assert torch.equal(remote[7][0], local[7][0])
+    assert fs.counters().requests == 1
+
+
+@pytest.mark.slow
+def test_workers_deliver_every_image_once(images_folder: Path, start_method: str) -> None:
+    loader = DataLoader(
+        Jpegs(images_folder),
+        batch_size=32,
+        num_workers=2,
+        multiprocessing_context=start_method,
+        timeout=120,
+    )
+    labels = torch.cat([labels for _, labels in loader])
+
+    assert labels.tolist() == Jpegs(images_folder).labels.tolist()
+
+
+def test_the_list_of_files_is_one_array(images_folder: Path) -> None:
+    dataset = Jpegs(images_folder)
+
+    assert dataset.names.dtype.kind == "S"
+    assert len(pickle.dumps(dataset)) < 100 * len(dataset)
+
+
+def test_a_damaged_image_is_named_with_the_next_step(images_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(images_folder, tmp_path / "images")
+    path = tmp_path / "images/cat/00003.jpg"
+    for content in (path.read_bytes()[:2000], b"no picture"):
+        path.write_bytes(content)
+        dataset = Jpegs(tmp_path / "images")
+        index = dataset.names.tolist().index(b"cat/00003.jpg")
+        with pytest.raises(OSError, match=r"00003\.jpg is missing or corrupted; .*--check"):
+            _ = dataset[index]
+
+
+def test_a_folder_without_images_says_how_to_make_some(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="make_images --out"):
+        Jpegs(tmp_path)

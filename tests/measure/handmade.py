@@ -1,0 +1,33 @@
+"""Traces made by hand, to know what has to come out."""
+
+from course_utils.measure.trace import Span, Trace
+
+MS = 1_000_000
+
+
+def span(lane: str, stage: str, start_ms: float, end_ms: float, batch: int = -1) -> Span:
+    return Span(lane, stage, round(start_ms * MS), round(end_ms * MS), batch)
+
+
+def trace_of(*spans: Span, label: str = "", note: str = "") -> Trace:
+    trace = Trace(clock=lambda: 0, label=label)
+    trace.note = note
+    for one in spans:
+        trace.add(one)
+    trace.end_ns = max((one.end_ns for one in spans), default=0)
+    return trace
+
+
+def naive(steps: int = 3, *, load_ms: int = 30, step_ms: int = 10, label: str = "naive") -> Trace:
+    """Load, then compute, `steps` times: the GPU is idle for load / (load + step) of the time."""
+    spans = []
+    for batch in range(steps):
+        start = batch * (load_ms + step_ms)
+        loaded = start + load_ms
+        spans += [
+            span("main", "wait", start, loaded, batch),
+            span("main", "read", start, start + load_ms * 0.8, batch),
+            span("main", "decode", start + load_ms * 0.8, loaded, batch),
+            span("gpu", "compute", loaded, loaded + step_ms, batch),
+        ]
+    return trace_of(*spans, label=label, note="made by hand")

@@ -1,0 +1,168 @@
+import base64
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from course_utils.measure.columns import Control, Picture, key
+from course_utils.measure.timeline import PARTS, Timeline, TimelineGrid, module_source
+from course_utils.measure.trace import record, stage
+from tests.measure.handmade import naive
+
+CONTROLS = [
+    Control("strategy", "Strategy", ["naive", "workers"]),
+    Control("load", "Load", [20, 80]),
+]
+
+
+def grid(**options):
+    pictures = {
+        key(CONTROLS, {"strategy": strategy, "load": load}): Picture(
+            [naive(load_ms=load)], [strategy]
+        )
+        for strategy in CONTROLS[0].options
+        for load in CONTROLS[1].options
+    }
+    return TimelineGrid(CONTROLS, pictures, **options)
+
+
+def test_a_recorded_trace_draws_itself():
+    with record(label="mine") as trace, stage("compute", lane="gpu"):
+        pass
+    assert "Mine: the GPU computes 100 %" in trace.timeline().text()
+
+
+def test_one_trace_needs_no_controls():
+    widget = Timeline(naive())
+    assert widget.controls == []
+    assert widget.picture.sentence.startswith("Naive")
+
+
+def test_several_traces_can_be_switched_and_compared():
+    widget = Timeline({"predicted": naive(), "measured": naive(step_ms=12)})
+    assert widget.state == {"show": "predicted"}
+    (control,) = widget.controls
+    assert control.options == ["predicted", "measured", "predicted and measured"]
+    widget.state = {"show": "predicted and measured"}
+    assert len(widget.picture.traces) == 2
+
+
+def test_comparing_starts_with_all_traces():
+    widget = Timeline({"a": naive(), "b": naive(), "c": naive()}, compare=True)
+    assert widget.state == {"show": "all together"}
+    assert widget.picture.names == ("a", "b", "c")
+
+
+def test_a_dictionary_of_one_trace_offers_only_that():
+    assert Timeline({"only": naive()}).controls[0].options == ["only"]
+
+
+def test_no_trace_at_all_is_refused():
+    with pytest.raises(ValueError, match="give at least one trace"):
+        Timeline({})
+
+
+def test_a_grid_starts_with_the_first_options():
+    assert grid().state == {"strategy": "naive", "load": 20}
+    assert grid(state={"load": 80}).state == {"strategy": "naive", "load": 80}
+
+
+def test_a_state_without_a_picture_is_named():
+    with pytest.raises(ValueError, match="load=80 has no picture"):
+        TimelineGrid([CONTROLS[1]], {"load=20": Picture([naive()])})
+
+
+def test_a_state_is_completed_by_what_is_shown():
+    widget = grid()
+    widget.state = {"load": 80}
+    assert widget.state == {"strategy": "naive", "load": 80}
+    assert widget.picture.sentence.startswith("Naive: the GPU computes 11 %")
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"load": 30}, "load=30 is not offered; choose from: 20, 80"),
+        ({"lod": 20}, "strategy, load"),
+    ],
+)
+def test_what_is_not_offered_is_refused(state, message):
+    widget = grid()
+    with pytest.raises(ValueError, match=message):
+        widget.state = state
+    assert widget.state == {"strategy": "naive", "load": 20}
+
+
+def test_a_picture_can_be_added_to_its_state():
+    widget = grid()
+    before = widget.payload
+    widget.put(widget.state, Picture([naive(), naive(step_ms=20)], ["predicted", "measured"]))
+    assert widget.picture.names == ("predicted", "measured")
+    assert widget.extra
+    assert widget.payload == before
+    widget.state = {"load": 80}
+    assert widget.picture.names == ("naive",)
+
+
+def test_a_page_is_one_small_file_that_names_no_other():
+    page = grid().to_html("My run")
+    assert "<title>My run</title>" in page
+    assert len(page) < 200_000
+    addresses = set(re.findall(r"(?:https?:)?//[\w.]+", page)) - {"http://www.w3.org"}
+    assert not {address for address in addresses if "." in address}
+
+
+def test_a_fragment_holds_pictures_state_and_a_fallback():
+    widget = grid(state={"load": 80})
+    fragment = widget.to_fragment()
+    stored = json.loads(re.search(r'course-timeline">(.*?)</script>', fragment)[1])
+    assert stored["state"] == {"strategy": "naive", "load": 80}
+    assert "<svg" in fragment
+    assert "mountAll();" in fragment
+    assert "mountAll();" not in widget.to_fragment(module=False)
+
+
+@pytest.mark.parametrize("widget", [grid(), Timeline(naive())], ids=["grid", "recorded"])
+def test_a_page_is_as_precise_as_the_widget(widget):
+    stored = json.loads(re.search(r'course-timeline">(.*?)</script>', widget.to_fragment())[1])
+    assert base64.b64decode(stored["payload"]) == widget.payload
+
+
+def test_a_name_cannot_end_the_script_it_stands_in():
+    fragment = Timeline({"</script><b>": naive()}).to_fragment()
+    assert fragment.count("</script>") == 2
+
+
+def test_added_pictures_are_in_the_page_too():
+    widget = grid()
+    widget.put(widget.state, Picture([naive()], ["measured"]))
+    assert "measured" in widget.to_fragment()
+
+
+def test_static_output_is_html():
+    assert grid().static().data == grid().to_fragment()
+
+
+def test_a_notebook_gets_text_and_html_only_when_asked(monkeypatch):
+    monkeypatch.delenv("COURSE_STATIC", raising=False)
+    data, _ = grid()._repr_mimebundle_()
+    assert data["text/plain"].startswith("Naive: the GPU computes 33 %")
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert "text/html" not in data
+    monkeypatch.setenv("COURSE_STATIC", "1")
+    data, _ = grid()._repr_mimebundle_()
+    assert data["text/html"] == grid().to_fragment()
+
+
+def test_the_module_has_no_imports_and_one_default_export():
+    source = module_source()
+    assert not re.search(r"^\s*import\b", source, re.MULTILINE)
+    assert len(re.findall(r"^export default", source, re.MULTILINE)) == 1
+
+
+def test_every_part_can_be_read_in_one_sitting():
+    folder = Path(__file__).parents[2] / "course_utils" / "measure"
+    names = ["timeline.js", "timeline.css", *(f"timeline_{part}.js" for part in PARTS)]
+    for name in names:
+        assert len((folder / name).read_text("utf-8").splitlines()) <= 250

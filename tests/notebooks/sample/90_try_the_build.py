@@ -1,0 +1,73 @@
+# %% [markdown]
+# # 90 · Try the build
+#
+# **You will do:** run every kind of cell that a notebook of the course has.
+#
+# **You will learn:** whether the build, the magic, the checks and the forms work together.
+#
+# **You need:** nothing. **Minutes:** 1 + 1.
+
+# %%
+import course_utils as cu
+
+cu.ready("90")
+
+# %% [markdown] tags=["instructor"]
+# For the instructor: say nothing.
+
+# %%
+import sample_checks
+from torch.utils.data import DataLoader
+
+# %%
+cu.predict("90.1", "How many batches do 12 numbers make?", unit="batches")
+
+# %% [markdown]
+# ### Exercise 90.1 · 1 min · ●○○
+#
+# Squares from a worker.
+#
+# <details><summary>Hint</summary>
+#
+# Multiply the index by itself.
+#
+# </details>
+
+# %%
+# %%worker_module sample_squares
+import os
+
+from torch.utils.data import Dataset
+
+
+class Squares(Dataset):
+    """The squares of 0 to 11, and the process that made them."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        ### BEGIN SOLUTION
+        square = index * index
+        return square, os.getpid()
+        ### END SOLUTION
+
+
+# %%
+cu.check("90.1", Squares)
+
+# %%
+batches = 3  ### SOLUTION
+
+# %%
+cu.check("90.2", batches)
+
+# %%
+cu.reveal("90.1", 3)
+
+# %% tags=["solution"]
+loader = DataLoader(Squares(), batch_size=4, num_workers=2)
+print([squares.tolist() for squares, _ in loader])
+
+# %% [markdown]
+# You now can: build a notebook.

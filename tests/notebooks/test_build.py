@@ -1,0 +1,134 @@
+"""The build: what is stripped, what stays stable, and when the check fails."""
+
+import textwrap
+from pathlib import Path
+
+import pytest
+from nbformat import NotebookNode
+
+from notebooks.build import HERE, BuildError, build, for_learner, main, read_source, with_solutions
+
+
+def _read(tmp_path: Path, *cells: str, name: str = "90_a.py") -> NotebookNode:
+    path = tmp_path / name
+    path.write_text("\n\n".join(f"# %%{textwrap.dedent(cell)}" for cell in cells), "utf-8")
+    return read_source(path)
+
+
+def _sources(notebook: NotebookNode) -> list[str]:
+    return [cell.source for cell in notebook.cells]
+
+
+def _ids(notebook: NotebookNode) -> list[str]:
+    return [cell.id for cell in notebook.cells]
+
+
+BLOCK = '''
+def pad(samples):
+    """Pad."""
+    ### BEGIN SOLUTION
+    # Longest first.
+    longest = max(samples)
+
+    return longest
+    ### END SOLUTION
+'''
+
+
+def test_a_block_becomes_a_stub_that_counts_its_lines(tmp_path: Path) -> None:
+    notebook = _read(tmp_path, BLOCK)
+    stub = 'def pad(samples):\n    """Pad."""\n    ...  # your code, about 2 lines'
+    assert _sources(for_learner(notebook)) == [stub]
+
+
+def test_the_solution_keeps_the_block_without_its_marks(tmp_path: Path) -> None:
+    (source,) = _sources(with_solutions(_read(tmp_path, BLOCK)))
+    assert "SOLUTION" not in source
+    assert source.endswith("    longest = max(samples)\n\n    return longest")
+
+
+@pytest.mark.parametrize(
+    ("line", "stub"),
+    [
+        ("answer = 23  ### SOLUTION", "answer = ...  # your answer"),
+        ("answer: int = f(a, b=2)  ### SOLUTION", "answer: int = ...  # your answer"),
+        ("    num_workers=2,  ### SOLUTION", "    num_workers=...,  # your answer"),
+        ("    return x == 2  ### SOLUTION", "    return ...  # your answer"),
+        ("ok = a == b  ### SOLUTION", "ok = ...  # your answer"),
+    ],
+)
+def test_the_value_of_a_marked_line_becomes_a_stub(tmp_path: Path, line: str, stub: str) -> None:
+    notebook = _read(tmp_path, f"\n(\n{line}\n)")
+    assert _sources(for_learner(notebook)) == [f"(\n{stub}\n)"]
+    assert _sources(with_solutions(notebook)) == [f"(\n{line.partition('  #')[0]}\n)"]
+
+
+def test_solutions_and_instructor_notes_stay_out_of_the_learner_version(tmp_path: Path) -> None:
+    notebook = _read(
+        tmp_path,
+        "\nshown = 1",
+        ' tags=["solution"]\nsolution = 1',
+        ' [markdown] tags=["instructor"]\n# Say this.',
+    )
+    assert _sources(for_learner(notebook)) == ["shown = 1"]
+    assert len(with_solutions(notebook).cells) == 3
+
+
+def test_a_worker_module_cell_keeps_its_magic(tmp_path: Path) -> None:
+    notebook = _read(tmp_path, "\n# %%worker_module mine\nx = 1")
+    assert _sources(for_learner(notebook)) == ["%%worker_module mine\nx = 1"]
+
+
+def test_ids_depend_on_their_own_cell_alone(tmp_path: Path) -> None:
+    before = _read(tmp_path, "\na = 1", "\nb = 1", "\nb = 1")
+    after = _read(tmp_path, "\nnew = 0", "\na = 2", "\nb = 1", "\nb = 1")
+    assert _ids(before)[1:] == _ids(after)[2:]
+    assert len(set(_ids(before))) == 3
+
+
+def test_both_versions_share_their_ids(tmp_path: Path) -> None:
+    notebook = _read(tmp_path, BLOCK)
+    assert _ids(for_learner(notebook)) == _ids(with_solutions(notebook))
+
+
+@pytest.mark.parametrize(
+    "cell", ["\n### BEGIN SOLUTION\nx = 1", "\nx = 1\n### END SOLUTION", "\nf(x)  ### SOLUTION"]
+)
+def test_a_mark_that_cannot_be_followed_is_named(tmp_path: Path, cell: str) -> None:
+    _read(tmp_path, cell)
+    with pytest.raises(BuildError, match=r"90_a\.py: the mark in .*SOLUTION"):
+        build(tmp_path, tmp_path)
+
+
+def test_two_builds_are_the_same_bytes(sample: Path, tmp_path: Path) -> None:
+    arguments = ["--source", str(sample), "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    first = {path: path.read_bytes() for path in tmp_path.rglob("*.ipynb")}
+    assert main(arguments) == 0
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.ipynb")} == first
+    assert len(first) == 2
+
+
+@pytest.mark.parametrize("broken", ["edited", "missing", "orphan"])
+def test_the_check_names_the_file_that_is_out_of_step(
+    sample: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: str
+) -> None:
+    arguments = ["--source", str(sample), "--out", str(tmp_path)]
+    main(arguments)
+    assert main([*arguments, "--check"]) == 0
+    notebook = tmp_path / "solutions" / "90_try_the_build.ipynb"
+    if broken == "edited":
+        notebook.write_text(notebook.read_text("utf-8").replace("Squares", "Cubes"), "utf-8")
+    elif broken == "missing":
+        notebook.unlink()
+    else:
+        notebook = tmp_path / "91_old.ipynb"
+        notebook.write_text("{}", "utf-8")
+    assert main([*arguments, "--check"]) == 1
+    complaint = capsys.readouterr().err
+    assert notebook.name in complaint
+    assert len(complaint.splitlines()) == 1
+
+
+def test_the_notebooks_are_in_step_with_their_sources() -> None:
+    assert main(["--check"]) == 0, f"run `make notebooks` in {HERE.parent}"

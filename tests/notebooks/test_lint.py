@@ -1,0 +1,80 @@
+"""The rules for notebooks: the sources keep them, and each breach is named."""
+
+from pathlib import Path
+
+import pytest
+
+from notebooks.build import HERE
+from notebooks.claims import Claim, read_claims
+from notebooks.lint import lint
+
+SOURCES = sorted((HERE / "source").glob("[0-9][0-9]_*.py"))
+
+
+def _lint(sample: Path, tmp_path: Path, old: str, new: str, *claims: Claim) -> list[str]:
+    """Lint the sample after an edit."""
+    text = (sample / "90_try_the_build.py").read_text("utf-8")
+    assert old in text
+    path = tmp_path / "90_try_the_build.py"
+    path.write_text(text.replace(old, new, 1), "utf-8")
+    return lint(path, claims)
+
+
+def _claim(text: str) -> Claim:
+    return Claim(id="x", notebook="90", text=text, source="given", kind="figure")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
+def test_a_source_keeps_the_rules(path: Path) -> None:
+    assert lint(path, read_claims()) == []
+
+
+def test_the_sample_keeps_the_rules(sample: Path) -> None:
+    assert lint(sample / "90_try_the_build.py", []) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "finding"),
+    [
+        ("# 90 · Try", "# Try", "begin with the title"),
+        ("**You need:**", "**Wanted:**", "you need"),
+        ('cu.ready("90")', 'cu.ready("91")', "the first code cell is not"),
+        ("You now can: build", "Build", "You now can"),
+        ("import sample_checks", "x = 1\n" * 16, "has 17 lines, at most 15"),
+        ("Squares from a worker.", "word " * 1800, "words of prose"),
+        ("index * index", "index * * index", "is no Python in the solved version"),
+        ('cu.reveal("90.1", 3)', "3", "90.1 needs both"),
+        ('cu.check("90.2", batches)', 'cu.check("90.2", batches)\n3', "end the cell with"),
+        ("batches = 3", "class Cubes: ...\nbatches = 3", "defines Cubes, unknown to workers"),
+        ("num_workers=2", "num_workers=2, collate_fn=lambda x: x", "a lambda cannot go"),
+        (
+            "loader = DataLoader(Squares(), ",
+            "def collate(x): ...\nloader = DataLoader(Squares(), collate_fn=collate, ",
+            "collate goes to workers",
+        ),
+        ("Multiply", "This is 30 % faster. Multiply", "'30 %' is not in claims.toml"),
+        ("Multiply", "This is 3 times faster. Multiply", "'3 times' is not in claims.toml"),
+        ("Multiply", "It reads 1.5 GB/s. Multiply", "'1.5 GB' is not in claims.toml"),
+    ],
+)
+def test_a_breach_is_named(sample: Path, tmp_path: Path, old: str, new: str, finding: str) -> None:
+    (found,) = _lint(sample, tmp_path, old, new)
+    assert finding in found
+
+
+@pytest.mark.parametrize("cell", ["`sleep 5 s`", "Idle below 15 %. <!-- given -->", "12 events"])
+def test_code_given_numbers_and_plain_counts_are_no_claims(
+    sample: Path, tmp_path: Path, cell: str
+) -> None:
+    assert _lint(sample, tmp_path, "Squares from a worker.", cell) == []
+
+
+def test_a_claimed_number_may_stand(sample: Path, tmp_path: Path) -> None:
+    prose = "The source says *30 %*;\n# it is 23 %."
+    claim = _claim("The source says *30 %*; it is 23 %.")
+    assert _lint(sample, tmp_path, "Squares from a worker.", prose, claim) == []
+
+
+def test_a_claim_that_the_prose_does_not_make_is_named(sample: Path, tmp_path: Path) -> None:
+    (found,) = _lint(sample, tmp_path, "Squares", "Squares", _claim("It is 30 %."))
+    assert "claim x is not in the prose" in found

@@ -1,0 +1,123 @@
+"""Checks: three verdicts, and nothing a learner writes stops the notebook."""
+
+import json
+import signal
+from typing import Any
+
+import pytest
+
+from course_utils.errors import CourseError
+from course_utils.teaching import exercise as module
+from course_utils.teaching.exercise import (
+    VERDICT_MIME,
+    Verdict,
+    check,
+    exercise,
+    expect,
+    right,
+    todo,
+    wrong,
+)
+
+
+@pytest.fixture(autouse=True)
+def _double(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_EXERCISES", {})
+
+    @exercise("90.1", title="Double a number", seconds=0.2)
+    def double(attempt: Any) -> Verdict:
+        found = attempt(2)
+        if found == 0:
+            return todo()
+        if found == 2:
+            return wrong("You gave the number back.", "Multiply by two.")
+        expect(found == 4, "You added something.", "Multiply by two.")
+        return right("Doubled.")
+
+
+def _stub(x: int) -> int:
+    """Double x."""
+    ...
+
+
+def _loop_for_ever(x: int) -> int:
+    while True:
+        x += 1
+
+
+def _leave(x: int) -> int:
+    raise SystemExit(x)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "status", "message"),
+    [
+        (_stub, "todo", "Write _stub in place of the `...`"),
+        (..., "todo", "Write the answer"),
+        (lambda x: 0, "todo", "Run this cell again"),
+        (lambda x: x, "wrong", "You gave the number back."),
+        (lambda x: x + 1, "wrong", "You added something."),
+        (lambda x: x.size, "wrong", "Your code stopped: line"),
+        (_leave, "wrong", "SystemExit: 2"),
+        (lambda x: 2 * x, "right", "Doubled."),
+    ],
+)
+def test_an_attempt_gets_its_verdict(attempt: Any, status: str, message: str) -> None:
+    verdict = check("90.1", attempt)
+    assert (verdict.status, verdict.exercise, verdict.title) == (status, "90.1", "Double a number")
+    assert message in verdict.message
+
+
+@pytest.mark.parametrize("attempt", [(None,), (lambda x: x, None), (..., None)])
+def test_what_a_failed_cell_left_unmade_is_asked_for(attempt: Any) -> None:
+    verdict = check("90.1", *attempt)
+    assert (verdict.status, verdict.message) == (
+        "todo",
+        "Run the cells above first; they ended with an error or were not run.",
+    )
+
+
+def test_an_error_in_the_check_itself_is_not_laid_to_a_line_of_the_learner() -> None:
+    exercise("90.2", title="A number")(int)  # type: ignore[arg-type]
+    verdict = check("90.2", "x")
+    assert verdict.message.startswith("The check cannot use your answer: ValueError: invalid")
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no alarms")
+def test_a_loop_without_end_is_stopped_and_named() -> None:
+    verdict = check("90.1", _loop_for_ever)
+    assert verdict.status == "wrong"
+    assert "of _loop_for_ever" in verdict.message
+    assert "TimeoutError: it took longer than 0.2 s" in verdict.message
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def test_an_interrupt_is_no_verdict() -> None:
+    def interrupted(x: int) -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check("90.1", interrupted)
+
+
+def test_an_unknown_exercise_is_named_with_those_there_are() -> None:
+    with pytest.raises(CourseError, match=r"no exercise '90.7'; choose one of: 90.1"):
+        check("90.7", 1)
+
+
+def test_a_notebook_shows_the_sentence_of_an_error_alone() -> None:
+    assert CourseError("Do this.")._render_traceback_() == ["Do this."]
+
+
+def test_a_verdict_can_be_read_by_people_screens_and_machines() -> None:
+    bundle = check("90.1", lambda x: x)._repr_mimebundle_()
+    assert bundle["text/plain"] == (
+        "Not right yet: exercise 90.1, Double a number\nYou gave the number back.\nMultiply by two."
+    )
+    assert "<b>Not right yet" in str(bundle["text/html"])
+    assert json.loads(json.dumps(bundle[VERDICT_MIME]))["status"] == "wrong"
+
+
+def test_text_of_the_learner_cannot_break_the_page() -> None:
+    bundle = Verdict("wrong", "<script>alert(1)</script>")._repr_mimebundle_()
+    assert "<script>" not in str(bundle["text/html"])

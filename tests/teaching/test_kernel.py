@@ -1,0 +1,155 @@
+"""The magic and the clearing away, in a real kernel, under each way to start a worker."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager, start_new_kernel
+
+from tests.notebooks.execute import execute_cells
+
+pytestmark = pytest.mark.slow
+
+BEGIN = """
+import course_utils as cu
+from course_utils.teaching import start
+start.data_path = lambda name: None
+cu.ready("90")
+"""
+
+DATASET = """%%worker_module my_dataset
+from torch.utils.data import Dataset
+
+class Numbers(Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return index + {}
+"""
+
+LOAD = """
+from torch.utils.data import DataLoader
+print("loaded", next(iter(DataLoader(Numbers(), batch_size=4, num_workers=1, timeout=60))).tolist())
+"""
+
+
+def test_workers_see_every_edit_of_the_cell(start_method: str, tmp_path: Path) -> None:
+    edits = [cell for i in range(3) for cell in (DATASET.format(i), LOAD)]
+    env = {"COURSE_START_METHOD": start_method}
+    run = execute_cells(BEGIN, *edits, folder=tmp_path, env=env)
+    for i in range(3):
+        assert f"loaded {[i, i + 1, i + 2, i + 3]}" in run.text
+
+
+def test_errors_in_the_cell_are_one_sentence(tmp_path: Path) -> None:
+    run = execute_cells(
+        BEGIN,
+        "%%worker_module mine\n\nx = np.zeros(3)",
+        "%%worker_module mine\n\nx = = 3",
+        "%%worker_module\nx = 3",
+        folder=tmp_path,
+    )
+    errors = [out.traceback for out in run.outputs if out.output_type == "error"]
+    assert [len(lines) for lines in errors] == [1, 1, 1]
+    assert errors[0][0].startswith("The cell stopped in line 3 in mine.py, `x = np.zeros(3)`: Name")
+    assert errors[1][0].startswith("Line 3 of the cell is not Python")
+    assert errors[2][0].startswith("The module needs a name")
+
+
+def test_an_error_of_the_course_is_one_sentence(tmp_path: Path) -> None:
+    run = execute_cells(BEGIN, 'cu.check("99.1", 1)', folder=tmp_path)
+    (error,) = [out for out in run.outputs if out.output_type == "error"]
+    assert len(error.traceback) == 1
+
+
+class Kernel:
+    """A kernel that can be interrupted in the middle of a cell."""
+
+    def __init__(self, manager: KernelManager, client: BlockingKernelClient):
+        self.manager, self.client = manager, client
+
+    def run(self, code: str) -> str:
+        """Run a cell to its end and return what it printed or showed."""
+        return "".join(self._texts(self.client.execute(code)))
+
+    def interrupt(self, code: str, *, at: str) -> str:
+        """Run a cell, interrupt it once it prints `at`, and return everything it showed."""
+        seen = ""
+        for text in self._texts(self.client.execute(code)):
+            seen += text
+            if text.startswith(at):
+                self.manager.interrupt_kernel()
+        return seen
+
+    def _texts(self, message_id: str) -> Iterator[str]:
+        while True:
+            message: dict[str, Any] = self.client.get_iopub_msg(timeout=60)
+            content = message["content"]
+            if message["parent_header"].get("msg_id") != message_id:
+                continue
+            if content.get("execution_state") == "idle":
+                return
+            if message["msg_type"] == "stream":
+                yield content["text"]
+            elif message["msg_type"] == "execute_result":
+                yield content["data"]["text/plain"]
+            elif message["msg_type"] == "error":
+                yield content["ename"]
+
+
+@pytest.fixture
+def kernel(start_method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    monkeypatch.setenv("COURSE_START_METHOD", start_method)
+    manager, client = start_new_kernel(cwd=str(tmp_path))
+    yield Kernel(manager, client)
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+COUNT = "print('children', len(start._children()))"
+
+
+SLOW_DATASET = """%%worker_module my_dataset
+import os, threading
+from torch.utils.data import Dataset
+
+class Numbers(Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        if index >= 2 and not os.path.exists("no_more_waiting"):
+            threading.Event().wait(60)
+        return index
+"""
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_an_interrupted_loop_leaves_workers_that_cleaning_up_ends(
+    kernel: Kernel, persistent: bool, tmp_path: Path
+) -> None:
+    kernel.run(BEGIN)
+    kernel.run(SLOW_DATASET)
+    kernel.run(
+        "from torch.utils.data import DataLoader\n"
+        f"loader = DataLoader(Numbers(), num_workers=2, persistent_workers={persistent})"
+    )
+    # Both workers are under way then, and the loop waits for them inside of the loader.
+    loop = "for batch in loader:\n    print('batch', batch.item(), flush=True)"
+    shown = kernel.interrupt(loop, at="batch 1")
+    assert "KeyboardInterrupt" in shown
+    assert "batch 2" not in shown
+    cleared = kernel.run("cu.cleanup_workers()")
+    assert cleared.startswith("Cleared away: 1 unfinished loop over a loader")
+    assert kernel.run(COUNT) == "children 0\n"
+    (tmp_path / "no_more_waiting").touch()
+    assert kernel.run("print(len(list(loader)))").endswith("4\n")
+
+
+def test_pictures_are_shown_whatever_the_environment_says(tmp_path: Path) -> None:
+    draw = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
+    run = execute_cells(BEGIN, draw, folder=tmp_path, env={"MPLBACKEND": "Agg"})
+    assert any("image/png" in out.get("data", {}) for out in run.outputs)

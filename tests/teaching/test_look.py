@@ -1,0 +1,45 @@
+"""The cards that checks, reveals and demonstrations draw."""
+
+import re
+
+import pytest
+
+from course_utils.teaching.look import _EDGE, Bar, bars, card
+
+
+def _luminance(colour: str) -> float:
+    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [s / 12.92 if s <= 0.03928 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("page", ["#ffffff", "#111111"])
+@pytest.mark.parametrize("edge", _EDGE.values())
+def test_every_edge_stands_out_from_a_light_and_a_dark_page(edge: str, page: str) -> None:
+    colour = re.findall("#[0-9a-f]{6}", edge)[0]
+    brighter, darker = sorted((_luminance(colour), _luminance(page)), reverse=True)
+    assert (brighter + 0.05) / (darker + 0.05) >= 3
+
+
+def test_the_tones_of_verdicts_differ_without_their_colours() -> None:
+    styles = {tone: edge.split()[1] for tone, edge in _EDGE.items()}
+    assert len({styles[tone] for tone in ("good", "bad", "open")}) == 3
+
+
+def test_a_card_escapes_text_and_sets_code_apart() -> None:
+    html = card("good", "Use `<b>`", "a < b", body="<pre>x</pre>")
+    assert "<b>Use <code>&lt;b&gt;</code></b>" in html
+    assert "a &lt; b" in html
+    assert "<pre>x</pre>" in html
+
+
+def test_bars_share_one_scale_and_a_guess_is_hatched() -> None:
+    first, second = bars([Bar("a", 1, "1", guessed=True), Bar("b", 4, "4")]).split("b</span>")
+    assert "width:25.0%" in first
+    assert "gradient" in first
+    assert "width:100.0%" in second
+    assert "gradient" not in second
+
+
+def test_bars_of_nothing_can_be_drawn() -> None:
+    assert "width:0.0%" in bars([Bar("a", 0, "0")])

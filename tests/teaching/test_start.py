@@ -1,0 +1,132 @@
+"""The first cell: how workers start, what it says, and what it leaves alone."""
+
+import json
+import multiprocessing
+import random
+import sys
+from multiprocessing import forkserver
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import course_utils
+from course_utils.errors import CourseError
+from course_utils.teaching import start
+from course_utils.teaching.start import Cleanup, cleanup_workers, ready, start_workers
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Record what would change this process for every test after this one."""
+    made: list[Any] = []
+    monkeypatch.delenv("COURSE_START_METHOD", raising=False)
+    monkeypatch.setattr(
+        multiprocessing, "set_start_method", lambda method, force: made.append(method)
+    )
+    monkeypatch.setattr(multiprocessing, "set_forkserver_preload", made.append)
+    monkeypatch.setattr(forkserver, "ensure_running", lambda: made.append("running"))
+    monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none: None)
+    return made
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
+def test_the_server_is_told_what_to_load_before_it_runs(calls: list[Any]) -> None:
+    assert start_workers() == "forkserver"
+    assert calls == ["forkserver", list(start.PRELOAD), "running"]
+    assert "torch" in start.PRELOAD
+
+
+def test_windows_can_only_spawn(calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert start_workers() == "spawn"
+    assert calls == ["spawn"]
+
+
+def test_a_choice_made_already_is_not_made_again(
+    calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COURSE_START_METHOD", "spawn")
+    monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none: "spawn")
+    assert start_workers() == "spawn"
+    assert calls == []
+
+
+def test_an_unknown_method_is_refused_with_the_known_ones(
+    calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COURSE_START_METHOD", "teleport")
+    with pytest.raises(CourseError, match="by 'teleport' here; set COURSE_START_METHOD to one of"):
+        start_workers()
+
+
+def test_every_module_to_preload_exists() -> None:
+    # The server would pass over a missing one in silence, and every worker would load it anew.
+    for name in start.PRELOAD:
+        __import__(name)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: list[Any]) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(start, "data_path", lambda name: calls.append(name))
+    return tmp_path
+
+
+def _notebook(folder: Path, version: str) -> None:
+    text = json.dumps({"cells": [], "metadata": {"course": {"version": version}}})
+    (folder / "90_a.ipynb").write_text(text, "utf-8")
+
+
+def test_ready_says_in_two_lines_what_will_run_where(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _notebook(here, course_utils.__version__)
+    ready("90")
+    machine, accelerator = capsys.readouterr().out.splitlines()
+    assert machine.startswith("Ready: ")
+    assert "data of size S" in machine
+    assert accelerator.startswith("Accelerator: ")
+
+
+def test_a_notebook_of_another_version_is_named(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _notebook(here, "0.0.1")
+    ready("90")
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.startswith("90_a.ipynb is of course version 0.0.1, installed is")
+    assert "`course lab --fresh 90`" in line
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}"])
+def test_a_notebook_that_cannot_be_read_is_no_reason_to_stop(
+    here: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "90_a.ipynb").write_text(text, "utf-8")
+    ready("90")
+    assert capsys.readouterr().out.startswith("Ready")
+
+
+def test_ready_makes_the_data_of_the_notebook(here: Path, calls: list[Any]) -> None:
+    ready("01")
+    assert calls[-2:] == ["events", "images"]
+
+
+def test_ready_makes_chance_repeatable(here: Path) -> None:
+    drawn = []
+    for _ in range(2):
+        ready("90")
+        drawn.append((random.random(), torch.rand(1).item()))
+    assert drawn[0] == drawn[1]
+
+
+def test_cleaning_up_after_nothing_says_so() -> None:
+    assert repr(cleanup_workers()) == "Nothing was left over."
+
+
+def test_what_went_is_counted() -> None:
+    one, more = "Cleared away: 1 unfinished loop over a loader, 1 worker process.", Cleanup(2, 4)
+    assert repr(Cleanup(1, 1)) == one
+    assert repr(more) == "Cleared away: 2 unfinished loops over a loader, 4 worker processes."

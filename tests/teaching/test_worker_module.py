@@ -1,0 +1,158 @@
+"""`%%worker_module`: what it writes, imports, prints and refuses."""
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from course_utils.errors import CourseError
+from course_utils.teaching import worker_module
+from course_utils.teaching.state import state_folder
+from course_utils.teaching.worker_module import define, register
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setattr(worker_module, "_ran", {})
+    state_folder.cache_clear()
+    known = set(sys.modules)
+    yield state_folder() / "nb90"
+    state_folder.cache_clear()
+    for name in set(sys.modules) - known:
+        if name.startswith("mine"):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def magic() -> Any:
+    """The magic as IPython would call it; its names land in `magic.names`."""
+    registered: list[Any] = []
+    names: dict[str, Any] = {}
+    shell = SimpleNamespace(
+        user_ns=names,
+        register_magic_function=lambda function, magic_kind: registered.append(function),
+    )
+    register(shell, "90")
+    return SimpleNamespace(run=registered[0], names=names)
+
+
+def test_the_names_of_the_cell_become_names_of_the_notebook(magic: Any) -> None:
+    magic.run("mine", "import math\n\ndef area(r):\n    return math.pi * r * r\n\n_hidden = 1\n")
+    assert magic.names["area"](1) == magic.names["math"].pi
+    assert "_hidden" not in magic.names
+
+
+def test_it_prints_what_the_cell_defines(magic: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    magic.run("mine", "import math\nSIZE = 3\nclass Events: ...\n")
+    assert capsys.readouterr().out == "mine.py defines SIZE, Events.\n"
+
+
+def test_a_changed_cell_says_that_old_objects_stay_old(
+    magic: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "Objects made before this keep the old code; run the cells that made them again."
+    for cell, is_new in (("x = 1", False), ("x = 1", False), ("x = 2", True), ("x = 2", False)):
+        magic.run("mine", cell)
+        assert (said in capsys.readouterr().out) == is_new
+
+
+def test_running_the_last_cell_twice_keeps_the_objects_made_in_between(magic: Any) -> None:
+    magic.run("mine", "class Events: ...")
+    events = magic.names["Events"]()
+    magic.run("mine", "class Events: ...")
+    assert type(events) is magic.names["Events"]
+
+
+def test_a_cell_that_builds_on_a_changed_one_is_run_again(
+    magic: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    magic.run("mine_base", "x = 1")
+    magic.run("mine_user", "from mine_base import x")
+    magic.run("mine_base", "x = 2")
+    magic.run("mine_user", "from mine_base import x")
+    assert magic.names["x"] == 2
+    assert "keep the old code" in capsys.readouterr().out
+
+
+def test_a_cell_that_failed_in_between_hides_no_change(
+    magic: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    magic.run("mine", "x = 1")
+    with pytest.raises(CourseError):
+        magic.run("mine", "x = 1 / 0")
+    magic.run("mine", "x = 2")
+    assert "keep the old code" in capsys.readouterr().out
+
+
+def test_names_that_a_worker_will_miss_are_listed(
+    magic: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    magic.run(
+        "mine",
+        "import os\nclass A:\n    def f(self, x):\n        y = [np.sin(i) for i in x]\n"
+        "        return torch.tensor(y), os.getpid(), len(x), A, __name__\n",
+    )
+    assert "A worker will not know np, torch: it is a fresh Python" in capsys.readouterr().out
+
+
+def test_line_numbers_are_those_of_the_cell(folder: Path) -> None:
+    # Line 1 of the cell is the magic itself, which IPython does not pass on.
+    module = define("mine", "\n\ndef f():\n    return 1 / 0\n", folder=folder)
+    assert module.f.__code__.co_firstlineno == 4
+
+
+def test_edits_of_equal_length_within_a_second_are_seen_each_time(folder: Path) -> None:
+    seen = [define("mine", f"x = {i}", folder=folder).x for i in range(10)]
+    assert seen == list(range(10))
+
+
+def test_a_cached_version_that_a_worker_wrote_is_not_believed(folder: Path) -> None:
+    define("mine", "x = 1", folder=folder)
+    cached = Path(importlib.util.cache_from_source(str(folder / "mine.py")))
+    before = cached.read_bytes()
+    define("mine", "x = 2", folder=folder)
+    cached.write_bytes(before)
+    assert define("mine", "x = 3", folder=folder).x == 3
+    program = [sys.executable, "-c", "import mine; print(mine.x)"]
+    assert subprocess.run(program, capture_output=True, text=True, check=True).stdout == "3\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "sentence"),
+    [
+        ("", "", "The module needs a name; write for instance: %%worker_module my_dataset"),
+        ("my dataset", "", "'my dataset' cannot name a module"),
+        ("class", "", "'class' cannot name a module"),
+        ("json", "", "Python has a module 'json' already; call this one my_json."),
+        ("colorsys", "", "Python has a module 'colorsys' already"),
+        ("mine", "x = 1\nx = = 2", "Line 3 of the cell is not Python, `x = = 2`: inv"),
+        (
+            "mine",
+            "import numppy",
+            "line 2 in mine.py, `import numppy`: ModuleNotFoundError: No mod",
+        ),
+        ("mine", "x = np.zeros(3)", "NameError: name 'np' is not defined. Import or define it in"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_a_sentence(
+    folder: Path, name: str, cell: str, sentence: str
+) -> None:
+    with pytest.raises(CourseError) as caught:
+        define(name, cell, folder=folder)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cell_can_be_mended_after_an_error(folder: Path) -> None:
+    with pytest.raises(CourseError):
+        define("mine", "1 / 0", folder=folder)
+    assert define("mine", "x = 1", folder=folder).x == 1

@@ -1,0 +1,152 @@
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from course_utils import cli, lab, paths
+from course_utils.errors import CourseError
+from course_utils.workfolder import HandedOut
+
+
+@pytest.fixture
+def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A project with one notebook, data that need no making, and no server yet."""
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "00_start_here.ipynb").write_text('{"cells": []}')
+    monkeypatch.setattr(paths, "REPO", tmp_path)
+    monkeypatch.setattr(paths, "make_data", lambda name: 0)
+    monkeypatch.setattr(lab, "running", lambda state, notebook: None)
+    return tmp_path
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Stand in for JupyterLab, which ends at once; list how it was started."""
+    starts: list[dict[str, Any]] = []
+
+    @contextmanager
+    def serve(root: Path, notebook: str, **options: Any) -> Iterator[SimpleNamespace]:
+        starts.append({"root": root, "notebook": notebook, **options})
+        process = SimpleNamespace(wait=lambda: 0)
+        yield SimpleNamespace(url="http://127.0.0.1:1/lab", process=process)
+
+    monkeypatch.setattr(lab, "serve", serve)
+    monkeypatch.setattr(lab, "open_browser", lambda url: False)
+    return starts
+
+
+def test_lab_copies_the_notebooks_and_serves_the_first(
+    project: Path, served: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["lab"]) == 0
+    assert (project / "work" / "00_start_here.ipynb").exists()
+    assert served[0]["notebook"] == "work/00_start_here.ipynb"
+    said = capsys.readouterr().out
+    assert "Notebooks, new: 00_start_here.ipynb" in said
+    assert "JupyterLab: http://127.0.0.1:1/lab" in said
+    assert "There is no browser here" in said
+
+
+def test_lab_does_not_start_twice(
+    project: Path,
+    served: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(lab, "running", lambda state, notebook: "http://127.0.0.1:2/lab")
+    assert cli.main(["lab"]) == 0
+    assert served == []
+    assert "http://127.0.0.1:2/lab" in capsys.readouterr().out
+
+
+def test_lab_starts_nothing_without_data(
+    project: Path, served: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "make_data", lambda name: 1)
+    assert cli.main(["lab"]) == 1
+    assert served == []
+
+
+@pytest.mark.parametrize(("found", "typed"), [("/bin/course", ": course"), (None, "bin/course")])
+def test_a_newer_notebook_is_offered_by_its_number(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    found: str | None,
+    typed: str,
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/env/bin/python")
+    monkeypatch.setattr(cli.shutil, "which", lambda name: found)
+    cli._tell(HandedOut(new=(), refreshed=(), kept=("01_first.ipynb",)))
+    assert f"{typed} lab --fresh 01\n" in capsys.readouterr().out
+
+
+def test_fresh_puts_a_notebook_beside_and_starts_nothing(
+    project: Path, served: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["lab", "--fresh", "0"]) == 0
+    assert served == []
+    assert str(Path("work/00_start_here_new.ipynb")) in capsys.readouterr().out
+
+
+def test_data_are_made_in_the_size_asked_for_up_to_the_first_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COURSE_SIZE", "M")
+    made: list[tuple[str, str]] = []
+
+    def make_data(name: str) -> int:
+        made.append((name, paths.size()))
+        return 130
+
+    monkeypatch.setattr(paths, "make_data", make_data)
+    assert cli.main(["data", "--size", "S"]) == 130
+    assert made == [("events", "S")]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (CourseError("No space; free some."), "course: No space; free some.\n"),
+        (PermissionError(13, "denied", "/x"), "course: Writing to /x is not allowed; put"),
+    ],
+)
+def test_an_expected_error_is_one_line_and_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    said: str,
+) -> None:
+    def make_data(name: str) -> int:
+        raise error
+
+    monkeypatch.setattr(paths, "make_data", make_data)
+    assert cli.main(["data"]) == 1
+    stderr = capsys.readouterr().err
+    assert stderr.startswith(said)
+    assert stderr.count("\n") == 1
+
+
+def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main([])
+    assert "lab | doctor | data | check" in capsys.readouterr().err
+
+
+def test_check_tells_what_is_wrong_by_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    findings = ["ok     fine", "wrong  broken -> mend it"]
+    stand_in = SimpleNamespace(findings=lambda: map(StandIn, findings))
+    monkeypatch.setitem(sys.modules, "course_utils.installation", stand_in)
+    assert cli.main(["check"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "1 to mend; each line above says how."
+
+
+class StandIn(str):
+    @property
+    def is_wrong(self) -> bool:
+        return self.startswith("wrong")

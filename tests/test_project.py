@@ -1,0 +1,89 @@
+"""The files around the code: in step with each other, and free of what belongs to one machine."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from course_utils.paths import REPO
+
+PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
+README = (REPO / "README.md").read_text("utf-8")
+
+
+def tracked_files() -> list[Path]:
+    listing = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True)
+    if listing.returncode:
+        pytest.skip("this is no git checkout")
+    return [path for path in map(REPO.joinpath, listing.stdout.splitlines()) if path.is_file()]
+
+
+def test_conda_brings_the_python_of_the_project_and_the_rest_comes_from_it() -> None:
+    lines = (REPO / "environment.yml").read_text("utf-8").splitlines()
+    entries = [
+        line.strip().removeprefix("- ") for line in lines[lines.index("dependencies:") + 1 :]
+    ]
+    assert entries == [f"python{PROJECT['requires-python']}", "pip", "pip:", "-e ."]
+
+
+def test_the_lock_pins_one_version_of_everything_that_is_needed() -> None:
+    lines = (REPO / "requirements.lock").read_text("utf-8").splitlines()
+    pins = [Requirement(line) for line in lines if not line.startswith("#")]
+    assert all(re.fullmatch(r"==[^*,]+", str(pin.specifier)) for pin in pins)
+    by_name = {pin.name: pin for pin in pins}
+    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    for requirement in map(Requirement, wanted):
+        pin = by_name[requirement.name]
+        assert pin.marker is None
+        assert requirement.specifier.contains(str(pin.specifier).removeprefix("=="))
+
+
+def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:
+    hosts = "|".join(["pypi" + r"\.org", "python" + "hosted", r"registry\.npm" + "js"])
+    places = "|".join(["/ho" + r"me/\w", "/ro" + "ot/", "/wo" + "rk/"])
+    pattern = re.compile(f"{hosts}|{places}")
+    found = {}
+    for path in tracked_files():
+        try:
+            hit = pattern.search(path.read_text("utf-8"))
+        except UnicodeDecodeError:
+            continue
+        if hit:
+            found[str(path.relative_to(REPO))] = hit.group()
+    assert found == {}
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+    assert len(README.splitlines()) <= 120
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
+    assert links
+    assert [link for link in links if "://" not in link and not (REPO / link).exists()] == []
+
+
+def test_the_readme_lists_every_notebook_and_no_other() -> None:
+    listed = set(re.findall(r"notebooks/(\d\d_\w+\.ipynb)", README))
+    assert listed == {path.name for path in (REPO / "notebooks").glob("*.ipynb")}
+
+
+def test_each_verb_of_the_makefile_takes_three_lines_at_most() -> None:
+    rules = re.findall(r"^([$(A-Za-z-]+\)?):.*\n((?:\t.*\n)*)", makefile(), flags=re.M)
+    assert {"help", "lab", "test", "test-fast", "gpu-check"} <= {verb for verb, _ in rules}
+    assert [verb for verb, body in rules if body.count("\n") > 3] == []
+
+
+def test_each_verb_of_the_makefile_says_what_it_does() -> None:
+    verbs = set(re.search(r"^\.PHONY: (.*)$", makefile(), flags=re.M)[1].split())  # type: ignore[index]
+    told = set(re.findall(r"^([a-z-]+):.*## \w", makefile(), flags=re.M))
+    assert told == verbs
+
+
+def makefile() -> str:
+    return (REPO / "Makefile").read_text("utf-8")
+
+
+def test_every_licence_that_the_project_names_is_there() -> None:
+    assert "MIT License" in (REPO / "LICENSE").read_text("utf-8")
+    assert "CC BY 4.0" in (REPO / "LICENSE-texts").read_text("utf-8")

@@ -1,0 +1,130 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from course_utils.errors import CourseError
+from course_utils.workfolder import hand_out, hand_out_beside
+
+FIRST = "01_first.ipynb"
+
+
+def write(folder: Path, source: str, *, name: str = FIRST, **metadata: str) -> None:
+    cell = {"cell_type": "code", "source": [source], "outputs": [], "metadata": metadata}
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(json.dumps({"cells": [cell], "metadata": metadata}))
+
+
+def source(notebook: Path) -> str:
+    return "".join(json.loads(notebook.read_text())["cells"][0]["source"])
+
+
+@pytest.fixture
+def shipped(tmp_path: Path) -> Path:
+    write(tmp_path / "shipped", "version 1")
+    return tmp_path / "shipped"
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    return tmp_path / "work"
+
+
+def test_notebooks_are_copied_and_nothing_else(shipped: Path, work: Path) -> None:
+    (shipped / "build.py").write_text("")
+    assert hand_out(shipped, work).new == (FIRST,)
+    assert [path.name for path in work.glob("[!.]*")] == [FIRST]
+
+
+def test_a_second_call_changes_nothing(shipped: Path, work: Path) -> None:
+    hand_out(shipped, work)
+    before = (work / FIRST).stat().st_mtime_ns
+    handed_out = hand_out(shipped, work)
+    assert handed_out.new == handed_out.refreshed == handed_out.kept == ()
+    assert (work / FIRST).stat().st_mtime_ns == before
+
+
+def test_an_edited_copy_is_kept_without_a_word_while_nothing_newer_is_there(
+    shipped: Path, work: Path
+) -> None:
+    hand_out(shipped, work)
+    write(work, "my answer")
+    assert hand_out(shipped, work).kept == ()
+    assert source(work / FIRST) == "my answer"
+
+
+def test_an_edited_copy_is_kept_and_told_when_there_is_a_newer_version(
+    shipped: Path, work: Path
+) -> None:
+    hand_out(shipped, work)
+    write(work, "my answer")
+    write(shipped, "version 2")
+    for _ in range(2):
+        assert hand_out(shipped, work).kept == (FIRST,)
+        assert source(work / FIRST) == "my answer"
+
+
+def test_an_unedited_copy_is_brought_up_to_date(shipped: Path, work: Path) -> None:
+    hand_out(shipped, work)
+    write(work, "version 1", editor="opened and saved by JupyterLab")
+    write(shipped, "version 2")
+    assert hand_out(shipped, work).refreshed == (FIRST,)
+    assert source(work / FIRST) == "version 2"
+
+
+def test_outputs_count_as_the_learner_s_work(shipped: Path, work: Path) -> None:
+    hand_out(shipped, work)
+    notebook = json.loads((work / FIRST).read_text())
+    notebook["cells"][0]["outputs"] = [{"output_type": "stream", "text": "42"}]
+    (work / FIRST).write_text(json.dumps(notebook))
+    write(shipped, "version 2")
+    assert hand_out(shipped, work).kept == (FIRST,)
+
+
+@pytest.mark.parametrize("lost", ["", "no JSON", "[]"])
+def test_without_knowing_what_was_handed_out_every_difference_is_kept(
+    shipped: Path, work: Path, lost: str
+) -> None:
+    hand_out(shipped, work)
+    (work / ".handed_out.json").write_text(lost)
+    write(shipped, "version 2")
+    assert hand_out(shipped, work).kept == (FIRST,)
+    assert source(work / FIRST) == "version 1"
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"cells": 3}', '{"cells": [{}]}'])
+def test_a_broken_copy_is_kept(shipped: Path, work: Path, content: str) -> None:
+    hand_out(shipped, work)
+    (work / FIRST).write_text(content)
+    write(shipped, "version 2")
+    assert hand_out(shipped, work).kept == (FIRST,)
+    assert (work / FIRST).read_text() == content
+
+
+def test_a_fresh_one_lands_beside_and_is_not_told_again(shipped: Path, work: Path) -> None:
+    hand_out(shipped, work)
+    write(work, "my answer")
+    write(shipped, "version 2")
+    copy = hand_out_beside(shipped, work, number="1")
+    assert (copy.name, source(copy)) == ("01_first_new.ipynb", "version 2")
+    assert source(work / FIRST) == "my answer"
+    assert hand_out(shipped, work).kept == ()
+
+
+def test_a_second_fresh_one_does_not_overwrite_the_first(shipped: Path, work: Path) -> None:
+    hand_out_beside(shipped, work, number="01")
+    write(work, "my answer", name="01_first_new.ipynb")
+    assert hand_out_beside(shipped, work, number="01").name == "01_first_new2.ipynb"
+    assert source(work / "01_first_new.ipynb") == "my answer"
+
+
+def test_a_number_without_a_notebook_is_refused_with_the_ones_there_are(
+    shipped: Path, work: Path
+) -> None:
+    with pytest.raises(CourseError, match=r"no notebook 7; choose one of 01\."):
+        hand_out_beside(shipped, work, number="7")
+
+
+def test_a_course_without_notebooks_says_how_to_install_it(tmp_path: Path, work: Path) -> None:
+    with pytest.raises(CourseError, match="install the course from its checkout"):
+        hand_out(tmp_path, work)
