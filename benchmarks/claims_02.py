@@ -1,0 +1,64 @@
+"""Compute or measure what notebook 02 claims."""
+
+import random
+from dataclasses import replace
+from tempfile import TemporaryDirectory
+
+from course_utils.hardware.page_cache import BLOCK
+from course_utils.hardware.storage import slow_storage
+from course_utils.measure.simulate import Pipeline, simulate
+from course_utils.teaching.run_pipeline import run_pipeline
+from course_utils.teaching.start import start_workers
+
+LOOP = Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=2)
+CHANGES = (
+    {"step_ms": 20},
+    {"step_ms": 30},
+    {"step_ms": 25},
+    {"num_workers": 1},
+    {"step_ms": 150},
+)
+
+
+def hit_percent(*, shuffled: bool = False) -> int:
+    """Count what a full page cache still has of data 1.1 times its size."""
+    cached, blocks = 400, list(range(440))
+    rng = random.Random(0)
+    with TemporaryDirectory() as folder:
+        with open(f"{folder}/data", "wb") as file:
+            file.truncate(len(blocks) * BLOCK)
+        storage = slow_storage(folder, "laptop SSD", cache_mb=cached * BLOCK / 1e6)
+        with storage.open("data") as file:
+            for epoch in range(6):
+                if epoch == 2:
+                    storage.reset_counters()
+                if shuffled:
+                    rng.shuffle(blocks)
+                for block in blocks:
+                    file.seek(block * BLOCK)
+                    file.read(1)
+        return round(100 * storage.counters().hit_share)
+
+
+def shuffled_hit_share() -> float:
+    """Return the same share for shuffled reading."""
+    return hit_percent(shuffled=True) / 100
+
+
+def rates_below_two_workers() -> list[float]:
+    """Return the steps per second that `simulate` gives 0 and 1 workers."""
+    aus = [simulate(replace(LOOP, num_workers=w)).summary().au for w in (0, 1)]
+    return [round(au * 1e3 / LOOP.step_ms, 1) for au in aus]
+
+
+def changes_that_expose() -> int:
+    """Count the changes that leave a fed GPU idle for more than a fifth of the time."""
+    return sum(simulate(replace(LOOP, **change)).summary().au < 0.8 for change in CHANGES)
+
+
+def gain_by_prefetching() -> float:
+    """Measure how much faster one worker is with a queue of 8 batches than with one of 2."""
+    start_workers()
+    loop = replace(LOOP, num_workers=1, steps=30)
+    ahead, usual = (run_pipeline(replace(loop, prefetch_factor=d)) for d in (8, 2))
+    return ahead.summary().au / usual.summary().au

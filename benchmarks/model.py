@@ -1,0 +1,73 @@
+"""Print predicted and measured utilisation of a set of loops: does the model tell the truth?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from statistics import median
+
+from course_utils.measure.simulate import Pipeline, simulate
+from course_utils.measure.summary import compute_spans
+from course_utils.teaching.run_pipeline import run_pipeline
+from course_utils.teaching.start import start_workers
+
+REPEATS = 3
+IO = {"read_ms": 80.0, "step_ms": 50.0}  # bound by storage
+MIXED = {"read_ms": 40.0, "decode_ms": 30.0, "collate_ms": 10.0, "step_ms": 50.0, "cores": 2}
+COPY = {**MIXED, "copy_ms": 20.0}
+
+REFERENCE: Mapping[str, Pipeline] = {
+    "naive, storage": Pipeline(**IO),
+    "naive, storage and CPU": Pipeline(**MIXED),
+    "naive, copies too": Pipeline(**COPY),
+    "1 worker": Pipeline(**IO, num_workers=1),
+    "2 workers": Pipeline(**IO, num_workers=2),
+    "4 workers": Pipeline(**IO, num_workers=4),
+    "2 workers, storage and CPU": Pipeline(**MIXED, num_workers=2),
+    "1 worker, prefetch 8": Pipeline(**IO, num_workers=1, prefetch_factor=8),
+    "4 workers, storage for one": Pipeline(**IO, num_workers=4, storage_streams=1),
+    "4 workers, storage for two, fast GPU": Pipeline(
+        read_ms=80, step_ms=20, num_workers=4, storage_streams=2
+    ),
+    "2 workers, CPU-bound": Pipeline(decode_ms=80, step_ms=50, num_workers=2, cores=2),
+    "4 workers, CPU-bound, 2 cores": Pipeline(decode_ms=80, step_ms=20, num_workers=4, cores=2),
+    "2 workers, pageable copies": Pipeline(**COPY, num_workers=2),
+    "2 workers, pinned copies": Pipeline(**COPY, num_workers=2, pinned=True),
+    "2 workers, copies overlapped": Pipeline(**COPY, num_workers=2, pinned=True, overlap=True),
+    "2 workers, overlapped, loss not read": Pipeline(
+        **COPY, num_workers=2, pinned=True, overlap=True, sync=False
+    ),
+    "naive, loss not read": Pipeline(**IO, sync=False),
+}
+
+
+def main() -> None:
+    """Measure all of them and print by how many points the model misses."""
+    start_workers()
+    host_ms = _host_ms()
+    print(f"This main process takes {host_ms:.1f} ms for a batch that is there already")
+    print(f"AU, predicted and measured, median of {REPEATS} runs (the bar is 5 points)")
+    misses = [
+        _compare(name, replace(pipeline, host_ms=host_ms)) for name, pipeline in REFERENCE.items()
+    ]
+    print(f"  {len(misses)} loops, largest miss {max(misses):.1f} points")
+
+
+def _host_ms() -> float:
+    """Return what a step takes beyond its time on the device when there is nothing to load."""
+    steps = compute_spans(run_pipeline(Pipeline(step_ms=20, num_workers=1)).spans)
+    return median((b.start_ns - a.end_ns) / 1e6 for a, b in pairwise(steps))
+
+
+def _compare(name: str, pipeline: Pipeline) -> float:
+    predicted = simulate(pipeline).summary().au
+    measured = sorted(run_pipeline(pipeline).summary().au for _ in range(REPEATS))
+    miss = abs(predicted - median(measured)) * 100
+    spread = f"{measured[0]:.1%} to {measured[-1]:.1%}"
+    print(f"  {name:37} {predicted:6.1%} {median(measured):6.1%}  {miss:4.1f} points  ({spread})")
+    return miss
+
+
+if __name__ == "__main__":
+    main()

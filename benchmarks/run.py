@@ -1,0 +1,27 @@
+"""Run every benchmark; each prints its bars beside what it measured.
+
+    make bench
+
+Ratios are from one run on one machine: the last line says which. Leave the machine alone meanwhile.
+"""
+
+from __future__ import annotations
+
+import platform
+from datetime import date
+
+from benchmarks import claims, model, storage, timeline, tracing
+
+BENCHMARKS = (tracing, model, storage, timeline, claims)
+
+
+def main() -> None:
+    """Run them all, one after the other."""
+    for benchmark in BENCHMARKS:
+        benchmark.main()
+        print()
+    print(f"{date.today()}, {platform.platform()}, Python {platform.python_version()}")
+
+
+if __name__ == "__main__":
+    main()

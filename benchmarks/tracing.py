@@ -1,0 +1,75 @@
+"""Print what tracing costs: per stage, per batch, and as a share of a fast loop."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+
+from course_utils.measure.trace import record, stage
+
+REPEATS = 7
+
+
+def main() -> None:
+    """Measure and print the costs beside their bars."""
+    print("What tracing costs (median of repeats)")
+    print(f"  stage(), nothing recording   {_stage_ns() / 1000:6.2f} µs  (bar 0.5)")
+    with record():
+        print(f"  stage(), recording           {_stage_ns() / 1000:6.2f} µs  (bar 2)")
+    print(f"  1,000 batches/s loop         {_loop_share():6.2%}     (bar 1 %)")
+    print(f"  import course_utils          {_import_s():6.3f} s   (bar 0.2)")
+
+
+def _per_call_ns(action: Callable[[], None], calls: int) -> float:
+    start = perf_counter()
+    action()
+    return (perf_counter() - start) / calls * 1e9
+
+
+def _stage_ns(calls: int = 100_000) -> float:
+    def marked() -> None:
+        for _ in range(calls):
+            with stage("read"):
+                pass
+
+    def bare() -> None:
+        for _ in range(calls):
+            pass
+
+    return median(_per_call_ns(marked, calls) - _per_call_ns(bare, calls) for _ in range(REPEATS))
+
+
+def _loop_share(batches: int = 20_000) -> float:
+    """Return what `trace.batches` adds to a batch, as a share of the 1 ms that it may take."""
+    items = [[0]] * batches
+
+    def traced() -> None:
+        with record() as trace:
+            for _ in trace.batches(items):
+                pass
+
+    def bare() -> None:
+        for _ in items:
+            pass
+
+    extra = median(
+        _per_call_ns(traced, batches) - _per_call_ns(bare, batches) for _ in range(REPEATS)
+    )
+    return extra / 1e6
+
+
+def _import_s() -> float:
+    command = "import time; t = time.perf_counter(); import course_utils; "
+    command += "print(time.perf_counter() - t)"
+    runs = (
+        subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
+        for _ in range(REPEATS)
+    )
+    return median(float(run.stdout) for run in runs)
+
+
+if __name__ == "__main__":
+    main()
