@@ -126,6 +126,27 @@ class Numbers(Dataset):
         return index
 """
 
+# Says "waiting" once the loop is inside of the loader: an interrupt that lands between two calls of
+# the loop's own body leaves nothing, since nothing else holds the loader's iterator.
+LOOP = """
+import sys, threading, time
+
+def watch(loop=threading.main_thread().ident):
+    inside = False
+    while not (inside and len(seen) == 2):
+        frame, inside = sys._current_frames()[loop], False
+        while frame:
+            inside, frame = inside or frame.f_code.co_name == "_try_get_data", frame.f_back
+        time.sleep(0.01)
+    print("waiting", flush=True)
+
+seen = []
+threading.Thread(target=watch, daemon=True).start()
+for batch in loader:
+    seen.append(batch.item())
+    print("batch", batch.item(), flush=True)
+"""
+
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_an_interrupted_loop_leaves_workers_that_cleaning_up_ends(
@@ -137,9 +158,7 @@ def test_an_interrupted_loop_leaves_workers_that_cleaning_up_ends(
         "from torch.utils.data import DataLoader\n"
         f"loader = DataLoader(Numbers(), num_workers=2, persistent_workers={persistent})"
     )
-    # Both workers are under way then, and the loop waits for them inside of the loader.
-    loop = "for batch in loader:\n    print('batch', batch.item(), flush=True)"
-    shown = kernel.interrupt(loop, at="batch 1")
+    shown = kernel.interrupt(LOOP, at="waiting")
     assert "KeyboardInterrupt" in shown
     assert "batch 2" not in shown
     cleared = kernel.run("cu.cleanup_workers()")
