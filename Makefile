@@ -5,7 +5,7 @@ READY := .venv/.ready
 NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian, Ubuntu: apt install \
  python3-venv), or name another one you have: make PYTHON=python3.12 $(MAKECMDGOALS)
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-fast lint data notebooks bench gpu-check
+.PHONY: help lab test test-fast test-matrix lint data notebooks bench gpu-check
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -18,6 +18,9 @@ test: lint ## everything: lint, types, unit tests, notebooks, browser
 
 test-fast: $(READY) ## the unit tests, in less than a minute
 	@$(VENV) -m pytest -q -m "not slow and not browser and not gpu"
+
+test-matrix: $(READY) ## both versions of every notebook under every way to start workers
+	@COURSE_TEST_MATRIX=full $(VENV) -m pytest tests/notebooks
 
 lint: $(READY) ## style and types
 	@$(VENV) -m ruff check && $(VENV) -m ruff format --check && $(VENV) -m mypy

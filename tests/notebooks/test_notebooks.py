@@ -1,7 +1,13 @@
-"""Both versions of every notebook run from top to bottom under each way to start a worker."""
+"""Both versions of every notebook run from top to bottom, whichever way workers start.
 
+Every notebook meets every way to start a worker: its learner version one of them, its solutions the
+other two, taking turns. `make test-matrix` runs both versions under all of them.
+"""
+
+import multiprocessing
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -16,7 +22,27 @@ SOURCES = {
     for folder in (HERE / "source", SAMPLE)
     for path in sorted(folder.glob("[0-9][0-9]_*.py"))
 }
-every_notebook = pytest.mark.parametrize("name", SOURCES)
+METHODS = ("fork", "spawn", "forkserver")
+
+
+def _methods(number: int, learner: bool) -> Sequence[str]:
+    """Return how the workers of one version of notebook `number` are to be started."""
+    if os.environ.get("COURSE_TEST_MATRIX") == "full":
+        return METHODS
+    own = METHODS[number % len(METHODS)]
+    return [method for method in METHODS if (method == own) == learner]
+
+
+def _cases(*, learner: bool) -> pytest.MarkDecorator:
+    here = multiprocessing.get_all_start_methods()
+    cases = [
+        (name, method)
+        for number, name in enumerate(SOURCES)
+        for method in _methods(number, learner)
+        if method in here
+    ]
+    return pytest.mark.parametrize(("name", "start_method"), cases)
+
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +74,7 @@ def learner_runs(
         yield runs
 
 
-@every_notebook
+@_cases(learner=True)
 def test_the_learner_version_runs_with_nothing_attempted(
     name: str,
     start_method: str,
@@ -62,7 +88,7 @@ def test_the_learner_version_runs_with_nothing_attempted(
     assert not run.complaints
 
 
-@every_notebook
+@_cases(learner=False)
 def test_the_solutions_are_all_right(
     name: str, start_method: str, built: Path, data: Path, times: dict[str, float]
 ) -> None:
