@@ -1,0 +1,138 @@
+"""Give every item of a stream to exactly one worker of one rank, and say how long that makes it.
+
+An `IterableDataset` is copied to every worker of every rank, and each copy runs the whole
+`__iter__`: unless it takes its own share, every sample comes once per copy.
+
+    for shard in split(shards, Place.here()): ...
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from torch import distributed
+from torch.utils.data import get_worker_info
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a copy of a dataset runs: in which worker of which rank.
+
+    Raises:
+        ValueError: there is no such place.
+    """
+
+    rank: int = 0
+    world_size: int = 1
+    worker: int = 0
+    num_workers: int = 1  # 1 also where the loader has none and the main process does the work
+
+    def __post_init__(self) -> None:
+        """Refuse a rank or a worker that is not there."""
+        if not 0 <= self.rank < self.world_size:
+            raise ValueError(
+                f"There is no rank {self.rank} among {self.world_size}; ranks count from 0."
+            )
+        if not 0 <= self.worker < self.num_workers:
+            raise ValueError(
+                f"There is no worker {self.worker} among {self.num_workers}; workers count from 0."
+            )
+
+    @classmethod
+    def here(cls) -> Place:
+        """Return the place of this very process.
+
+        The rank is that of torch.distributed, or else that of the variables RANK and WORLD_SIZE,
+        which torchrun sets and workers inherit.
+
+        Raises:
+            ValueError: only one of the two variables is set, or they are no such place.
+        """
+        rank, world_size = _rank()
+        worker = get_worker_info()
+        if worker is None:
+            return cls(rank, world_size)
+        return cls(rank, world_size, worker.id, worker.num_workers)
+
+
+def _rank() -> tuple[int, int]:
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    found = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
+    rank, world_size = found.values()
+    if rank is None and world_size is None:
+        return 0, 1
+    try:
+        return int(rank or ""), int(world_size or "")
+    except ValueError as error:
+        raise ValueError(
+            f"The environment says RANK={rank} and WORLD_SIZE={world_size}; set both to whole "
+            "numbers (torchrun does), or neither."
+        ) from error
+
+
+def split(items: Sequence[T], place: Place) -> list[T]:
+    """Return the items of one place: first every rank takes its own, of those every worker.
+
+    Together the places have every item exactly once; where items are fewer than places, some have
+    none.
+    """
+    return list(items[place.rank :: place.world_size][place.worker :: place.num_workers])
+
+
+def count_batches(
+    sizes: Sequence[int],
+    batch_size: int,
+    *,
+    rank: int = 0,
+    world_size: int = 1,
+    num_workers: int = 0,
+    drop_last: bool = False,
+) -> int:
+    """Return how many batches one rank will see; `len(loader)` cannot know.
+
+    Each worker makes its batches of its own shards only. So each has a last batch that is not full,
+    and `drop_last` drops one per worker.
+
+    Args:
+        sizes: number of samples of each shard, in the order in which they are split.
+        batch_size: samples in a full batch.
+        rank: whose batches to count.
+        world_size: number of ranks.
+        num_workers: as the loader of each rank has it; 0 means that it works itself.
+        drop_last: whether a batch that is not full is dropped.
+    """
+    workers = max(1, num_workers)
+    places = (Place(rank, world_size, worker, workers) for worker in range(workers))
+    samples = (sum(split(sizes, place)) for place in places)
+    return sum(n // batch_size if drop_last else -(-n // batch_size) for n in samples)
+
+
+def even_batches(
+    sizes: Sequence[int],
+    batch_size: int,
+    *,
+    world_size: int,
+    num_workers: int = 0,
+    drop_last: bool = False,
+) -> int:
+    """Return how many batches every rank has: where all must stop, or the longest waits for ever.
+
+    The arguments are those of `count_batches`.
+    """
+    return min(
+        count_batches(
+            sizes,
+            batch_size,
+            rank=rank,
+            world_size=world_size,
+            num_workers=num_workers,
+            drop_last=drop_last,
+        )
+        for rank in range(world_size)
+    )
