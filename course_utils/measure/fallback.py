@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from course_utils.measure.columns import Picture
-from course_utils.measure.describe import axis, duration, percent
 from course_utils.measure.layout import Lane, busy_shares, idle_gaps, lanes, reach
 from course_utils.measure.palette import DARK, IDLE, IDLE_DARK, LIGHT, LOOKS, TILE, Look
 from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.measure.summary import Interval
 from course_utils.measure.trace import STAGES, Trace
+from course_utils.measure.wording import axis, duration, percent
 
 WIDTH, LEFT, RIGHT, TOP = 960, 118, 12, 64
 LANE_HEIGHT, GPU_HEIGHT, GAP, HEADER = 18, 30, 6, 28

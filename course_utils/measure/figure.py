@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from course_utils.measure.describe import percent
 from course_utils.measure.layout import Lane, busy_shares, idle_gaps, lanes, reach
 from course_utils.measure.palette import IDLE, LOOKS, Look
 from course_utils.measure.trace import STAGES, Trace
+from course_utils.measure.wording import percent
 
 COLUMNS = 800  # a lane with more spans than half of this is drawn as shares of each column
 

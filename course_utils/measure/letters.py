@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from course_utils.measure.columns import Picture
-from course_utils.measure.describe import duration, percent
 from course_utils.measure.layout import Lane, busy_shares, lanes, reach
 from course_utils.measure.palette import IDLE, LOOKS
 from course_utils.measure.trace import STAGES, Trace
+from course_utils.measure.wording import duration, percent
 
 MARGIN = 17  # letters left of the axis: name and share of the lane
 

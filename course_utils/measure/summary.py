@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from course_utils.measure.trace import Span, Trace
+from course_utils.measure.wording import percent, plural
 
 Interval = tuple[int, int]
 LOADING = ("read", "decode", "transform", "collate", "transfer")
@@ -39,8 +40,6 @@ class Summary:
 
     def __str__(self) -> str:
         """Say it in a few lines, none of which a notebook has to break."""
-        from course_utils.measure.describe import percent, plural  # it needs this module
-
         if not self.steps:
             return (
                 f"No step was recorded in {self.total_s:.2f} s: call gpu.step(batch) in the loop."

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from course_utils.measure.columns import Control, Picture, columns, key, pack
-from course_utils.measure.describe import axis, duration, percent, plural
 from course_utils.measure.layout import busy_shares, idle_gaps, lanes
 from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.measure.timeline import module_source
+from course_utils.measure.wording import axis, duration, percent, plural
 from tests.measure.handmade import MS, naive, span, trace_of
 
 TICK = 1_000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from course_utils.measure.describe import percent
 from course_utils.measure.summary import compute_spans
 from course_utils.measure.trace import Trace
+from course_utils.measure.wording import percent
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo
 from course_utils.teaching.explorer import Explorer
 

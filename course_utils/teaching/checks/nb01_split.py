@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from course_utils.measure.describe import percent
+from course_utils.measure.wording import percent
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
 Split = Callable[[NDArray[np.int32], float, int], Sequence[Any]]

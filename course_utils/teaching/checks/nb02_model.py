@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from course_utils.measure.describe import percent
+from course_utils.measure.wording import percent
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, wrong
 
 Predict = Callable[[float, float, int, int], float]

@@ -1,0 +1,39 @@
+"""Write shares, counts and times as they read best; one way in the whole course."""
+
+from __future__ import annotations
+
+import math
+
+
+def percent(share: float) -> str:
+    """Return `share` as "62 %"; only nothing at all is "0 %" and only all of it "100 %"."""
+    if 0 < share < 0.005:
+        return "< 1 %"
+    if 0.995 <= share < 1:
+        return "> 99 %"
+    return f"{100 * share:.0f} %"
+
+
+def plural(count: int, thing: str) -> str:
+    """Return "1 gap" or "2 gaps"."""
+    return f"{count:,} {thing}" + ("" if count == 1 else "s")
+
+
+def duration(ns: float) -> str:
+    """Return a length of time as it reads best: "2.41 s", "38 ms", "7.5 ms", "420 µs"."""
+    if ns >= 1e9:
+        return f"{ns / 1e9:.2f} s"
+    if ns >= 1e6:
+        return f"{ns / 1e6:.0f} ms" if ns >= 1e7 else f"{ns / 1e6:.1f} ms"
+    return f"{ns / 1e3:.0f} µs" if ns else "0 s"
+
+
+def axis(length_ns: int, count: int) -> dict[int, str]:
+    """Return about `count` round times from 0 to `length_ns` and how they read, in one unit."""
+    raw = length_ns / count
+    power = 10 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw)
+    unit, size = ("s", 1e9) if step >= 1e8 else ("ms", 1e6) if step >= 1e5 else ("µs", 1e3)
+    digits = max(0, -math.floor(math.log10(step / size) + 1e-9))
+    times = [round(number * step) for number in range(int(length_ns / step) + 1)]
+    return {time: f"{time / size:.{digits}f} {unit}" if time else "0" for time in times}
