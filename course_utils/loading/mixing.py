@@ -1,65 +1,145 @@
-"""Measure how good a shuffle is: who sits with whom, and how far batches are from the mean."""
+"""Measure how good a shuffle is: who sits with whom, and how far batches are from the mean.
+
+result = mixing(batches, labels, memory=1000)
+plt.imshow(result.together)
+print(result)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Batches = Iterable[Sequence[int] | NDArray[np.integer]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mixing:
-    """How well an epoch was mixed."""
+    """How well the samples of one epoch were mixed."""
 
     std: float  # standard deviation of the mean label of a batch, in units of the label
-    ideal: float  # what a full shuffle would give: sigma / sqrt(batch size)
+    ideal: float  # what a full shuffle would give: sigma / sqrt(batch_size)
     batch_size: int
-    together: NDArray[np.float64]  # (blocks, blocks): who_sits_with_whom
-    memory: int | None  # samples that had to be held to mix so; None: not told
+    together: NDArray[np.float64] = field(repr=False, compare=False)  # of who_sits_with_whom
+    memory: int | None  # samples that were held to mix so; None: not told
     samples: int
     distinct: int
-    missing: int  # samples of the dataset that never came
+    missing: int  # samples on disk that never came
 
     @property
     def ratio(self) -> float:
-        """How many times the batch means scatter more than those of a full shuffle; 1 is ideal."""
+        """How many times as much as in a full shuffle the batch means scatter; 1 is ideal."""
         return self.std / self.ideal
 
     @property
     def worth(self) -> float:
-        """Independent samples that would scatter as much as a whole batch does."""
-        return min(float(self.batch_size), self.batch_size / self.ratio**2)
+        """How many independent samples would scatter as much as a batch does."""
+        return self.batch_size / max(1.0, self.ratio) ** 2
+
+    @property
+    def complete(self) -> bool:
+        """Whether every sample came exactly once."""
+        return self.samples == self.distinct and not self.missing
+
+    def __str__(self) -> str:
+        """Say it in a few lines."""
+        held = "" if self.memory is None else f" {self.memory:,} samples were held in memory."
+        return (
+            f"The mean of a batch scatters by {self.std:.3g}; in a full shuffle by "
+            f"{self.ideal:.3g} ({self.ratio:.1f} times).\nA batch of {self.batch_size:,} is worth "
+            f"{self.worth:.3g} independent samples.{held}\n{self._ledger()}"
+        )
+
+    def _ledger(self) -> str:
+        if self.complete:
+            return f"{self.samples:,} samples, each exactly once."
+        return (
+            f"{self.samples:,} samples came, only {self.distinct:,} of them distinct, and "
+            f"{self.missing:,} never: this is no epoch."
+        )
 
 
 def mixing(
-    batches: Batches,
-    labels: Sequence[float] | NDArray[np.floating],
-    *,
-    blocks: int = 32,
-    memory: int | None = None,
+    batches: Batches, labels: ArrayLike, *, blocks: int = 32, memory: int | None = None
 ) -> Mixing:
     """Measure one epoch.
 
     Args:
-        batches: the indices on disk of the samples of each batch.
-        labels: one number per sample, in the order on disk.
+        batches: for each batch the indices of its samples on disk. Only full batches count for the
+            scatter; all count for the rest.
+        labels: one number for each sample, in the order on disk, shape (samples,).
         blocks: into how many runs the disk is cut for the matrix.
         memory: samples that the shuffle holds, such as the size of its buffer, to be told with it.
+
+    Raises:
+        ValueError: there are fewer than two full batches, an index is no sample, or all labels are
+            the same.
     """
-    raise NotImplementedError
+    values = np.asarray(labels, np.float64)
+    taken = _checked(batches, len(values))
+    batch_size = max((len(batch) for batch in taken), default=0)
+    means = [values[batch].mean() for batch in taken if len(batch) == batch_size]
+    if len(means) < 2:
+        raise ValueError("Scatter needs two full batches; take smaller batches or more samples.")
+    if not (sigma := float(values.std())):
+        raise ValueError("All labels are the same, so every order is as good; take another label.")
+    counts = np.bincount(np.concatenate(taken), minlength=len(values))
+    return Mixing(
+        std=float(np.std(means)),
+        ideal=sigma / batch_size**0.5,
+        batch_size=batch_size,
+        together=who_sits_with_whom(taken, len(values), blocks=blocks),
+        memory=memory,
+        samples=int(counts.sum()),
+        distinct=int(np.count_nonzero(counts)),
+        missing=int(np.count_nonzero(counts == 0)),
+    )
 
 
 def who_sits_with_whom(
     batches: Batches, n_samples: int, *, blocks: int = 32
 ) -> NDArray[np.float64]:
-    """Return how often samples of two blocks of the disk share a batch; 1 is as a full shuffle.
+    """Return how often samples of two blocks of the disk share a batch; 1: as in a full shuffle.
+
+    Args:
+        batches: for each batch the indices of its samples on disk.
+        n_samples: how many samples there are on disk.
+        blocks: into how many runs, equal to within a sample, the disk is cut.
 
     Returns:
-        float64 (blocks, blocks), symmetric: pairs of the two blocks that met, over the number that
-        would meet if every batch were drawn from all samples. Draw it as a heat map.
+        float64 (blocks, blocks), symmetric: pairs that met, over those that would meet on average
+        if all samples were shuffled.
+
+    Raises:
+        ValueError: blocks would have fewer than two samples, or an index is no sample.
     """
-    raise NotImplementedError
+    if not 1 <= blocks <= n_samples / 2:
+        raise ValueError(
+            f"{n_samples:,} samples make no {blocks} blocks of two or more; take fewer blocks."
+        )
+    edges = np.linspace(0, n_samples, blocks + 1).astype(int)
+    block_of = np.repeat(np.arange(blocks), np.diff(edges))
+    met = np.zeros((blocks, blocks))
+    for batch in _checked(batches, n_samples):
+        from_block = np.bincount(block_of[batch], minlength=blocks)
+        met += np.outer(from_block, from_block) - np.diag(from_block)  # nobody sits with himself
+    sizes = np.diff(edges)
+    possible = np.outer(sizes, sizes) - np.diag(sizes)
+    if not met.any():
+        return met
+    together: NDArray[np.float64] = met / possible * (possible.sum() / met.sum())
+    return together
+
+
+def _checked(batches: Batches, n_samples: int) -> list[NDArray[np.int64]]:
+    taken = [np.asarray(batch, np.int64) for batch in batches]
+    for batch in taken:
+        if batch.size and not 0 <= batch.min() <= batch.max() < n_samples:
+            raise ValueError(
+                f"A batch holds index {batch.max() if batch.min() >= 0 else batch.min()}, but the "
+                f"samples are 0 to {n_samples - 1}; give the indices on disk."
+            )
+    return taken

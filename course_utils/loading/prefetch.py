@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sized
 from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -16,8 +16,8 @@ class ThreadPrefetcher(Generic[T]):
         for batch in ThreadPrefetcher(loader): ...
 
     Each epoch has a thread of its own. An error of the source is raised in the loop, with the
-    traceback of where it happened. Leaving the loop ends the thread, once it has the item that it
-    is working on, and closes the iterator of the source.
+    traceback of where it happened. Leaving the loop ends the thread, as soon as it has the item
+    that it is working on, and closes the iterator of the source.
     """
 
     def __init__(self, iterable: Iterable[T], depth: int = 2):
@@ -26,36 +26,43 @@ class ThreadPrefetcher(Generic[T]):
         Args:
             iterable: where the items come from; one that gives a new iterator each time gives any
                 number of epochs.
-            depth: items that may be ready before they are asked for. With the one that the loop
+            depth: items that may be ready before they are asked for; with the one that the loop
                 works on, `depth` + 1 exist at a time.
         """
         if depth < 1:
-            raise ValueError(f"A prefetcher of depth {depth} prefetches nothing; take at least 1.")
+            raise ValueError(f"A depth of {depth} prefetches nothing; take at least 1.")
         self.iterable, self.depth = iterable, depth
 
     def __len__(self) -> int:
         return len(cast(Sized, self.iterable))
 
     def __iter__(self) -> Iterator[T]:
-        ready: SimpleQueue[_Message[T]] = SimpleQueue()
+        ready: SimpleQueue[Any] = SimpleQueue()  # (item, error), and None at the end
         free, stopped = Semaphore(self.depth), Event()
-        # a daemon: an iterator that was left half way must not keep Python from ending
-        thread = Thread(target=self._fill, args=(ready, free, stopped), daemon=True)
+        items = iter(self.iterable)  # in this thread: only the main one hears that a worker died
+        # a daemon: an iterator that is left hanging half way must not keep Python from ending
+        thread = Thread(target=_fill, args=(items, ready, free, stopped), daemon=True)
         thread.start()
         try:
-            while (message := ready.get()) is not None:
-                item, error = message
+            for item, error in iter(ready.get, None):
                 if error is not None:
                     raise error
                 free.release()
-                yield cast(T, item)
+                yield item
         finally:
+            error = None  # its traceback holds this frame: they would keep each other alive
             stopped.set()
             free.release()
             thread.join()
+            if hasattr(items, "close"):
+                items.close()
 
-    def _fill(self, ready: SimpleQueue[_Message[T]], free: Semaphore, stopped: Event) -> None:
-        raise NotImplementedError
 
-
-_Message = tuple[T | None, BaseException | None] | None
+def _fill(items: Iterator[Any], ready: SimpleQueue[Any], free: Semaphore, stopped: Event) -> None:
+    try:
+        while free.acquire() and not stopped.is_set():
+            ready.put((next(items), None))
+    except StopIteration:
+        ready.put(None)
+    except BaseException as error:
+        ready.put((None, error))
