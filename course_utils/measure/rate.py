@@ -7,11 +7,12 @@ are left out, so that what remains is the rate that a long epoch has.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from course_utils.measure.one_epoch import Cut, prefetched
+from course_utils.errors import CourseError
+from course_utils.measure.epochs import end, length, prefetched
 from course_utils.measure.traced_loader import batch_size
 
 
@@ -30,7 +31,7 @@ class Rate:
         return (
             f"{self.batches_per_s:.3g} batches/s ({self.samples_per_s:,.0f} samples/s) over "
             f"{self.batches} batches, after {self.start_up_s:.2f} s of start-up and "
-            f"{self.dropped} batches that came out of the first prefetching"
+            f"{self.dropped} dropped first ones"
         )
 
 
@@ -40,12 +41,53 @@ def steady_rate(
     seconds: float = 3.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Rate:
-    """Return the rate of `loader` alone; nothing is done with its batches.
+    """Return the rate of one epoch of `loader` alone; nothing is done with its batches.
 
     An epoch that lasts longer is cut short, after `seconds` of steady running. Of an epoch with
-    fewer than twice as many batches as would be dropped, the first half is dropped.
+    less than twice the batches that would be dropped, only half are dropped.
 
     Raises:
-        ValueError: the loader gave fewer than two batches.
+        CourseError: the epoch has fewer than two batches, or ended before it was steady.
     """
-    raise NotImplementedError
+    dropped = first_dropped(prefetched(loader), length(loader))
+    started = clock()
+    batches: Iterator[Any] | None = None
+    try:
+        batches = iter(loader)
+        times, sizes = _take(batches, dropped, seconds, clock)
+    except BaseException:
+        end(batches, orderly=False)
+        raise
+    end(batches)
+    if len(times) <= dropped:
+        raise CourseError(
+            f"The epoch ended after {len(times)} batches, {dropped} of which are the prefetched "
+            "ones that have to be dropped; give a loader with more batches."
+        )
+    lasted = max(times[-1] - times[dropped - 1], 1e-9)
+    return Rate(
+        start_up_s=times[0] - started,
+        batches_per_s=(len(times) - dropped) / lasted,
+        samples_per_s=sum(sizes[dropped:]) / lasted,
+        batches=len(times) - dropped,
+        dropped=dropped,
+    )
+
+
+def first_dropped(prefetched: int, length: int | None) -> int:
+    """Return how many first batches of an epoch say nothing about its steady rate."""
+    return min(prefetched + 1, max(1, (length if length is not None else 2**62) // 2))
+
+
+def _take(
+    batches: Iterator[Any], dropped: int, seconds: float, clock: Callable[[], float]
+) -> tuple[list[float], list[int]]:
+    """Return when each batch came and how many samples it had."""
+    times: list[float] = []
+    sizes: list[int] = []
+    for batch in batches:
+        times.append(clock())
+        sizes.append(batch_size(batch))
+        if len(times) > dropped and times[-1] - times[dropped - 1] >= seconds:
+            break
+    return times, sizes

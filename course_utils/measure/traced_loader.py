@@ -22,8 +22,16 @@ from course_utils.measure.trace import SampleIds, Span, Trace, activate, current
 Ids = Sequence[Hashable] | None
 
 
-def traced_batches(trace: Trace, loader: Iterable[Any], ids: SampleIds | None) -> Iterator[Any]:
-    """Yield the batches of `loader` and enter spans and samples in `trace`."""
+def traced_batches(
+    trace: Trace,
+    loader: Iterable[Any],
+    ids: SampleIds | None,
+    started: Callable[[Iterator[Any]], None] | None = None,
+) -> Iterator[Any]:
+    """Yield the batches of `loader` and enter spans and samples in `trace`.
+
+    `started` is given the loader's own iterator as soon as there is one.
+    """
     tracing = _Tracing(loader) if isinstance(loader, DataLoader) else None
     batches: Iterator[Any] | None = None
     try:
@@ -32,13 +40,15 @@ def traced_batches(trace: Trace, loader: Iterable[Any], ids: SampleIds | None) -
             with stage("wait", lane="main"):
                 if batches is None:  # starting the workers is part of the first wait
                     batches = tracing.start() if tracing else iter(loader)
+                    if started is not None:
+                        started(batches)
                 try:
                     received = next(batches)
                 except StopIteration:
                     break
             batch, known = _open(received, trace, tracing)
             known = _read_ids(batch, ids) if ids is not None else known
-            trace.serve(_batch_size(batch) if known is None else len(known), known)
+            trace.serve(batch_size(batch) if known is None else len(known), known)
             trace.served += 1
             yield batch
     finally:
@@ -187,16 +197,16 @@ def _read_ids(batch: Any, ids: SampleIds) -> list[Hashable]:
     return [_plain(one) for one in _plain(found)]
 
 
-def _batch_size(batch: Any) -> int:
+def batch_size(batch: Any) -> int:
     """Return the length of the first tensor found in a nested batch, or of the list itself."""
     if isinstance(batch, torch.Tensor):
         return len(batch) if batch.ndim else 1
     if is_dataclass(batch):
         batch = {field.name: getattr(batch, field.name) for field in fields(batch)}
     if isinstance(batch, Mapping):
-        return _batch_size(next(iter(batch.values()))) if batch else 0
+        return batch_size(next(iter(batch.values()))) if batch else 0
     if isinstance(batch, (list, tuple)):
         tensors = (part for part in batch if isinstance(part, torch.Tensor))
         first = next(islice(tensors, 1), None)
-        return len(batch) if first is None else _batch_size(first)
+        return len(batch) if first is None else batch_size(first)
     return 1
