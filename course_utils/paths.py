@@ -1,4 +1,4 @@
-"""Where the course keeps its data, and how large they are."""
+"""Where the course keeps its data and recordings, and how large the data are."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -10,6 +10,19 @@ from course_utils.errors import CourseError
 REPO = Path(__file__).resolve().parents[1]
 SIZES = ("S", "M", "L")
 DATA_SETS = ("events", "images")
+
+
+def recording(name: str) -> Path:
+    """Return a file in `recordings`, such as a trace of a tool that is not installed here.
+
+    Raises:
+        CourseError: there is no such recording.
+    """
+    path = REPO / "recordings" / name
+    if not path.is_file():
+        there = ", ".join(sorted(file.name for file in path.parent.glob("[!.]*")))
+        raise CourseError(f"There is no recording {name!r}; choose one of: {there}.")
+    return path
 
 
 def data_root() -> Path:

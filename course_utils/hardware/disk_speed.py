@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_utils.hardware.drop_cache import forget
+
 _PIECE = bytes(range(256)) * 16 * 1024  # 4 MiB
 _PIECES = 16
 _LIMIT_S = 0.45  # for writing, and once more for reading
@@ -47,18 +49,10 @@ def measure_disk(folder: Path) -> DiskSpeed:
             written += file.write(_PIECE) or 0
             os.fsync(file.fileno())  # else it is the memory that is written
         write_s = time.perf_counter() - start
-        cold = _forget(file.fileno())
+        cold = forget(file.fileno())
         file.seek(0)
         start, read = time.perf_counter(), 0
         while time.perf_counter() - start < _LIMIT_S and (piece := file.read(len(_PIECE))):
             read += len(piece)
         read_s = time.perf_counter() - start
     return DiskSpeed(written / write_s / 1e6, read / read_s / 1e6, written / 1e6, cold)
-
-
-def _forget(handle: int) -> bool:
-    """Ask the system to drop the file from its page cache; tell whether it can be asked."""
-    if not hasattr(os, "posix_fadvise"):
-        return False
-    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-    return True
