@@ -1,0 +1,154 @@
+"""What the probes of the blind clinic find, each as a sentence and a few bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import median
+
+from course_utils.hardware.emulated import EmulatedAccelerator
+from course_utils.measure.trace import Trace, record
+from course_utils.teaching.clinic_loops import MADE, WORKERS, Batch, Step
+from course_utils.teaching.look import Bar, bars, card
+
+PREFETCHED = 2 * WORKERS + 1  # first batches that say nothing about a long run
+
+
+class Finding:
+    """What a probe found."""
+
+    about: str
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words."""
+        raise NotImplementedError
+
+    def _bars(self) -> list[Bar]:
+        return []
+
+    def __repr__(self) -> str:
+        """Say it in words."""
+        return f"{self.about}: {self.sentence}"
+
+    def _repr_html_(self) -> str:
+        return card("plain", self.about, self.sentence, body=bars(self._bars()))
+
+
+@dataclass(frozen=True, repr=False)
+class LoopRate(Finding):
+    """How fast a loop runs, and how busy it keeps the GPU."""
+
+    about: str
+    steps_per_s: float
+    gpu_busy: float  # share of the time, 0 to 1
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words."""
+        return f"{self.steps_per_s:.1f} steps/s, the GPU is busy {100 * self.gpu_busy:.0f} %."
+
+
+@dataclass(frozen=True, repr=False)
+class LoaderRate(Finding):
+    """How fast a loader delivers when nobody computes."""
+
+    about: str
+    batches_per_s: float
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words."""
+        return f"{self.batches_per_s:.1f} batches/s."
+
+
+@dataclass(frozen=True, repr=False)
+class WorkersCpu(Finding):
+    """What the workers take of the processor while the loop runs."""
+
+    about: str
+    shares: tuple[float, ...]  # of a core, by worker
+    cores: int | None  # on how many different cores they were seen; None: the system tells nothing
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words."""
+        shares = " and ".join(f"{100 * share:.0f} %" for share in self.shares)
+        seen = "" if self.cores is None else f", seen on {self.cores} different cores"
+        seen = ", all seen on one and the same core" if self.cores == 1 else seen
+        return f"The workers use {shares} of a core{seen}."
+
+    def _bars(self) -> list[Bar]:
+        full = Bar("a core", 1, "100 %", guessed=True)
+        shares = enumerate(self.shares)
+        return [full, *(Bar(f"worker {n}", share, f"{100 * share:.0f} %") for n, share in shares)]
+
+
+@dataclass(frozen=True, repr=False)
+class BatchTimes(Finding):
+    """How long the workers take for each batch."""
+
+    about: str
+    times_ms: tuple[float, ...]
+
+    @property
+    def median_ms(self) -> float:
+        """What half of the batches keep below."""
+        return median(self.times_ms)
+
+    @property
+    def slowest_ms(self) -> float:
+        """What the slowest one took."""
+        return max(self.times_ms)
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words."""
+        return (
+            f"One worker takes {self.median_ms:.0f} ms for a batch (median), "
+            f"{self.slowest_ms:.0f} ms for the slowest of {len(self.times_ms)}."
+        )
+
+    def _bars(self) -> list[Bar]:
+        found = {"fastest": min(self.times_ms), "median": self.median_ms}
+        found["slowest"] = self.slowest_ms
+        return [Bar(name, ms, f"{ms:.0f} ms") for name, ms in found.items()]
+
+
+class Run:
+    """One recorded epoch of a loop: workers, steps, and what the workers said of themselves."""
+
+    def __init__(self, loader: Iterable[Batch], step: Step, gpu: EmulatedAccelerator | None):
+        """Run it; without `gpu` the batches are only fetched."""
+        self.rows: list[dict[str, int]] = []  # one for each sample
+        self.ends_ns: list[int] = []
+        with record() as trace:
+            for batch in trace.batches(loader, ids="sample"):
+                if gpu is not None:
+                    step(batch)
+                columns = [batch[name].tolist() for name in MADE]
+                self.rows += [
+                    dict(zip(MADE, row, strict=True)) for row in zip(*columns, strict=True)
+                ]
+                self.ends_ns.append(trace.clock())
+            if gpu is not None:
+                gpu.synchronize()
+        self.trace: Trace = trace
+
+    def per_s(self) -> float:
+        """Return the steps or batches per second, without those that were prefetched."""
+        ends = self.ends_ns[PREFETCHED:]
+        return (len(ends) - 1) / (ends[-1] - ends[0]) * 1e9
+
+    def gpu_busy(self) -> float:
+        """Return the share of that time in which the GPU computed."""
+        start, end = self.ends_ns[PREFETCHED], self.ends_ns[-1]
+        steps = (span for span in self.trace.spans if span.stage == "compute")
+        inside = (min(span.end_ns, end) - max(span.start_ns, start) for span in steps)
+        return sum(max(ns, 0) for ns in inside) / (end - start)
+
+    def by_worker(self) -> list[list[dict[str, int]]]:
+        """Return the samples of each worker in the order in which it made them."""
+        rows = sorted(self.rows, key=lambda row: (row["process"], row["start_ns"]))
+        return [list(group) for _, group in groupby(rows, key=lambda row: row["process"])]
