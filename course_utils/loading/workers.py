@@ -1,0 +1,263 @@
+"""What every worker needs and nobody remembers.
+
+    loader = DataLoader(dataset, num_workers=4, worker_init_fn=worker_init)
+
+A worker is another process: it computes beside its siblings, draws its own random numbers, opens
+its own files, and sees no change of the dataset but through shared memory.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+from torch.utils.data import get_worker_info
+
+from course_utils.start_method import start_method
+
+F = TypeVar("F")
+
+# Read when a library is loaded, or when it first computes. Libraries that a worker imports later
+# are limited by these alone.
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "BLIS_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "POLARS_MAX_THREADS": "1",
+    "RAYON_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "OPENCV_FOR_THREADS_NUM": "1",
+}
+
+# Libraries with pools of their own, for those that are loaded already. cv2: 0 is "no pool at all",
+# while 1 still starts it.
+_LIMITERS: dict[str, Callable[[Any], object]] = {
+    "cv2": lambda cv2: cv2.setNumThreads(0),
+    "numexpr": lambda numexpr: numexpr.set_num_threads(1),
+    "numba": lambda numba: numba.set_num_threads(1),
+    "pyarrow": lambda pyarrow: pyarrow.set_cpu_count(1),
+}
+
+_limits: list[threadpool_limits] = []  # kept: their handles on the libraries must live on
+_rng: tuple[tuple[int, int], np.random.Generator] | None = None  # of (process, seed)
+_inherited: list[Any] = []  # handles of a parent: to close them here could change its file
+
+
+def worker_init(worker_id: int) -> None:
+    """Prepare a worker: one thread for every pool, and a traceback if a library crashes.
+
+    torch limits itself in workers, but not what numpy, OpenCV and others compute with: two workers
+    on two cores are several times slower with two pools of two threads each.
+    """
+    os.environ.update(_one_thread())
+    _limits.append(threadpool_limits(limits=1))
+    for name, limit in _LIMITERS.items():
+        if library := sys.modules.get(name):
+            limit(library)
+    if sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)
+
+
+def _one_thread() -> dict[str, str]:
+    """Return the variables to set; numba refuses to see its own change once it has threads."""
+    skipped = {"NUMBA_NUM_THREADS"} if "numba" in sys.modules else set()
+    return {name: value for name, value in _ONE_THREAD.items() if name not in skipped}
+
+
+def worker_rng() -> np.random.Generator:
+    """Return the random generator to draw from in `__getitem__`, `__iter__` or `collate_fn`.
+
+    Call it where you draw. A generator that the dataset keeps is copied into every worker, and all
+    draw the same numbers.
+
+    In a worker it is always the same generator. Its numbers differ between workers, between epochs
+    (persistent workers or not) and between the ranks that torchrun starts, and repeat after the
+    same `torch.manual_seed` in the main process. In the main process (num_workers=0) each call
+    returns a new one, seeded by the next number of torch: so it obeys `torch.manual_seed` there.
+    """
+    global _rng
+    if get_worker_info() is None:
+        return _seeded(int(torch.randint(2**63 - 1, ())))
+    key = os.getpid(), torch.initial_seed()
+    if _rng is None or _rng[0] != key:
+        _rng = key, _seeded(key[1])
+    return _rng[1]
+
+
+def _seeded(seed: int) -> np.random.Generator:
+    rank = int(os.environ.get("RANK", 0))  # ranks are often given the same seed
+    return np.random.default_rng([seed, rank])
+
+
+class LazyFile(Generic[F]):
+    """A file that each process opens for itself, when it first asks for it.
+
+        self.events = LazyFile(h5py.File, path, "r")  # in __init__: opens nothing
+        pulses = self.events.file["pulses"][first:last]  # in __getitem__
+
+    It goes to a worker without the open file, whatever the start method. Threads of a process share
+    one.
+    """
+
+    _file: F | None = None
+    _opened_by = -1
+
+    def __init__(self, opener: Callable[..., F], /, *args: Any, **kwargs: Any):
+        """Remember how to open the file.
+
+        Args:
+            opener: a function or class that can be imported, such as open, h5py.File,
+                sqlite3.connect, np.load.
+            args, kwargs: what to call it with.
+
+        Raises:
+            TypeError: the opener is an open file, or a function that no worker could import.
+        """
+        name = getattr(opener, "__qualname__", type(opener).__qualname__)
+        if not callable(opener):
+            raise TypeError(
+                f"LazyFile cannot open {name}: give it the function and its arguments, "
+                "such as LazyFile(open, path, 'rb')."
+            )
+        if "<lambda>" in name or "<locals>" in name:
+            raise TypeError(
+                f"A worker cannot get {name}: give LazyFile a function that is defined with def in "
+                "a module, outside of any other function."
+            )
+        self.opener, self.args, self.kwargs = opener, args, kwargs
+
+    @property
+    def file(self) -> F:
+        """The file, opened by this very process: a forked worker opens its own."""
+        if self._file is None or self._opened_by != os.getpid():
+            self._let_go()
+            self._file, self._opened_by = self.opener(*self.args, **self.kwargs), os.getpid()
+        return self._file
+
+    def close(self) -> None:
+        """Close the file in this process; the next use opens it again."""
+        self._let_go()
+
+    def _let_go(self) -> None:
+        file, opened_by = self._file, self._opened_by
+        self._file, self._opened_by = None, -1
+        if file is None:
+            return
+        if opened_by != os.getpid():
+            _inherited.append(file)
+        elif close := getattr(file, "close", None):  # a memmap has none: it ends with its last view
+            close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Go to another process, or into a copy, without the open file."""
+        return {"opener": self.opener, "args": self.args, "kwargs": self.kwargs}
+
+    def __del__(self) -> None:
+        self._let_go()
+
+    def __repr__(self) -> str:
+        """Show what it opens, and whether it is open here."""
+        opened = self._file is not None and self._opened_by == os.getpid()
+        name = getattr(self.opener, "__qualname__", repr(self.opener))
+        what = ", ".join(map(repr, self.args))
+        return f"LazyFile({name}, {what}), {'open' if opened else 'not open'} in this process"
+
+
+class SharedEpoch:
+    """The number of the epoch, in memory that all workers see.
+
+        self.epoch = SharedEpoch()  # in __init__ of the dataset
+        rng = np.random.default_rng([seed, self.epoch.value])  # in __iter__, in the worker
+        dataset.epoch.value = 3  # in the training loop, before `for batch in loader`
+
+    Persistent workers keep the copy of the dataset that they were started with, so a plain
+    attribute that is changed later never reaches them. Change it between two loops over the loader:
+    workers run ahead of a loop that has begun.
+    """
+
+    def __init__(self, epoch: int = 0):
+        """Begin with `epoch`; do so before the workers start."""
+        self._number = torch.tensor(epoch, dtype=torch.int64)
+        self._number.share_memory_()  # type: ignore[no-untyped-call]
+
+    @property
+    def value(self) -> int:
+        """The epoch, the same in every process."""
+        return int(self._number)
+
+    @value.setter
+    def value(self, epoch: int) -> None:
+        self._number.fill_(epoch)
+
+    def __repr__(self) -> str:
+        """Show the number."""
+        return f"SharedEpoch({self.value})"
+
+
+def use_start_method(preload: Iterable[str] = ("torch", "numpy")) -> str:
+    """Make this process start workers by forkserver, or spawn on Windows; return which.
+
+    Call it before the first worker: the server that forks the workers imports the modules of
+    `preload` once, and no worker imports them again. If the server runs already without them, a
+    RuntimeWarning says so. `$COURSE_START_METHOD` overrules the choice.
+
+    Raises:
+        ValueError: `preload` names a module that does not exist; the server would only pass over
+            it, and every worker would import it anew.
+        CourseError: `$COURSE_START_METHOD` is unknown here.
+    """
+    modules = list(preload)
+    if missing := [name for name in modules if not _exists(name)]:
+        raise ValueError(f"There is no module {missing[0]!r} to preload; correct its name.")
+    method = start_method()
+    if multiprocessing.get_start_method(allow_none=True) != method:
+        multiprocessing.set_start_method(method, force=True)
+    if method == "forkserver":
+        _preload(modules)
+    return method
+
+
+def _exists(module: str) -> bool:
+    try:
+        return module in sys.modules or find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that should hold it
+        return False
+
+
+def _preload(modules: list[str]) -> None:
+    from multiprocessing import forkserver
+
+    loaded = _server_modules()
+    if loaded is None:
+        multiprocessing.set_forkserver_preload(modules)
+    elif late := [name for name in modules if name not in loaded]:
+        warnings.warn(
+            f"Too late to preload {', '.join(late)}: the server that starts workers runs already, "
+            "so each worker imports them itself. Restart Python and call use_start_method before "
+            "the first worker.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    forkserver.ensure_running()  # otherwise the first loader would wait for it
+
+
+def _server_modules() -> list[str] | None:
+    """Return what the running server was told to load; None: no server runs."""
+    from multiprocessing.forkserver import _forkserver  # type: ignore[attr-defined]
+
+    if _forkserver._forkserver_pid is None:
+        return None
+    return list(_forkserver._preload_modules)
