@@ -154,7 +154,7 @@ def _leaves(batch: Any) -> Iterator[Any]:
 def _dense(tensor: torch.Tensor) -> list[torch.Tensor]:
     """Return the tensors with a storage that a tensor consists of."""
     if tensor.layout == torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]  # type: ignore[no-untyped-call]
+        return [tensor._indices(), tensor._values()]
     if tensor.layout == torch.sparse_csr:
         return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
     return [tensor]

@@ -90,4 +90,4 @@ class PackedStrings(Sequence[str]):
 
     def _string(self, begin: int, end: int) -> str:
         first = int(self._places[0])  # not 0 in a slice, whose places stay those of the whole
-        return str(self._bytes[begin - first : end - first], *_CODE)  # type: ignore[arg-type]
+        return self._bytes[begin - first : end - first].tobytes().decode(*_CODE)

@@ -15,16 +15,17 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 from torch.utils.data import get_worker_info
 
+from course_utils.loading.lazy_file import LazyFile
 from course_utils.start_method import start_method
 
-F = TypeVar("F")
+__all__ = ["LazyFile", "SharedEpoch", "use_start_method", "worker_init", "worker_rng"]
 
 # Read when a library is loaded, or when it first computes. Libraries that a worker imports later
 # are limited by these alone.
@@ -53,7 +54,6 @@ _LIMITERS: dict[str, Callable[[Any], object]] = {
 
 _limits: list[threadpool_limits] = []  # kept: their handles on the libraries must live on
 _rng: tuple[tuple[int, int], np.random.Generator] | None = None  # of (process, seed)
-_inherited: list[Any] = []  # handles of a parent: to close them here could change its file
 
 
 def worker_init(worker_id: int) -> None:
@@ -100,80 +100,6 @@ def worker_rng() -> np.random.Generator:
 def _seeded(seed: int) -> np.random.Generator:
     rank = int(os.environ.get("RANK", 0))  # ranks are often given the same seed
     return np.random.default_rng([seed, rank])
-
-
-class LazyFile(Generic[F]):
-    """A file that each process opens for itself, when it first asks for it.
-
-        self.events = LazyFile(h5py.File, path, "r")  # in __init__: opens nothing
-        pulses = self.events.file["pulses"][first:last]  # in __getitem__
-
-    It goes to a worker without the open file, whatever the start method. Threads of a process share
-    one.
-    """
-
-    _file: F | None = None
-    _opened_by = -1
-
-    def __init__(self, opener: Callable[..., F], /, *args: Any, **kwargs: Any):
-        """Remember how to open the file.
-
-        Args:
-            opener: a function or class that can be imported, such as open, h5py.File,
-                sqlite3.connect, np.load.
-            args, kwargs: what to call it with.
-
-        Raises:
-            TypeError: the opener is an open file, or a function that no worker could import.
-        """
-        name = getattr(opener, "__qualname__", type(opener).__qualname__)
-        if not callable(opener):
-            raise TypeError(
-                f"LazyFile cannot open {name}: give it the function and its arguments, "
-                "such as LazyFile(open, path, 'rb')."
-            )
-        if "<lambda>" in name or "<locals>" in name:
-            raise TypeError(
-                f"A worker cannot get {name}: give LazyFile a function that is defined with def in "
-                "a module, outside of any other function."
-            )
-        self.opener, self.args, self.kwargs = opener, args, kwargs
-
-    @property
-    def file(self) -> F:
-        """The file, opened by this very process: a forked worker opens its own."""
-        if self._file is None or self._opened_by != os.getpid():
-            self._let_go()
-            self._file, self._opened_by = self.opener(*self.args, **self.kwargs), os.getpid()
-        return self._file
-
-    def close(self) -> None:
-        """Close the file in this process; the next use opens it again."""
-        self._let_go()
-
-    def _let_go(self) -> None:
-        file, opened_by = self._file, self._opened_by
-        self._file, self._opened_by = None, -1
-        if file is None:
-            return
-        if opened_by != os.getpid():
-            _inherited.append(file)
-        elif close := getattr(file, "close", None):  # a memmap has none: it ends with its last view
-            close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Go to another process, or into a copy, without the open file."""
-        return {"opener": self.opener, "args": self.args, "kwargs": self.kwargs}
-
-    def __del__(self) -> None:
-        self._let_go()
-
-    def __repr__(self) -> str:
-        """Show what it opens, and whether it is open here."""
-        opened = self._file is not None and self._opened_by == os.getpid()
-        name = getattr(self.opener, "__qualname__", repr(self.opener))
-        what = ", ".join(map(repr, self.args))
-        return f"LazyFile({name}, {what}), {'open' if opened else 'not open'} in this process"
 
 
 class SharedEpoch:
@@ -256,8 +182,7 @@ def _preload(modules: list[str]) -> None:
 
 def _server_modules() -> list[str] | None:
     """Return what the running server was told to load; None: no server runs."""
-    from multiprocessing.forkserver import _forkserver  # type: ignore[attr-defined]
+    from multiprocessing import forkserver
 
-    if _forkserver._forkserver_pid is None:
-        return None
-    return list(_forkserver._preload_modules)
+    server: Any = forkserver._forkserver  # nothing public tells whether it runs
+    return None if server._forkserver_pid is None else list(server._preload_modules)
