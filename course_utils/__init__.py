@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from course_utils.hardware.accelerator import get_accelerator
     from course_utils.hardware.storage import slow_storage
+    from course_utils.measure.diagnose import diagnose
     from course_utils.measure.simulate import Pipeline, simulate
     from course_utils.measure.trace import record, stage
     from course_utils.paths import data_path
@@ -24,6 +25,7 @@ __all__ = [
     "check",
     "cleanup_workers",
     "data_path",
+    "diagnose",
     "explorer",
     "get_accelerator",
     "predict",
@@ -41,6 +43,7 @@ _HOME = {
     "check": "teaching.exercise",
     "cleanup_workers": "teaching.start",
     "data_path": "paths",
+    "diagnose": "measure.diagnose",
     "explorer": "teaching.explorer",
     "get_accelerator": "hardware.accelerator",
     "predict": "teaching.predict",

@@ -60,6 +60,7 @@ def test_the_public_names_are_these() -> None:
         "check",
         "cleanup_workers",
         "data_path",
+        "diagnose",
         "explorer",
         "get_accelerator",
         "predict",

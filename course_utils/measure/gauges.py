@@ -23,7 +23,7 @@ ROWS = 2048  # fetches that are remembered of each worker
 MEMORY_EVERY_S = 0.5
 MEMORY_SHARE = 0.02  # of its time at most may a worker spend on weighing itself
 
-_FETCHERS = (torch_fetch._MapDatasetFetcher, torch_fetch._IterableDatasetFetcher)
+_FETCHERS: Any = (torch_fetch._MapDatasetFetcher, torch_fetch._IterableDatasetFetcher)
 
 
 class Reading(NamedTuple):
@@ -46,6 +46,8 @@ class Fetch(NamedTuple):
     delay: float
     collate: float
     total_cpu: float  # of the process since it began
+    asked_bytes: float  # that the process has read since it began, from whatever file
+    disk_bytes: float  # and that had to come from a disk
     unique_bytes: float  # memory that only this process has, 0 if not weighed now
     pool_threads: float  # most threads that a pool of a numerical library may use
 
@@ -61,6 +63,15 @@ def _delay() -> float:
             return int(file.read().split()[1]) / 1e9
     except (OSError, IndexError):
         return 0.0
+
+
+def _bytes_read() -> tuple[int, int]:
+    try:
+        with open("/proc/self/io", "rb") as file:
+            figures = dict(line.split(b": ") for line in file.read().splitlines())
+        return int(figures[b"rchar"]), int(figures[b"read_bytes"])
+    except (OSError, KeyError, ValueError):
+        return 0, 0
 
 
 class Gauges:
@@ -158,6 +169,7 @@ class _GaugedCollate:
         worker = info.id if info else 0
         if not _here.pool_threads or self.gauges.counts[worker] == 2:  # libraries load lazily
             _here.pool_threads = max((pool["num_threads"] for pool in threadpool_info()), default=1)
+        asked, from_disk = _bytes_read()
         self.gauges.note(
             Fetch(
                 worker=worker,
@@ -168,6 +180,8 @@ class _GaugedCollate:
                 delay=ended.delay - started.delay,
                 collate=ended.wall - made.wall,
                 total_cpu=ended.process,
+                asked_bytes=asked,
+                disk_bytes=from_disk,
                 unique_bytes=_weigh() if info else 0,
                 pool_threads=_here.pool_threads,
             )

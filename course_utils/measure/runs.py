@@ -1,0 +1,257 @@
+"""Run the loader alone, the step alone, and both together, and note every turn of the loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.data import DataLoader
+
+from course_utils.measure.epochs import end, length, prefetched
+from course_utils.measure.gauges import Fetch, Gauges, affinity, gauged
+from course_utils.measure.rate import first_dropped
+from course_utils.measure.trace import Trace, record
+from course_utils.measure.traced_loader import traced_batches
+from course_utils.measure.weigh import Weight, weigh
+
+Step = Callable[[Any], Any]
+
+ENOUGH_TURNS, ENOUGH_S = 24, 1.5  # of steady running, if both halves of it agree
+AGREEMENT = 0.1
+ENOUGH_EPOCHS = 3  # whole ones, if epochs are short
+KEPT_BATCHES, KEPT_BYTES = 8, 1 << 28  # for the step alone
+WARM_UP = 3  # steps that also pay for allocations and the choice of kernels
+
+
+class Turn(NamedTuple):
+    """One turn of a loop; times are seconds of `time.perf_counter`."""
+
+    epoch: int
+    place: int  # in the epoch
+    asked: float  # for the batch
+    got: float
+    done: float  # with the step
+    cpu: float  # processor seconds of this process, all its threads, since it began
+
+
+@dataclass
+class Run:
+    """What a loop did."""
+
+    trace: Trace
+    dropped: int = 0  # first batches of each epoch that say nothing about the steady rate
+    turns: list[Turn] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)  # when each epoch was begun
+    lengths: list[int] = field(default_factory=list)  # of the epochs that came to their end
+    fetches: list[Fetch] = field(default_factory=list)
+    cores: set[int] = field(default_factory=set)  # that the workers may use
+    workers: int = 0
+    kept: list[Any] = field(default_factory=list)
+    weight: Weight | None = None  # of the first batch
+
+    @property
+    def steady(self) -> list[tuple[Turn, Turn]]:
+        """The turns that count, each with the one before it."""
+        pairs = zip(self.turns, self.turns[1:], strict=False)
+        return [(a, b) for a, b in pairs if b.epoch == a.epoch and b.place >= self.dropped]
+
+    @property
+    def batch_s(self) -> float:
+        """Seconds from the end of one turn to the end of the next, on average."""
+        return _mean([b.done - a.done for a, b in self.steady])
+
+    @property
+    def whole_s(self) -> float:
+        """Seconds of a turn on average, over all turns and what the device did after the last."""
+        return (self.turns[-1].done - self.starts[0]) / len(self.turns) if self.turns else 0.0
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds that a turn waits for its batch, on average."""
+        return _mean([b.got - b.asked for _, b in self.steady])
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor seconds of this process in a turn, on average."""
+        return _mean([b.cpu - a.cpu for a, b in self.steady])
+
+    @property
+    def first_s(self) -> float:
+        """Seconds until an epoch gave its first batch; of several epochs the quickest."""
+        firsts = [turn.got - self.starts[turn.epoch] for turn in self.turns if turn.place == 0]
+        return min(firsts, default=0.0)
+
+
+def run_loop(
+    loader: Iterable[Any],
+    step: Step | None,
+    *,
+    seconds: float,
+    one_thread: bool = False,
+    keep: bool = False,
+) -> Run:
+    """Iterate over `loader`, epoch after epoch if they are short, for at most about `seconds`.
+
+    Args:
+        loader: no worker of it is left, not even a persistent one.
+        step: called with each batch; None to run the loader alone.
+        seconds: it ends earlier if its pace is known well.
+        one_thread: limit the thread pools of the workers.
+        keep: keep a few batches.
+    """
+    deadline = time.perf_counter() + seconds
+    with ExitStack() as stack:
+        trace = stack.enter_context(record())
+        run = Run(trace, dropped=first_dropped(prefetched(loader), length(loader)))
+        gauges = None
+        if isinstance(loader, DataLoader):
+            gauges = Gauges(loader.num_workers)
+            stack.enter_context(gauged(loader, gauges, one_thread=one_thread))
+            stack.callback(_end_persistent, loader)
+        while time.perf_counter() < deadline and not _is_enough(run):
+            if not _run_epoch(run, loader, step, deadline, keep):
+                break
+    run.fetches = gauges.fetches() if gauges else []
+    return run
+
+
+def _end_persistent(loader: DataLoader[Any]) -> None:
+    """Let the next run start workers of its own, whose fetches can be noted."""
+    workers, loader._iterator = loader._iterator, None
+    if workers is not None:
+        end(workers, orderly=False)
+
+
+def _run_epoch(
+    run: Run, loader: Iterable[Any], step: Step | None, deadline: float, keep: bool
+) -> bool:
+    """Run an epoch, or some of it; return False if it had no batch or was cut short."""
+    started: list[Iterator[Any]] = []
+    batches = traced_batches(run.trace, loader, None, started.append)
+    epoch = len(run.starts)
+    run.starts.append(time.perf_counter())
+    index, cut = 0, False
+    try:
+        asked = run.starts[-1]
+        for batch in batches:
+            got = time.perf_counter()
+            if keep:
+                _keep(run, batch)
+            if step is not None:
+                step(batch)
+            asked_next = time.perf_counter()
+            run.turns.append(Turn(epoch, index, asked, got, asked_next, time.process_time()))
+            if index == 1 or not run.workers:
+                _look_at_workers(run, started[0])
+            asked, index = time.perf_counter(), index + 1
+            if asked > deadline or (index % 8 == 0 and _is_enough(run)):
+                cut = True
+                break
+    except BaseException:
+        _abandon(batches, started)
+        raise
+    if cut:
+        end(started[0])
+    else:
+        run.lengths.append(index)
+    batches.close()  # type: ignore[attr-defined]
+    return index > 0 and not cut
+
+
+def _abandon(batches: Iterator[Any], started: Sequence[Iterator[Any]]) -> None:
+    with suppress(Exception):
+        batches.close()  # type: ignore[attr-defined]
+    for iterator in started:
+        end(iterator, orderly=False)
+
+
+def _is_enough(run: Run) -> bool:
+    """Tell whether the pace is known: enough turns, and the two halves of them agree."""
+    if len(run.lengths) >= ENOUGH_EPOCHS and run.turns[-1].done - run.starts[0] > 2 * ENOUGH_S:
+        return True
+    paces = [b.done - a.done for a, b in run.steady]
+    if len(paces) < ENOUGH_TURNS or sum(paces) < ENOUGH_S:
+        return False
+    half = len(paces) // 2
+    first, second = _mean(paces[:half]), _mean(paces[half:])
+    return abs(first - second) <= AGREEMENT * max(first, second)
+
+
+def _look_at_workers(run: Run, batches: Iterator[Any]) -> None:
+    workers = getattr(batches, "_workers", ())
+    run.workers = len(workers)
+    for worker in workers:
+        run.cores |= affinity(worker.pid)
+
+
+def _keep(run: Run, batch: Any) -> None:
+    if run.weight is None:
+        run.weight = weigh(batch)
+    if len(run.kept) < KEPT_BATCHES and len(run.kept) * run.weight.nbytes <= KEPT_BYTES:
+        run.kept.append(batch)
+
+
+def run_step(
+    step: Step, batches: Sequence[Any], *, seconds: float, synchronize: Callable[[], Any] | None
+) -> Run:
+    """Run `step` alone on a few batches, over and over, until the device has done it all."""
+    started = time.perf_counter()
+    with record() as trace:
+        result = None
+        for number in range(WARM_UP):
+            result = step(copied(batches[number % len(batches)]))
+            if time.perf_counter() - started > seconds / 2:
+                break
+        wait_for_device(result, trace, synchronize)
+    with record() as trace:
+        run = Run(trace, starts=[time.perf_counter()])
+        number = 0
+        while not run.turns or not (
+            time.perf_counter() - started > seconds or (number % 8 == 0 and _is_enough(run))
+        ):
+            asked = time.perf_counter()
+            batch = copied(batches[number % len(batches)])
+            got = time.perf_counter()
+            trace.batch = number
+            result = step(batch)
+            run.turns.append(Turn(0, number, asked, got, time.perf_counter(), time.process_time()))
+            number += 1
+        wait_for_device(result, trace, synchronize)
+        last = run.turns[-1]
+        run.turns[-1] = last._replace(done=time.perf_counter())
+    return run
+
+
+def wait_for_device(result: Any, trace: Trace, synchronize: Callable[[], Any] | None) -> None:
+    """Return when the device has done what it was given.
+
+    What a step returns may be a loss to wait for; an emulated device writes down when it will have
+    finished.
+    """
+    if synchronize is not None:
+        synchronize()
+        return
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+    item = getattr(result, "item", None)
+    if callable(item) and getattr(result, "numel", lambda: 1)() == 1:
+        item()
+    last_ns = max((span.end_ns for span in trace._spans), default=0)
+    time.sleep(max(0, last_ns - time.perf_counter_ns()) / 1e9)
+
+
+def copied(batch: Any) -> Any:
+    """Return `batch` in containers of its own, which a step may change; tensors are the same."""
+    if type(batch) is dict:
+        return {key: copied(value) for key, value in batch.items()}
+    if type(batch) is list:
+        return [copied(part) for part in batch]
+    return batch
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,109 @@
+"""Judge a loop by its figures. Every rule is one sentence.
+
+What a turn of the loop costs is divided into computing and four losses: the start-up of the epoch,
+waiting for the loader, copying while nothing computes, and the host while the device has nothing to
+do. Then, in this order:
+
+1. Memory, if the workers grow and go on growing, or the batches in flight do not fit.
+2. GPU-bound, if all losses together are less than a fifth of a turn.
+3. Otherwise the largest loss is the family: start-up, transfer, main process, or the loader.
+
+Of the loader it is
+
+4. uneven, if few fetches (a fifth at most) lose more than half of the fetching time;
+5. CPU, if it computes or waits for a core, and the workers share fewer cores than they could use;
+6. CPU, if with thread pools of one thread it is faster by a quarter, and costs that much less;
+7. collate or IPC, if moving a batch costs more processor time than fetching it takes;
+8. collate or IPC, if more than half of the fetch is collating;
+9. storage, if the fetch waits longer than it computes and waits for a core;
+10. else CPU, in the longest stage that the dataset names.
+
+Processor times and waiting times are those of the threads themselves, so that other programs on the
+machine do not change the verdict.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from course_utils.measure.measurements import Measurements
+
+Cause = Literal[
+    "GPU-bound",
+    "storage",
+    "CPU",
+    "collate or IPC",
+    "transfer",
+    "main process",
+    "start-up",
+    "memory",
+    "uneven",
+]
+
+LEAVE_IT = 0.2  # of a turn
+FEW, MOST = 0.2, 0.5  # of the fetches, of their time
+QUICKER = 1.25
+GROWTH = 50e6  # bytes, of all workers together
+STILL_GROWING = 0.25  # share of the growth that came in the second half
+IN_FLIGHT = 0.5  # of the free memory
+
+
+def judge(m: Measurements) -> Cause:
+    """Return what the loop suffers from."""
+    if memory_grows(m) or m.in_flight_bytes > IN_FLIGHT * m.free_bytes:
+        return "memory"
+    lost = losses(m)
+    if sum(lost.values()) < LEAVE_IT * m.turn_s:
+        return "GPU-bound"
+    family = max(lost, key=lambda name: lost[name])
+    if family == "loader":
+        return _of_the_loader(m)
+    return family
+
+
+Family = Literal["start-up", "loader", "transfer", "main process"]
+
+
+def losses(m: Measurements) -> dict[Family, float]:
+    """Return the seconds of a turn in which the device computes nothing, by family."""
+    return {
+        "start-up": m.start_up_share_s,
+        # the wait alone counts prefetched batches too late, the difference alone the noise
+        "loader": max(0.0, min(m.together_s - m.step_s, m.wait_s)),
+        "transfer": m.transfer_s,
+        "main process": m.host_s,
+    }
+
+
+def memory_grows(m: Measurements) -> bool:
+    """Tell whether the workers' own memory grew, and had not stopped to."""
+    return m.grown_bytes > GROWTH and m.grown_late_bytes > STILL_GROWING * m.grown_bytes
+
+
+def shares_too_few_cores(m: Measurements) -> bool:
+    """Tell whether workers that compute are kept on fewer cores than there are for them."""
+    computes = m.computing_s + m.delay_s > m.waiting_s
+    return computes and m.worker_cores < min(m.workers, m.cores)
+
+
+def oversubscribed(m: Measurements) -> bool:
+    """Tell whether the threads of numerical libraries hinder each other."""
+    return m.one_thread_gain >= QUICKER
+
+
+def _of_the_loader(m: Measurements) -> Cause:
+    if m.slow_share <= FEW and m.slow_time > MOST:
+        return "uneven"
+    if shares_too_few_cores(m) or oversubscribed(m):
+        return "CPU"
+    if m.sending_s > m.fetch_s - m.delay_s or m.collate_s > m.fetch_s / 2:
+        return "collate or IPC"
+    if m.waiting_s > m.computing_s + m.delay_s:
+        return "storage"
+    return "CPU"
+
+
+def slowest_stage(m: Measurements) -> str:
+    """Return the longest stage of the workers that the dataset names, "" if it names none."""
+    own = {stage: s for stage, s in m.stages.items() if stage not in ("transfer", "read")}
+    return max(own, key=lambda stage: own[stage]) if own else ""
