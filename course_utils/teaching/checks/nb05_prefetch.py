@@ -1,0 +1,259 @@
+"""Check of notebook 05: a prefetcher in a thread, judged by counts and events, never by speed.
+
+A wrong one waits for ever, so its loops run in threads of their own that we stop waiting for.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
+
+PATIENCE_S = 10.0  # until a loop counts as hung; a right one needs milliseconds
+SETTLE_S = 0.5  # how long a prefetcher may show that it loads too much
+
+_MARK = "The consumer takes the end of the source from"
+ITEMS = (0, None, "", False, 4, (), 6, 7)  # whatever may lie in a batch, nothing is special
+
+
+class DiskError(Exception):
+    """What the source of the check raises."""
+
+
+class Source:
+    """An iterable that tells who took what from it, and whether it was closed."""
+
+    def __init__(self, items: tuple[Any, ...] | None = None, *, fails: bool = False):
+        self.items, self.fails = items, fails
+        self.taken = 0
+        self.changed = threading.Condition()
+        self.closed = threading.Event()
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            number = 0
+            while self.items is None or number < len(self.items):
+                with self.changed:
+                    self.taken += 1
+                    self.changed.notify_all()
+                yield number if self.items is None else self.items[number]
+                number += 1
+            if self.fails:
+                raise DiskError("the disk is gone")
+        finally:
+            self.closed.set()
+
+    def wait_until_taken(self, count: int, seconds: float) -> bool:
+        """Tell whether `count` items were taken before the time was over."""
+        with self.changed:
+            return self.changed.wait_for(lambda: self.taken >= count, seconds)
+
+
+Make = Callable[..., Any]
+
+
+@exercise("05.3", title="Prefetch in a thread", seconds=180)
+def prefetch_in_a_thread(prefetcher_class: Make) -> Verdict:
+    """Judge a prefetcher: order, two epochs, an exception, how far ahead, and leaving early."""
+    with _quiet_threads():
+        _judge_order(prefetcher_class)
+        _judge_ahead(prefetcher_class)
+        _judge_epochs(prefetcher_class)
+        _judge_exception(prefetcher_class)
+        _judge_break(prefetcher_class)
+    return right(
+        "Everything arrives in order and ahead of time, twice if asked twice; an exception reaches "
+        "the loop, and a break leaves no thread behind."
+    )
+
+
+def _judge_order(make: Make) -> None:
+    found = _within_limits(
+        lambda: list(make(Source(ITEMS), 2)),
+        "The loop never ends: the thread is through, and the consumer still waits for more.",
+        "Put an object of your own behind the last item, and stop when it arrives.",
+    )
+    expect(
+        len(found) >= len(ITEMS),
+        f"{len(ITEMS)} items go in, {len(found)} come out. None, 0 and an empty list are items "
+        "like others; they do not mean the end.",
+        "Mark the end with an object of your own, end = object(), and compare with `is`.",
+    )
+    expect(
+        len(found) == len(ITEMS),
+        f"{len(ITEMS)} items go in, {len(found)} come out: {found}.",
+        "Hand over what the source gives, and nothing else; the mark of the end is not an item.",
+    )
+    expect(
+        all(a is b for a, b in zip(found, ITEMS, strict=True)),
+        f"The items come out changed or in another order: {found} for {list(ITEMS)}.",
+        "One thread and one queue.Queue keep the order; hand over the items themselves.",
+    )
+
+
+def _judge_ahead(make: Make) -> None:
+    for depth in (1, 3):
+        source = Source()
+        message = f"asked to load {depth} ahead"
+
+        def loop(source: Source = source, depth: int = depth) -> tuple[bool, int]:
+            items = iter(make(source, depth))
+            next(items)  # and now this consumer is busy with it
+            enough = source.wait_until_taken(1 + depth, PATIENCE_S / 2)
+            source.wait_until_taken(3 + depth, SETTLE_S)
+            taken = source.taken
+            items.close() if hasattr(items, "close") else None
+            return enough, taken - 1
+
+        enough, ahead = _within_limits(
+            loop,
+            "The first item never arrives: the whole source is read before, and it may be endless.",
+            "Hand over an item as soon as there is one.",
+        )
+        expect(
+            enough,
+            f"While the loop is busy with an item, the thread has {ahead} ready or in hand; "
+            f"{message}. The two take turns instead of working at the same time.",
+            "Start the thread once, let it run on, and wait only for the next item.",
+        )
+        expect(
+            ahead <= depth + 1,
+            f"While the loop is busy with an item, {ahead} more are taken from the source; "
+            f"{message}, {depth + 1} are the most. An unlimited queue fills the memory.",
+            "Queue(maxsize=depth) makes the thread wait when it is far enough ahead.",
+        )
+
+
+def _judge_epochs(make: Make) -> None:
+    source = Source(ITEMS)
+
+    def loop() -> list[int]:
+        items = make(source, 2)
+        return [len(list(items)) for _ in range(3)]
+
+    epochs = _within_limits(
+        loop,
+        "The second epoch waits for ever. The thread was started once, in __init__, and is gone.",
+        "Start a thread, with a queue of its own, in every __iter__.",
+    )
+    expect(
+        epochs == [len(ITEMS)] * 3,
+        f"Three epochs serve {epochs} items; each has {len(ITEMS)}. Something of the first is used "
+        "up, or left in the queue.",
+        "Make the queue and the thread, and begin the source anew, in every __iter__.",
+    )
+
+
+def _judge_exception(make: Make) -> None:
+    def loop() -> tuple[int, BaseException | None]:
+        count = 0
+        try:
+            for _ in make(Source(ITEMS[:3], fails=True), 1):
+                count += 1
+        except BaseException as error:
+            return count, error
+        return count, None
+
+    count, error = _within_limits(
+        loop,
+        "The source raises, and the loop waits for ever. An exception ends the thread it is raised "
+        "in, and nobody tells the consumer.",
+        "Catch it in the thread, send it through the queue, and raise it in the consumer.",
+    )
+    expect(
+        error is not None,
+        f"The source raises after 3 items, and the loop ends after {count} as if all were well. "
+        "A broken file becomes a short epoch.",
+        "Send the exception through the queue, and raise it in the consumer.",
+    )
+    expect(
+        isinstance(error, DiskError),
+        f"The source raises a DiskError, the loop gets {type(error).__name__}: {error}.",
+        "Raise the very exception that the thread caught.",
+    )
+    expect(
+        count == 3,
+        f"The source gives 3 items and raises then; the loop gets {count} of them.",
+        "Send the exception through the same queue, behind the items.",
+    )
+
+
+def _judge_break(make: Make) -> None:
+    source, before = Source(), set(threading.enumerate())
+
+    def loop() -> None:
+        for number in make(source, 2):
+            if number == 2:
+                break
+
+    _within_limits(
+        loop,
+        "The loop does not get out of its break: it waits for a thread that waits for room in the "
+        "queue.",
+        "Tell the thread to stop, and let it look while it waits: put(item, timeout=0.1).",
+    )
+    left = _threads_left(before)
+    expect(
+        not left,
+        "Two seconds after a break the thread is still there, "
+        + ("waiting for room in a queue that nobody empties" if _stalls(source) else "and loading")
+        + ": an endless source, its files and its workers stay too.",
+        "In __iter__, put the loop into try ... finally, set a threading.Event there, and let the "
+        "thread look at it: put(item, timeout=0.1) in a loop.",
+    )
+    expect(
+        source.closed.wait(PATIENCE_S / 2),
+        "After a break the thread is gone, but the source is still open: somebody holds its "
+        "iterator.",
+        "Keep iter(source) in the thread's function alone, or close it there.",
+    )
+
+
+def _threads_left(before: set[threading.Thread]) -> bool:
+    """Tell whether a new thread is there after a time in which any right one has ended."""
+    end = time.monotonic() + PATIENCE_S / 2
+    while time.monotonic() < end:
+        new = [thread for thread in threading.enumerate() if thread not in before]
+        if not new:
+            return False
+        new[0].join(0.05)
+    return True
+
+
+def _stalls(source: Source) -> bool:
+    return not source.wait_until_taken(source.taken + 1, 0.2)
+
+
+def _within_limits(loop: Callable[[], Any], misconception: str, next_step: str) -> Any:
+    """Run `loop` in a thread and return what it returns; if it hangs, the attempt is wrong."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append((loop(), None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, daemon=True, name="check")
+    thread.start()
+    thread.join(PATIENCE_S)
+    expect(outcome, misconception, next_step)
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result
+
+
+@contextmanager
+def _quiet_threads() -> Iterator[None]:
+    """Keep the tracebacks of the learner's threads from the page: the verdict says what to do."""
+    before = threading.excepthook
+    threading.excepthook = lambda _: None
+    try:
+        yield
+    finally:
+        threading.excepthook = before
