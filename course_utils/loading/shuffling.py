@@ -11,6 +11,7 @@ Shuffle before you decode: a buffer of paths or of bytes is small, one of images
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -30,7 +31,8 @@ def epoch_rng(seed: int, epoch: int, place: Place | None = None) -> np.random.Ge
     split them. With one they are that worker's own: else the batches of two ranks would be drawn
     alike.
     """
-    own = [place.rank, place.worker] if place else []
+    # counted from 1: to NumPy, zeros at the end of a seed are nothing
+    own = [place.rank + 1, place.worker + 1] if place else []
     return np.random.default_rng([seed, epoch, *own])
 
 
@@ -49,8 +51,8 @@ def blocks(n_samples: int, size: int) -> list[range]:
 def buffer_shuffle(stream: Iterable[T], size: int, rng: np.random.Generator) -> Iterator[T]:
     """Yield every item once, each drawn at random from a buffer that the stream keeps full.
 
-    Memory is `size` items. An item leaves early or late by about `size` places, and no farther: a
-    sorted stream stays nearly sorted.
+    Memory is `size` items. An item comes at most `size` places early, and as far late on average:
+    a sorted stream that is longer than the buffer stays nearly sorted.
     """
     if size < 1:
         raise ValueError(f"A buffer of {size} items cannot be; take at least 1.")
@@ -68,17 +70,15 @@ def interleave(streams: Iterable[Iterable[T]], k: int) -> Iterator[T]:
     if k < 1:
         raise ValueError(f"{k} streams at once cannot be; take at least 1.")
     waiting = iter(streams)
-    running = [iter(stream) for stream in islice(waiting, k)]
+    running = deque(iter(stream) for stream in islice(waiting, k))
     while running:
-        still = []
-        for stream in running:
-            for item in stream:
-                still.append(stream)
-                yield item
-                break
-            else:
-                still.extend(iter(stream) for stream in islice(waiting, 1))
-        running = still
+        stream = running.popleft()
+        for item in stream:
+            running.append(stream)
+            yield item
+            break
+        else:
+            running.extendleft(iter(stream) for stream in islice(waiting, 1))
 
 
 def batched(stream: Iterable[T], size: int, *, drop_last: bool = False) -> Iterator[list[T]]:
