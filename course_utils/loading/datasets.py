@@ -90,10 +90,9 @@ class MemmapEvents(RowEvents):
         with open_file(f"{folder}/npy/offsets.npy", fs) as file:
             self.offsets = np.load(BytesIO(file.read()))
 
-    def _open(self) -> Any:
-        if self.fs is None:
-            return np.load(self.path, mmap_mode="r")
-        return open_file(self.path, self.fs)
+    @staticmethod
+    def _open(path: str, fs: Any) -> Any:
+        return np.load(path, mmap_mode="r") if fs is None else open_file(path, fs)
 
     def _rows(self, first: int, last: int) -> Pulses:
         if self.fs is None:
@@ -112,11 +111,12 @@ class Hdf5Events(RowEvents):
     def __init__(self, folder: str | Path, *, fs: Any = None):
         """Read the labels and the offsets."""
         super().__init__(folder, fs=fs)
-        with self._blaming(0, self.path), self._open() as file:
+        with self._blaming(0, self.path), self._open(self.path, fs) as file:
             self.offsets = file["offsets"][:]
 
-    def _open(self) -> h5py.File:
-        return h5py.File(self.path if self.fs is None else self.fs.open(self.path), "r")
+    @staticmethod
+    def _open(path: str, fs: Any) -> h5py.File:
+        return h5py.File(path if fs is None else fs.open(path), "r")
 
     def _rows(self, first: int, last: int) -> Pulses:
         rows: Pulses = self.file["pulses"][first:last]
@@ -131,11 +131,12 @@ class ParquetEvents(Events):
     def __init__(self, folder: str | Path, *, fs: Any = None):
         """Read the labels, and how many events a row group holds."""
         super().__init__(folder, fs=fs)
-        with self._blaming(0, self.path), self._open() as file:
+        with self._blaming(0, self.path), self._open(self.path, fs) as file:
             self.events_per_group = int(file.schema_arrow.metadata[b"events_per_row_group"])
 
-    def _open(self) -> pq.ParquetFile:
-        return pq.ParquetFile(self.path, filesystem=self.fs, pre_buffer=True)
+    @staticmethod
+    def _open(path: str, fs: Any) -> pq.ParquetFile:
+        return pq.ParquetFile(path, filesystem=fs, pre_buffer=True)
 
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
         places = [divmod(index, self.events_per_group) for index in indices]

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from course_utils.loading.labels import exists, read_labels
+from course_utils.loading.lazy_file import LazyFile
 
 Pulses = NDArray[np.float32]  # (n, 4): time in ns, charge in photoelectrons, sensor_id, auxiliary
 
@@ -60,8 +60,7 @@ class Events(Dataset[Sample]):
                 f"There is no {self.path}; `python -m data_scripts.convert_events --help` says how "
                 "to add a file format."
             )
-        self._opened: Any = None
-        self._opened_by = -1
+        self._lazy = LazyFile(self._open, self.path, fs)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -74,10 +73,6 @@ class Events(Dataset[Sample]):
         wanted = [range(len(self))[index] for index in indices]
         return [self._sample(*found) for found in zip(wanted, self._read(wanted), strict=True)]
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Go to a worker without the open file."""
-        return {**self.__dict__, "_opened": None, "_opened_by": -1}
-
     @property
     def path(self) -> str:
         """The file or folder that holds the pulses."""
@@ -86,11 +81,11 @@ class Events(Dataset[Sample]):
     @property
     def file(self) -> Any:
         """The file, opened by this very process: a forked worker opens its own."""
-        if self._opened_by != os.getpid():
-            self._opened, self._opened_by = self._open(), os.getpid()
-        return self._opened
+        return self._lazy.file
 
-    def _open(self) -> Any:
+    @staticmethod
+    def _open(path: str, fs: Any) -> Any:
+        """Open `path`; no method of an instance, so that file and dataset end together."""
         raise NotImplementedError
 
     def _read(self, indices: Sequence[int]) -> list[Pulses]:

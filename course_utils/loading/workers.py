@@ -9,12 +9,9 @@ its own files, and sees no change of the dataset but through shared memory.
 from __future__ import annotations
 
 import faulthandler
-import multiprocessing
 import os
 import sys
-import warnings
-from collections.abc import Callable, Iterable
-from importlib.util import find_spec
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from torch.utils.data import get_worker_info
 
 from course_utils.loading.lazy_file import LazyFile
-from course_utils.start_method import start_method
+from course_utils.loading.preload import use_start_method
 
 __all__ = ["LazyFile", "SharedEpoch", "use_start_method", "worker_init", "worker_rng"]
 
@@ -131,58 +128,3 @@ class SharedEpoch:
     def __repr__(self) -> str:
         """Show the number."""
         return f"SharedEpoch({self.value})"
-
-
-def use_start_method(preload: Iterable[str] = ("torch", "numpy")) -> str:
-    """Make this process start workers by forkserver, or spawn on Windows; return which.
-
-    Call it before the first worker: the server that forks the workers imports the modules of
-    `preload` once, and no worker imports them again. If the server runs already without them, a
-    RuntimeWarning says so. `$COURSE_START_METHOD` overrules the choice.
-
-    Raises:
-        ValueError: `preload` names a module that does not exist; the server would only pass over
-            it, and every worker would import it anew.
-        CourseError: `$COURSE_START_METHOD` is unknown here.
-    """
-    modules = list(preload)
-    if missing := [name for name in modules if not _exists(name)]:
-        raise ValueError(f"There is no module {missing[0]!r} to preload; correct its name.")
-    method = start_method()
-    if multiprocessing.get_start_method(allow_none=True) != method:
-        multiprocessing.set_start_method(method, force=True)
-    if method == "forkserver":
-        _preload(modules)
-    return method
-
-
-def _exists(module: str) -> bool:
-    try:
-        return module in sys.modules or find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that should hold it
-        return False
-
-
-def _preload(modules: list[str]) -> None:
-    from multiprocessing import forkserver
-
-    loaded = _server_modules()
-    if loaded is None:
-        multiprocessing.set_forkserver_preload(modules)
-    elif late := [name for name in modules if name not in loaded]:
-        warnings.warn(
-            f"Too late to preload {', '.join(late)}: the server that starts workers runs already, "
-            "so each worker imports them itself. Restart Python and call use_start_method before "
-            "the first worker.",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-    forkserver.ensure_running()  # otherwise the first loader would wait for it
-
-
-def _server_modules() -> list[str] | None:
-    """Return what the running server was told to load; None: no server runs."""
-    from multiprocessing import forkserver
-
-    server: Any = forkserver._forkserver  # nothing public tells whether it runs
-    return None if server._forkserver_pid is None else list(server._preload_modules)

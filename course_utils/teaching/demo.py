@@ -16,6 +16,8 @@ from pathlib import Path
 
 import psutil
 
+from course_utils.errors import CourseError
+from course_utils.loading.memory import share_mb
 from course_utils.teaching.look import block, card
 
 _LONGEST_OUTPUT = 20_000  # characters; the end is the part that explains
@@ -128,7 +130,11 @@ class _Watch:
 
     def _memory_mb(self) -> float:
         self._meet_family()
-        return sum(map(_own_mb, self.family))
+        total = 0.0
+        for member in self.family:
+            with suppress(CourseError):  # a system that does not tell sets no limit
+                total += share_mb(member.pid)
+        return total
 
 
 def _kill_group(group: int) -> list[psutil.Process]:
@@ -141,16 +147,6 @@ def _kill_group(group: int) -> list[psutil.Process]:
             if os.getpgid(process.pid) == group:
                 members.append(process)
     return members
-
-
-def _own_mb(process: psutil.Process) -> float:
-    """Return the memory of a process, what it shares with others divided among them."""
-    try:
-        memory = process.memory_full_info()
-    except psutil.Error:
-        return 0.0
-    share = getattr(memory, "pss", memory.uss)  # only Linux divides; elsewhere: what is its alone
-    return float(share) / 1e6
 
 
 def _ending(returncode: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import multiprocessing
 import os
 import random
 import sys
@@ -20,8 +19,8 @@ import psutil
 
 import course_utils
 from course_utils.hardware.machine_facts import memory, usable_cores
+from course_utils.loading.preload import use_start_method
 from course_utils.paths import data_path, size
-from course_utils.start_method import start_method
 from course_utils.teaching.worker_module import register
 
 # What every worker imports: loaded once into the server that forks them, it costs no worker time.
@@ -63,16 +62,8 @@ def ready(notebook: str) -> None:
 
 
 def start_workers() -> str:
-    """Make this kernel start workers by the chosen `start_method` and return its name."""
-    method = start_method()
-    if multiprocessing.get_start_method(allow_none=True) != method:
-        multiprocessing.set_start_method(method, force=True)
-    if method == "forkserver":
-        from multiprocessing import forkserver
-
-        multiprocessing.set_forkserver_preload(list(PRELOAD))
-        forkserver.ensure_running()  # otherwise the first loader of the notebook would wait for it
-    return method
+    """Make this kernel start workers as the course does, and return how."""
+    return use_start_method(PRELOAD)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def test_a_forked_process_opens_its_own_file(
     first = dataset.file
     assert dataset.file is first
 
-    monkeypatch.setattr("course_utils.loading.events.os.getpid", lambda: -7)
+    monkeypatch.setattr("course_utils.loading.lazy_file.os.getpid", lambda: -7)
     assert dataset.file is not first
 
 

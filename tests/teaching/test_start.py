@@ -28,6 +28,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(multiprocessing, "set_forkserver_preload", made.append)
     monkeypatch.setattr(forkserver, "ensure_running", lambda: made.append("running"))
     monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none: None)
+    monkeypatch.setattr("course_utils.loading.preload.modules_of_server", lambda: None)
     return made
 
 
