@@ -29,10 +29,11 @@ PRELOAD = (
     "numpy",
     "course_utils.loading.datasets",
     "course_utils.measure.traced_loader",
+    "course_utils.teaching.clinic_loops",
     "course_utils.teaching.run_pipeline",
 )
 
-_DATA = {"00": ("events",)}  # the others need the images too
+_DATA = {"00": ("events",), "03": ("events",)}  # the others need the images too
 
 # Each is right, and none of them is news on a machine that emulates its GPU and sweeps its workers.
 _QUIET = (
