@@ -7,10 +7,9 @@ method can import them.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -68,8 +67,6 @@ class Step:
 
 def step_of(ms: float, *, python_ms: float = 0.0, pageable_gb_s: float = 12.9) -> Step:
     """Return a step of `ms` on an emulated RTX 3090."""
-    from dataclasses import replace
-
     preset = replace(PRESETS["RTX 3090"], pageable_gb_s=pageable_gb_s)
     return Step(EmulatedAccelerator(preset, step_ms=ms), python_ms)
 
@@ -324,10 +321,9 @@ def _start_up(folder: Path) -> Loop:
 @known("memory: a list of paths", "memory")
 def _memory(folder: Path) -> Loop:
     loader = DataLoader(
-        Paths(), batch_size=2048, num_workers=2, shuffle=True, multiprocessing_context="fork"
+        Paths(), batch_size=512, num_workers=2, shuffle=True, multiprocessing_context="fork"
     )
-    gpu = step_of(4)
-    return loader, gpu
+    return loader, step_of(20)
 
 
 @known("uneven: a slow sample", "uneven")
@@ -351,6 +347,3 @@ def _image_folder(folder: Path) -> Loop:
     images = ImageFolder(str(data_path("images")), usual)
     loader = DataLoader(images, batch_size=32, shuffle=True, num_workers=1, pin_memory=False)
     return loader, step_of(15)
-
-
-Known = Mapping[str, Cause]

@@ -6,7 +6,6 @@ system ("POSIX", "STDIO"); names of anything else come from the program.
 
 from __future__ import annotations
 
-import gzip
 import json
 import zlib
 from bisect import bisect_right

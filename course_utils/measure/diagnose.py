@@ -17,7 +17,8 @@ from course_utils.measure.epochs import untouched
 from course_utils.measure.evidence import gather, may_be_oversubscribed
 from course_utils.measure.measurements import Measurements
 from course_utils.measure.remedy import remedy
-from course_utils.measure.runs import Run, run_loop, run_step
+from course_utils.measure.runs import Run, run_loop
+from course_utils.measure.step_alone import run_step
 from course_utils.measure.trace import Trace
 from course_utils.measure.verdict import Cause, judge, slowest_stage
 

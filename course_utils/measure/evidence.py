@@ -12,10 +12,11 @@ import psutil
 from torch.utils.data import DataLoader
 
 from course_utils.measure.epochs import length
-from course_utils.measure.gauges import Fetch, affinity
+from course_utils.measure.gauges import Fetch
 from course_utils.measure.measurements import Measurements
 from course_utils.measure.runs import Run
 from course_utils.measure.summary import LOADING, compute_spans, union
+from course_utils.measure.this_process import affinity
 from course_utils.measure.trace import Span
 
 SLOW = 4  # times the median
@@ -60,7 +61,7 @@ def gather(loader: Any, alone: Run, step: Run, together: Run, trial: Run | None)
         pickle_s=alone.weight.pickle_s if alone.weight else 0.0,
         receiving_s=alone.cpu_s if workers or not is_loader else 0.0,
         sending_s=_sending(alone, fetches) if workers and is_loader else 0.0,
-        **_memory(fetches),
+        **_memory(alone.fetches),
         free_bytes=float(psutil.virtual_memory().available),
     )
 
@@ -176,14 +177,21 @@ def _slow_ones(fetches: Sequence[Fetch]) -> dict[str, Any]:
 
 
 def _memory(fetches: Sequence[Fetch]) -> dict[str, Any]:
-    """Return how the memory of the workers grew, and how much of that in the second half."""
-    grown = late = 0.0
+    """Return what memory the workers had of their own, by how much it grew, and grew late."""
+    first = grown = late = 0.0
     for worker in {f.worker for f in fetches}:
         own = [f.unique_bytes for f in fetches if f.worker == worker and f.unique_bytes]
-        if len(own) >= 3:
-            grown += own[-1] - own[0]
-            late += own[-1] - own[len(own) // 2]
-    return {"grown_bytes": grown, "grown_late_bytes": late, "watched": len(fetches)}
+        if len(own) >= 4:
+            third = len(own) // 3
+            last = median(own[-third:])  # batches come and go
+            first, grown = first + own[0], grown + last - own[0]
+            late += last - median(own[third:-third])
+    return {
+        "own_bytes": first,
+        "grown_bytes": grown,
+        "grown_late_bytes": late,
+        "watched": len(fetches),
+    }
 
 
 def _start_method(loader: Any) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from course_utils.measure.measurements import Measurements
 from course_utils.measure.verdict import (
     Cause,
-    memory_grows,
+    moves_bytes,
     oversubscribed,
     shares_too_few_cores,
     slowest_stage,
@@ -74,6 +74,11 @@ def _cpu(m: Measurements) -> str:
 
 def _moving(m: Measurements) -> str:
     if m.collate_s > m.fetch_s / 2 and m.collate_s > m.sending_s:
+        if moves_bytes(m):
+            return (
+                f"IPC: {ms(m.collate_s)} of the {ms(m.fetch_s)} of a fetch go into copying the "
+                f"{size(m.batch_bytes)} of a batch into shared memory."
+            )
         return f"Collate: of the {ms(m.fetch_s)} of a fetch, {ms(m.collate_s)} go into collating."
     return (
         f"IPC: to move a batch of {size(m.batch_bytes)} from a worker to the main process costs "
@@ -82,10 +87,10 @@ def _moving(m: Measurements) -> str:
 
 
 def _memory(m: Measurements) -> str:
-    if memory_grows(m):
+    if m.grown_bytes > m.in_flight_bytes:
         return (
-            f"Memory: the workers' own memory grew by {size(m.grown_bytes)} in {m.watched} "
-            "batches, and had not stopped growing."
+            f"Memory: what the workers have of their own grew from {size(m.own_bytes)} by "
+            f"{size(m.grown_bytes)} in {m.watched} batches."
         )
     return (
         f"Memory: the queue can hold {m.workers} x {m.prefetch_factor} + 1 batches of "

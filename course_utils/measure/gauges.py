@@ -7,21 +7,21 @@ something else: storage, as a rule.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import psutil
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 from torch.utils.data import DataLoader, get_worker_info
 from torch.utils.data._utils import fetch as torch_fetch
 
+from course_utils.measure.this_process import bytes_read, delay_s, own_bytes
+
 ROWS = 2048  # fetches that are remembered of each worker
-MEMORY_EVERY_S = 0.5
-MEMORY_SHARE = 0.02  # of its time at most may a worker spend on weighing itself
+MEMORY_EVERY_S = 0.2
+MEMORY_SHARE = 0.05  # of its time at most may a worker spend on weighing itself
 
 _FETCHERS: Any = (torch_fetch._MapDatasetFetcher, torch_fetch._IterableDatasetFetcher)
 
@@ -54,24 +54,7 @@ class Fetch(NamedTuple):
 
 def read_clocks() -> Reading:
     """Read the clocks now; a system that does not tell how long threads wait tells 0."""
-    return Reading(time.perf_counter(), time.thread_time(), time.process_time(), _delay())
-
-
-def _delay() -> float:
-    try:
-        with open("/proc/thread-self/schedstat", "rb") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, IndexError):
-        return 0.0
-
-
-def _bytes_read() -> tuple[int, int]:
-    try:
-        with open("/proc/self/io", "rb") as file:
-            figures = dict(line.split(b": ") for line in file.read().splitlines())
-        return int(figures[b"rchar"]), int(figures[b"read_bytes"])
-    except (OSError, KeyError, ValueError):
-        return 0, 0
+    return Reading(time.perf_counter(), time.thread_time(), time.process_time(), delay_s())
 
 
 class Gauges:
@@ -169,7 +152,7 @@ class _GaugedCollate:
         worker = info.id if info else 0
         if not _here.pool_threads or self.gauges.counts[worker] == 2:  # libraries load lazily
             _here.pool_threads = max((pool["num_threads"] for pool in threadpool_info()), default=1)
-        asked, from_disk = _bytes_read()
+        asked, from_disk = bytes_read()
         self.gauges.note(
             Fetch(
                 worker=worker,
@@ -193,12 +176,10 @@ def _weigh() -> int:
     now = time.perf_counter()
     if now < _here.weighed_s:
         return 0
-    with suppress(psutil.Error, OSError):
-        own = int(psutil.Process().memory_full_info().uss)
-        cost = time.perf_counter() - now
-        _here.weighed_s = now + max(MEMORY_EVERY_S, cost / MEMORY_SHARE)
-        return own
-    return 0
+    own = own_bytes()
+    cost = time.perf_counter() - now
+    _here.weighed_s = now + max(MEMORY_EVERY_S, cost / MEMORY_SHARE)
+    return own
 
 
 class _GaugedInit:
@@ -227,13 +208,3 @@ def _noting(fetch: Callable[..., Any]) -> Callable[..., Any]:
         return fetch(*args)
 
     return noted_fetch
-
-
-def affinity(process: int) -> set[int]:
-    """Return the cores that a process may use; empty where the system does not tell."""
-    if not hasattr(os, "sched_getaffinity"):
-        return set()
-    try:
-        return set(os.sched_getaffinity(process))
-    except OSError:
-        return set()

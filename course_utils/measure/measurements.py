@@ -54,7 +54,8 @@ class Measurements:
     receiving_s: float = 0.0  # processor time of the main process for one batch
 
     # memory of all workers together, bytes
-    grown_bytes: float = 0.0  # while they were watched
+    own_bytes: float = 0.0  # that each has for itself, when they had loaded a batch
+    grown_bytes: float = 0.0  # by which that grew while they were watched
     grown_late_bytes: float = 0.0  # of them in the second half of that time
     watched: int = 0  # batches that were loaded meanwhile
     free_bytes: float = 1e12  # what the machine has left

@@ -11,7 +11,7 @@ from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.measure.summary import compute_spans
 from course_utils.measure.verdict import (
     Cause,
-    memory_grows,
+    moves_bytes,
     oversubscribed,
     shares_too_few_cores,
     slowest_stage,
@@ -81,7 +81,8 @@ def _cpu(m: Measurements) -> Remedy:
 
 
 def _moving(m: Measurements) -> Remedy:
-    if m.collate_s > m.fetch_s / 2 and m.collate_s > m.sending_s:
+    collates = m.collate_s > m.fetch_s / 2 and m.collate_s > m.sending_s
+    if collates and not moves_bytes(m):
         workers = _enough_workers(m, m.cores)
         if workers > m.workers:
             return Remedy(f"num_workers={workers}", gain(m, num_workers=workers))
@@ -89,9 +90,14 @@ def _moving(m: Measurements) -> Remedy:
         return Remedy(change, gain(m, collate_ms=0.0), at_most=True)
     if m.pickle_s > m.sending_s / 4:
         change = "return tensors instead of nested lists and dicts: they are not pickled"
-    else:
-        change = "make the batch smaller, such as uint8 instead of float32, converted on the GPU"
-    return Remedy(change, gain(m, collate_ms=m.collate_s * 1e3, host_ms=0.0), at_most=True)
+        return Remedy(change, _without_moving(m), at_most=True)
+    change = "make the batch smaller, such as uint8 instead of float32, converted on the GPU"
+    return Remedy(change, _without_moving(m), at_most=True)
+
+
+def _without_moving(m: Measurements) -> float:
+    collate_ms = 0.0 if moves_bytes(m) else min(m.collate_s, m.computing_s) * 1e3
+    return gain(m, collate_ms=collate_ms, host_ms=m.host_s * 1e3)
 
 
 def _transfer(m: Measurements) -> Remedy:
@@ -113,7 +119,7 @@ def _start_up(m: Measurements) -> Remedy:
 
 
 def _memory(m: Measurements) -> Remedy:
-    if memory_grows(m):
+    if m.grown_bytes > m.in_flight_bytes:
         change = "keep the dataset's lists in arrays: course_utils.loading.packed.PackedStrings"
     else:
         change = "prefetch_factor=1, or fewer workers: fewer batches in flight"

@@ -1,4 +1,4 @@
-"""Run the loader alone, the step alone, and both together, and note every turn of the loop."""
+"""Run a loader, alone or with a step, and note every turn of the loop."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import torch
 from torch.utils.data import DataLoader
 
 from course_utils.measure.epochs import end, length, prefetched
-from course_utils.measure.gauges import Fetch, Gauges, affinity, gauged
+from course_utils.measure.gauges import Fetch, Gauges, gauged
 from course_utils.measure.rate import first_dropped
+from course_utils.measure.this_process import affinity
 from course_utils.measure.trace import Trace, record
 from course_utils.measure.traced_loader import traced_batches
 from course_utils.measure.weigh import Weight, weigh
@@ -24,7 +24,6 @@ ENOUGH_TURNS, ENOUGH_S = 24, 1.5  # of steady running, if both halves of it agre
 AGREEMENT = 0.1
 ENOUGH_EPOCHS = 3  # whole ones, if epochs are short
 KEPT_BATCHES, KEPT_BYTES = 8, 1 << 28  # for the step alone
-WARM_UP = 3  # steps that also pay for allocations and the choice of kernels
 
 
 class Turn(NamedTuple):
@@ -66,8 +65,11 @@ class Run:
 
     @property
     def whole_s(self) -> float:
-        """Seconds of a turn on average, over all turns and what the device did after the last."""
-        return (self.turns[-1].done - self.starts[0]) / len(self.turns) if self.turns else 0.0
+        """Seconds of a turn without its wait, on average over all turns to the very end."""
+        if not self.turns:
+            return 0.0
+        waits = sum(turn.got - turn.asked for turn in self.turns)
+        return (self.turns[-1].done - self.turns[0].asked - waits) / len(self.turns)
 
     @property
     def wait_s(self) -> float:
@@ -112,7 +114,7 @@ def run_loop(
             gauges = Gauges(loader.num_workers)
             stack.enter_context(gauged(loader, gauges, one_thread=one_thread))
             stack.callback(_end_persistent, loader)
-        while time.perf_counter() < deadline and not _is_enough(run):
+        while time.perf_counter() < deadline and not is_enough(run):
             if not _run_epoch(run, loader, step, deadline, keep):
                 break
     run.fetches = gauges.fetches() if gauges else []
@@ -148,7 +150,7 @@ def _run_epoch(
             if index == 1 or not run.workers:
                 _look_at_workers(run, started[0])
             asked, index = time.perf_counter(), index + 1
-            if asked > deadline or (index % 8 == 0 and _is_enough(run)):
+            if asked > deadline or (index % 8 == 0 and is_enough(run)):
                 cut = True
                 break
     except BaseException:
@@ -169,7 +171,7 @@ def _abandon(batches: Iterator[Any], started: Sequence[Iterator[Any]]) -> None:
         end(iterator, orderly=False)
 
 
-def _is_enough(run: Run) -> bool:
+def is_enough(run: Run) -> bool:
     """Tell whether the pace is known: enough turns, and the two halves of them agree."""
     if len(run.lengths) >= ENOUGH_EPOCHS and run.turns[-1].done - run.starts[0] > 2 * ENOUGH_S:
         return True
@@ -193,64 +195,6 @@ def _keep(run: Run, batch: Any) -> None:
         run.weight = weigh(batch)
     if len(run.kept) < KEPT_BATCHES and len(run.kept) * run.weight.nbytes <= KEPT_BYTES:
         run.kept.append(batch)
-
-
-def run_step(
-    step: Step, batches: Sequence[Any], *, seconds: float, synchronize: Callable[[], Any] | None
-) -> Run:
-    """Run `step` alone on a few batches, over and over, until the device has done it all."""
-    started = time.perf_counter()
-    with record() as trace:
-        result = None
-        for number in range(WARM_UP):
-            result = step(copied(batches[number % len(batches)]))
-            if time.perf_counter() - started > seconds / 2:
-                break
-        wait_for_device(result, trace, synchronize)
-    with record() as trace:
-        run = Run(trace, starts=[time.perf_counter()])
-        number = 0
-        while not run.turns or not (
-            time.perf_counter() - started > seconds or (number % 8 == 0 and _is_enough(run))
-        ):
-            asked = time.perf_counter()
-            batch = copied(batches[number % len(batches)])
-            got = time.perf_counter()
-            trace.batch = number
-            result = step(batch)
-            run.turns.append(Turn(0, number, asked, got, time.perf_counter(), time.process_time()))
-            number += 1
-        wait_for_device(result, trace, synchronize)
-        last = run.turns[-1]
-        run.turns[-1] = last._replace(done=time.perf_counter())
-    return run
-
-
-def wait_for_device(result: Any, trace: Trace, synchronize: Callable[[], Any] | None) -> None:
-    """Return when the device has done what it was given.
-
-    What a step returns may be a loss to wait for; an emulated device writes down when it will have
-    finished.
-    """
-    if synchronize is not None:
-        synchronize()
-        return
-    if torch.accelerator.is_available():
-        torch.accelerator.synchronize()
-    item = getattr(result, "item", None)
-    if callable(item) and getattr(result, "numel", lambda: 1)() == 1:
-        item()
-    last_ns = max((span.end_ns for span in trace._spans), default=0)
-    time.sleep(max(0, last_ns - time.perf_counter_ns()) / 1e9)
-
-
-def copied(batch: Any) -> Any:
-    """Return `batch` in containers of its own, which a step may change; tensors are the same."""
-    if type(batch) is dict:
-        return {key: copied(value) for key, value in batch.items()}
-    if type(batch) is list:
-        return [copied(part) for part in batch]
-    return batch
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -4,8 +4,10 @@ What a turn of the loop costs is divided into computing and four losses: the sta
 waiting for the loader, copying while nothing computes, and the host while the device has nothing to
 do. Then, in this order:
 
-1. Memory, if the workers grow and go on growing, or the batches in flight do not fit.
-2. GPU-bound, if all losses together are less than a fifth of a turn.
+1. Memory, if the batches in flight, or the growth of the workers until the end of the epoch, will
+   take more than half of the free memory.
+2. GPU-bound, if all losses together are less than a fifth of a turn; memory, if meanwhile the
+   workers' own memory grew to the double, or grew on and on.
 3. Otherwise the largest loss is the family: start-up, transfer, main process, or the loader.
 
 Of the loader it is
@@ -45,16 +47,17 @@ FEW, MOST = 0.2, 0.5  # of the fetches, of their time
 QUICKER = 1.25
 GROWTH = 50e6  # bytes, of all workers together
 STILL_GROWING = 0.25  # share of the growth that came in the second half
-IN_FLIGHT = 0.5  # of the free memory
+COPIED_PER_S = 3e8  # bytes
+TOO_MUCH = 0.5  # of the free memory
 
 
 def judge(m: Measurements) -> Cause:
     """Return what the loop suffers from."""
-    if memory_grows(m) or m.in_flight_bytes > IN_FLIGHT * m.free_bytes:
+    if max(m.in_flight_bytes, m.grown_to_the_end_bytes) > TOO_MUCH * m.free_bytes:
         return "memory"
     lost = losses(m)
     if sum(lost.values()) < LEAVE_IT * m.turn_s:
-        return "GPU-bound"
+        return "memory" if memory_grows(m) else "GPU-bound"
     family = max(lost, key=lambda name: lost[name])
     if family == "loader":
         return _of_the_loader(m)
@@ -76,8 +79,9 @@ def losses(m: Measurements) -> dict[Family, float]:
 
 
 def memory_grows(m: Measurements) -> bool:
-    """Tell whether the workers' own memory grew, and had not stopped to."""
-    return m.grown_bytes > GROWTH and m.grown_late_bytes > STILL_GROWING * m.grown_bytes
+    """Tell whether the workers' own memory grew much, or a bit and had not stopped to."""
+    grows_on = m.grown_late_bytes > STILL_GROWING * m.grown_bytes
+    return m.grown_bytes > GROWTH and (m.grown_bytes > m.own_bytes or grows_on)
 
 
 def shares_too_few_cores(m: Measurements) -> bool:
@@ -101,6 +105,11 @@ def _of_the_loader(m: Measurements) -> Cause:
     if m.waiting_s > m.computing_s + m.delay_s:
         return "storage"
     return "CPU"
+
+
+def moves_bytes(m: Measurements) -> bool:
+    """Tell whether collating is little more than copying: a loop in Python is slower."""
+    return m.batch_bytes > COPIED_PER_S * m.collate_s
 
 
 def slowest_stage(m: Measurements) -> str:
