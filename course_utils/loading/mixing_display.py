@@ -31,6 +31,10 @@ def draw_together(ways: Mapping[str, Mixing]) -> Figure:
             drawn = panel.imshow(mixed.together, cmap=COLOURS, vmin=0, vmax=BRIGHTEST)
             panel.set_title(_title(name, mixed), fontsize="medium")
             panel.set(xticks=[], yticks=[])
+        for panel in panels[:, 0]:
+            panel.set_ylabel("end of file ← begin")
+        for panel in panels[-1]:
+            panel.set_xlabel("begin → end of file")
         bar = figure.colorbar(drawn, ax=panels, extend="max", shrink=0.8)
         bar.set_label("share a batch (1: as in a full shuffle)")
     plt.close(figure)  # a notebook shows what the cell returns, and only that

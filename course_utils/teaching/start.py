@@ -28,6 +28,7 @@ PRELOAD = (
     "torch",
     "numpy",
     "course_utils.loading.datasets",
+    "course_utils.loading.streams",
     "course_utils.measure.traced_loader",
     "course_utils.teaching.clinic_loops",
     "course_utils.teaching.run_pipeline",

@@ -455,7 +455,6 @@ figure, panel = plt.subplots(figsize=(7, 2.8), layout="constrained")
 for (name, order), line in zip(orders.items(), (":", "--", "-"), strict=True):
     panel.plot(held_out_loss(folder, order), line, label=name)
 panel.set(xlabel="step (50 are an epoch)", ylabel="error on held-out events")
-panel.set(yscale="log")
 panel.legend()
 plt.close()
 figure
@@ -538,14 +537,14 @@ from course_utils.loading.prefetch import ThreadPrefetcher
 
 
 def steps_of(batches):
-    gpu = cu.get_accelerator(step_ms=20)
+    gpu = cu.get_accelerator(step_ms=30)
     with cu.record() as trace:
         for batch in islice(trace.batches(batches, ids="event_id"), 20):
             gpu.step(gpu.upload(batch)).item()
     return trace
 
 
-slow = EventShards(folder, shards=20, interleave=2, chunk=32, buffer=1, fs=lustre())
+slow = EventShards(folder, shards=20, interleave=2, chunk=16, buffer=1, fs=lustre())
 loader = DataLoader(slow, batch_size=32, collate_fn=pad_collate)
 Timeline({"alone": steps_of(loader), "with a thread": steps_of(ThreadPrefetcher(loader))})
 

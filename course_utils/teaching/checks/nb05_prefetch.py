@@ -73,7 +73,7 @@ def prefetch_in_a_thread(prefetcher_class: Make) -> Verdict:
 
 def _judge_order(make: Make) -> None:
     found = _within_limits(
-        lambda: list(make(Source(ITEMS), 2)),
+        lambda _: list(make(Source(ITEMS), 2)),
         "The loop never ends: the thread is through, and the consumer still waits for more.",
         "Put an object of your own behind the last item, and stop when it arrives.",
     )
@@ -100,14 +100,14 @@ def _judge_ahead(make: Make) -> None:
         source = Source()
         message = f"asked to load {depth} ahead"
 
-        def loop(source: Source = source, depth: int = depth) -> tuple[bool, int]:
+        def loop(keep: list[Any], source: Source = source, depth: int = depth) -> tuple[bool, int]:
             items = iter(make(source, depth))
+            keep.append(items)
             next(items)  # and now this consumer is busy with it
             enough = source.wait_until_taken(1 + depth, PATIENCE_S / 2)
-            source.wait_until_taken(3 + depth, SETTLE_S)
-            taken = source.taken
-            items.close() if hasattr(items, "close") else None
-            return enough, taken - 1
+            if enough:
+                source.wait_until_taken(3 + depth, SETTLE_S)
+            return enough, source.taken - 1
 
         enough, ahead = _within_limits(
             loop,
@@ -131,7 +131,7 @@ def _judge_ahead(make: Make) -> None:
 def _judge_epochs(make: Make) -> None:
     source = Source(ITEMS)
 
-    def loop() -> list[int]:
+    def loop(_: list[Any]) -> list[int]:
         items = make(source, 2)
         return [len(list(items)) for _ in range(3)]
 
@@ -149,10 +149,10 @@ def _judge_epochs(make: Make) -> None:
 
 
 def _judge_exception(make: Make) -> None:
-    def loop() -> tuple[int, BaseException | None]:
+    def loop(_: list[Any]) -> tuple[int, BaseException | None]:
         count = 0
         try:
-            for _ in make(Source(ITEMS[:3], fails=True), 1):
+            for _item in make(Source(ITEMS[:3], fails=True), 1):
                 count += 1
         except BaseException as error:
             return count, error
@@ -185,9 +185,12 @@ def _judge_exception(make: Make) -> None:
 def _judge_break(make: Make) -> None:
     source, before = Source(), set(threading.enumerate())
 
-    def loop() -> None:
+    def loop(_: list[Any]) -> None:
         for number in make(source, 2):
             if number == 2:
+                # only a full queue shows who waits for room in it
+                source.wait_until_taken(5, PATIENCE_S / 2)
+                source.wait_until_taken(6, SETTLE_S)
                 break
 
     _within_limits(
@@ -228,19 +231,25 @@ def _stalls(source: Source) -> bool:
     return not source.wait_until_taken(source.taken + 1, 0.2)
 
 
-def _within_limits(loop: Callable[[], Any], misconception: str, next_step: str) -> Any:
-    """Run `loop` in a thread and return what it returns; if it hangs, the attempt is wrong."""
+def _within_limits(loop: Callable[[list[Any]], Any], misconception: str, next_step: str) -> Any:
+    """Run `loop` in a thread and return what it returns; if it hangs, the attempt is wrong.
+
+    What the loop puts into its list is dropped in that thread when all is known: to drop a
+    prefetcher may hang as well.
+    """
     outcome: list[Any] = []
+    ended = threading.Event()
 
     def run() -> None:
+        keep: list[Any] = []
         try:
-            outcome.append((loop(), None))
+            outcome.append((loop(keep), None))
         except BaseException as error:
             outcome.append((None, error))
+        ended.set()
 
-    thread = threading.Thread(target=run, daemon=True, name="check")
-    thread.start()
-    thread.join(PATIENCE_S)
+    threading.Thread(target=run, daemon=True, name="check").start()
+    ended.wait(PATIENCE_S)
     expect(outcome, misconception, next_step)
     result, error = outcome[0]
     if error is not None:
