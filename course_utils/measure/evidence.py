@@ -34,6 +34,7 @@ def gather(loader: Any, alone: Run, step: Run, together: Run, trial: Run | None)
     return Measurements(
         loader_s=alone.batch_s,
         step_s=step.whole_s,
+        step_delay_s=min(step.delay_s, step.whole_s),
         together_s=together.batch_s,
         wait_s=together.wait_s,
         waited_share=sum(wait > READY_S for wait in waits) / max(1, len(waits)),
@@ -143,7 +144,7 @@ def _parts_of_the_step(run: Run) -> dict[str, Any]:
     return {
         "compute_s": computing,
         "transfer_s": copying,
-        "host_s": max(0.0, run.whole_s - computing - copying),
+        "host_s": max(0.0, run.whole_s - computing - copying - run.delay_s),
     }
 
 

@@ -68,7 +68,8 @@ def _cpu(m: Measurements) -> str:
         )
     stage = slowest_stage(m)
     if stage:
-        return f"CPU in the stage {stage}: {start[5:]}, {ms(m.stages[stage])} of it in that stage."
+        part = percent(m.stages[stage] / sum(m.stages.values()))
+        return f"CPU in the stage {stage}: {start[5:]}, {part} of it there."
     return f"CPU in the dataset: {start[5:]}."
 
 

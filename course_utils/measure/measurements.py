@@ -15,6 +15,7 @@ class Measurements:
     step_s: float
     together_s: float
     wait_s: float  # of together_s: in next()
+    step_delay_s: float = 0.0  # of step_s: other programs had the cores
     waited_share: float = 1.0  # of the calls of next(), together: those that found no batch ready
     start_up_s: float = 0.0  # per epoch: until the first batch, beyond what loading one takes
     epoch: int | None = None  # batches in an epoch, if known
@@ -64,6 +65,14 @@ class Measurements:
     def waiting_s(self) -> float:
         """Time of a fetch that neither computed nor waited for a core: storage, or a lock."""
         return max(0.0, self.fetch_s - self.computing_s - self.delay_s)
+
+    @property
+    def pace_s(self) -> float:
+        """Time in which the workers could load a batch if no other program took their cores."""
+        computing = self.computing_s + max(0.0, self.sending_s - self.receiving_s)
+        at_once = max(1, min(self.workers, self.worker_cores, self.cores))
+        fetching = (self.computing_s + self.waiting_s) / max(1, self.workers)
+        return max(computing / at_once, fetching, self.receiving_s)
 
     @property
     def start_up_share_s(self) -> float:

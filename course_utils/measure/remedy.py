@@ -75,7 +75,7 @@ def _cpu(m: Measurements) -> Remedy:
     if workers > m.workers:
         return Remedy(f"num_workers={workers}", gain(m, num_workers=workers))
     stage = slowest_stage(m)
-    what = f"the stage {stage!r}" if stage and stage != "collate" else "what the dataset computes"
+    what = f"the stage {stage!r}" if stage else "what the dataset computes"
     change = f"do {what} once, ahead of training, or on the GPU; or take more cores"
     return Remedy(change, gain(m, transform_ms=0.0), at_most=True)
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from course_utils.measure.epochs import end, length, prefetched
 from course_utils.measure.gauges import Fetch, Gauges, gauged
 from course_utils.measure.rate import first_dropped
-from course_utils.measure.this_process import affinity
+from course_utils.measure.this_process import affinity, delay_s
 from course_utils.measure.trace import Trace, record
 from course_utils.measure.traced_loader import traced_batches
 from course_utils.measure.weigh import Weight, weigh
@@ -35,6 +35,7 @@ class Turn(NamedTuple):
     got: float
     done: float  # with the step
     cpu: float  # processor seconds of this process, all its threads, since it began
+    delay: float  # for which this thread had no core though it was ready, since it began
 
 
 @dataclass
@@ -80,6 +81,11 @@ class Run:
     def cpu_s(self) -> float:
         """Processor seconds of this process in a turn, on average."""
         return _mean([b.cpu - a.cpu for a, b in self.steady])
+
+    @property
+    def delay_s(self) -> float:
+        """Seconds of a turn for which this process had no core, on average."""
+        return _mean([b.delay - a.delay for a, b in self.steady])
 
     @property
     def first_s(self) -> float:
@@ -145,8 +151,8 @@ def _run_epoch(
                 _keep(run, batch)
             if step is not None:
                 step(batch)
-            asked_next = time.perf_counter()
-            run.turns.append(Turn(epoch, index, asked, got, asked_next, time.process_time()))
+            done, cpu, delay = time.perf_counter(), time.process_time(), delay_s()
+            run.turns.append(Turn(epoch, index, asked, got, done, cpu, delay))
             if index == 1 or not run.workers:
                 _look_at_workers(run, started[0])
             asked, index = time.perf_counter(), index + 1

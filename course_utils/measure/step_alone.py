@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from course_utils.measure.runs import Run, Step, Turn, is_enough
+from course_utils.measure.this_process import delay_s
 from course_utils.measure.trace import Trace, record
 
 WARM_UP = 3  # steps that also pay for allocations and the choice of kernels
@@ -37,7 +38,8 @@ def run_step(
             got = time.perf_counter()
             trace.batch = number
             result = step(batch)
-            run.turns.append(Turn(0, number, asked, got, time.perf_counter(), time.process_time()))
+            done, cpu, delay = time.perf_counter(), time.process_time(), delay_s()
+            run.turns.append(Turn(0, number, asked, got, done, cpu, delay))
             number += 1
         wait_for_device(result, trace, synchronize)
         last = run.turns[-1]

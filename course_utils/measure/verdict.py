@@ -8,6 +8,8 @@ do. Then, in this order:
    take more than half of the free memory.
 2. GPU-bound, if all losses together are less than a fifth of a turn; memory, if meanwhile the
    workers' own memory grew to the double, or grew on and on.
+   Workers that would load a quarter faster than the step takes, had they the cores to themselves,
+   lose nothing unless they are uneven: the loop then waits for other programs.
 3. Otherwise the largest loss is the family: start-up, transfer, main process, or the loader.
 
 Of the loader it is
@@ -43,6 +45,7 @@ Cause = Literal[
 ]
 
 LEAVE_IT = 0.2  # of a turn
+SPARE = 0.75  # of the step's time
 FEW, MOST = 0.2, 0.5  # of the fetches, of their time
 QUICKER = 1.25
 GROWTH = 50e6  # bytes, of all workers together
@@ -71,11 +74,22 @@ def losses(m: Measurements) -> dict[Family, float]:
     """Return the seconds of a turn in which the device computes nothing, by family."""
     return {
         "start-up": m.start_up_share_s,
-        # the wait alone counts prefetched batches too late, the difference alone the noise
-        "loader": max(0.0, min(m.together_s - m.step_s, m.wait_s)),
+        # the difference alone is noisy; a wait alone may be hidden by a device that is behind
+        "loader": 0.0 if keeps_up(m) else max(0.0, min(m.together_s - m.step_s, m.wait_s)),
         "transfer": m.transfer_s,
         "main process": m.host_s,
     }
+
+
+def keeps_up(m: Measurements) -> bool:
+    """Tell whether the workers have so much time to spare that only others can delay them."""
+    step_s = m.step_s - m.step_delay_s
+    return bool(m.workers) and m.pace_s < SPARE * step_s and not is_uneven(m)
+
+
+def is_uneven(m: Measurements) -> bool:
+    """Tell whether few fetches lose most of the fetching time."""
+    return m.slow_share <= FEW and m.slow_time > MOST
 
 
 def memory_grows(m: Measurements) -> bool:
@@ -96,7 +110,7 @@ def oversubscribed(m: Measurements) -> bool:
 
 
 def _of_the_loader(m: Measurements) -> Cause:
-    if m.slow_share <= FEW and m.slow_time > MOST:
+    if is_uneven(m):
         return "uneven"
     if shares_too_few_cores(m) or oversubscribed(m):
         return "CPU"
@@ -113,6 +127,6 @@ def moves_bytes(m: Measurements) -> bool:
 
 
 def slowest_stage(m: Measurements) -> str:
-    """Return the longest stage of the workers that the dataset names, "" if it names none."""
-    own = {stage: s for stage, s in m.stages.items() if stage not in ("transfer", "read")}
+    """Return the longest computing stage that the dataset names, "" if it names none."""
+    own = {stage: s for stage, s in m.stages.items() if stage in ("decode", "transform")}
     return max(own, key=lambda stage: own[stage]) if own else ""

@@ -1,5 +1,9 @@
 """Traces made by hand, to know what has to come out."""
 
+from dataclasses import replace
+from typing import Any
+
+from course_utils.measure.measurements import Measurements
 from course_utils.measure.trace import Span, Trace
 
 MS = 1_000_000
@@ -31,3 +35,24 @@ def naive(steps: int = 3, *, load_ms: int = 30, step_ms: int = 10, label: str = 
             span("gpu", "compute", loaded, loaded + step_ms, batch),
         ]
     return trace_of(*spans, label=label, note="made by hand")
+
+
+HUNGRY = Measurements(  # two workers whose fetches compute, and a step that waits for them
+    loader_s=0.05,
+    step_s=0.02,
+    together_s=0.051,
+    wait_s=0.03,
+    epoch=1000,
+    compute_s=0.02,
+    workers=2,
+    cores=4,
+    worker_cores=4,
+    fetch_s=0.1,
+    computing_s=0.095,
+    collate_s=0.004,
+    sending_s=0.002,
+)
+
+
+def hungry(**changes: Any) -> Measurements:
+    return replace(HUNGRY, **changes)

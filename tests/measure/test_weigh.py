@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from course_utils.measure.weigh import weigh
+
+
+@dataclass
+class Batch:
+    pulses: torch.Tensor
+    name: str = "run 1"
+
+
+@pytest.mark.parametrize(
+    ("batch", "least"),
+    [
+        (torch.zeros(1000), 4000),
+        ({"x": torch.zeros(1000), "y": [torch.zeros(10)]}, 4040),
+        (Batch(torch.zeros(1000)), 4000),
+        (np.zeros(1000), 8000),
+        ((torch.zeros(1000), lambda: None), 4000),  # cannot be pickled
+    ],
+)
+def test_a_batch_weighs_what_its_tensors_and_the_rest_do(batch: Any, least: int) -> None:
+    assert least <= weigh(batch).nbytes < least + 2000
+
+
+def test_a_tree_of_dicts_costs_more_to_pickle_than_a_tensor_of_that_size() -> None:
+    tree = [{"x": i, "y": 0.5 * i} for i in range(20_000)]
+    cheap: Callable[[], float] = lambda: weigh(torch.zeros(40_000)).pickle_s  # noqa: E731
+    assert weigh(tree).pickle_s > 5 * min(cheap() for _ in range(3))
+
+
+def test_the_batch_stays_as_it_was() -> None:
+    tensor = torch.zeros(10)
+    weigh([tensor])
+    assert not tensor.is_shared()
