@@ -46,8 +46,10 @@ def drop_cache(path: str | Path) -> Dropped:
         raise FileNotFoundError(f"There is no {path}; name a file or folder that exists.")
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     size = sum(file.stat().st_size for file in files)
-    done = can_forget() and all([_drop(file) for file in files])  # a list: every one is tried
-    return Dropped(done, len(files), size / 1e6)
+    if can_forget():
+        for file in files:
+            _drop(file)
+    return Dropped(can_forget(), len(files), size / 1e6)
 
 
 def can_forget() -> bool:
@@ -56,7 +58,7 @@ def can_forget() -> bool:
 
 
 def forget(handle: int) -> bool:
-    """Write an open file to the disk, then have its pages dropped; tell whether that is possible."""
+    """Have the pages of an open file written and dropped; tell whether that is possible."""
     if not can_forget():
         return False
     os.fsync(handle)
@@ -64,9 +66,6 @@ def forget(handle: int) -> bool:
     return True
 
 
-def _drop(file: Path) -> bool:
-    handle = os.open(file, os.O_RDONLY)
-    try:
-        return forget(handle)
-    finally:
-        os.close(handle)
+def _drop(file: Path) -> None:
+    with file.open("rb") as opened:
+        forget(opened.fileno())

@@ -92,11 +92,16 @@ def gpus() -> tuple[str, ...]:
     return tuple(f"{name}, {size}, driver {driver}" for name, size, driver in rows)
 
 
-def _own_groups() -> Iterator[Path]:
-    """Yield the control groups (version 2) of this process, from its own to the outermost."""
+def own_group() -> Path:
+    """Return the folder of this process's control group (version 2), which may not exist."""
     text = known(_OWN_CGROUP.read_text) or ""
     inside = next((line[3:] for line in text.splitlines() if line.startswith("0::")), "/")
-    group = CGROUPS / inside.lstrip("/")
+    return CGROUPS / inside.lstrip("/")
+
+
+def _own_groups() -> Iterator[Path]:
+    """Yield the control groups (version 2) of this process, from its own to the outermost."""
+    group = own_group()
     yield group
     while group != CGROUPS:
         group = group.parent

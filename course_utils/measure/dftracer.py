@@ -79,7 +79,7 @@ def _events(file: Path) -> Iterator[_Event]:
     for record in _records(file):
         about = record.get("args") or {}
         if record["name"] == "CM" and about.get("name") == "time_metric":
-            unit = _UNITS.get(about.get("value"), unit)
+            unit = _UNITS.get(str(about.get("value")), unit)
         if "ts" in record and "dur" in record:
             start = int(record["ts"]) * unit
             process = about.get("hhash"), record["pid"]

@@ -150,9 +150,9 @@ def _cpu_spans(mine: Sequence[_Event], begins: Sequence[int]) -> Iterator[Span]:
     for event in mine:
         last = bisect_right(starts, event.start_ns) - 1
         inside = last >= 0 and event.start_ns < waiting[last][1]
-        if event.category in ("cpu_op", "user_annotation") and not inside:
-            if not event.name.startswith(_STEP):
-                pieces.setdefault(_batch(event.start_ns, begins), []).append(event)
+        named = event.category in ("cpu_op", "user_annotation")
+        if named and not inside and not event.name.startswith(_STEP):
+            pieces.setdefault(_batch(event.start_ns, begins), []).append(event)
     for batch, of_batch in pieces.items():
         yield from _joined("cpu", "compute", of_batch, batch, _CALL_GAP_NS)
 
