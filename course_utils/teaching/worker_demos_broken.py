@@ -1,0 +1,205 @@
+"""Demonstrations: loops that hang or die. Run them by `show` or `compare`, not in the notebook."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import threading
+import time
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from course_utils.loading.workers import worker_init
+from course_utils.teaching.worker_demos import QUICK, Numbers
+
+
+def outcome(loader: DataLoader[Any]) -> Numbers:
+    """Run an epoch; how many batches came, and the first line of what went wrong."""
+    start, served, error = time.perf_counter(), 0, "none"
+    try:
+        for _ in loader:
+            served += 1
+    except Exception as caught:
+        error = str(caught).splitlines()[0]
+    return {"batches": served, "error": error, "seconds": round(time.perf_counter() - start, 1)}
+
+
+class WithLock(Dataset[Any]):
+    """Puts into its samples what cannot be pickled."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return index, threading.Lock()
+
+
+def unpicklable(mended: bool) -> Numbers:
+    """Send a lock: it hangs for ever, or, with a timeout, ends with an error."""
+    return outcome(
+        DataLoader(
+            WithLock(),
+            batch_size=None,
+            num_workers=1,
+            timeout=3 if mended else 0,
+            multiprocessing_context=QUICK,
+        )
+    )
+
+
+class Crashing(Dataset[int]):
+    """Reads from address 0 at sample 20, as a faulty library does."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> int:
+        if index == 20:
+            ctypes.string_at(0)
+        return index
+
+
+def crash(mended: bool) -> Numbers:
+    """Let a worker crash; with `worker_init` it prints the line before it dies."""
+    return outcome(
+        DataLoader(
+            Crashing(),
+            num_workers=1,
+            worker_init_fn=worker_init if mended else None,
+            multiprocessing_context=QUICK,
+        )
+    )
+
+
+LOCK = threading.Lock()
+
+
+class Locking(Dataset[int]):
+    """Needs the lock of its module, as a logger or a library does."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        with LOCK:
+            return index
+
+
+def locked(mended: bool) -> Numbers:
+    """Start a worker while a thread holds a lock: by fork, or by a method that copies no memory."""
+    done = threading.Event()
+
+    def hold() -> None:
+        with LOCK:
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    loader = DataLoader(
+        Locking(),
+        num_workers=1,
+        timeout=30 if mended else 3,
+        multiprocessing_context="spawn" if mended else "fork",
+    )
+    try:
+        return outcome(loader)
+    finally:
+        done.set()
+        thread.join()
+
+
+class Multiplying(Dataset[torch.Tensor]):
+    """Multiplies matrices with two threads of OpenMP."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        torch.set_num_threads(2)
+        return multiply()
+
+
+def multiply() -> torch.Tensor:
+    """Multiply matrices that are large enough for several threads."""
+    matrix = torch.ones(512, 512)
+    return (matrix @ matrix).sum()
+
+
+def openmp(mended: bool) -> Numbers:
+    """Compute with two threads, then in a worker: by fork, or by a method that copies no pool."""
+    torch.set_num_threads(2)
+    multiply()
+    return outcome(
+        DataLoader(
+            Multiplying(),
+            num_workers=1,
+            timeout=30 if mended else 3,
+            multiprocessing_context="spawn" if mended else "fork",
+        )
+    )
+
+
+class Plain(Dataset[int]):
+    """Can go anywhere, from a module."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class InNotebook(Plain):
+    """The same, as if a cell had defined it."""
+
+
+def class_in_notebook(mended: bool) -> Numbers:
+    """Spawn a worker for a class of the notebook, or for one of a module."""
+    notebook = sys.modules["__main__"]
+    for name in ("__file__", "__spec__"):  # a notebook has no file that a worker could import
+        vars(notebook)[name] = None
+    vars(notebook)["InNotebook"] = InNotebook
+    InNotebook.__module__ = "__main__"
+    return outcome(
+        DataLoader(
+            Plain() if mended else InNotebook(),
+            num_workers=1,
+            timeout=30,
+            multiprocessing_context="spawn",
+        )
+    )
+
+
+class Failing(Dataset[int]):
+    """Fails at sample 2, until it is told not to."""
+
+    def __init__(self, fails: bool):
+        self.fails = fails
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        if self.fails and index == 2:
+            raise ValueError("sample 2 is broken")
+        if index == 4:
+            gc.collect()  # sooner or later Python does this by itself
+        return index
+
+
+def old_loop(mended: bool) -> Numbers:
+    """Run a second loop while the failed one is still kept, or after it is let go."""
+    try:
+        failed = iter(DataLoader(Failing(True), num_workers=2, multiprocessing_context="fork"))
+        list(failed)
+    except ValueError as error:
+        kept = None if mended else error  # and with it the frames of the loop
+    if mended:
+        del failed
+        gc.collect()
+    numbers = outcome(DataLoader(Failing(False), num_workers=2, multiprocessing_context="fork"))
+    del kept
+    return numbers
