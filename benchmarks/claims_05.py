@@ -1,0 +1,109 @@
+"""Count or measure what notebook 05 claims."""
+
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import numpy as np
+from torch.utils.data import DataLoader, IterableDataset
+
+from course_utils.hardware.accelerator import get_accelerator
+from course_utils.hardware.storage import slow_storage
+from course_utils.loading.collate import pad_collate
+from course_utils.loading.labels import read_labels
+from course_utils.loading.mixing import mixing
+from course_utils.loading.prefetch import ThreadPrefetcher
+from course_utils.loading.shuffling import batched, buffer_shuffle
+from course_utils.loading.splitting import Place, split
+from course_utils.loading.streams import EventShards
+from course_utils.paths import data_path
+from course_utils.teaching.start import start_workers
+
+
+class Numbers(IterableDataset[int]):
+    """The numbers from 0 on, shared by the workers or not."""
+
+    def __init__(self, count: int, *, shared: bool):
+        self.count, self.shared = count, shared
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[int]:
+        numbers = range(self.count)
+        return iter(split(numbers, Place.here()) if self.shared else numbers)
+
+
+def epochs_in_one() -> int:
+    """Count how often four workers serve what nobody shares out."""
+    start_workers()
+    loader = DataLoader(Numbers(960, shared=False), batch_size=64, num_workers=4)
+    return sum(len(batch) for batch in loader) // 960
+
+
+def warnings_about_single_events() -> int:
+    """Count torch's warnings while two workers serve every event twice."""
+    start_workers()
+    loader = DataLoader(Numbers(1000, shared=False), batch_size=32, num_workers=2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert len(loader) == 32
+        assert sum(len(batch) for batch in loader) == 2000
+    return sum("Length of IterableDataset" in str(one.message) for one in caught)
+
+
+def numbers_served() -> int:
+    """Count what is left of 100 numbers when four workers each drop their tail."""
+    start_workers()
+    numbers = Numbers(100, shared=True)
+    loader = DataLoader(numbers, batch_size=16, drop_last=True, num_workers=4)
+    return sum(len(batch) for batch in loader)
+
+
+def worth_of_a_batch_from_one_place() -> float:
+    """Return how many independent events scatter as much as 32 neighbours do."""
+    energy = _energy()
+    return mixing(batched(range(len(energy)), 32), energy).worth
+
+
+def scatter_with_a_buffer_over_none() -> float:
+    """Return what a buffer of a tenth of the sorted file changes."""
+    energy, rng = _energy(), np.random.default_rng(0)
+    n = len(energy)
+    none, buffer = (
+        mixing(batched(order, 32), energy).std
+        for order in (range(n), buffer_shuffle(range(n), n // 10, rng))
+    )
+    return buffer / none
+
+
+def scatter_after_an_offline_shuffle() -> float:
+    """Return how far from ideal the batches of a shuffled file are, read in order."""
+    energy = _energy()
+    ratios = []
+    for seed in range(10):
+        written = energy[np.random.default_rng(seed).permutation(len(energy))]
+        ratios.append(mixing(batched(range(len(energy)), 32), written).ratio)
+    return float(np.mean(ratios))
+
+
+def gain_by_a_thread() -> float:
+    """Measure how much longer the same steps take without a thread that reads ahead."""
+    folder = data_path("events", "S")
+    storage = slow_storage(folder, "busy Lustre", cache_mb=0)
+    stream = EventShards(folder, shards=20, interleave=2, chunk=16, buffer=1, fs=storage)
+    loader = DataLoader(stream, batch_size=32, collate_fn=pad_collate)
+    return _seconds(loader) / _seconds(ThreadPrefetcher(loader))
+
+
+def _seconds(batches: Iterable[object], steps: int = 20) -> float:
+    gpu = get_accelerator(step_ms=30, emulate=True)
+    begin = time.perf_counter()
+    for batch in islice(batches, steps):
+        gpu.step(gpu.upload(batch)).item()
+    return time.perf_counter() - begin
+
+
+def _energy() -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    return read_labels(data_path("events", "S")).energy
