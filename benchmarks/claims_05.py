@@ -37,9 +37,7 @@ class Numbers(IterableDataset[int]):
 
 def epochs_in_one() -> int:
     """Count how often four workers serve what nobody shares out."""
-    start_workers()
-    loader = DataLoader(Numbers(960, shared=False), batch_size=64, num_workers=4)
-    return sum(len(batch) for batch in loader) // 960
+    return _served(Numbers(960, shared=False), batch_size=64) // 960
 
 
 def warnings_about_single_events() -> int:
@@ -55,10 +53,15 @@ def warnings_about_single_events() -> int:
 
 def numbers_served() -> int:
     """Count what is left of 100 numbers when four workers each drop their tail."""
+    return _served(Numbers(100, shared=True), batch_size=16, drop_last=True)
+
+
+def _served(numbers: Numbers, batch_size: int, *, drop_last: bool = False) -> int:
     start_workers()
-    numbers = Numbers(100, shared=True)
-    loader = DataLoader(numbers, batch_size=16, drop_last=True, num_workers=4)
-    return sum(len(batch) for batch in loader)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This DataLoader will create 4 worker")
+        loader = DataLoader(numbers, batch_size, drop_last=drop_last, num_workers=4)
+        return sum(len(batch) for batch in loader)
 
 
 def worth_of_a_batch_from_one_place() -> float:
