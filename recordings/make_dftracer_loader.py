@@ -2,8 +2,9 @@
 
     python recordings/make_dftracer_loader.py EVENTS TRACES
 
-DFTracer runs on Linux (`pip install dftracer`). EVENTS is a folder with events as npz (`python -m data_scripts.convert_events`); TRACES, a new
-folder, gets one .pfw.gz file for each process.
+DFTracer runs on Linux (`pip install dftracer`). EVENTS is a folder with events as npz
+(`python -m data_scripts.convert_events`); TRACES, a new folder, gets one .pfw.gz file for each
+process.
 """
 
 import os

@@ -72,3 +72,15 @@ def test_data_without_a_manifest_are_not_taken_for_whole(
     )
     with pytest.raises(CourseError, match=r"could not be made.*course data"):
         paths.data_path("events", "S")
+
+
+def test_a_recording_is_found_from_any_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert paths.recording("dlio_unet3d.pfw.gz").is_file()
+
+
+def test_an_unknown_recording_is_refused_with_those_there_are() -> None:
+    with pytest.raises(CourseError, match=r"no recording 'dlio'; choose one of: .*dlio_unet3d"):
+        paths.recording("dlio")

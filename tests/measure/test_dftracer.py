@@ -1,0 +1,117 @@
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from course_utils.measure.dftracer import load_dftracer
+from course_utils.paths import recording
+
+HOST = {"hhash": "68"}
+
+
+def event(pid: int, name: str, cat: str, start: int, end: int, **more: Any) -> dict[str, Any]:
+    """Return an event as DFTracer 2.2 writes it; times are microseconds."""
+    times = {"ts": start, "dur": end - start, "ph": 1}
+    return {"name": name, "cat": cat, "pid": pid, "tid": pid, **times, "args": HOST, **more}
+
+
+def write(file: Path, *events: dict[str, Any]) -> Path:
+    file.write_text("".join(f"{json.dumps(one)}\n" for one in events))
+    return file
+
+
+def test_the_recorded_loader_has_both_workers_and_every_batch() -> None:
+    trace = load_dftracer(recording("dftracer_loader.pfw.gz"))
+    assert {"worker 0", "worker 1", "main"} <= set(trace.lanes)
+    assert trace.served == sum(span.stage == "compute" for span in trace.spans) == 12
+    in_workers = {s.stage for s in trace.spans if s.lane.startswith("worker")}
+    assert in_workers == {"read", "decode"}
+    assert min(span.start_ns for span in trace.spans) == 0
+    assert "recorded by DFTracer" in trace.note
+
+
+def test_au_of_the_recorded_dlio_run_is_what_dlio_says() -> None:
+    trace = load_dftracer(recording("dlio_unet3d.pfw.gz"))
+    says = json.loads(recording("dlio_unet3d.json").read_text())["says"]
+    au = next(line for line in says if "[AU]" in line).split(": ")[1].split()[0]
+    assert 100 * trace.summary().au == pytest.approx(float(au), abs=3)
+    assert "DLIO sleeps where a GPU would compute" in trace.note
+    assert {"worker 0", "worker 1", "main"} <= set(trace.lanes)
+
+
+def test_reading_inside_the_fetching_of_a_sample_counts_as_reading(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "worker.pfw",
+        event(2, "Events.__getitem__", "data_loader", 100, 200),
+        event(2, "open64", "POSIX", 110, 120),
+        event(2, "read", "POSIX", 120, 150),
+        event(2, "close", "POSIX", 150, 160),
+    )
+    spans = load_dftracer(file).spans
+    assert [(s.stage, s.start_ns // 1000, s.end_ns // 1000) for s in spans] == [
+        ("decode", 0, 10),
+        ("read", 10, 20),
+        ("read", 20, 50),
+        ("decode", 50, 100),
+    ]
+
+
+def test_files_of_a_folder_are_one_trace_whose_loop_is_main(tmp_path: Path) -> None:
+    write(tmp_path / "a.pfw", event(7, "fetch", "data_loader", 12, 20))
+    write(tmp_path / "b.pfw", event(8, "fetch", "data_loader", 11, 20))
+    write(
+        tmp_path / "c.pfw",
+        event(5, "loop.iter", "dlio_benchmark", 10, 20),
+        event(5, "TorchFramework.compute", "ai_framework", 20, 30),
+        event(5, "loop.yield", "dlio_benchmark", 20, 30),
+        event(5, "loop.iter", "dlio_benchmark", 30, 40),
+        event(5, "TorchFramework.compute", "ai_framework", 40, 50),
+    )
+    trace = load_dftracer(tmp_path)
+    assert trace.lanes == ["worker 0", "worker 1", "main"]
+    assert [s.start_ns for s in trace.spans if s.lane == "worker 0"] == [1_000]
+    assert [(s.stage, s.batch) for s in trace.spans if s.lane == "main"] == [
+        ("wait", 0),
+        ("compute", 0),
+        ("wait", 1),
+        ("compute", 1),
+    ]
+
+
+def test_a_thread_has_a_lane_of_its_own(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "a.pfw",
+        event(5, "train", "compute", 0, 10),
+        event(5, "read", "POSIX", 0, 10, tid=9),
+    )
+    assert set(load_dftracer(file).lanes) == {"main", "main, thread 9"}
+
+
+def test_times_in_nanoseconds_are_told_by_the_file(tmp_path: Path) -> None:
+    unit = {"name": "CM", "cat": "dftracer", "pid": 5, "tid": 5, "ph": 4}
+    unit["args"] = {"name": "time_metric", "value": "NS"}
+    file = write(tmp_path / "a.pfw", unit, event(5, "read", "POSIX", 0, 10))
+    assert load_dftracer(file).spans[0].duration_ns == 10
+
+
+def test_brackets_and_commas_of_the_older_format_are_passed_over(tmp_path: Path) -> None:
+    first, second = (json.dumps(event(5, "read", "POSIX", t, t + 9, ph="X")) for t in (0, 10))
+    (tmp_path / "old.pfw").write_text(f"[\n{first},\n{second}\n]\n")
+    assert len(load_dftracer(tmp_path / "old.pfw").spans) == 2
+
+
+def test_what_a_killed_program_left_is_read(tmp_path: Path) -> None:
+    lines = [json.dumps(event(5, "read", "POSIX", n, n + 1)) for n in range(2_000)]
+    whole = gzip.compress("\n".join(lines).encode())
+    (tmp_path / "cut.pfw.gz").write_bytes(whole[: len(whole) // 2])
+    assert 0 < len(load_dftracer(tmp_path / "cut.pfw.gz").spans) < 2_000
+
+
+@pytest.mark.parametrize("content", ["", "no JSON", "[]", '{"name": "a"}', "[1, 2]"])
+def test_a_file_without_events_is_named_with_the_next_step(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "empty.pfw"
+    file.write_text(content)
+    with pytest.raises(ValueError, match=r"empty\.pfw holds no DFTracer events.*DFTRACER_ENABLE"):
+        load_dftracer(file)

@@ -1,0 +1,150 @@
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+from torch.utils.data import DataLoader, TensorDataset
+
+from course_utils.measure.profile import load_profile
+from course_utils.paths import recording
+
+NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+
+def host(name: str, start: float, end: float, *, cat: str = "user_annotation", **args: Any) -> Any:
+    """Return an event of the main thread; times are microseconds."""
+    place = {"ph": "X", "cat": cat, "name": name, "pid": 77, "tid": 77}
+    return {**place, "ts": 5e9 + start, "dur": end - start, "args": args}
+
+
+def device(name: str, start: float, end: float, launch: int, *, cat: str, stream: int = 7) -> Any:
+    """Return an event of GPU 0, whose thread is the stream."""
+    args = {"device": 0, "stream": stream, "correlation": launch}
+    return {**host(name, start, end, cat=cat, **args), "pid": 0, "tid": stream}
+
+
+def call(name: str, start: float, launch: int) -> Any:
+    return host(name, start, start + 5, cat="cuda_runtime", correlation=launch, cbid=211)
+
+
+def write(file: Path, *events: Any) -> Path:
+    file.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return file
+
+
+# Written by hand with the categories, names and arguments of Kineto, the library that writes the
+# file: libkineto/src/output_json.cpp and docs/traces/after_fix_trace.json in pytorch/kineto.
+TWO_STEPS = (
+    {"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, "ts": 5e9, "args": {"labels": "GPU"}},
+    host("ProfilerStep#3", 0, 1000),
+    host(NEXT, 10, 400),
+    call("cudaMemcpyAsync", 410, 1),
+    device("Memcpy HtoD (Pinned -> Device)", 420, 500, 1, cat="gpu_memcpy"),
+    host("aten::linear", 510, 540, cat="cpu_op"),
+    call("cudaLaunchKernel", 520, 2),
+    device("ampere_sgemm_128x64_tn", 530, 700, 2, cat="kernel"),
+    call("cudaLaunchKernel", 550, 3),
+    device("Memset (Device)", 705, 706, 3, cat="gpu_memset"),
+    call("cudaMemcpyAsync", 560, 4),
+    device("Memcpy DtoD (Device -> Device)", 800, 900, 4, cat="gpu_memcpy"),
+    {"ph": "s", "cat": "ac2g", "name": "ac2g", "id": 4, "pid": 77, "tid": 77, "ts": 5e9 + 560},
+    call("cudaLaunchKernel", 990, 5),
+    host("ProfilerStep#4", 1000, 2000),
+    host(NEXT, 1010, 1100),
+    device("vectorized_elementwise_kernel", 1150, 1200, 5, cat="kernel"),
+    call("cudaLaunchKernel", 1300, 6),
+    device("vectorized_elementwise_kernel", 1310, 1400, 6, cat="kernel"),
+    device("ProfilerStep#4", 1310, 1400, 0, cat="gpu_user_annotation"),
+)
+
+
+def test_kernels_copies_and_waiting_are_lanes_with_the_batch_they_belong_to(
+    tmp_path: Path,
+) -> None:
+    trace = load_profile(write(tmp_path / "gpu.json", *TWO_STEPS))
+    spans = [(s.lane, s.stage, s.start_ns // 1000, s.end_ns // 1000, s.batch) for s in trace.spans]
+    assert spans == [
+        ("main", "wait", 10, 400, 0),
+        ("copy", "transfer", 420, 500, 0),
+        ("gpu", "compute", 530, 706, 0),  # a gap of 5 µs is no idle time
+        ("gpu", "compute", 800, 900, 0),
+        ("main", "wait", 1010, 1100, 1),
+        ("gpu", "compute", 1150, 1200, 0),  # launched by the first step, run in the second
+        ("gpu", "compute", 1310, 1400, 1),
+    ]
+    assert trace.lanes == ["main", "copy", "gpu"]
+    assert trace.served == 2
+
+
+def test_the_picture_says_where_it_comes_from_and_what_is_missing(tmp_path: Path) -> None:
+    note = load_profile(write(tmp_path / "gpu.json", *TWO_STEPS)).note
+    assert note == "recorded by torch.profiler: the main process without its workers"
+    assert "no GPU" in load_profile(recording("profile_cpu.json.gz")).note
+
+
+def test_the_recorded_profile_has_four_steps_of_waiting_and_computing() -> None:
+    trace = load_profile(recording("profile_cpu.json.gz"))
+    assert set(trace.lanes) == {"main", "cpu"}
+    assert {s.batch for s in trace.spans if s.stage == "wait"} == {0, 1, 2, 3}
+    assert {s.batch for s in trace.spans if s.stage == "compute"} == {0, 1, 2, 3}
+    assert trace.summary().idle > 0.5
+    assert trace.timeline() is not None
+
+
+def test_a_loop_without_a_loader_is_cut_at_the_steps_of_the_profiler(tmp_path: Path) -> None:
+    events = (
+        host("ProfilerStep#0", 0, 100),
+        host("aten::mm", 10, 30, cat="cpu_op"),
+        host("aten::inner", 12, 20, cat="cpu_op"),
+        host("ProfilerStep#1", 100, 200),
+        host("aten::mm", 110, 130, cat="cpu_op"),
+    )
+    spans = load_profile(write(tmp_path / "cpu.json", *events)).spans
+    assert [(s.lane, s.stage, s.start_ns // 1000, s.batch) for s in spans] == [
+        ("cpu", "compute", 10, 0),
+        ("cpu", "compute", 110, 1),
+    ]
+
+
+def test_what_the_loader_computes_in_the_main_process_counts_as_waiting(tmp_path: Path) -> None:
+    events = (
+        host(NEXT.replace("Multi", "Single"), 0, 100),
+        host("aten::stack", 10, 30, cat="cpu_op"),
+        host("aten::mm", 400, 500, cat="cpu_op"),
+    )
+    spans = load_profile(write(tmp_path / "cpu.json", *events)).spans
+    assert [(s.stage, s.start_ns // 1000) for s in spans] == [("wait", 0), ("compute", 400)]
+
+
+@pytest.mark.parametrize("content", ["", "no JSON", "[]", "{}", '{"traceEvents": []}'])
+def test_a_file_that_is_no_profile_is_named(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "broken.json"
+    file.write_text(content)
+    with pytest.raises(ValueError, match=r"broken\.json holds no profile; write one with"):
+        load_profile(file)
+
+
+def test_a_file_cut_short_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "cut.json.gz"
+    file.write_bytes(gzip.compress(b'{"traceEvents": [' + bytes(range(256)) * 50)[:200])
+    with pytest.raises(ValueError, match="holds no profile"):
+        load_profile(file)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_fresh_profile_of_this_torch_is_read(num_workers: int, tmp_path: Path) -> None:
+    numbers, model = TensorDataset(torch.randn(96, 64)), torch.nn.Linear(64, 64)
+    steps = schedule(wait=1, warmup=1, active=3, repeat=1)
+    with profile(activities=[ProfilerActivity.CPU], schedule=steps, acc_events=True) as profiler:
+        for (batch,) in DataLoader(numbers, batch_size=16, num_workers=num_workers):
+            with record_function("train"):
+                model(batch).sum().backward()
+            profiler.step()
+    profiler.export_chrome_trace(str(tmp_path / "fresh.json.gz"))
+    trace = load_profile(tmp_path / "fresh.json.gz")
+    assert {s.batch for s in trace.spans if s.stage == "wait"} >= {0, 1, 2}
+    assert {s.batch for s in trace.spans if s.lane == "cpu"} >= {0, 1, 2}
