@@ -48,7 +48,9 @@ class Place:
         """Return the place of this very process.
 
         The rank is that of torch.distributed, or else that of the variables RANK and WORLD_SIZE,
-        which torchrun sets and workers inherit.
+        which torchrun sets before Python starts and workers inherit. A worker that is not forked
+        knows neither of a process group nor of variables that were changed later: where the rank
+        comes from them, ask for it in the main process and send it along, as `EventShards` does.
 
         Raises:
             ValueError: only one of the two variables is set, or they are no such place.

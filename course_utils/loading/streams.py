@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, get_worker_info
 
 from course_utils.loading.datasets import MemmapEvents
 from course_utils.loading.events import Sample
@@ -73,8 +73,11 @@ class EventShards(IterableDataset[Sample]):
         self.interleave, self.chunk, self.buffer = interleave, chunk, buffer
         self.shuffle_shards, self.seed = shuffle_shards, seed
         self.epoch = SharedEpoch()
-        # where worker processes cannot ask for their rank, they remember that of their maker
-        self._made_at = Place.here()
+        self._sent_from: Place | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send the rank along: a worker that is not forked is in no process group to ask."""
+        return {**self.__dict__, "_sent_from": Place.here()}
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next epoch; workers that persist see it too."""
@@ -107,9 +110,9 @@ class EventShards(IterableDataset[Sample]):
 
     def _here(self) -> Place:
         here = Place.here()
-        if here.world_size > 1:
+        if self._sent_from is None or get_worker_info() is None:
             return here
-        return replace(self._made_at, worker=here.worker, num_workers=here.num_workers)
+        return replace(self._sent_from, worker=here.worker, num_workers=here.num_workers)
 
     def _order(self) -> list[range]:
         """Return the shards in the order of this epoch, which is the same in all places."""
