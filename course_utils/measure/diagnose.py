@@ -23,6 +23,7 @@ from course_utils.measure.trace import Trace
 from course_utils.measure.verdict import Cause, judge, slowest_stage
 
 ALONE, STEP, TOGETHER, TRIAL = 0.35, 0.15, 0.35, 0.1  # shares of the time
+HANGS_S = 30  # without a batch, where the loader itself would wait for ever
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def diagnose(
             the step raises comes through as it is.
     """
     _check(loader, step)
-    with untouched(loader, timeout_s=0.75 * seconds), _understandable(seconds):
+    with untouched(loader, timeout_s=HANGS_S), _understandable():
         alone = run_loop(loader, None, seconds=ALONE * seconds, keep=True)
         _check_batches(alone, seconds)
         trial = None
@@ -152,9 +153,6 @@ def _check_batches(run: Run, seconds: float) -> None:
 class _understandable:
     """Say in a sentence what torch says of workers that die or hang."""
 
-    def __init__(self, seconds: float):
-        self.seconds = seconds
-
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
@@ -163,8 +161,8 @@ class _understandable:
             return
         if "DataLoader timed out" in message:
             raise CourseError(
-                f"No batch came for {0.75 * self.seconds:g} s, so the loader hangs or is very "
-                "slow; look where with num_workers=0, or give more time with seconds=."
+                f"No batch came for {HANGS_S} s, so the loader hangs or is very slow; look "
+                "where with num_workers=0, or set the loader's timeout= to what it needs."
             ) from error
         if "DataLoader worker" in message and "Caught" not in message:
             raise CourseError(

@@ -62,7 +62,7 @@ def gather(loader: Any, alone: Run, step: Run, together: Run, trial: Run | None)
         pickle_s=alone.weight.pickle_s if alone.weight else 0.0,
         receiving_s=alone.cpu_s if workers or not is_loader else 0.0,
         sending_s=_sending(alone, fetches) if workers and is_loader else 0.0,
-        **_memory(alone.fetches),
+        **max(_memory(alone.fetches), _memory(together.fetches), key=lambda m: m["grown_bytes"]),
         free_bytes=float(psutil.virtual_memory().available),
     )
 
@@ -182,7 +182,7 @@ def _memory(fetches: Sequence[Fetch]) -> dict[str, Any]:
     first = grown = late = 0.0
     for worker in {f.worker for f in fetches}:
         own = [f.unique_bytes for f in fetches if f.worker == worker and f.unique_bytes]
-        if len(own) >= 4:
+        if len(own) >= 3:
             third = len(own) // 3
             last = median(own[-third:])  # batches come and go
             first, grown = first + own[0], grown + last - own[0]

@@ -176,8 +176,9 @@ def _weigh() -> int:
     now = time.perf_counter()
     if now < _here.weighed_s:
         return 0
+    before = time.thread_time()
     own = own_bytes()
-    cost = time.perf_counter() - now
+    cost = time.thread_time() - before
     _here.weighed_s = now + max(MEMORY_EVERY_S, cost / MEMORY_SHARE)
     return own
 

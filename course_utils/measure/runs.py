@@ -22,6 +22,7 @@ Step = Callable[[Any], Any]
 
 ENOUGH_TURNS, ENOUGH_S = 24, 1.5  # of steady running, if both halves of it agree
 AGREEMENT = 0.1
+LEAST_TURNS, GRACE_S = 3, 5.0
 ENOUGH_EPOCHS = 3  # whole ones, if epochs are short
 KEPT_BATCHES, KEPT_BYTES = 8, 1 << 28  # for the step alone
 
@@ -107,7 +108,7 @@ def run_loop(
     Args:
         loader: no worker of it is left, not even a persistent one.
         step: called with each batch; None to run the loader alone.
-        seconds: it ends earlier if its pace is known well.
+        seconds: it ends earlier if its pace is known well, a bit later if it is not at all.
         one_thread: limit the thread pools of the workers.
         keep: keep a few batches.
     """
@@ -120,9 +121,8 @@ def run_loop(
             gauges = Gauges(loader.num_workers)
             stack.enter_context(gauged(loader, gauges, one_thread=one_thread))
             stack.callback(_end_persistent, loader)
-        while time.perf_counter() < deadline and not is_enough(run):
-            if not _run_epoch(run, loader, step, deadline, keep):
-                break
+        while _run_epoch(run, loader, step, deadline, keep) and not is_enough(run):
+            pass
     run.fetches = gauges.fetches() if gauges else []
     return run
 
@@ -137,7 +137,7 @@ def _end_persistent(loader: DataLoader[Any]) -> None:
 def _run_epoch(
     run: Run, loader: Iterable[Any], step: Step | None, deadline: float, keep: bool
 ) -> bool:
-    """Run an epoch, or some of it; return False if it had no batch or was cut short."""
+    """Run an epoch, or some of it; return False if there is nothing to gain from another."""
     started: list[Iterator[Any]] = []
     batches = traced_batches(run.trace, loader, None, started.append)
     epoch = len(run.starts)
@@ -156,7 +156,7 @@ def _run_epoch(
             if index == 1 or not run.workers:
                 _look_at_workers(run, started[0])
             asked, index = time.perf_counter(), index + 1
-            if asked > deadline or (index % 8 == 0 and is_enough(run)):
+            if _is_up(run, deadline) or (index % 8 == 0 and is_enough(run)):
                 cut = True
                 break
     except BaseException:
@@ -167,7 +167,16 @@ def _run_epoch(
     else:
         run.lengths.append(index)
     batches.close()  # type: ignore[attr-defined]
-    return index > 0 and not cut
+    return index > 1 and not cut and not _is_up(run, deadline)
+
+
+def _is_up(run: Run, deadline: float) -> bool:
+    """Tell whether the time is up; a run that has hardly begun gets some grace."""
+    now = time.perf_counter()
+    if now < deadline:
+        return False
+    begun = run.turns[0].got if run.turns else now
+    return now > max(deadline, begun) + GRACE_S or len(run.steady) >= LEAST_TURNS
 
 
 def _abandon(batches: Iterator[Any], started: Sequence[Iterator[Any]]) -> None:

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from benchmarks import known_loaders
+from course_utils.errors import CourseError
+from course_utils.hardware.accelerator import get_accelerator
+from course_utils.measure import runs
+from course_utils.measure.diagnose import Diagnosis, diagnose
+
+sys.path.insert(0, str(Path(__file__).parent))  # workers import the datasets by this name
+import diagnosed_loaders as data
+
+HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+
+
+def processes_left() -> list[str]:
+    """Return the command lines of this process's children, without multiprocessing's own."""
+    found = [" ".join(child.cmdline()) for child in psutil.Process().children()]
+    return [line for line in found if not any(helper in line for helper in HELPERS)]
+
+
+def quick_step(batch: Any) -> Any:
+    return torch.zeros(())
+
+
+def quick(loader: Any, step: Any = quick_step, **options: Any) -> Diagnosis:
+    return diagnose(loader, step, **{"seconds": 3, **options})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GPU-bound: data in memory",
+        "storage, no workers",
+        "CPU: transform in Python",
+        "IPC: trees of dicts",
+        "transfer from pageable memory",
+        "Python in the step",
+    ],
+)
+def test_the_cause_of_a_known_loop_is_found(name: str) -> None:
+    with known_loaders.loop(name) as (loader, step):
+        found = diagnose(loader, step, seconds=6)
+    assert found.cause == known_loaders.CAUSES[name], found.verdict
+    assert found.headspace >= 1
+    assert found.gain >= 1
+    assert not processes_left()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", data.KINDS)
+def test_a_loader_of_any_kind_is_left_as_it_was(kind: str) -> None:
+    loader = data.KINDS[kind](num_workers=1)
+    before = dict(getattr(loader, "__dict__", {}))
+    found = quick(loader, seconds=1.5)
+    assert found.measurements.epoch == (320 if kind == "without batching" else 40)
+    assert dict(getattr(loader, "__dict__", {})) == before
+    assert not processes_left()
+
+
+@pytest.mark.parametrize("kind", data.KINDS)
+def test_a_loader_without_workers_is_judged_too(kind: str) -> None:
+    found = quick(data.KINDS[kind](), seconds=0.2)
+    assert found.measurements.workers == 0
+    assert found.measurements.loader_s > 0
+
+
+@pytest.mark.slow
+def test_workers_of_every_start_method_are_judged_and_gone_afterwards(start_method: str) -> None:
+    gpu = get_accelerator(step_ms=2, emulate=True)
+    loader = data.KINDS["map-style"](num_workers=1, multiprocessing_context=start_method)
+    found = quick(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=0.1)
+    assert found.measurements.start_method == start_method
+    assert found.measurements.fetch_s > 0
+    assert not multiprocessing.active_children()
+    if start_method == "spawn":  # an interpreter and torch for 40 batches
+        assert (found.cause, found.change) == ("start-up", "persistent_workers=True")
+
+
+def test_an_emulated_device_that_was_not_waited_for_is_waited_for() -> None:
+    gpu = get_accelerator(step_ms=10, emulate=True)
+
+    def step(batch: Any) -> None:
+        gpu.step(gpu.upload(batch))
+
+    found = quick(data.KINDS["map-style"](), step, seconds=1)
+    assert found.step_s >= 0.01
+    assert found.measurements.compute_s == pytest.approx(0.01, rel=0.05)
+
+
+def test_a_device_of_ones_own_is_waited_for_with_its_function() -> None:
+    calls: list[int] = []
+    quick(data.KINDS["map-style"](), seconds=0.2, synchronize=lambda: calls.append(1))
+    assert calls
+
+
+def test_a_step_may_change_the_containers_of_its_batch() -> None:
+    def greedy_step(batch: dict[str, Any]) -> None:
+        batch.pop("x")
+
+    loader = data.KINDS["own functions"]()
+    assert quick(loader, greedy_step, seconds=0.2).measurements.step_s > 0
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_what_the_step_raises_comes_through_and_nothing_stays(
+    error: type[BaseException], workers: int
+) -> None:
+    def step(batch: Any) -> None:
+        raise error("of the step")
+
+    loader = data.KINDS["persistent"](num_workers=workers)
+    before = dict(vars(loader))
+    with pytest.raises(error, match="of the step"):
+        quick(loader, step, seconds=1)
+    assert vars(loader) == before
+    assert not processes_left()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_the_dataset_raises_comes_through(workers: int) -> None:
+    with pytest.raises(LookupError, match="sample 3 is corrupt"):
+        quick(DataLoader(data.Broken(), 8, num_workers=workers))
+    assert not processes_left()
+
+
+def test_a_worker_that_dies_is_told_in_a_sentence() -> None:
+    with pytest.raises(CourseError, match="num_workers=0 to see why"):
+        quick(DataLoader(data.Deadly(), 8, num_workers=1))
+    assert not processes_left()
+
+
+def once() -> Iterator[torch.Tensor]:
+    yield torch.zeros(4)
+
+
+@pytest.mark.parametrize(
+    ("loader", "step", "says"),
+    [
+        (once(), quick_step, "not iter"),
+        (3, quick_step, "A int gives no batches"),
+        ([], quick_step, "gives no batch"),
+        ([torch.zeros(4)], quick_step, "too short to be judged"),
+        ([torch.zeros(4)] * 9, "step", "The step is no function"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused_with_the_next_step(
+    loader: Any, step: Any, says: str
+) -> None:
+    with pytest.raises(CourseError, match=says):
+        quick(loader, step, seconds=0.5)
+
+
+def test_too_little_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "GRACE_S", 0.0)
+    with pytest.raises(CourseError, match="too few to judge by"):
+        quick(data.KINDS["map-style"](), seconds=1e-9)
+
+
+@pytest.mark.slow
+def test_nothing_is_printed_when_spawned_workers_are_stopped_early(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        f"sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path.cwd())!r}]\n"
+        "import diagnosed_loaders as data\n"
+        "from course_utils.measure.diagnose import diagnose\n"
+        "if __name__ == '__main__':\n"
+        "    loader = data.KINDS['map-style'](num_workers=1, multiprocessing_context='spawn')\n"
+        "    assert diagnose(loader, len, seconds=0.1).together_s\n"
+    )
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
