@@ -18,14 +18,14 @@ class Slow(Dataset):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         generator = torch.Generator().manual_seed(index)
-        return torch.randn(400_000, generator=generator).sort().values[:256]
+        return torch.randn(40_000, generator=generator).sort().values[:256]
 
 
 def main(file: str) -> None:
     """Train a small model and write the profile to `file`."""
     torch.set_num_threads(1)
     model = torch.nn.Sequential(
-        torch.nn.Linear(256, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1)
+        torch.nn.Linear(256, 8192), torch.nn.ReLU(), torch.nn.Linear(8192, 1)
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     steps = schedule(wait=4, warmup=1, active=4, repeat=1)

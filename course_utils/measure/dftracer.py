@@ -120,13 +120,18 @@ def _trace_of(events: Sequence[_Event], label: str) -> Trace:
     for event in events:
         if event.stage:
             by_lane.setdefault(names[event.process, event.thread], []).append(event)
-    origin = min(event.start_ns for of_lane in by_lane.values() for event in of_lane)
     waits = sorted(event.start_ns for event in events if event.stage == "wait")
     trace = Trace(clock=lambda: 0, label=label)
-    for lane, of_lane in by_lane.items():
-        for span in (*_whole(lane, of_lane, waits), *_innermost(lane, of_lane)):
-            moved = span.start_ns - origin, span.end_ns - origin
-            trace.add(span._replace(start_ns=moved[0], end_ns=moved[1]))
+    spans = [
+        span
+        for lane, of_lane in by_lane.items()
+        for span in (*_whole(lane, of_lane, waits), *_innermost(lane, of_lane))
+        if not waits or span.end_ns > waits[0]  # what was before the loop is not part of it
+    ]
+    origin = min(span.start_ns for span in spans)
+    for span in spans:
+        moved = span.start_ns - origin, span.end_ns - origin
+        trace.add(span._replace(start_ns=moved[0], end_ns=moved[1]))
     trace.served, trace.sample_ids = len(waits), None
     trace.end_ns = max(span.end_ns for span in trace.spans)
     trace.mention("recorded by DFTracer: calls to the file system and what the program names")
