@@ -37,6 +37,7 @@ def check_random(dataset_class: Callable[[int], Any]) -> Verdict:
 
 def _judge_epochs(dataset_class: Callable[[int], Any], num_workers: int) -> None:
     how = f"with {num_workers} workers" if num_workers else "without workers"
+    torch.manual_seed(SEED - 1)
     dataset = dataset_class(SAMPLES)
     dataset[0]  # as everybody does before training
     torch.manual_seed(SEED)

@@ -1,0 +1,213 @@
+"""Count or measure what notebook 04 claims."""
+
+import pickle
+import time
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
+
+from course_utils.hardware.machine_facts import usable_cores
+from course_utils.hardware.storage import slow_storage
+from course_utils.loading.collate import pad_collate
+from course_utils.loading.datasets import NpzEvents
+from course_utils.loading.images import Jpegs
+from course_utils.loading.packed import PackedStrings
+from course_utils.measure.rate import steady_rate
+from course_utils.paths import data_path
+from course_utils.teaching.checks.nb04_memory import grown_mb
+from course_utils.teaching.run_pipeline import use_cpu
+from course_utils.teaching.start import start_workers
+from course_utils.teaching.worker_demos import compare
+
+
+class Counted(Dataset[int]):
+    """Counts the calls, in the process that makes them."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> int:
+        self.calls += 1
+        return index
+
+
+def calls_seen() -> int:
+    """Count the calls that this process sees of workers that fetch all samples."""
+    dataset = Counted()
+    assert len(list(DataLoader(dataset, num_workers=2))) == len(dataset)
+    return dataset.calls
+
+
+def spawn_over_forkserver() -> float:
+    """Measure how many times longer a spawned worker takes to its first batch."""
+    start_workers()
+    spawn, forkserver = (min(_first_batch_s(m) for _ in range(2)) for m in ("spawn", "forkserver"))
+    return spawn / forkserver
+
+
+def _first_batch_s(method: str) -> float:
+    start = time.perf_counter()
+    batches = iter(DataLoader(Counted(), num_workers=1, multiprocessing_context=method))
+    next(batches)
+    seconds = time.perf_counter() - start
+    list(batches)
+    return seconds
+
+
+def reading_speed_up() -> float:
+    """Measure how many times faster four workers read than one."""
+    folder = data_path("events", "S")
+    events = NpzEvents(folder, fs=slow_storage(folder, "busy Lustre", cache_mb=0))
+    one, four = (_rate(events, 4, w, collate_fn=pad_collate) for w in (1, 4))
+    return four / one
+
+
+def decoding_speed_up_by_cores() -> float:
+    """Measure the same for decoding, as a share of what the cores allow."""
+    photographs = Jpegs(data_path("images"), crop)
+    one, four = (_rate(photographs, 128, w) for w in (1, 4))
+    return four / one / min(4, usable_cores())
+
+
+def crop(image: torch.Tensor) -> torch.Tensor:
+    """Cut a small square out of a photograph."""
+    return image[:, :64, :64].clone()
+
+
+def _rate(dataset: Dataset[Any], batch_size: int, num_workers: int, **options: Any) -> float:
+    start_workers()
+    order = RandomSampler(dataset, num_samples=100 * batch_size)  # type: ignore[arg-type]
+    loader = DataLoader(dataset, batch_size, sampler=order, num_workers=num_workers, **options)
+    return steady_rate(loader, seconds=2).batches_per_s
+
+
+def rows_slow_down() -> float:
+    """Measure how many times slower two workers make small samples."""
+    start_workers()
+    torch.set_num_threads(1)
+    rows = TensorDataset(torch.randn(100_000, 16))
+    alone, two = (steady_rate(DataLoader(rows, 512, num_workers=w), seconds=1) for w in (0, 2))
+    return alone.samples_per_s / two.samples_per_s
+
+
+def whole_batches_speed_up() -> float:
+    """Measure how many times faster rows come when a batch is indexed at once."""
+    torch.set_num_threads(1)
+    rows = TensorDataset(torch.randn(100_000, 16))
+    batches = BatchSampler(RandomSampler(rows), batch_size=512, drop_last=False)
+    whole = steady_rate(DataLoader(rows, batch_size=None, sampler=batches), seconds=1)
+    single = steady_rate(DataLoader(rows, 512, shuffle=True), seconds=1)
+    return whole.samples_per_s / single.samples_per_s
+
+
+class SomeGiants(Dataset[int]):
+    """Every seventh sample takes ten times as long."""
+
+    def __len__(self) -> int:
+        return 70
+
+    def __getitem__(self, index: int) -> int:
+        use_cpu(200 if index % 7 == 3 else 20)
+        return index
+
+
+def in_order_over_as_they_come() -> float:
+    """Measure the time of an epoch whose consumer takes 20 ms a batch, in order over not."""
+    start_workers()
+    return _epoch_s(in_order=True) / _epoch_s(in_order=False)
+
+
+def _epoch_s(in_order: bool) -> float:
+    batches = iter(DataLoader(SomeGiants(), num_workers=2, in_order=in_order))
+    start = time.perf_counter()
+    for _ in batches:
+        time.sleep(0.02)
+    return time.perf_counter() - start
+
+
+def threads_slow_down() -> float:
+    """Measure how many times longer an epoch takes with numpy's own threads in two workers."""
+    threads = compare("threads", seconds=60)
+    seconds = [float(run.numbers["seconds"]) for run in (threads.before, threads.after)]
+    return seconds[0] / seconds[1]
+
+
+def list_over_packed_growth() -> float:
+    """Measure how many times more a forked process grows while it reads a list of names."""
+    return grown_mb(list) / grown_mb(PackedStrings)
+
+
+def pickled_over_mapped() -> int:
+    """Return how many times its bytes a memory map has when it is pickled."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "data.npy"
+        np.save(path, np.zeros(1_000_000, np.float32))
+        mapped = np.load(path, mmap_mode="r")
+        return len(pickle.dumps(mapped)) // int(mapped.nbytes)
+
+
+class Noted(Dataset[int]):
+    """Notes in shared memory which samples have been made."""
+
+    def __init__(self, count: int):
+        self.made = torch.zeros(count, dtype=torch.bool).share_memory_()  # type: ignore[no-untyped-call]
+
+    def __len__(self) -> int:
+        return len(self.made)
+
+    def __getitem__(self, index: int) -> int:
+        self.made[index] = True
+        return index
+
+
+def batches_in_flight() -> int:
+    """Count the batches that exist while the loop of three workers works on one."""
+    dataset = Noted(40)
+    batches = iter(DataLoader(dataset, num_workers=3))
+    consumed = len(list(islice(batches, 5)))
+    asked_for = consumed + 3 * 2
+    deadline = time.monotonic() + 30
+    while int(dataset.made.sum()) < asked_for and time.monotonic() < deadline:
+        time.sleep(0.05)
+    made = int(dataset.made.sum())
+    list(batches)
+    return made - (consumed - 1)
+
+
+class Drawn(Dataset[int]):
+    """Draws from numpy's global generator, or from one made in `__init__`."""
+
+    def __init__(self, own: bool):
+        self.rng = np.random.default_rng() if own else None
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        if self.rng is None:
+            return int(np.random.randint(1_000_000))
+        return int(self.rng.integers(1_000_000))
+
+
+def different_of_np_random() -> int:
+    """Count different numbers of np.random among 8 drawn by two workers."""
+    torch.manual_seed(0)
+    return len(_drawn(Drawn(own=False)))
+
+
+def different_of_own_generator() -> int:
+    """Count different numbers of a generator made in `__init__` among 16 of two epochs."""
+    dataset = Drawn(own=True)
+    return len(_drawn(dataset) | _drawn(dataset))
+
+
+def _drawn(dataset: Drawn) -> set[int]:
+    return {int(value) for value in DataLoader(dataset, num_workers=2)}
