@@ -134,7 +134,7 @@ def _trace_of(events: Sequence[_Event], label: str) -> Trace:
         trace.add(span._replace(start_ns=moved[0], end_ns=moved[1]))
     trace.served, trace.sample_ids = len(waits), None
     trace.end_ns = max(span.end_ns for span in trace.spans)
-    trace.mention("recorded by DFTracer: calls to the file system and what the program names")
+    trace.mention("recorded by DFTracer")
     if any(event.category == "dlio_benchmark" for event in events):
         trace.mention("DLIO sleeps where a GPU would compute")
     return trace

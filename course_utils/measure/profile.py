@@ -104,9 +104,9 @@ def _trace_of(events: Sequence[_Event], label: str) -> Trace:
         trace.add(span)
     trace.served, trace.sample_ids = len(begins), None
     trace.end_ns = max((span.end_ns for span in trace.spans), default=0)
-    trace.mention("recorded by torch.profiler: the main process without its workers")
+    trace.mention("recorded by torch.profiler, workers not in it")
     if not on_gpu:
-        trace.mention("no GPU, the lane cpu is the main thread")
+        trace.mention("no GPU: cpu is the main thread")
     return trace
 
 

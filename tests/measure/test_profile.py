@@ -81,7 +81,7 @@ def test_kernels_copies_and_waiting_are_lanes_with_the_batch_they_belong_to(
 
 def test_the_picture_says_where_it_comes_from_and_what_is_missing(tmp_path: Path) -> None:
     note = load_profile(write(tmp_path / "gpu.json", *TWO_STEPS)).note
-    assert note == "recorded by torch.profiler: the main process without its workers"
+    assert note == "recorded by torch.profiler, workers not in it"
     assert "no GPU" in load_profile(recording("profile_cpu.json.gz")).note
 
 
