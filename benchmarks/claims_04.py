@@ -169,11 +169,11 @@ class Noted(Dataset[int]):
 
 
 def batches_in_flight() -> int:
-    """Count the batches that exist while the loop of three workers works on one."""
+    """Count the batches that exist while the loop of two workers works on one."""
     dataset = Noted(40)
-    batches = iter(DataLoader(dataset, num_workers=3))
+    batches = iter(DataLoader(dataset, num_workers=2))
     consumed = len(list(islice(batches, 5)))
-    asked_for = consumed + 3 * 2
+    asked_for = consumed + 2 * 2
     deadline = time.monotonic() + 30
     while int(dataset.made.sum()) < asked_for and time.monotonic() < deadline:
         time.sleep(0.05)

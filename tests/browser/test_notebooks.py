@@ -10,7 +10,12 @@ from tests.browser.lab_page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NOTEBOOKS = sorted((REPO / "notebooks").glob("*.ipynb"))
-WITH_SWITCHES = {"00_start_here", "02_see_the_gpu_wait", "05_stream_and_shuffle"}
+WITH_SWITCHES = {
+    "00_start_here",
+    "02_see_the_gpu_wait",
+    "04_use_workers_wisely",
+    "05_stream_and_shuffle",
+}
 
 
 @pytest.fixture(scope="session")
