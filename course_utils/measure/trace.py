@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from course_utils.measure.timeline import Timeline
 
 STAGES = ("read", "decode", "transform", "collate", "transfer", "compute", "wait")
+THREAD = "thread"  # lane of what a thread does beside the one that records
 
 Clock = Callable[[], int]
 SampleIds = str | Callable[[Any], Iterable[Hashable]]
@@ -56,17 +58,17 @@ class Trace:
     """The spans of one run and the ledger of samples it served."""
 
     def __init__(self, *, clock: Clock = time.perf_counter_ns, label: str = "", lane: str = "main"):
-        """Start an empty trace; `lane` is where a `stage` without a lane of its own is written."""
+        """Start an empty trace; a `stage` is written to `lane`, in other threads to "thread"."""
         self.clock = clock
         self.label = label
         self.note = ""  # drawn on the picture: what is emulated, simulated, recorded elsewhere
         self.lane = lane
+        self.thread = threading.get_ident()
         self.batch = -1  # number of the batch the main process works on now
         self.served = 0  # batches handed out by `batches`
         self.samples = 0
         self.sample_ids: list[Hashable] | None = []  # None once a batch came without ids
-        self.start_ns = clock()
-        self.end_ns = self.start_ns
+        self.start_ns = self.end_ns = clock()
         self._spans: list[Span] = []
         self._closing: list[Callable[[], None]] = []
 
@@ -225,8 +227,9 @@ class _RecordedStage:
         self.start_ns = self.trace.clock()
 
     def __exit__(self, *error: object) -> None:
-        trace = self.trace
-        trace._spans.append(Span(self.lane, self.name, self.start_ns, trace.clock(), trace.batch))
+        trace, lane = self.trace, self.lane
+        batch = trace.batch if lane != THREAD else -1  # a thread is ahead of the loop
+        trace._spans.append(Span(lane, self.name, self.start_ns, trace.clock(), batch))
 
 
 _NO_STAGE = _NoStage()
@@ -243,4 +246,5 @@ def stage(name: str, lane: str | None = None) -> Stage:
         return _NO_STAGE
     if name not in STAGES:
         raise ValueError(f"{name!r} is no stage; use one of: {', '.join(STAGES)}.")
-    return _RecordedStage(trace, name, lane or trace.lane)
+    own_thread = trace.thread == threading.get_ident()
+    return _RecordedStage(trace, name, lane or (trace.lane if own_thread else THREAD))

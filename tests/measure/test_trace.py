@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 from itertools import count
+from threading import Thread
 
 import pytest
 
@@ -29,6 +30,20 @@ def test_a_stage_that_raises_is_recorded_and_the_error_passes() -> None:
     with record() as trace, pytest.raises(KeyError), stage("decode"):
         raise KeyError("x")
     assert [span.stage for span in trace.spans] == ["decode"]
+
+
+def test_a_stage_of_another_thread_has_a_lane_of_its_own_and_belongs_to_no_batch() -> None:
+    def read_ahead() -> None:
+        with stage("read"):
+            pass
+
+    with record() as trace:
+        trace.batch = 3
+        read_ahead()
+        thread = Thread(target=read_ahead)
+        thread.start()
+        thread.join()
+    assert [(span.lane, span.batch) for span in trace.spans] == [("main", 3), ("thread", -1)]
 
 
 def test_an_unknown_stage_is_refused_with_the_list_of_stages() -> None:
