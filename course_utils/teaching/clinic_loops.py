@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 from course_utils.hardware.emulated import EmulatedAccelerator
 from course_utils.hardware.storage import SlowFileSystem, slow_storage
 from course_utils.hardware.storage_presets import StoragePreset
+from course_utils.measure.this_process import delay_s
 from course_utils.teaching.run_pipeline import UNLIMITED, use_cpu
 
 CAUSES = ("storage", "cpu", "giant sample", "one core", "sync", "gpu")
@@ -88,11 +89,11 @@ class Samples(Dataset[Batch]):
         else:
             use_cpu(numbers.compute + giant)
         end = time.perf_counter_ns()
-        made = (index, start, end, time.process_time_ns(), os.getpid(), _core())
+        made = (index, start, end, time.process_time_ns(), _delay_ns(), os.getpid(), _cores())
         return dict(zip(MADE, map(torch.tensor, made), strict=True))
 
 
-MADE = ("sample", "start_ns", "end_ns", "cpu_ns", "process", "core")
+MADE = ("sample", "start_ns", "end_ns", "cpu_ns", "delay_ns", "process", "cores")
 
 
 class Pin:
@@ -113,10 +114,14 @@ def _can_pin() -> bool:
     return hasattr(psutil.Process, "cpu_affinity")  # macOS binds no process to a core
 
 
-def _core() -> int:
-    """Return the core that this process runs on, -1 where the system does not tell."""
-    process = psutil.Process()
-    return process.cpu_num() if hasattr(process, "cpu_num") else -1
+def _delay_ns() -> int:
+    """Return for how long this thread was ready and got no core, -1 if the system does not tell."""
+    return round(1e9 * delay_s()) if os.path.exists("/proc/thread-self/schedstat") else -1
+
+
+def _cores() -> int:
+    """Return how many cores this process may use, -1 where the system does not tell."""
+    return len(psutil.Process().cpu_affinity()) if _can_pin() else -1
 
 
 def make_loops(folder: Path, seed: int) -> Iterator[tuple[str, DataLoader[Batch], Step, Any]]:

@@ -8,6 +8,7 @@ from itertools import groupby
 from statistics import median
 
 from course_utils.hardware.emulated import EmulatedAccelerator
+from course_utils.hardware.machine_facts import all_cores
 from course_utils.measure.trace import Trace, record
 from course_utils.teaching.clinic_loops import MADE, WORKERS, Batch, Step
 from course_utils.teaching.look import Bar, bars, card
@@ -65,24 +66,48 @@ class LoaderRate(Finding):
 
 @dataclass(frozen=True, repr=False)
 class WorkersCpu(Finding):
-    """What the workers take of the processor while the loop runs."""
+    """What the workers do with their time while the loop runs: shares of 0 to 1, by worker."""
 
     about: str
-    shares: tuple[float, ...]  # of a core, by worker
-    cores: int | None  # on how many different cores they were seen; None: the system tells nothing
+    computes: tuple[float, ...]
+    sleeps: tuple[float, ...] | None  # None: the system does not tell
+    cores: int | None  # that they may use; None: the system does not tell
 
     @property
     def sentence(self) -> str:
         """The finding in words."""
-        shares = " and ".join(f"{100 * share:.0f} %" for share in self.shares)
-        seen = "" if self.cores is None else f", seen on {self.cores} different cores"
-        seen = ", all seen on one and the same core" if self.cores == 1 else seen
-        return f"The workers use {shares} of a core{seen}."
+        sleeps = "" if self.sleeps is None else f", sleep {_percents(self.sleeps)}"
+        cores = "" if self.cores is None else f", and may run on {self.cores} of {all_cores()}"
+        cores = cores and f"{cores} core{'s' * (all_cores() != 1)}"
+        return f"The workers compute {_percents(self.computes)} of the time{sleeps}{cores}."
 
     def _bars(self) -> list[Bar]:
-        full = Bar("a core", 1, "100 %", guessed=True)
-        shares = enumerate(self.shares)
-        return [full, *(Bar(f"worker {n}", share, f"{100 * share:.0f} %") for n, share in shares)]
+        rows = [("computes", self.computes), ("sleeps", self.sleeps or ())]
+        return [
+            Bar(f"{worker} {name}", share, f"{100 * share:.0f} %")
+            for worker in range(len(self.computes))
+            for name, shares in rows
+            for share in shares[worker : worker + 1]
+        ]
+
+
+def workers_cpu(about: str, samples: Iterable[list[dict[str, int]]]) -> WorkersCpu:
+    """Compute it from what the workers noted with their samples."""
+    ends = [(rows[0], rows[-1]) for rows in samples]
+    allowed = max(last["cores"] for _, last in ends)
+    tells = all(last["delay_ns"] >= 0 for _, last in ends)
+    computes = tuple(_share(*both, "cpu_ns") for both in ends)
+    ready = (_share(*both, "delay_ns") for both in ends)
+    sleeps = tuple(max(0.0, 1 - a - b) for a, b in zip(computes, ready, strict=True))
+    return WorkersCpu(about, computes, sleeps if tells else None, allowed if allowed >= 0 else None)
+
+
+def _share(first: dict[str, int], last: dict[str, int], clock: str) -> float:
+    return (last[clock] - first[clock]) / (last["end_ns"] - first["end_ns"])
+
+
+def _percents(shares: Iterable[float]) -> str:
+    return " and ".join(f"{100 * share:.0f} %" for share in shares)
 
 
 @dataclass(frozen=True, repr=False)

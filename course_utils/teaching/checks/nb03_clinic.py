@@ -21,9 +21,9 @@ SLIPS = {
     "cores would change nothing.",
     ("cpu", "one core"): "Each of its workers gets about half a core, while others are free: they "
     "are not too slow, they share one.",
-    ("one core", "cpu"): "Its workers use more than one core between them.",
-    ("one core", "storage"): "That its workers were seen on one core says nothing as long as they "
-    "hardly use it.",
+    ("one core", "cpu"): "Its workers may run on all cores, and compute all the time.",
+    ("one core", "storage"): "Its workers hardly use the processor at all, so it cannot be too "
+    "little of it.",
     ("gpu", "sync"): "Replaying one batch is slow, but the GPU is idle for much of it: something "
     "else in the step takes the time.",
     ("sync", "gpu"): "Replaying one batch is slow, and the GPU is busy all the time: it is simply "
