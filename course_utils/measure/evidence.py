@@ -133,11 +133,14 @@ def _epoch(loader: Any, *runs: Run) -> int | None:
 
 
 def _parts_of_the_step(run: Run) -> dict[str, Any]:
-    """Divide the step by what ran: a computation, else a copy, else nothing but the host."""
+    """Divide the step by what ran: a computation, else a copy, else nothing but the host.
+
+    Of a step that records no spans only the copy is known, from a copy of the same batch alone.
+    """
     spans, count = run.trace.spans, len(run.turns)
     compute = compute_spans(spans)
     if not compute:
-        return {}
+        return {"transfer_s": min(run.copy_s, run.whole_s)}
     copies = [span for span in spans if span.stage == "transfer"]
     computing = _length(compute) / count
     copying = _length([*compute, *copies]) / count - computing

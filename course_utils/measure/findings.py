@@ -145,7 +145,8 @@ def evidence(m: Measurements) -> dict[str, str]:
 
 def _step(m: Measurements) -> str:
     if m.compute_s is None:
-        return f"{ms(m.step_s)}, not known of what: it records no spans"
+        copies = f"copies {ms(m.transfer_s)} by themselves, " if m.transfer_s else ""
+        return f"{copies}the rest of {ms(m.step_s)} is not known: it records no spans"
     return f"computing {ms(m.compute_s)}, copies {ms(m.transfer_s)}, neither of them {ms(m.host_s)}"
 
 

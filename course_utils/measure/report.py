@@ -22,7 +22,7 @@ _STYLE = """
 font-weight:normal;background:none}.cd table{border-collapse:collapse;margin:.5em 0}
 .cd tr{background:none}.cd .bar{display:block;height:14px;min-width:2px;box-sizing:border-box;
 border:1px solid #808080;print-color-adjust:exact}.cd .wide{width:24em}
-.cd .soft{color:#767676}.cd details{margin:.5em 0}
+.cd .soft{opacity:.75}.cd details{margin:.5em 0}
 """
 
 
@@ -69,7 +69,7 @@ def page(diagnosis: Diagnosis) -> str:
         f'<style>{_STYLE}</style><div class="cd"><h4>{escape(diagnosis.verdict)}</h4>'
         f"<p>Change: <b>{escape(diagnosis.change)}</b></p><p>{_gain(diagnosis)}</p>"
         f"<p>{_headspace(diagnosis)}</p><table>{bars}</table>"
-        f"<details open><summary>Evidence</summary><table>{rows}</table></details>"
+        f'<details open=""><summary>Evidence</summary><table>{rows}</table></details>'
         f"{fallback.svg(Picture([diagnosis.trace]))}</div>"
     )
 

@@ -53,6 +53,7 @@ class Run:
     workers: int = 0
     kept: list[Any] = field(default_factory=list)
     weight: Weight | None = None  # of the first batch
+    copy_s: float = 0.0  # seconds that copying a batch to a real accelerator takes by itself
 
     @property
     def steady(self) -> list[tuple[Turn, Turn]]:

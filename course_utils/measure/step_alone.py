@@ -11,6 +11,7 @@ import torch
 from course_utils.measure.runs import Run, Step, Turn, is_enough
 from course_utils.measure.this_process import delay_s
 from course_utils.measure.trace import Trace, record
+from course_utils.measure.weigh import copy_s
 
 WARM_UP = 3  # steps that also pay for allocations and the choice of kernels
 
@@ -44,6 +45,8 @@ def run_step(
         wait_for_device(result, trace, synchronize)
         last = run.turns[-1]
         run.turns[-1] = last._replace(done=time.perf_counter())
+    if device := torch.accelerator.current_accelerator(check_available=True):
+        run.copy_s = copy_s(batches[0], device)
     return run
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_utils.measure.weigh import weigh
+from course_utils.measure.weigh import copy_s, weigh
 
 
 @dataclass
@@ -41,3 +41,9 @@ def test_the_batch_stays_as_it_was() -> None:
     tensor = torch.zeros(10)
     weigh([tensor])
     assert not tensor.is_shared()
+
+
+def test_more_bytes_take_longer_to_copy() -> None:
+    cpu = torch.device("cpu")
+    large, small = {"x": [torch.zeros(10_000_000)]}, {"x": [torch.zeros(10)]}
+    assert copy_s(large, cpu) > 3 * copy_s(small, cpu) > 0
