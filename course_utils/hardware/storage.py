@@ -115,10 +115,13 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
         if mode != "rb":
             self._refuse()
         local = self._local(path)
-        if trace := current():
-            trace.mention(f"emulated {self.preset.name}")
+        self._mention()
         self.device.look_up(opening=True)
         return SlowFile(self, path, local, **kwargs)
+
+    def _mention(self) -> None:
+        if trace := current():
+            trace.mention(f"emulated {self.preset.name}")
 
     def _local(self, path: str) -> Path:
         local = Path(os.path.abspath(self.root / path))
@@ -155,6 +158,7 @@ class SlowFile(AbstractBufferedFile):  # type: ignore[misc]
         end = min(end, self.size)
         if start >= end:
             return b""
+        self.fs._mention()  # again: the file may have been opened before this recording
         device = self.fs.device
         done = device.reserve(self._file, start, end, size=self.size, in_hand=self._in_hand)
         self._in_hand = (end - 1) // BLOCK

@@ -16,6 +16,7 @@ import pytest
 from course_utils.hardware.page_cache import BLOCK
 from course_utils.hardware.storage import SlowFileSystem, slow_storage
 from course_utils.hardware.storage_presets import storage_preset
+from course_utils.measure.trace import record
 
 INSTANT = replace(
     storage_preset("busy Lustre"),
@@ -200,3 +201,12 @@ def test_bad_arguments_get_a_sentence_with_the_next_step(tmp_path: Path) -> None
         slow_storage(tmp_path, cache_mb=-1)
     with pytest.raises(ValueError, match=r"fs = slow_storage\(folder\)"):
         SlowFileSystem()
+
+
+def test_a_recording_says_what_is_emulated_even_of_a_file_that_was_open_before(
+    folder: Path,
+) -> None:
+    with slow_storage(folder, INSTANT).open("pulses.npy") as file, record() as trace:
+        file.read(1)
+        file.read(1)
+    assert trace.note == "emulated busy Lustre"
