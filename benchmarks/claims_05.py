@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from course_utils.hardware.accelerator import get_accelerator
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.collate import pad_collate
+from course_utils.loading.events import Sample
 from course_utils.loading.labels import read_labels
 from course_utils.loading.mixing import mixing
 from course_utils.loading.prefetch import ThreadPrefetcher
@@ -94,10 +95,13 @@ def scatter_after_an_offline_shuffle() -> float:
 def gain_by_a_thread() -> float:
     """Measure how much longer the same steps take without a thread that reads ahead."""
     folder = data_path("events", "S")
-    storage = slow_storage(folder, "busy Lustre", cache_mb=0)
-    stream = EventShards(folder, shards=20, interleave=2, chunk=16, buffer=1, fs=storage)
-    loader = DataLoader(stream, batch_size=32, collate_fn=pad_collate)
-    return _seconds(loader) / _seconds(ThreadPrefetcher(loader))
+
+    def loader() -> DataLoader[Sample]:
+        storage = slow_storage(folder, "busy Lustre", cache_mb=0)
+        stream = EventShards(folder, shards=20, interleave=4, chunk=8, buffer=1, fs=storage)
+        return DataLoader(stream, batch_size=32, collate_fn=pad_collate)
+
+    return _seconds(loader()) / _seconds(ThreadPrefetcher(loader()))
 
 
 def _seconds(batches: Iterable[object], steps: int = 20) -> float:

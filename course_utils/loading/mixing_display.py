@@ -36,11 +36,11 @@ def draw_together(ways: Mapping[str, Mixing]) -> Figure:
         for panel in panels[-1]:
             panel.set_xlabel("begin → end of file")
         bar = figure.colorbar(drawn, ax=panels, extend="max", shrink=0.8)
-        bar.set_label("share a batch (1: as in a full shuffle)")
+        bar.set_label("share a batch\n(1: as in a full shuffle)")
     plt.close(figure)  # a notebook shows what the cell returns, and only that
     return figure
 
 
 def _title(name: str, mixed: Mixing) -> str:
-    held = f", {mixed.memory:,} in memory" if mixed.memory else ""
+    held = f" ({mixed.memory:,} held)" if mixed.memory else ""
     return f"{name}{held}\nscatter {mixed.ratio:.1f} × ideal"

@@ -38,9 +38,9 @@ cu.ready("05")
 # No index, so no sampler, no `shuffle=True`, and `len` only if you know it. *Who* reads what, and in which
 # *order*, is up to you. These are the two halves of this notebook.
 #
-# PolarBERT, a published model, is pre-trained on IceCube events with such a dataset. This one behaves
-# as its does, in fewer lines: it cuts the file into batches, from a random offset on, and shuffles
-# the batches. Read it. What is wrong?
+# PolarBERT, a published model, is pre-trained on IceCube events with such a dataset. Ours behaves like
+# it, in fewer lines: it cuts the file into batches, from a random offset on, and shuffles the batches.
+# Read it. What is wrong?
 
 
 # %%
@@ -112,8 +112,8 @@ cu.reveal("05.1", epochs[4].samples)
 
 # %% [markdown]
 # Every worker has its own copy of the dataset, and runs the whole `__iter__`: four workers, four epochs
-# in one. A benchmark reports four times the events. The model sees the same ones again, and the schedule
-# of its learning rate is four times too slow.
+# in one. A benchmark reports four times the events. The model sees the same ones again, and a schedule
+# that counts epochs runs four times too slow.
 #
 # We counted the same on PolarBERT's own class and 1,024 events: 1, 2 and 4 workers serve 960, 1,920 and 3,840
 # events, of which 960, 999 and 1,015 differ. Its README says "tested with num_workers: 1", and not why.
@@ -166,11 +166,11 @@ print(train(mended))
 # With several GPUs there is one process for each, a **rank**, and each rank has workers of its own. The
 # places among which a stream is divided are all workers of all ranks.
 #
-# ### Exercise 5.1 · 8 min · ●●○
+# ### Exercise 5.1 · 7 min · ●●○
 #
-# Divide *shards* (a list; each shard is an iterable of events) among all places. Every event exactly once,
-# for any number of workers, none included, and of ranks; also if there are fewer shards than places. No place
-# opens a shard that is not its own.
+# Divide `self.shards` (a list; each shard is an iterable of events) among all places. Every event exactly
+# once, for any number of ranks and of workers, none included; also if there are fewer shards than places. No
+# place opens a shard that is not its own.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -264,8 +264,8 @@ cu.reveal("05.2", served)
 #
 # ### The second epoch
 #
-# `persistent_workers=True` saves the start of the workers in every epoch. We tell the dataset which epoch it
-# is, and its order depends on that.
+# `persistent_workers=True` saves the start of the workers in every epoch. The order of `Numbers` depends on its
+# `epoch`. Before each epoch we set it: `numbers.epoch = epoch`.
 
 # %%
 CHOICES = ["a new one in each epoch", "the same one in each epoch"]
@@ -359,8 +359,8 @@ Timeline({"one place": one, "16 places": many})
 cu.reveal("05.4", many.summary().total_s / one.summary().total_s)
 
 # %%
-for stream in one_place, many_places:
-    print(stream.events.fs.counters())
+print("one place:", one_place.events.fs.counters())
+print("16 places:", many_places.events.fs.counters())
 
 # %% [markdown]
 # One place is the cheap way. Now look at what is in its batches.
@@ -415,23 +415,23 @@ cu.predict(
 # %%
 from itertools import chain
 
-from course_utils.loading.shuffling import batched, blocks, buffer_shuffle, interleave, shuffled
+from course_utils.loading.shuffling import BlockSampler, blocks, buffer_shuffle, shuffled
 
 n, rng = len(energy), np.random.default_rng(0)
-shards = blocks(n, 100)  # runs of 100 events, in the order on disk
-pieces = [[*chain(*group)] for group in batched(shuffled(blocks(n, 10), rng), 20)]
-ways = {
+shards = blocks(n, 100)  # 20 runs of 100 events, in the order on disk
+ways = {  # name: the order, and how many events are held in memory
     "in order": (range(n), 0),
     "shard": (chain(*shuffled(shards, rng)), 0),
     "buffer": (buffer_shuffle(range(n), 200, rng), 200),
     "shard + buffer": (buffer_shuffle(chain(*shuffled(shards, rng)), 200, rng), 200),
-    "block": (chain(*(shuffled(group, rng) for group in pieces)), 200),
+    "block": (BlockSampler(n, 10, together=20), 200),
     "offline": (rng.permutation(n), 0),
 }
 
 # %%
 from course_utils.loading.mixing import mixing
 from course_utils.loading.mixing_display import draw_together
+from course_utils.loading.shuffling import batched
 
 quality = {
     name: mixing(batched(order, 32), energy, blocks=20, memory=memory)
@@ -494,7 +494,7 @@ cu.reveal("05.6", decoded_gb)
 # %% [markdown]
 # And that in *each* worker. Shuffle what is small: indices, paths, compressed bytes. Decode behind the buffer.
 #
-# ### Exercise 5.2 · 6 min · ●●○
+# ### Exercise 5.2 · 5 min · ●●○
 #
 # A file of 20,000 events, sorted, in 100 shards. A worker reads `at_once` shards in turn, `chunk` events at a
 # time, into a buffer. Choose the three numbers so that
@@ -516,6 +516,9 @@ cu.reveal("05.6", decoded_gb)
 
 
 # %%
+from course_utils.loading.shuffling import interleave
+
+
 def try_out(at_once, chunk, buffer, seed=0):
     rng = np.random.default_rng(seed)
     energy = np.sort(rng.exponential(size=20_000))
@@ -555,9 +558,13 @@ def steps_of(batches):
     return trace
 
 
-slow = EventShards(folder, shards=20, interleave=2, chunk=16, buffer=1, fs=lustre())
-loader = DataLoader(slow, batch_size=32, collate_fn=pad_collate)
-Timeline({"alone": steps_of(loader), "with a thread": steps_of(ThreadPrefetcher(loader))})
+def four_places():
+    slow = EventShards(folder, shards=20, interleave=4, chunk=8, buffer=1, fs=lustre())
+    return DataLoader(slow, batch_size=32, collate_fn=pad_collate)
+
+
+alone, ahead = steps_of(four_places()), steps_of(ThreadPrefetcher(four_places()))
+Timeline({"alone": alone, "with a thread": ahead})
 
 # %% [markdown]
 # ### Exercise 5.3 · 8 min · ●●●
