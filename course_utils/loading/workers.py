@@ -65,6 +65,7 @@ def worker_init(worker_id: int) -> None:
         if library := sys.modules.get(name):
             limit(library)
     if sys.__stderr__ is not None:
+        faulthandler.disable()  # one that a fork inherited would stay behind torch's own handlers
         faulthandler.enable(sys.__stderr__)
 
 

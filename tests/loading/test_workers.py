@@ -1,0 +1,109 @@
+"""What workers get: one thread each, their own random numbers, the number of the epoch."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from course_utils.loading.workers import SharedEpoch, worker_init, worker_rng
+from tests.loading.worker_datasets import Draws, Epochs, OneGenerator, Pools, crash, first
+
+QUICK = "spawn" if sys.platform == "win32" else "fork"
+
+
+def loader(dataset: Dataset[Any], **options: Any) -> DataLoader[Any]:
+    workers = {"num_workers": 2, "timeout": 120} | options
+    return DataLoader(dataset, **workers)
+
+
+def drawn(options: dict[str, Any], seed: int = 3, epochs: int = 1) -> list[int]:
+    torch.manual_seed(seed)
+    numbers = loader(Draws(), **options)
+    return [int(number) for _ in range(epochs) for number in numbers]
+
+
+@pytest.mark.slow
+def test_every_pool_of_a_worker_has_one_thread_whenever_it_is_loaded(start_method: str) -> None:
+    options = {"num_workers": 1, "collate_fn": first, "multiprocessing_context": start_method}
+    told = next(iter(loader(Pools(), worker_init_fn=worker_init, **options)))
+    assert set(told["pools"].values()) == {1}
+    if start_method == "spawn":
+        assert told["new"]  # a library that was loaded after worker_init
+    assert len(told["pools"]) >= 3  # of torch, of NumPy, of SciPy
+
+
+@pytest.mark.slow
+def test_a_worker_that_crashes_names_the_line(capfd: pytest.CaptureFixture[str]) -> None:
+    broken = loader(Draws(), num_workers=1, worker_init_fn=crash, multiprocessing_context=QUICK)
+    with pytest.raises(RuntimeError, match="worker"):
+        list(broken)
+    assert 'worker_datasets.py", line' in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_persistent_workers_draw_new_numbers_and_repeat_with_the_seed(start_method: str) -> None:
+    options = {"multiprocessing_context": start_method, "persistent_workers": True}
+    numbers = drawn(options, epochs=2)
+    assert len(set(numbers)) == 16
+    assert drawn(options | {"multiprocessing_context": QUICK}, epochs=2) == numbers
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 3])
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_each_epoch_of_new_workers_draws_new_numbers(num_workers: int) -> None:
+    options = {"num_workers": num_workers} | ({"timeout": 0} if not num_workers else {})
+    numbers = drawn(options, epochs=2)
+    assert len(set(numbers)) == 16
+    assert drawn(options, epochs=2) == numbers
+    assert not set(drawn(options, seed=4)) & set(numbers)
+
+
+def test_a_worker_keeps_its_generator() -> None:
+    assert all(same.item() for same in loader(OneGenerator()))
+
+
+def test_a_parent_that_has_drawn_hands_nothing_down() -> None:
+    torch.manual_seed(0)
+    here = {int(worker_rng().integers(2**60)) for _ in range(8)}
+    there = {int(number) for number in loader(Draws())}
+    assert len(here) == len(there) == 8
+    assert not here & there
+
+
+def test_the_main_process_obeys_a_seed_that_is_set_again() -> None:
+    numbers = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        numbers.append([int(worker_rng().integers(2**60)) for _ in range(3)])
+    assert numbers[0] == numbers[1]
+    assert len(set(numbers[0])) == 3
+
+
+def test_ranks_with_one_seed_draw_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = set()
+    for rank in ("0", "1", "2"):
+        monkeypatch.setenv("RANK", rank)
+        numbers |= set(drawn({"num_workers": 0, "timeout": 0}))
+    assert len(numbers) == 24
+
+
+@pytest.mark.slow
+def test_persistent_workers_see_the_epoch_that_is_set_between_loops(start_method: str) -> None:
+    dataset = Epochs()
+    epochs = loader(dataset, persistent_workers=True, multiprocessing_context=start_method)
+    seen = []
+    for epoch in (0, 7, 3):
+        dataset.epoch.value = epoch
+        seen.append([int(number) for number in epochs])
+    assert seen == [[0, 0], [7, 7], [3, 3]]
+
+
+def test_the_epoch_begins_where_it_is_told_to() -> None:
+    epoch = SharedEpoch(4)
+    assert epoch.value == 4
+    epoch.value += 1
+    assert repr(epoch) == "SharedEpoch(5)"

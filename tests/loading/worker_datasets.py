@@ -1,0 +1,124 @@
+"""Datasets for the tests of workers; importable by them under every start method."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch.utils.data import Dataset, IterableDataset
+
+from course_utils.loading.lazy_file import LazyFile
+from course_utils.loading.workers import SharedEpoch, worker_init, worker_rng
+
+
+def first(samples: list[Any]) -> Any:
+    return samples[0]
+
+
+class Draws(Dataset[int]):
+    """Draws a number for each sample."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        return int(worker_rng().integers(2**60))
+
+
+class OneGenerator(Dataset[bool]):
+    """Tells whether a worker's generator stays the same."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> bool:
+        return worker_rng() is worker_rng()
+
+
+class Pools(Dataset[Any]):
+    """Tells the threads of every pool, also of one that is loaded only now."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        new = "scipy.linalg" not in sys.modules
+        import pyarrow
+        import scipy.linalg  # noqa: F401  has a pool of its own
+        import threadpoolctl
+
+        pools = {pool["filepath"]: pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
+        return {"pools": {**pools, "arrow": pyarrow.cpu_count()}, "new": new}
+
+
+class Numbered(Dataset[int]):
+    """Rows of a file that hold their own numbers."""
+
+    def __init__(self, rows: LazyFile[Any]):
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return 2000
+
+    def __getitem__(self, index: int) -> int:
+        self.rows.file.seek(index * 8)
+        return int.from_bytes(self.rows.file.read(8), "little")
+
+
+class Opened(Dataset[Any]):
+    """Tells of files whether they were open when the worker got them, and what stands in them."""
+
+    def __init__(self, files: list[LazyFile[Any]]):
+        self.files = files
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> tuple[bool, bool, Any]:
+        lazy = self.files[index]
+        before = is_open(lazy)
+        content = read_any(lazy.file)
+        return before, is_open(lazy), content
+
+
+def is_open(lazy: LazyFile[Any]) -> bool:
+    return repr(lazy).endswith(", open in this process")
+
+
+def read_any(file: Any) -> list[int]:
+    """Read the numbers 0, 1, 2 out of whatever it is."""
+    if isinstance(file, np.ndarray):
+        return [int(number) for number in file]
+    if hasattr(file, "execute"):
+        return [row[0] for row in file.execute("select number from numbers order by number")]
+    if hasattr(file, "keys"):
+        return [int(number) for number in file["numbers"][:]]
+    file.seek(0)
+    return list(file.read())
+
+
+class Epochs(IterableDataset[int]):
+    """Yields the epoch that the worker sees."""
+
+    def __init__(self) -> None:
+        self.epoch = SharedEpoch()
+
+    def __iter__(self) -> Iterator[int]:
+        yield self.epoch.value
+
+
+def crash(worker_id: int) -> None:
+    """Prepare the worker as usual, and then read from address 0."""
+    import ctypes
+
+    worker_init(worker_id)
+    ctypes.string_at(0)
+
+
+def number_file(path: Path, rows: int = 2000) -> Path:
+    """Write rows of 8 bytes that hold their own numbers."""
+    np.arange(rows, dtype="<u8").tofile(path)
+    return path

@@ -1,0 +1,164 @@
+"""The traps of workers: they are there, and what the course recommends mends them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from course_utils.errors import CourseError
+from course_utils.teaching import worker_demos_memory as memory
+from course_utils.teaching import worker_demos_silent as silent
+from course_utils.teaching import worker_demos_speed as speed
+from course_utils.teaching.worker_demos import TITLES, Numbers, Run, compare, show
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+]
+linux = pytest.mark.skipif(sys.platform != "linux", reason="about fork and /dev/shm")
+
+
+def values(numbers: Numbers) -> list[Any]:
+    return list(numbers.values())
+
+
+@linux
+def test_a_list_of_strings_grows_in_a_worker_and_packed_strings_do_not() -> None:
+    grown = [end - start for start, end in (values(memory.strings(m)) for m in (False, True))]
+    assert grown[0] > 15
+    assert grown[1] < grown[0] / 4
+
+
+def test_a_view_sends_its_whole_clip_and_a_copy_only_itself() -> None:
+    assert values(memory.view(False)) == [0.2, 12.58]
+    assert values(memory.view(True)) == [0.2, 0.2]
+
+
+@linux
+@pytest.mark.parametrize("mended", [False, True])
+def test_as_much_shared_memory_is_used_as_the_formula_says(mended: bool) -> None:
+    expected, seen = values(memory.in_flight(mended))
+    assert expected == (72 if mended else 216)
+    # others may use shared memory at the same time
+    assert 0.8 < seen / expected < 1.3
+
+
+def test_a_memory_map_is_sent_as_data_and_a_lazy_file_as_its_name() -> None:
+    assert values(memory.memory_map(False))[0] > 50_000_000
+    assert values(memory.memory_map(True))[0] < 1000
+
+
+@linux
+def test_workers_with_one_thread_each_are_faster() -> None:
+    before, after = (values(speed.threads(m))[0] for m in (False, True))
+    assert after < before
+
+
+def test_only_a_shared_cache_outlives_its_worker() -> None:
+    assert values(speed.cache(False)) == [[64, 64, 64]]
+    assert values(speed.cache(True)) == [[64, 0, 0]]
+
+
+def test_objects_cost_the_main_process_more_than_arrays() -> None:
+    before, after = (values(speed.objects(m))[0] for m in (False, True))
+    assert after < before / 2
+
+
+def test_out_of_order_the_slow_sample_holds_up_nobody() -> None:
+    assert values(speed.straggler(False))[1]
+    assert not values(speed.straggler(True))[1]
+
+
+def test_a_kept_generator_repeats_itself_and_worker_rng_does_not() -> None:
+    assert values(silent.random_numbers(False)) == [2, 2]
+    assert values(silent.random_numbers(True)) == [8, 16]
+
+
+@linux
+def test_rows_through_one_handle_are_mixed_up_and_through_a_lazy_file_right() -> None:
+    # a race: sure to be lost at some time, but not in every epoch
+    assert any(values(silent.one_handle(False))[0] > 0 for _ in range(10))
+    assert values(silent.one_handle(True)) == [0]
+
+
+def test_an_iterator_that_ends_cuts_the_epoch_short() -> None:
+    assert values(silent.short_epoch(False)) == [10, 16]
+    assert values(silent.short_epoch(True)) == [16, 16]
+
+
+def test_a_shared_epoch_reaches_persistent_workers() -> None:
+    assert values(silent.epoch_number(False)) == [1]
+    assert values(silent.epoch_number(True)) == [3]
+
+
+def test_whole_batches_per_worker_lose_one_tail_instead_of_four() -> None:
+    assert values(silent.tails(False)) == [64]
+    assert values(silent.tails(True)) == [96]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
+def test_a_server_that_has_loaded_torch_starts_the_second_epoch_at_once() -> None:
+    both = compare("first_batch", seconds=60)
+    before, after = both.before.numbers, both.after.numbers
+    assert values(after)[0][1] < values(before)[0][1] / 2
+
+
+def hangs(run: Run) -> bool:
+    return not run.numbers and run.demo.ending.startswith("Stopped after")
+
+
+def test_what_cannot_be_pickled_hangs_until_a_timeout_is_set() -> None:
+    before = show("unpicklable", mended=False, seconds=10)
+    assert hangs(before)
+    after = show("unpicklable", mended=True, seconds=60)
+    assert after.numbers["error"] == "DataLoader timed out after 3 seconds"
+    assert "cannot pickle '_thread.lock' object" in after.printed
+
+
+@linux
+def test_the_line_of_a_crash_is_printed_after_worker_init_only() -> None:
+    runs = compare("crash", seconds=60)
+    for run in (runs.before, runs.after):
+        assert run.numbers["batches"] < 40
+        assert run.numbers["error"] != "none"
+    assert "in __getitem__" not in runs.before.printed
+    assert "in __getitem__" in runs.after.printed
+
+
+@linux
+@pytest.mark.parametrize("name", ["locked", "openmp"])
+def test_a_forked_worker_hangs_where_a_spawned_one_works(name: str) -> None:
+    runs = compare(name, seconds=60)
+    assert runs.before.numbers["error"] == "DataLoader timed out after 3 seconds"
+    assert runs.after.numbers["error"] == "none"
+
+
+def test_a_class_of_the_notebook_does_not_reach_a_spawned_worker() -> None:
+    runs = compare("class_in_notebook", seconds=60)
+    assert "exited unexpectedly" in runs.before.numbers["error"]
+    assert "Can't get attribute 'InNotebook'" in runs.before.printed
+    assert runs.after.numbers["error"] == "none"
+
+
+@linux
+def test_a_loop_left_as_garbage_makes_noise_in_the_next_workers() -> None:
+    runs = compare("old_loop", seconds=60)
+    assert "can only test a child process" in runs.before.printed
+    assert runs.after.printed == ""
+    assert runs.before.numbers["batches"] == runs.after.numbers["batches"] == 8
+
+
+def test_a_comparison_says_both_in_words() -> None:
+    both = compare("memory_map", seconds=60)
+    title, before, after = repr(both).splitlines()
+    assert title == TITLES["memory_map"]
+    assert before.startswith("Before: bytes sent 50000")
+    assert after.startswith("After: bytes sent ")
+    assert before in both._repr_html_()
+
+
+def test_an_unknown_demonstration_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(CourseError, match="take one of: strings, view"):
+        show("nothing", mended=True)
