@@ -6,8 +6,9 @@ do. Then, in this order:
 
 1. Memory, if the batches in flight, or the growth of the workers until the end of the epoch, will
    take more than half of the free memory.
-2. GPU-bound, if all losses together are less than a fifth of a turn; memory, if meanwhile the
-   workers' own memory grew to the double, or grew on and on.
+2. GPU-bound, if all losses together are less than a fifth of a turn (without the time in which
+   other programs had the core); memory, if meanwhile the workers' own memory grew to the double,
+   or grew on and on.
    Workers that would load a quarter faster than the step takes, had they the cores to themselves,
    lose nothing unless they are uneven: the loop then waits for other programs.
 3. Otherwise the largest loss is the family: start-up, transfer, main process, or the loader.
@@ -59,7 +60,8 @@ def judge(m: Measurements) -> Cause:
     if max(m.in_flight_bytes, m.grown_to_the_end_bytes) > TOO_MUCH * m.free_bytes:
         return "memory"
     lost = losses(m)
-    if sum(lost.values()) < LEAVE_IT * m.turn_s:
+    computed = m.step_s - m.step_delay_s - m.transfer_s - m.host_s
+    if sum(lost.values()) < LEAVE_IT * (computed + sum(lost.values())):
         return "memory" if memory_grows(m) else "GPU-bound"
     family = max(lost, key=lambda name: lost[name])
     if family == "loader":

@@ -28,6 +28,16 @@ from tests.measure.handmade import hungry
         ({"start_up_s": 100.0, "epoch": None}, "CPU"),  # an epoch without an end starts once
         ({"step_s": 0.2, "together_s": 0.2, "transfer_s": 0.1, "compute_s": 0.1}, "transfer"),
         ({"step_s": 0.2, "together_s": 0.2, "host_s": 0.1, "compute_s": 0.1}, "main process"),
+        (  # a busy machine makes the step longer, and the loss no smaller
+            {
+                "step_s": 0.2,
+                "step_delay_s": 0.13,
+                "together_s": 0.2,
+                "host_s": 0.03,
+                "compute_s": 0.04,
+            },
+            "main process",
+        ),
         ({"batch_bytes": 10**9, "free_bytes": 8e9}, "memory"),
         ({"together_s": 0.022, "grown_bytes": 2e8, "own_bytes": 2e7}, "memory"),
         ({"together_s": 0.022, "grown_bytes": 2e8, "own_bytes": 2e9}, "GPU-bound"),
