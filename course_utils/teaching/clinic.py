@@ -11,11 +11,12 @@ the clinic counts them.
 from __future__ import annotations
 
 import random
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 from course_utils.errors import CourseError
 from course_utils.hardware.emulated import EmulatedAccelerator
@@ -85,12 +86,12 @@ class Clinic:
 
     def __init__(self, seed: int):
         """Make the loops in the order that `seed` decides."""
-        self._folder = TemporaryDirectory(prefix="clinic-", ignore_cleanup_errors=True)
+        folder = _Folder()
         self._loops = {name: Loop(name) for name in NAMES}
         self._answered = False
-        made = make_loops(Path(self._folder.name), seed)
+        made = make_loops(folder.path, seed)
         for loop, (cause, loader, step, gpu) in zip(self, made, strict=True):
-            _FILES[loop] = _File(cause, loader, step, gpu)
+            _FILES[loop] = _File(folder, cause, loader, step, gpu)
 
     def __iter__(self) -> Iterator[Loop]:
         """Show one loop after the other."""
@@ -140,10 +141,26 @@ def discharge(clinic: Clinic) -> dict[str, str]:
     return {loop.name: _FILES[loop].cause for loop in clinic}
 
 
+class _Folder:
+    """A folder that goes when the last loop that reads from it has gone."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="clinic-"))
+        finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
 class _File:
     """What the clinic knows of a loop."""
 
-    def __init__(self, cause: str, loader: DataLoader[Batch], step: Step, gpu: EmulatedAccelerator):
+    def __init__(
+        self,
+        folder: _Folder,
+        cause: str,
+        loader: DataLoader[Batch],
+        step: Step,
+        gpu: EmulatedAccelerator,
+    ):
+        self._folder = folder
         self.cause, self.loader, self.step, self.gpu = cause, loader, step, gpu
         self.asked: list[str] = []
         self._run: probes.Run | None = None

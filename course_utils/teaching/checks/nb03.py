@@ -34,7 +34,7 @@ def list_the_flaws(answer: Iterable[str] | str) -> Verdict:
     unknown = sorted(letters - FLAWS.keys() - SOUND.keys())
     expect(
         not unknown,
-        f"{unknown[:1]} is not among the statements.",
+        f"{unknown[0] if unknown else None!r} is not among the statements.",
         'Give the letters of those that are flaws: {"a", "h"}.',
     )
     hits = sum((letter in FLAWS) == (letter in letters) for letter in (*FLAWS, *SOUND))

@@ -53,7 +53,7 @@ def blind_clinic(clinic: Clinic, answers: Mapping[str, str]) -> Verdict:
     unknown = sorted({str(said) for said in answers.values()} - set(CAUSES))
     expect(
         not unknown,
-        f"{unknown[:1]} is not among the causes.",
+        f"{unknown[0] if unknown else None!r} is not among the causes.",
         f"Choose from: {', '.join(CAUSES)}.",
     )
     expect(
