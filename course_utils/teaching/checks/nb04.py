@@ -201,16 +201,27 @@ def check_choice(choose_workers: Rule) -> Verdict:
 def hidden_machines(count: int) -> Sequence[Machine]:
     """Return machines on which each limit decides now and then."""
     rng = np.random.default_rng(4)
-    low = (5, 5, 30, 1, 1, 100, 10, 1_000)
-    high = (400, 300, 90, 9, 13, 600, 80, 9_000)
-    names = Machine.__dataclass_fields__
-    rows = rng.integers(low, high, (2 * count, len(low))).tolist()
-    machines = [Machine(**dict(zip(names, row, strict=True))) for row in rows]
-    # who counts the batch in use as well is as right
-    clear = [
-        m for m in machines if smallest(m) == smallest(replace(m, free_mb=m.free_mb - m.batch_mb))
-    ]
-    return clear[:count]
+    machines: list[Machine] = []
+    while len(machines) < count:
+        read, cpu, step = rng.integers((5, 5, 30), (400, 300, 90)).tolist()
+        cores, streams = rng.integers((1, 1), (13, 19)).tolist()
+        worker, batch = rng.integers((50, 10), (400, 150)).tolist()
+        roomy = Machine(
+            read_ms=read,
+            cpu_ms=cpu,
+            step_ms=step,
+            cores=cores,
+            streams=streams,
+            worker_mb=worker,
+            batch_mb=batch,
+            free_mb=_MANY,
+        )
+        free = round(needed_mb(roomy, enough(roomy)) * float(rng.uniform(0.6, 1.8)))
+        machine = replace(roomy, free_mb=free)
+        # who counts the batch in use as well is as right
+        if smallest(machine) == smallest(replace(machine, free_mb=free - batch)):
+            machines.append(machine)
+    return machines
 
 
 def _first_difference(
