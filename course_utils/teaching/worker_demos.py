@@ -41,7 +41,6 @@ TITLES = {
     "tails": "drop_last drops the tail of every worker",
     "unpicklable": "What cannot be pickled never arrives",
     "crash": "A library crashes in a worker",
-    "locked": "A fork copies a lock that nobody will release",
     "openmp": "A fork copies a pool without its threads",
     "class_in_notebook": "A worker cannot import a class from the notebook",
     "old_loop": "A forked worker finds the loop that failed before",
@@ -51,7 +50,7 @@ _THEMES = {
     "memory": "strings view in_flight memory_map",
     "speed": "threads first_batch cache objects straggler",
     "silent": "random_numbers one_handle short_epoch epoch_number tails",
-    "broken": "unpicklable crash locked openmp class_in_notebook old_loop",
+    "broken": "unpicklable crash openmp class_in_notebook old_loop",
 }
 
 _PROGRAM = """

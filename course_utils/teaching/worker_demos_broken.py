@@ -44,7 +44,7 @@ def unpicklable(mended: bool) -> Numbers:
             WithLock(),
             batch_size=None,
             num_workers=1,
-            timeout=3 if mended else 0,
+            timeout=2 if mended else 0,
             multiprocessing_context=QUICK,
         )
     )
@@ -74,43 +74,6 @@ def crash(mended: bool) -> Numbers:
     )
 
 
-LOCK = threading.Lock()
-
-
-class Locking(Dataset[int]):
-    """Needs the lock of its module, as a logger or a library does."""
-
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, index: int) -> int:
-        with LOCK:
-            return index
-
-
-def locked(mended: bool) -> Numbers:
-    """Start a worker while a thread holds a lock: by fork, or by a method that copies no memory."""
-    done = threading.Event()
-
-    def hold() -> None:
-        with LOCK:
-            done.wait()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    loader = DataLoader(
-        Locking(),
-        num_workers=1,
-        timeout=30 if mended else 3,
-        multiprocessing_context="spawn" if mended else "fork",
-    )
-    try:
-        return outcome(loader)
-    finally:
-        done.set()
-        thread.join()
-
-
 class Multiplying(Dataset[torch.Tensor]):
     """Multiplies matrices with two threads of OpenMP."""
 
@@ -136,7 +99,7 @@ def openmp(mended: bool) -> Numbers:
         DataLoader(
             Multiplying(),
             num_workers=1,
-            timeout=30 if mended else 3,
+            timeout=30 if mended else 2,
             multiprocessing_context="spawn" if mended else "fork",
         )
     )

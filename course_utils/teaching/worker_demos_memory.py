@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import pickle
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.hardware.machine_facts import SHM
 from course_utils.loading.lazy_file import LazyFile
 from course_utils.loading.memory import in_flight_bytes, nbytes, unique_mb
 from course_utils.loading.packed import PackedStrings
@@ -85,7 +85,7 @@ class Large(Dataset[torch.Tensor]):
 
 
 def in_flight(mended: bool) -> Numbers:
-    """Fill the queue of two workers, 4 or 1 batches each; the MB of shared memory, by both ways."""
+    """Let two workers prefetch 4 batches each, or 1; the MB by the formula, and those there are."""
     prefetch = 1 if mended else 4
     loader = DataLoader(
         Large(),
@@ -94,15 +94,25 @@ def in_flight(mended: bool) -> Numbers:
         prefetch_factor=prefetch,
         multiprocessing_context=QUICK,
     )
-    empty = shutil.disk_usage(SHM).used
     batches = iter(loader)
     batch = next(batches)
     expected = in_flight_bytes(batch, loader.num_workers, prefetch)
-    seen = _once_it_rests(lambda: shutil.disk_usage(SHM).used) - empty
+    workers = batches._workers  # type: ignore[attr-defined]
+    seen = _once_it_rests(lambda: shared_bytes(os.getpid(), *(w.pid for w in workers)))
     return {"MB expected": round(expected / 1e6), "seen": round(seen / 1e6)}
 
 
-def _once_it_rests(quantity: Callable[[], int], rest_s: float = 0.7) -> int:
+def shared_bytes(*pids: int) -> int:
+    """Return the bytes of the tensors in shared memory that processes hold, each counted once."""
+    sizes = {}
+    for handle in (handle for pid in pids for handle in Path(f"/proc/{pid}/fd").iterdir()):
+        with suppress(FileNotFoundError):  # closed meanwhile
+            if "/torch_" in os.readlink(handle):
+                sizes[handle.stat().st_ino] = handle.stat().st_size
+    return sum(sizes.values())
+
+
+def _once_it_rests(quantity: Callable[[], int], rest_s: float = 1.0) -> int:
     """Return a quantity that grows, once it has not changed for a while."""
     last, since = quantity(), time.monotonic()
     while time.monotonic() - since < rest_s:
