@@ -6,10 +6,12 @@ import gc
 import json
 import os
 import random
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,17 +93,31 @@ def cleanup_workers() -> Cleanup:
     The traceback of the interrupt holds the frames of the loop, which hold the loader's iterator,
     which holds its workers and the batches they had ready.
     """
-    processes, loops = _children(), sum(1 for _ in _iterators())
-    for name in ("last_traceback", "last_value", "last_exc", "last_type"):
-        with suppress(AttributeError):
-            delattr(sys, name)
-    for loader in _alive("DataLoader"):
-        loader._iterator = None  # persistent workers: the next loop starts new ones
-    gc.collect()
-    for iterator in _iterators():
-        iterator._shutdown_workers()  # the learner's own name for it keeps this one alive
-    gone, _ = psutil.wait_procs(processes, timeout=3)
+    with _workers_may_die():
+        processes, loops = _children(), sum(1 for _ in _iterators())
+        for name in ("last_traceback", "last_value", "last_exc", "last_type"):
+            with suppress(AttributeError):
+                delattr(sys, name)
+        for loader in _alive("DataLoader"):
+            loader._iterator = None  # persistent workers: the next loop starts new ones
+        gc.collect()
+        for iterator in _iterators():
+            iterator._shutdown_workers()  # the learner's own name for it keeps this one alive
+        gone, _ = psutil.wait_procs(processes, timeout=3)
     return Cleanup(loops, len(gone))
+
+
+@contextmanager
+def _workers_may_die() -> Iterator[None]:
+    """Keep torch from raising an error, wherever this process is, for a worker that ends late."""
+    if not hasattr(signal, "SIGCHLD") or threading.current_thread() != threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, previous or signal.SIG_DFL)
 
 
 def _iterators() -> Iterator[Any]:

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import KernelManager, start_new_kernel
 
 from tests.notebooks.execute import execute_cells
+from tests.notebooks.kernel import Kernel, running_kernel
 
 pytestmark = pytest.mark.slow
 
@@ -65,48 +63,11 @@ def test_an_error_of_the_course_is_one_sentence(tmp_path: Path) -> None:
     assert len(error.traceback) == 1
 
 
-class Kernel:
-    """A kernel that can be interrupted in the middle of a cell."""
-
-    def __init__(self, manager: KernelManager, client: BlockingKernelClient):
-        self.manager, self.client = manager, client
-
-    def run(self, code: str) -> str:
-        """Run a cell to its end and return what it printed or showed."""
-        return "".join(self._texts(self.client.execute(code)))
-
-    def interrupt(self, code: str, *, at: str) -> str:
-        """Run a cell, interrupt it once it prints `at`, and return everything it showed."""
-        seen = ""
-        for text in self._texts(self.client.execute(code)):
-            seen += text
-            if text.startswith(at):
-                self.manager.interrupt_kernel()
-        return seen
-
-    def _texts(self, message_id: str) -> Iterator[str]:
-        while True:
-            message: dict[str, Any] = self.client.get_iopub_msg(timeout=60)
-            content = message["content"]
-            if message["parent_header"].get("msg_id") != message_id:
-                continue
-            if content.get("execution_state") == "idle":
-                return
-            if message["msg_type"] == "stream":
-                yield content["text"]
-            elif message["msg_type"] == "execute_result":
-                yield content["data"]["text/plain"]
-            elif message["msg_type"] == "error":
-                yield content["ename"]
-
-
 @pytest.fixture
 def kernel(start_method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     monkeypatch.setenv("COURSE_START_METHOD", start_method)
-    manager, client = start_new_kernel(cwd=str(tmp_path))
-    yield Kernel(manager, client)
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
+    with running_kernel(tmp_path) as kernel:
+        yield kernel
 
 
 COUNT = "print('children', len(start._children()))"
