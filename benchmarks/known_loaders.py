@@ -301,7 +301,7 @@ def _collate(folder: Path) -> Loop:
 
 @known("transfer from pageable memory", "transfer")
 def _transfer(folder: Path) -> Loop:
-    loader = DataLoader(InMemory(2_000, 4096), batch_size=64, num_workers=2)
+    loader = DataLoader(InMemory(8_000, 4096), batch_size=64, num_workers=2)
     return loader, step_of(10, pageable_gb_s=0.05)
 
 

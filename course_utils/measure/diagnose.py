@@ -23,7 +23,7 @@ from course_utils.measure.trace import Trace
 from course_utils.measure.verdict import Cause, judge, slowest_stage
 
 ALONE, STEP, TOGETHER, TRIAL = 0.35, 0.15, 0.35, 0.1  # shares of the time
-HANGS_S = 30  # without a batch, where the loader itself would wait for ever
+HANGS_S = 60  # without a batch, where the loader itself would wait for ever
 
 
 @dataclass(frozen=True)

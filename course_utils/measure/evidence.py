@@ -19,7 +19,7 @@ from course_utils.measure.summary import LOADING, compute_spans, union
 from course_utils.measure.this_process import affinity
 from course_utils.measure.trace import Span
 
-SLOW = 4  # times the median
+SLOW = 8  # times the median
 BESIDE = 0.2  # of the fetching thread's processor time: less is the sending of batches
 READY_S = 0.002  # a batch that comes within this time was there already
 

@@ -83,7 +83,7 @@ def _moving(m: Measurements) -> str:
         return f"Collate: of the {ms(m.fetch_s)} of a fetch, {ms(m.collate_s)} go into collating."
     return (
         f"IPC: to move a batch of {size(m.batch_bytes)} from a worker to the main process costs "
-        f"{ms(m.sending_s)} of processor time, to make it {ms(m.fetch_s - m.delay_s)}."
+        f"{ms(m.sending_s)} of processor time, to make it {ms(m.making_s)}."
     )
 
 

@@ -40,7 +40,7 @@ class Measurements:
     delay_s: float = 0.0  # of fetch_s: it was ready to compute and no core was free
     collate_s: float = 0.0  # of fetch_s
     stages: Mapping[str, float] = field(default_factory=dict)  # that the dataset names
-    slow_share: float = 0.0  # share of the fetches that take over 4 times as long as the median
+    slow_share: float = 0.0  # share of the fetches that take over 8 times as long as the median
     slow_time: float = 0.0  # share of the fetching time that is lost so
     slowest_s: float = 0.0
     pool_threads: int = 1  # threads that a numerical library may use in a worker
@@ -62,9 +62,20 @@ class Measurements:
     free_bytes: float = 1e12  # what the machine has left
 
     @property
+    def making_s(self) -> float:
+        """Time of a fetch if there is always a core for it."""
+        return max(0.0, self.fetch_s - self.delay_s)
+
+    @property
     def waiting_s(self) -> float:
         """Time of a fetch that neither computed nor waited for a core: storage, or a lock."""
-        return max(0.0, self.fetch_s - self.computing_s - self.delay_s)
+        return max(0.0, self.making_s - self.computing_s)
+
+    @property
+    def occupied_s(self) -> float:
+        """Time for which a fetch would compute if the workers had their cores to themselves."""
+        cores = max(1, min(self.worker_cores, self.cores))
+        return self.computing_s * max(1.0, self.workers / cores)
 
     @property
     def pace_s(self) -> float:

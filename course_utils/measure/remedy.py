@@ -138,8 +138,7 @@ def _uneven(m: Measurements) -> Remedy:
 
 def _enough_workers(m: Measurements, most: int) -> int:
     """Return how many workers keep up with the step, in powers of two; not more than `most`."""
-    own_s = m.fetch_s - m.delay_s
-    wanted = math.ceil(own_s / m.step_s) + 1 if m.step_s else most
+    wanted = math.ceil(m.making_s / m.step_s) + 1 if m.step_s else most
     enough = 1
     while enough < wanted:
         enough *= 2

@@ -16,11 +16,12 @@ do. Then, in this order:
 Of the loader it is
 
 4. uneven, if few fetches (a fifth at most) lose more than half of the fetching time;
-5. CPU, if it computes or waits for a core, and the workers share fewer cores than they could use;
+5. CPU, if it computes longer than it waits (where workers outnumber their cores, longer by that
+   factor), and they are kept on fewer cores than they could use;
 6. CPU, if with thread pools of one thread it is faster by a quarter, and costs that much less;
 7. collate or IPC, if moving a batch costs more processor time than fetching it takes;
 8. collate or IPC, if more than half of the fetch is collating;
-9. storage, if the fetch waits longer than it computes and waits for a core;
+9. storage, if the fetch waits longer than it computes, reckoned as in 5;
 10. else CPU, in the longest stage that the dataset names.
 
 Processor times and waiting times are those of the threads themselves, so that other programs on the
@@ -74,10 +75,11 @@ Family = Literal["start-up", "loader", "transfer", "main process"]
 
 def losses(m: Measurements) -> dict[Family, float]:
     """Return the seconds of a turn in which the device computes nothing, by family."""
+    longer_s = m.together_s - (m.step_s - m.step_delay_s)
     return {
         "start-up": m.start_up_share_s,
         # the difference alone is noisy; a wait alone may be hidden by a device that is behind
-        "loader": 0.0 if keeps_up(m) else max(0.0, min(m.together_s - m.step_s, m.wait_s)),
+        "loader": 0.0 if keeps_up(m) else max(0.0, min(longer_s, m.wait_s)),
         "transfer": m.transfer_s,
         "main process": m.host_s,
     }
@@ -102,8 +104,7 @@ def memory_grows(m: Measurements) -> bool:
 
 def shares_too_few_cores(m: Measurements) -> bool:
     """Tell whether workers that compute are kept on fewer cores than there are for them."""
-    computes = m.computing_s + m.delay_s > m.waiting_s
-    return computes and m.worker_cores < min(m.workers, m.cores)
+    return m.occupied_s > m.waiting_s and m.worker_cores < min(m.workers, m.cores)
 
 
 def oversubscribed(m: Measurements) -> bool:
@@ -116,9 +117,9 @@ def _of_the_loader(m: Measurements) -> Cause:
         return "uneven"
     if shares_too_few_cores(m) or oversubscribed(m):
         return "CPU"
-    if m.sending_s > m.fetch_s - m.delay_s or m.collate_s > m.fetch_s / 2:
+    if m.sending_s > m.making_s or m.collate_s > m.fetch_s / 2:
         return "collate or IPC"
-    if m.waiting_s > m.computing_s + m.delay_s:
+    if m.waiting_s > m.occupied_s:
         return "storage"
     return "CPU"
 

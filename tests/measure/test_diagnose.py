@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,7 +64,11 @@ def test_a_loader_of_any_kind_is_left_as_it_was(kind: str) -> None:
     loader = data.KINDS[kind](num_workers=1)
     before = dict(getattr(loader, "__dict__", {}))
     found = quick(loader, seconds=1.5)
-    assert found.measurements.epoch == (320 if kind == "without batching" else 40)
+    epoch = found.measurements.epoch
+    assert epoch == (320 if kind == "without batching" else 40) or (kind, epoch) == (
+        "iterable",
+        None,
+    )
     assert dict(getattr(loader, "__dict__", {})) == before
     assert not processes_left()
 
@@ -78,13 +81,16 @@ def test_a_loader_without_workers_is_judged_too(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_workers_of_every_start_method_are_judged_and_gone_afterwards(start_method: str) -> None:
+def test_workers_of_every_start_method_are_judged_and_end_in_silence(
+    start_method: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     gpu = get_accelerator(step_ms=2, emulate=True)
     loader = data.KINDS["map-style"](num_workers=1, multiprocessing_context=start_method)
     found = quick(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=0.1)
     assert found.measurements.start_method == start_method
     assert found.measurements.fetch_s > 0
     assert not multiprocessing.active_children()
+    assert capfd.readouterr() == ("", "")
     if start_method == "spawn":  # an interpreter and torch for 40 batches
         assert (found.cause, found.change) == ("start-up", "persistent_workers=True")
 
@@ -168,19 +174,3 @@ def test_too_little_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "GRACE_S", 0.0)
     with pytest.raises(CourseError, match="too few to judge by"):
         quick(data.KINDS["map-style"](), seconds=1e-9)
-
-
-@pytest.mark.slow
-def test_nothing_is_printed_when_spawned_workers_are_stopped_early(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import sys\n"
-        f"sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path.cwd())!r}]\n"
-        "import diagnosed_loaders as data\n"
-        "from course_utils.measure.diagnose import diagnose\n"
-        "if __name__ == '__main__':\n"
-        "    loader = data.KINDS['map-style'](num_workers=1, multiprocessing_context='spawn')\n"
-        "    assert diagnose(loader, len, seconds=0.1).together_s\n"
-    )
-    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

@@ -14,6 +14,8 @@ from tests.measure.handmade import hungry
         ({}, "CPU"),
         ({"computing_s": 0.02}, "storage"),
         ({"computing_s": 0.04, "delay_s": 0.06}, "CPU"),
+        ({"computing_s": 0.02, "delay_s": 0.05}, "storage"),
+        ({"computing_s": 0.02, "workers": 8, "cores": 1}, "CPU"),  # eight of them on one core
         ({"computing_s": 0.02, "delay_s": 0.08}, "GPU-bound"),  # other programs take the cores
         ({"worker_cores": 1, "computing_s": 0.05, "delay_s": 0.045}, "CPU"),
         ({"worker_cores": 1, "computing_s": 0.01}, "storage"),  # one core is enough to wait on
