@@ -11,6 +11,7 @@ whole can be called directly too.
 from __future__ import annotations
 
 import json
+import multiprocessing
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,15 @@ _THEMES = {
     "speed": "threads first_batch cache objects straggler",
     "silent": "random_numbers one_handle short_epoch epoch_number tails",
     "broken": "unpicklable crash openmp class_in_notebook old_loop",
+}
+
+# What is about one start method, and says so on a system that does not have it.
+_NEEDS = {
+    "strings": "fork",
+    "one_handle": "fork",
+    "openmp": "fork",
+    "old_loop": "fork",
+    "first_batch": "forkserver",
 }
 
 _PROGRAM = """
@@ -111,6 +121,10 @@ def show(name: str, *, mended: bool, seconds: float = 15, memory_mb: float = 400
     theme = next((theme for theme, names in _THEMES.items() if name in names.split()), None)
     if theme is None:
         raise CourseError(f"There is no demonstration {name!r}; take one of: {', '.join(TITLES)}.")
+    method = _NEEDS.get(name)
+    if method and method not in multiprocessing.get_all_start_methods():
+        ending = f"Not shown: it is about {method}, which this system does not have"
+        return Run(Demo(ending, 0, 0.0, 0.0, ""), {}, "")
     program = _PROGRAM.format(theme=theme, name=name, mended=mended, mark=_MARK)
     demo = run_demo(program, seconds=seconds, memory_mb=memory_mb)
     lines = demo.output.splitlines()

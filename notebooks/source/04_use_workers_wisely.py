@@ -149,6 +149,7 @@ cu.reveal("04.2", start_s["spawn"] / min(start_s.values()))
 
 # %%
 quick = "forkserver" if "forkserver" in start_methods else "spawn"
+two = {"num_workers": 2, "multiprocessing_context": quick}
 
 # %% [markdown]
 # A start is not paid once. Two short epochs, with spawned workers:
@@ -340,10 +341,10 @@ batches = BatchSampler(RandomSampler(rows), batch_size=512, drop_last=False)
 dicts = [[{"time": i, "charge": i} for i in range(1000)]] * 400
 loaders = {
     "rows": DataLoader(rows, 512, shuffle=True),
-    "rows, 2 workers": DataLoader(rows, 512, shuffle=True, num_workers=2),
+    "rows, 2 workers": DataLoader(rows, 512, shuffle=True, **two),
     "rows, whole batches": DataLoader(rows, batch_size=None, sampler=batches),
     "dicts": DataLoader(dicts, 4, collate_fn=list),
-    "dicts, 2 workers": DataLoader(dicts, 4, collate_fn=list, num_workers=2),
+    "dicts, 2 workers": DataLoader(dicts, 4, collate_fn=list, **two),
 }
 speed = {name: steady_rate(loader, seconds=0.5) for name, loader in loaders.items()}
 
@@ -391,7 +392,7 @@ fast_gpu = cu.get_accelerator(step_ms=20)
 
 
 def with_giants(in_order: bool) -> Trace:
-    loader = DataLoader(SomeGiants(), num_workers=2, in_order=in_order)
+    loader = DataLoader(SomeGiants(), in_order=in_order, **two)
     with cu.record() as trace:
         for batch in trace.batches(loader):
             fast_gpu.step(fast_gpu.upload(batch)).item()
@@ -606,7 +607,8 @@ cu.reveal("04.7", megabytes)
 # seeks, the first one reads. Two forked workers read rows that hold their own numbers:
 
 # %%
-print(show("one_handle", mended=False).numbers)
+one_handle = show("one_handle", mended=False)
+print(one_handle.numbers or one_handle.demo.ending)
 
 # %% [markdown]
 # So few, in some runs none, that no training would notice; and no error. Under spawn it is
@@ -697,7 +699,7 @@ cu.predict("04.8", "Two workers draw 8 shifts in an epoch. How many of them diff
 
 # %%
 shifts = Shifts(8)
-epochs = [torch.cat(list(DataLoader(shifts, 2, num_workers=2))).tolist() for _ in range(2)]
+epochs = [torch.cat(list(DataLoader(shifts, 2, **two))).tolist() for _ in range(2)]
 print(*epochs, sep="\n")
 cu.reveal("04.8", len(set(epochs[0])))
 

@@ -161,3 +161,10 @@ def test_a_loop_left_as_garbage_makes_noise_in_the_next_workers(
 def test_an_unknown_demonstration_is_refused_with_the_known_ones() -> None:
     with pytest.raises(CourseError, match="take one of: strings, view"):
         show("nothing", mended=True)
+
+
+def test_a_system_without_fork_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
+    comparison = compare("strings")
+    assert comparison.before.numbers == {}
+    assert "it is about fork, which this system does not have" in repr(comparison)
