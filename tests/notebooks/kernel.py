@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty
 from typing import Any
@@ -13,61 +14,72 @@ from jupyter_client.manager import KernelManager, start_new_kernel
 Output = tuple[str, dict[str, Any]]  # the type of a message, and its content
 
 
+@dataclass(frozen=True)
+class Result:
+    """What a cell showed, and whether it was interrupted."""
+
+    outputs: list[Output]
+    interrupted: bool
+
+    @property
+    def text(self) -> str:
+        return "".join(map(_text, self.outputs))
+
+    @property
+    def error(self) -> str:
+        """The name of the error that ended it, or an empty string."""
+        return next((content["ename"] for kind, content in self.outputs if kind == "error"), "")
+
+    def shown(self, mime: str) -> list[Any]:
+        """What it showed in the format `mime`."""
+        data = (content.get("data", {}) for _, content in self.outputs)
+        return [shown[mime] for shown in data if mime in shown]
+
+
 class Kernel:
-    """A running kernel and what its cells show."""
+    """A running kernel."""
 
     def __init__(self, manager: KernelManager, client: BlockingKernelClient):
         self.manager, self.client = manager, client
 
     def run(self, code: str) -> str:
         """Run a cell to its end and return what it printed or showed."""
-        return "".join(map(_text, self._outputs(self.client.execute(code))))
-
-    def error(self, code: str) -> str:
-        """Run a cell to its end and return the name of the error that ended it, or ""."""
-        outputs = list(self._outputs(self.client.execute(code)))
-        return next((content["ename"] for kind, content in outputs if kind == "error"), "")
+        return self.result(code).text
 
     def interrupt(self, code: str, *, at: str) -> str:
-        """Run a cell, interrupt it once it prints `at`, and return everything it showed."""
-        seen, interrupted = "", False
+        """Run a cell, interrupt it once it has printed `at`, and return everything it showed."""
+        return self._run(code, lambda seen: at in "".join(map(_text, seen))).text
+
+    def result(self, code: str, *, patience: float = float("inf")) -> Result:
+        """Run a cell, and interrupt it if it is not done after `patience` seconds."""
+        wake = time.monotonic() + patience
+        return self._run(code, lambda _: time.monotonic() > wake)
+
+    def _run(self, code: str, is_enough: Callable[[list[Output]], bool]) -> Result:
+        seen: list[Output] = []
+        interrupted = False
         for output in self._outputs(self.client.execute(code)):
-            seen += _text(output)
-            if at in seen and not interrupted:  # what is printed may come in one piece or several
+            if output is not None:
+                seen.append(output)
+            if not interrupted and is_enough(seen):
                 interrupted = True
                 self.manager.interrupt_kernel()
-        return seen
+        return Result(seen, interrupted)
 
-    def interrupt_if_longer(self, code: str, *, seconds: float) -> bool:
-        """Run a cell; interrupt it if it is not done after `seconds`, and tell whether it was."""
-        wake, late = time.monotonic() + seconds, False
-
-        def interrupt_once() -> None:
-            nonlocal late
-            if not late and time.monotonic() > wake:
-                late = True
-                self.manager.interrupt_kernel()
-
-        for _ in self._outputs(self.client.execute(code), meanwhile=interrupt_once):
-            pass
-        return late
-
-    def _outputs(
-        self, message_id: str, meanwhile: Callable[[], None] = lambda: None
-    ) -> Iterator[Output]:
+    def _outputs(self, message_id: str) -> Iterator[Output | None]:
+        """Yield what a cell shows until it is done; None every now and then."""
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
-            meanwhile()
+            yield None
             try:
                 message: dict[str, Any] = self.client.get_iopub_msg(timeout=0.05)
             except Empty:
                 continue
-            content = message["content"]
             if message["parent_header"].get("msg_id") != message_id:
                 continue
-            if content.get("execution_state") == "idle":
+            if message["content"].get("execution_state") == "idle":
                 return
-            yield message["msg_type"], content
+            yield message["msg_type"], message["content"]
         raise TimeoutError("The cell did not come to its end.")
 
 

@@ -1,13 +1,7 @@
-"""Both versions of every notebook run from top to bottom, whichever way workers start.
+"""Both versions of every notebook run from top to bottom, whichever way workers start."""
 
-Every notebook meets every way to start a worker: its learner version one of them, its solutions the
-other two, taking turns. `make test-matrix` runs both versions under all of them.
-"""
-
-import multiprocessing
-import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -15,6 +9,7 @@ import pytest
 
 from notebooks.build import HERE, main
 from tests.notebooks.execute import Run, execute
+from tests.notebooks.turns import turns
 
 SAMPLE = Path(__file__).parent / "sample"
 SOURCES = {
@@ -22,28 +17,6 @@ SOURCES = {
     for folder in (HERE / "source", SAMPLE)
     for path in sorted(folder.glob("[0-9][0-9]_*.py"))
 }
-METHODS = ("fork", "spawn", "forkserver")
-
-
-def _methods(number: int, learner: bool) -> Sequence[str]:
-    """Return how the workers of one version of notebook `number` are to be started."""
-    if os.environ.get("COURSE_TEST_MATRIX") == "full":
-        return METHODS
-    own = METHODS[number % len(METHODS)]
-    return [method for method in METHODS if (method == own) == learner]
-
-
-def _cases(*, learner: bool) -> pytest.MarkDecorator:
-    here = multiprocessing.get_all_start_methods()
-    cases = [
-        (name, method)
-        for number, name in enumerate(SOURCES)
-        for method in _methods(number, learner)
-        if method in here
-    ]
-    return pytest.mark.parametrize(("name", "start_method"), cases)
-
-
 pytestmark = pytest.mark.slow
 
 
@@ -74,7 +47,7 @@ def learner_runs(
         yield runs
 
 
-@_cases(learner=True)
+@turns(list(SOURCES), "learner")
 def test_the_learner_version_runs_with_nothing_attempted(
     name: str,
     start_method: str,
@@ -88,7 +61,7 @@ def test_the_learner_version_runs_with_nothing_attempted(
     assert not run.complaints
 
 
-@_cases(learner=False)
+@turns(list(SOURCES), "solutions")
 def test_the_solutions_are_all_right(
     name: str, start_method: str, built: Path, data: Path, times: dict[str, float]
 ) -> None:
