@@ -117,6 +117,8 @@ class Clinic:
         """Return what `cu.diagnose` says of a loop, once exercise 3.2 was answered."""
         if not self._answered:
             return "First give your own answers in exercise 3.2, then run this cell again."
+        if not name:
+            return f"Choose one of the loops {', '.join(NAMES)}, then run this cell again."
         if name not in self._loops:
             raise CourseError(f"There is no loop {name!r}; choose one of {', '.join(NAMES)}.")
         from course_utils.measure.diagnose import diagnose

@@ -370,7 +370,8 @@ def step(batch):
 cu.diagnose(loader, step, seconds=18, synchronize=gpu.synchronize)
 
 # %%
-clinic.second_opinion("A")
+which = ""  # one of the letters
+clinic.second_opinion(which)
 
 # %% [markdown] tags=["instructor"]
 # **Instructor.** The clinic works in pairs: one asks for a probe, the other has to say *before* what each
@@ -387,7 +388,7 @@ clinic.second_opinion("A")
 # %%
 short = Subset(events_on("busy Lustre"), range(0, 2000, 5))
 small = DataLoader(
-    short, batch_size=4, shuffle=True, num_workers=2, prefetch_factor=4, collate_fn=pad_collate
+    short, batch_size=8, shuffle=True, num_workers=2, prefetch_factor=4, collate_fn=pad_collate
 )
 start, times = clock(), []
 for batch in small:
@@ -398,13 +399,13 @@ answers = {
     "the first 8 after the warm-up": 8 / (times[8] - times[0]),
     "all, from the start": len(times) / (times[-1] - start),
     "all but the first": (len(times) - 1) / (times[-1] - times[0]),
-    "the last 40": 40 / (times[-1] - times[-41]),
+    "the last 20": 20 / (times[-1] - times[-21]),
 }
 
 # %%
 cu.predict(
     "03.4",
-    "By what factor is the first answer (8 batches) above the last one (the last 40)?",
+    "By what factor is the first answer (8 batches) above the last one (the last 20)?",
     unit="times",
 )
 
@@ -417,15 +418,12 @@ plt.close()
 figure
 
 # %%
-cu.reveal("03.4", answers["the first 8 after the warm-up"] / answers["the last 40"])
+cu.reveal("03.4", answers["the first 8 after the warm-up"] / answers["the last 20"])
 
 # %% [markdown]
 # While the warm-up ran, the workers loaded on: two workers, four batches each. Eight batches then came
-# out of a full queue. Counting the start of the workers errs the other way round. So drop the first
-# `num_workers × prefetch_factor + 1` batches and name the start-up separately:
-
-# %%
-steady_rate(small, seconds=1.5)
+# out of a full queue. Counting the start of the workers errs the other way round. `steady_rate` drops the first
+# `num_workers × prefetch_factor + 1` batches, and names the start-up separately.
 
 # %% [markdown]
 # **Warm and cold.** The second run of a benchmark finds its file in the page cache. `drop_cache` makes files cold
@@ -442,18 +440,18 @@ for run in "first", "second", "third":
     print(f"{run} run: {megabytes / (clock() - start):6.1f} MB/s")
 
 # %% [markdown]
-# **One run.** Batches picked out of a tensor in memory, twelve times with one thread and twelve times with two. Would
+# **One run.** Batches picked out of a tensor in memory, ten times with one thread and ten times with two. Would
 # you have believed the first pair?
 
 # %%
 import torch
 
-table = torch.randn(50_000, 64)
+table = torch.randn(30_000, 64)
 found = {}
 for threads in (1, 2):
     torch.set_num_threads(threads)
     found[threads] = []
-    for _ in range(12):
+    for _ in range(10):
         start = clock()
         for rows in torch.randperm(len(table)).split(512):
             table[rows]
@@ -463,7 +461,7 @@ torch.set_num_threads(1)
 # %%
 figure, panel = plt.subplots(figsize=(7, 1.6), layout="constrained")
 for threads, rate in found.items():
-    panel.plot(rate, [threads] * 12, "o", alpha=0.6)
+    panel.plot(rate, [threads] * 10, "o", alpha=0.6)
 panel.set(xlabel="rows per second", xscale="log", yticks=[1, 2], ylabel="threads", ylim=(0.5, 2.5))
 plt.close()
 figure
@@ -492,18 +490,22 @@ class WholeFile(IterableDataset):
 
 
 # %%
-def benchmark(events, num_workers: int) -> float:
+def benchmark(events, num_workers: int) -> list[int]:
     whole = WholeFile(events)
     loader = DataLoader(whole, batch_size=16, num_workers=num_workers, collate_fn=pad_collate)
     start = clock()
     served = [event for batch in loader for event in batch["event_id"].tolist()]
-    rate = len(served) / (clock() - start)
-    print(f"{num_workers} workers: {rate:6,.0f} events/s, {len(set(served))} distinct")
-    return rate
+    seconds = clock() - start
+    rate = len(served) / seconds
+    print(f"{num_workers} workers: {rate:6,.0f} events/s ({len(served):,} in {seconds:.1f} s)")
+    return served
 
 
 behind_a_cache = MemmapEvents(folder, fs=cu.slow_storage(folder, "S3", cache_mb=100))
-speed = [benchmark(behind_a_cache, num_workers) for num_workers in (0, 1, 2)]
+served = [benchmark(behind_a_cache, num_workers) for num_workers in (0, 2)]
+
+# %%
+print("distinct:", [len(set(events)) for events in served])
 
 # %% [markdown]
 # ### Exercise 3.3 · 4 min · ●●○
@@ -555,11 +557,11 @@ class SlowEvents(Dataset):
         self.events = events
 
     def __len__(self):
-        return 160
+        return 480
 
     def __getitem__(self, index):
         event = self.events[index]
-        times = event["pulses"][:600, 0].tolist()
+        times = event["pulses"][:60, 0]
         near = [sum(abs(time - other) < 1000 for other in times) for time in times]
         event["pulses"][: len(near), 3] = torch.tensor(near)
         return event
@@ -577,15 +579,15 @@ import os
 os.environ["KINETO_LOG_LEVEL"] = "99"  # else it complains that there is no GPU
 from torch.profiler import profile, schedule
 
+from course_utils.loading.datasets import NpzEvents
 from course_utils.measure.profile import load_profile
 from course_utils.teaching.state import state_folder
 
-slow = DataLoader(
-    SlowEvents(MemmapEvents(folder)), batch_size=16, num_workers=2, collate_fn=pad_collate
-)
+slow = SlowEvents(NpzEvents(folder))
+loader = DataLoader(Subset(slow, range(144)), 16, num_workers=2, collate_fn=pad_collate)
 model = torch.nn.Sequential(torch.nn.Linear(4, 512), torch.nn.ReLU(), torch.nn.Linear(512, 1))
 with profile(schedule=schedule(wait=2, warmup=1, active=6)) as profiler, cu.record() as trace:
-    for batch in trace.batches(slow):
+    for batch in trace.batches(loader):
         with cu.stage("compute"):
             model(batch["pulses"]).mean().backward()
         profiler.step()
@@ -609,23 +611,24 @@ Timeline({"torch.profiler": load_profile(state_folder() / "profile.json"), "our 
 from course_utils.hardware.pressure import pressure
 from course_utils.teaching.onlookers import cpu_use, disk_use, hot_lines, worker_pids
 
-looks = []
-slow = DataLoader(slow.dataset, 16, num_workers=2, prefetch_factor=6, collate_fn=pad_collate)
-for number, _ in enumerate(slow):
-    if number == 0:  # the workers go on loading while we look
-        looks = [hot_lines(worker_pids()[0]), cpu_use(), disk_use(), pressure()]
+loader = DataLoader(slow, 16, num_workers=2, prefetch_factor=10, collate_fn=pad_collate)
+for number, _ in enumerate(loader):  # with 20 batches ahead, the workers go on while we look
+    if number == 0:
+        lines = hot_lines(worker_pids()[0], seconds=0.5)
+    elif number == 4:
+        cores, disk, machine = cpu_use(seconds=0.5), disk_use(seconds=0.5), pressure()
 
 # %%
-looks[0]
+lines
 
 # %%
-looks[1]
+cores
 
 # %%
-looks[2]
+disk
 
 # %%
-looks[3]
+machine
 
 # %% [markdown]
 # ### On many nodes: DFTracer and DLIO

@@ -65,6 +65,7 @@ def test_a_second_opinion_comes_after_the_answer() -> None:
     clinic = Clinic(3)
     assert "exercise 3.2" in str(clinic.second_opinion("A"))
     discharge(clinic)
+    assert "Choose one" in str(clinic.second_opinion(""))
     with pytest.raises(CourseError, match="no loop 'G'"):
         clinic.second_opinion("G")
 
@@ -101,6 +102,13 @@ def examine() -> Iterator[Any]:
 @pytest.mark.parametrize("cause", CAUSES)
 def test_the_probes_tell_the_cause(cause: str, clinic: Clinic, examine: Any) -> None:
     assert examine(_loop(clinic, cause)) == cause
+
+
+@pytest.mark.slow
+def test_the_second_opinion_agrees_about_the_gpu(clinic: Clinic) -> None:
+    gpu = _loop(clinic, "gpu")
+    opinion = clinic.second_opinion(gpu.name)
+    assert isinstance(opinion, str) or opinion.cause == "GPU-bound"  # a sentence: too busy to judge
 
 
 @pytest.mark.slow
