@@ -18,13 +18,21 @@ from course_utils.teaching.worker_demos import QUICK, Numbers
 
 def outcome(loader: DataLoader[Any]) -> Numbers:
     """Run an epoch; how many batches came, and the first line of what went wrong."""
-    start, served, error = time.perf_counter(), 0, "none"
+    numbers: Numbers = {"batches": 0, "error": "none"}
+    start = time.perf_counter()
     try:
-        for _ in loader:
-            served += 1
-    except Exception as caught:
-        error = (str(caught) or type(caught).__name__).splitlines()[0]
-    return {"batches": served, "error": error, "seconds": round(time.perf_counter() - start, 1)}
+        try:
+            for _ in loader:
+                numbers["batches"] += 1
+        except Exception as caught:
+            numbers["error"] = _first_line(caught)
+    except RuntimeError as late:  # the news of a dead worker interrupts whatever runs just then
+        numbers["error"] = _first_line(late)
+    return {**numbers, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 class WithLock(Dataset[Any]):

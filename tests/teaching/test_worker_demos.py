@@ -115,14 +115,12 @@ def test_what_cannot_be_pickled_hangs_until_a_timeout_is_set(
 
 
 @linux
-def test_the_line_of_a_crash_is_printed_after_worker_init_only(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    for mended in (False, True):
-        numbers = broken.crash(mended)
-        assert numbers["batches"] < 40
-        assert numbers["error"] != "none"
-        assert ("in __getitem__" in capfd.readouterr().err) == mended
+def test_the_line_of_a_crash_is_printed_after_worker_init_only() -> None:
+    runs = compare("crash", seconds=60)
+    for run, told in ((runs.before, False), (runs.after, True)):
+        assert run.numbers["batches"] < 40
+        assert run.numbers["error"] != "none"
+        assert ("in __getitem__" in run.printed) == told
 
 
 @linux
