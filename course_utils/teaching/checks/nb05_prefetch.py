@@ -1,22 +1,20 @@
-"""Check of notebook 05: a prefetcher in a thread, judged by counts and events, never by speed.
-
-A wrong one waits for ever, so its loops run in threads of their own that we stop waiting for.
-"""
+"""Check of notebook 05: a prefetcher in a thread, judged by counts and events, never by speed."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
+from course_utils.teaching.checks.hanging import quiet_threads, within_limits
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
 PATIENCE_S = 10.0  # until a loop counts as hung; a right one needs milliseconds
 SETTLE_S = 0.5  # how long a prefetcher may show that it loads too much
 
-_MARK = "The consumer takes the end of the source from"
+MANY = 1_000  # items after which an endless source falls silent, to spare the memory
 ITEMS = (0, None, "", False, 4, (), 6, 7)  # whatever may lie in a batch, nothing is special
 
 
@@ -25,23 +23,33 @@ class DiskError(Exception):
 
 
 class Source:
-    """An iterable that tells who took what from it, and whether it was closed."""
+    """An iterable that tells how much was taken from it, and whether it was closed.
+
+    Without items it is endless. As a context manager it ends with the block, whoever still reads.
+    """
 
     def __init__(self, items: tuple[Any, ...] | None = None, *, fails: bool = False):
         self.items, self.fails = items, fails
         self.taken = 0
         self.changed = threading.Condition()
         self.closed = threading.Event()
+        self.abandoned = threading.Event()
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.abandoned.set()
 
     def __iter__(self) -> Iterator[Any]:
         try:
-            number = 0
-            while self.items is None or number < len(self.items):
+            for item in count() if self.items is None else self.items:
+                if self.abandoned.is_set() or (self.taken == MANY and self.abandoned.wait()):
+                    return
                 with self.changed:
                     self.taken += 1
                     self.changed.notify_all()
-                yield number if self.items is None else self.items[number]
-                number += 1
+                yield item
             if self.fails:
                 raise DiskError("the disk is gone")
         finally:
@@ -59,7 +67,7 @@ Make = Callable[..., Any]
 @exercise("05.3", title="Prefetch in a thread", seconds=180)
 def prefetch_in_a_thread(prefetcher_class: Make) -> Verdict:
     """Judge a prefetcher: order, two epochs, an exception, how far ahead, and leaving early."""
-    with _quiet_threads():
+    with quiet_threads():
         _judge_order(prefetcher_class)
         _judge_ahead(prefetcher_class)
         _judge_epochs(prefetcher_class)
@@ -72,7 +80,8 @@ def prefetch_in_a_thread(prefetcher_class: Make) -> Verdict:
 
 
 def _judge_order(make: Make) -> None:
-    found = _within_limits(
+    found = within_limits(
+        PATIENCE_S,
         lambda _: list(make(Source(ITEMS), 2)),
         "The loop never ends: the thread is through, and the consumer still waits for more.",
         "Put an object of your own behind the last item, and stop when it arrives.",
@@ -97,35 +106,39 @@ def _judge_order(make: Make) -> None:
 
 def _judge_ahead(make: Make) -> None:
     for depth in (1, 3):
-        source = Source()
-        message = f"asked to load {depth} ahead"
+        with Source() as source:
+            _judge_depth(make, source, depth)
 
-        def loop(keep: list[Any], source: Source = source, depth: int = depth) -> tuple[bool, int]:
-            items = iter(make(source, depth))
-            keep.append(items)
-            next(items)  # and now this consumer is busy with it
-            enough = source.wait_until_taken(1 + depth, PATIENCE_S / 2)
-            if enough:
-                source.wait_until_taken(3 + depth, SETTLE_S)
-            return enough, source.taken - 1
 
-        enough, ahead = _within_limits(
-            loop,
-            "The first item never arrives: the whole source is read before, and it may be endless.",
-            "Hand over an item as soon as there is one.",
-        )
-        expect(
-            enough,
-            f"While the loop is busy with an item, the thread has {ahead} ready or in hand; "
-            f"{message}. The two take turns instead of working at the same time.",
-            "Start the thread once, let it run on, and wait only for the next item.",
-        )
-        expect(
-            ahead <= depth + 1,
-            f"While the loop is busy with an item, {ahead} more are taken from the source; "
-            f"{message}, {depth + 1} are the most. An unlimited queue fills the memory.",
-            "Queue(maxsize=depth) makes the thread wait when it is far enough ahead.",
-        )
+def _judge_depth(make: Make, source: Source, depth: int) -> None:
+    def loop(keep: list[Any]) -> tuple[bool, int]:
+        items = iter(make(source, depth))
+        keep.append(items)
+        next(items)  # and now this consumer is busy with it
+        enough = source.wait_until_taken(1 + depth, PATIENCE_S / 2)
+        if enough:
+            source.wait_until_taken(3 + depth, SETTLE_S)
+        return enough, source.taken - 1
+
+    enough, ahead = within_limits(
+        PATIENCE_S,
+        loop,
+        "The first item never arrives: the whole source is read before, and it may be endless.",
+        "Hand over an item as soon as there is one.",
+    )
+    asked = f"asked to load {depth} ahead"
+    expect(
+        enough,
+        f"While the loop is busy with an item, the thread has {ahead} ready or in hand; {asked}. "
+        "The two take turns instead of working at the same time.",
+        "Start the thread once, let it run on, and wait only for the next item.",
+    )
+    expect(
+        ahead <= depth + 1,
+        f"While the loop is busy with an item, {ahead} more are taken from the source; {asked}, "
+        f"{depth + 1} are the most. An unlimited queue fills the memory.",
+        "Queue(maxsize=depth) makes the thread wait when it is far enough ahead.",
+    )
 
 
 def _judge_epochs(make: Make) -> None:
@@ -135,7 +148,8 @@ def _judge_epochs(make: Make) -> None:
         items = make(source, 2)
         return [len(list(items)) for _ in range(3)]
 
-    epochs = _within_limits(
+    epochs = within_limits(
+        PATIENCE_S,
         loop,
         "The second epoch waits for ever. The thread was started once, in __init__, and is gone.",
         "Start a thread, with a queue of its own, in every __iter__.",
@@ -158,7 +172,8 @@ def _judge_exception(make: Make) -> None:
             return count, error
         return count, None
 
-    count, error = _within_limits(
+    count, error = within_limits(
+        PATIENCE_S,
         loop,
         "The source raises, and the loop waits for ever. An exception ends the thread it is raised "
         "in, and nobody tells the consumer.",
@@ -183,7 +198,12 @@ def _judge_exception(make: Make) -> None:
 
 
 def _judge_break(make: Make) -> None:
-    source, before = Source(), set(threading.enumerate())
+    with Source() as source:
+        _judge_leaving(make, source)
+
+
+def _judge_leaving(make: Make, source: Source) -> None:
+    before = set(threading.enumerate())
 
     def loop(_: list[Any]) -> None:
         for number in make(source, 2):
@@ -193,7 +213,8 @@ def _judge_break(make: Make) -> None:
                 source.wait_until_taken(6, SETTLE_S)
                 break
 
-    _within_limits(
+    within_limits(
+        PATIENCE_S,
         loop,
         "The loop does not get out of its break: it waits for a thread that waits for room in the "
         "queue.",
@@ -229,40 +250,3 @@ def _threads_left(before: set[threading.Thread]) -> bool:
 
 def _stalls(source: Source) -> bool:
     return not source.wait_until_taken(source.taken + 1, 0.2)
-
-
-def _within_limits(loop: Callable[[list[Any]], Any], misconception: str, next_step: str) -> Any:
-    """Run `loop` in a thread and return what it returns; if it hangs, the attempt is wrong.
-
-    What the loop puts into its list is dropped in that thread when all is known: to drop a
-    prefetcher may hang as well.
-    """
-    outcome: list[Any] = []
-    ended = threading.Event()
-
-    def run() -> None:
-        keep: list[Any] = []
-        try:
-            outcome.append((loop(keep), None))
-        except BaseException as error:
-            outcome.append((None, error))
-        ended.set()
-
-    threading.Thread(target=run, daemon=True, name="check").start()
-    ended.wait(PATIENCE_S)
-    expect(outcome, misconception, next_step)
-    result, error = outcome[0]
-    if error is not None:
-        raise error
-    return result
-
-
-@contextmanager
-def _quiet_threads() -> Iterator[None]:
-    """Keep the tracebacks of the learner's threads from the page: the verdict says what to do."""
-    before = threading.excepthook
-    threading.excepthook = lambda _: None
-    try:
-        yield
-    finally:
-        threading.excepthook = before
