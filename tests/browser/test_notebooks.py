@@ -13,6 +13,7 @@ NOTEBOOKS = sorted((REPO / "notebooks").glob("*.ipynb"))
 WITH_SWITCHES = {
     "00_start_here",
     "02_see_the_gpu_wait",
+    "03_measure_before_you_touch",
     "04_use_workers_wisely",
     "05_stream_and_shuffle",
 }
