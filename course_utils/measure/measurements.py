@@ -67,6 +67,11 @@ class Measurements:
         return max(0.0, self.fetch_s - self.delay_s)
 
     @property
+    def collating_s(self) -> float:
+        """Time of the collating if there is always a core for it."""
+        return self.collate_s * self.making_s / self.fetch_s if self.fetch_s else 0.0
+
+    @property
     def waiting_s(self) -> float:
         """Time of a fetch that neither computed nor waited for a core: storage, or a lock."""
         return max(0.0, self.making_s - self.computing_s)

@@ -126,7 +126,7 @@ def _of_the_loader(m: Measurements) -> Cause:
 
 def moves_bytes(m: Measurements) -> bool:
     """Tell whether collating is little more than copying: a loop in Python is slower."""
-    return m.batch_bytes > COPIED_PER_S * m.collate_s
+    return m.batch_bytes > COPIED_PER_S * m.collating_s
 
 
 def slowest_stage(m: Measurements) -> str:
