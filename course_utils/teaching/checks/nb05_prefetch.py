@@ -221,11 +221,12 @@ def _judge_leaving(make: Make, source: Source) -> None:
         "Tell the thread to stop, and let it look while it waits: put(item, timeout=0.1).",
     )
     left = _threads_left(before)
+    goes_on = left and source.wait_until_taken(source.taken + 1, 0.2)
+    busy = "loading on" if goes_on else "waiting for room in a queue that nobody empties"
     expect(
         not left,
-        "Two seconds after a break the thread is still there, "
-        + ("waiting for room in a queue that nobody empties" if _stalls(source) else "and loading")
-        + ": an endless source, its files and its workers stay too.",
+        f"Long after a break the thread is still there, {busy}: an endless source, "
+        "its files and its workers stay too.",
         "In __iter__, put the loop into try ... finally, set a threading.Event there, and let the "
         "thread look at it: put(item, timeout=0.1) in a loop.",
     )
@@ -246,7 +247,3 @@ def _threads_left(before: set[threading.Thread]) -> bool:
             return False
         new[0].join(0.05)
     return True
-
-
-def _stalls(source: Source) -> bool:
-    return not source.wait_until_taken(source.taken + 1, 0.2)
