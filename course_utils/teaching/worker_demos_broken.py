@@ -31,8 +31,10 @@ def outcome(loader: DataLoader[Any]) -> Numbers:
     return {**numbers, "seconds": round(time.perf_counter() - start, 1)}
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
+def _first_line(error: BaseException) -> str:
+    while error.__cause__ and str(error.__cause__):  # "exited unexpectedly" has a signal as cause
+        error = error.__cause__
+    return (str(error) or type(error).__name__).splitlines()[0].strip()
 
 
 class WithLock(Dataset[Any]):
@@ -75,6 +77,7 @@ def crash(mended: bool) -> Numbers:
     return outcome(
         DataLoader(
             Crashing(),
+            batch_size=None,  # numbers; a tensor would have to be fetched from the dead
             num_workers=1,
             worker_init_fn=worker_init if mended else None,
             multiprocessing_context=QUICK,

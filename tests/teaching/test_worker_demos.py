@@ -119,7 +119,7 @@ def test_the_line_of_a_crash_is_printed_after_worker_init_only() -> None:
     runs = compare("crash", seconds=60)
     for run, told in ((runs.before, False), (runs.after, True)):
         assert run.numbers["batches"] < 40
-        assert run.numbers["error"] != "none"
+        assert "worker" in run.numbers["error"]  # exited, or was killed by a signal
         assert ("in __getitem__" in run.printed) == told
 
 
