@@ -20,8 +20,17 @@ from weakref import WeakKeyDictionary, finalize
 
 from course_utils.errors import CourseError
 from course_utils.hardware.emulated import EmulatedAccelerator
-from course_utils.teaching import clinic_probes as probes
+from course_utils.measure.wording import plural
 from course_utils.teaching.clinic_loops import BATCH_SIZE, CAUSES, Batch, Step, make_loops
+from course_utils.teaching.clinic_probes import (
+    Advice,
+    BatchTimes,
+    LoaderRate,
+    LoopRate,
+    Run,
+    WorkersCpu,
+    workers_cpu,
+)
 from course_utils.teaching.state import replace_text, state_folder
 
 if TYPE_CHECKING:
@@ -47,34 +56,34 @@ class Loop:
         """Tell no more than the name."""
         return f"<training loop {self.name}>"
 
-    def together(self) -> probes.LoopRate:
+    def together(self) -> LoopRate:
         """Run loader and step together, as the owner does: steps per second, GPU busy."""
         run = _file(self, "together").run()
-        return probes.LoopRate(f"{self.name}, together", run.per_s(), run.gpu_busy())
+        return LoopRate(f"{self.name}, together", run.per_s(), run.gpu_busy())
 
-    def loader_alone(self) -> probes.LoaderRate:
+    def loader_alone(self) -> LoaderRate:
         """Fetch batches and do nothing with them: batches per second."""
         run = _file(self, "loader_alone").fetch()
-        return probes.LoaderRate(f"{self.name}, loader alone", run.per_s())
+        return LoaderRate(f"{self.name}, loader alone", run.per_s())
 
-    def step_alone(self) -> probes.LoopRate:
+    def step_alone(self) -> LoopRate:
         """Replay one cached batch: steps per second without a loader, GPU busy."""
         run = _file(self, "step_alone").replay()
-        return probes.LoopRate(f"{self.name}, step alone", run.per_s(), run.gpu_busy())
+        return LoopRate(f"{self.name}, step alone", run.per_s(), run.gpu_busy())
 
-    def workers_cpu(self) -> probes.WorkersCpu:
+    def workers_cpu(self) -> WorkersCpu:
         """Watch the workers while the loop runs: how much they compute, and how much they sleep."""
         samples = _file(self, "workers_cpu").run().by_worker()
-        return probes.workers_cpu(f"{self.name}, CPU of the workers", samples)
+        return workers_cpu(f"{self.name}, CPU of the workers", samples)
 
-    def batch_times(self) -> probes.BatchTimes:
+    def batch_times(self) -> BatchTimes:
         """Time every batch in the worker that makes it: median and slowest."""
         times = [
             (rows[at + BATCH_SIZE - 1]["end_ns"] - rows[at]["start_ns"]) / 1e6
             for rows in _file(self, "batch_times").run().by_worker()
             for at in range(0, len(rows), BATCH_SIZE)
         ]
-        return probes.BatchTimes(f"{self.name}, time of a batch", tuple(times))
+        return BatchTimes(f"{self.name}, time of a batch", tuple(times))
 
     def timeline(self) -> Timeline:
         """Draw the loop. Its dataset marks no stages, so all that a worker does is called read."""
@@ -111,14 +120,16 @@ class Clinic:
         """Show what was asked so far."""
         asked = [f"  {name}: {', '.join(used)}" for name, used in self.asked.items() if used]
         causes = ", ".join(f'"{cause}"' for cause in CAUSES)
-        return "\n".join([f"Six loops, {self.probes} probes used. Causes: {causes}.", *asked])
+        return "\n".join(
+            [f"Six loops, {plural(self.probes, 'probe')} used. Causes: {causes}.", *asked]
+        )
 
-    def second_opinion(self, name: str, *, seconds: float = 18) -> Diagnosis | str:
+    def second_opinion(self, name: str, *, seconds: float = 18) -> Diagnosis | Advice:
         """Return what `cu.diagnose` says of a loop, once exercise 3.2 was answered."""
         if not self._answered:
-            return "First give your own answers in exercise 3.2, then run this cell again."
+            return Advice("First give your own answers in exercise 3.2, then ask again.")
         if not name:
-            return f"Choose one of the loops {', '.join(NAMES)}, then run this cell again."
+            return Advice(f"Name one of the loops {', '.join(NAMES)}, then ask again.")
         if name not in self._loops:
             raise CourseError(f"There is no loop {name!r}; choose one of {', '.join(NAMES)}.")
         from course_utils.measure.diagnose import diagnose
@@ -129,7 +140,7 @@ class Clinic:
                 file.loader, file.step, seconds=seconds, synchronize=file.gpu.synchronize
             )
         except CourseError as error:  # it found the machine too busy to judge
-            return str(error)
+            return Advice(str(error))
 
 
 def admit(seed: int | None = None) -> Clinic:
@@ -165,21 +176,21 @@ class _File:
         self._folder = folder
         self.cause, self.loader, self.step, self.gpu = cause, loader, step, gpu
         self.asked: list[str] = []
-        self._run: probes.Run | None = None
+        self._run: Run | None = None
 
-    def run(self) -> probes.Run:
+    def run(self) -> Run:
         """Return the recording of the loop, which is made once: several probes look at it."""
         if self._run is None:
-            self._run = probes.Run(self.loader, self.step, self.gpu)
+            self._run = Run(self.loader, self.step, self.gpu)
         return self._run
 
-    def fetch(self) -> probes.Run:
-        return probes.Run(self.loader, self.step, None)
+    def fetch(self) -> Run:
+        return Run(self.loader, self.step, None)
 
-    def replay(self) -> probes.Run:
+    def replay(self) -> Run:
         samples = self.loader.dataset
         batch = self.loader.collate_fn([samples[at] for at in range(BATCH_SIZE)])
-        return probes.Run([batch] * REPLAYED, self.step, self.gpu)
+        return Run([batch] * REPLAYED, self.step, self.gpu)
 
 
 # Not an attribute of the loops: whoever looks at one shall see no more than its name.

@@ -38,6 +38,19 @@ class Finding:
 
 
 @dataclass(frozen=True, repr=False)
+class Advice(Finding):
+    """What to do, where nothing can be found yet."""
+
+    text: str
+    about: str = "No second opinion yet"
+
+    @property
+    def sentence(self) -> str:
+        """What to do."""
+        return self.text
+
+
+@dataclass(frozen=True, repr=False)
 class LoopRate(Finding):
     """How fast a loop runs, and how busy it keeps the GPU."""
 

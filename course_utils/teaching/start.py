@@ -57,6 +57,7 @@ def ready(notebook: str) -> None:
         register(shell, notebook)
         # where MPLBACKEND is set to Agg, as on many clusters, pictures would not be shown
         os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch.profiler complains where no GPU is
     if note := _version_note(notebook, Path.cwd()):
         print(note)
     for name in _DATA.get(notebook, ("events", "images")):

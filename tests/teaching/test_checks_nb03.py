@@ -164,7 +164,7 @@ def test_guessing_is_not_measuring(clinic: Clinic) -> None:
 def test_six_right_causes_are_praised_with_their_probes(asked: Clinic) -> None:
     verdict = check("03.2", asked, discharge(asked))
     assert verdict.status == "right"
-    assert "All six, with 1 probes" in verdict.message
+    assert "All six, with 1 probe." in verdict.message
 
 
 def test_a_word_that_is_no_cause_is_named(asked: Clinic) -> None:

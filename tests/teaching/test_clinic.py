@@ -11,7 +11,7 @@ from course_utils.errors import CourseError
 from course_utils.teaching import clinic as clinic_module
 from course_utils.teaching.clinic import NAMES, Clinic, Loop, admit, discharge
 from course_utils.teaching.clinic_loops import CAUSES
-from course_utils.teaching.clinic_probes import WorkersCpu, workers_cpu
+from course_utils.teaching.clinic_probes import Advice, WorkersCpu, workers_cpu
 from notebooks.build import HERE, read_source, with_solutions
 
 SOURCE = HERE / "source/03_measure_before_you_touch.py"
@@ -65,7 +65,7 @@ def test_a_second_opinion_comes_after_the_answer() -> None:
     clinic = Clinic(3)
     assert "exercise 3.2" in str(clinic.second_opinion("A"))
     discharge(clinic)
-    assert "Choose one" in str(clinic.second_opinion(""))
+    assert "Name one" in str(clinic.second_opinion(""))
     with pytest.raises(CourseError, match="no loop 'G'"):
         clinic.second_opinion("G")
 
@@ -108,7 +108,8 @@ def test_the_probes_tell_the_cause(cause: str, clinic: Clinic, examine: Any) -> 
 def test_the_second_opinion_agrees_about_the_gpu(clinic: Clinic) -> None:
     gpu = _loop(clinic, "gpu")
     opinion = clinic.second_opinion(gpu.name)
-    assert isinstance(opinion, str) or opinion.cause == "GPU-bound"  # a sentence: too busy to judge
+    if not isinstance(opinion, Advice):  # the machine may be too busy to judge
+        assert opinion.cause == "GPU-bound"
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from course_utils.hardware.machine_facts import usable_cores
+from course_utils.measure.wording import plural
 from course_utils.teaching.clinic import NAMES, Clinic, discharge
 from course_utils.teaching.clinic_loops import CAUSES
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo
@@ -70,10 +71,10 @@ def blind_clinic(clinic: Clinic, answers: Mapping[str, str]) -> Verdict:
             False,
             f"{found} of {len(NAMES)} causes are right. Of one that you call {said!r}: "
             f"{_slip(said, true)}",
-            f"You have used {clinic.probes} probes; compare the loops that you call {said!r} with "
-            "the others once more.",
+            f"You have used {plural(clinic.probes, 'probe')}; compare the loops that you call "
+            f"{said!r} with the others once more.",
         )
-    return right(f"All six, with {clinic.probes} probes. {_praise(clinic.probes)}")
+    return right(f"All six, with {plural(clinic.probes, 'probe')}. {_praise(clinic.probes)}")
 
 
 def _same(said: str, true: str) -> bool:
