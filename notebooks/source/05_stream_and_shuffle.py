@@ -421,9 +421,9 @@ n, rng = len(energy), np.random.default_rng(0)
 shards = blocks(n, 100)  # 20 runs of 100 events, in the order on disk
 ways = {  # name: the order, and how many events are held in memory
     "in order": (range(n), 0),
-    "shard": (chain(*shuffled(shards, rng)), 0),
-    "buffer": (buffer_shuffle(range(n), 200, rng), 200),
-    "shard + buffer": (buffer_shuffle(chain(*shuffled(shards, rng)), 200, rng), 200),
+    "shard": ([*chain(*shuffled(shards, rng))], 0),
+    "buffer": ([*buffer_shuffle(range(n), 200, rng)], 200),
+    "shard + buffer": ([*buffer_shuffle(chain(*shuffled(shards, rng)), 200, rng)], 200),
     "block": (BlockSampler(n, 10, together=20), 200),
     "offline": (rng.permutation(n), 0),
 }
