@@ -446,7 +446,8 @@ cu.reveal("04.5", slow / fast)
 # %%
 cu.predict(
     "04.6",
-    "A list of 600,000 file names. By how many MB does each forked worker grow while reading it?",
+    "Two forked workers read a list of 600,000 file names, a half each. By how many MB does "
+    "each of them grow?",
     unit="MB",
 )
 
