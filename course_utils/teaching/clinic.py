@@ -11,12 +11,10 @@ the clinic counts them.
 from __future__ import annotations
 
 import random
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary, finalize
+from weakref import WeakKeyDictionary
 
 from course_utils.errors import CourseError
 from course_utils.hardware.emulated import EmulatedAccelerator
@@ -93,14 +91,13 @@ class Loop:
 class Clinic:
     """Six loops, and a count of what was asked about each."""
 
-    def __init__(self, seed: int):
-        """Make the loops in the order that `seed` decides."""
-        folder = _Folder()
+    def __init__(self, seed: int, folder: Path):
+        """Make the loops in the order that `seed` decides; they read from `folder`."""
         self._loops = {name: Loop(name) for name in NAMES}
         self._answered = False
-        made = make_loops(folder.path, seed)
+        made = make_loops(folder, seed)
         for loop, (cause, loader, step, gpu) in zip(self, made, strict=True):
-            _FILES[loop] = _File(folder, cause, loader, step, gpu)
+            _FILES[loop] = _File(cause, loader, step, gpu)
 
     def __iter__(self) -> Iterator[Loop]:
         """Show one loop after the other."""
@@ -145,7 +142,9 @@ class Clinic:
 
 def admit(seed: int | None = None) -> Clinic:
     """Return the six loops; `seed` decides which is which, by default one that is kept for you."""
-    return Clinic(_own_seed() if seed is None else seed)
+    folder = state_folder() / "clinic"
+    folder.mkdir(exist_ok=True)
+    return Clinic(_own_seed(folder) if seed is None else seed, folder)
 
 
 def discharge(clinic: Clinic) -> dict[str, str]:
@@ -154,26 +153,16 @@ def discharge(clinic: Clinic) -> dict[str, str]:
     return {loop.name: _FILES[loop].cause for loop in clinic}
 
 
-class _Folder:
-    """A folder that goes when the last loop that reads from it has gone."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="clinic-"))
-        finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-
 class _File:
     """What the clinic knows of a loop."""
 
     def __init__(
         self,
-        folder: _Folder,
         cause: str,
         loader: DataLoader[Batch],
         step: Step,
         gpu: EmulatedAccelerator,
     ):
-        self._folder = folder
         self.cause, self.loader, self.step, self.gpu = cause, loader, step, gpu
         self.asked: list[str] = []
         self._run: Run | None = None
@@ -204,13 +193,13 @@ def _file(loop: Loop, probe: str) -> _File:
     return file
 
 
-def _own_seed() -> int:
+def _own_seed(folder: Path) -> int:
     """Return a seed that stays the same in this folder, so that answers stay right."""
-    path = state_folder() / "clinic.txt"
+    path = folder / "seed.txt"
     if not path.exists():
         replace_text(path, str(random.SystemRandom().randrange(10**6)))
     try:
         return int(path.read_text("utf-8"))
     except ValueError:
         path.unlink()
-        return _own_seed()
+        return _own_seed(folder)

@@ -127,7 +127,8 @@ def _cores() -> int:
 def make_loops(folder: Path, seed: int) -> Iterator[tuple[str, DataLoader[Batch], Step, Any]]:
     """Yield cause, loader, step and device of each loop, in an order that `seed` decides."""
     rng = random.Random(seed)
-    (folder / FILE).write_bytes(bytes(BATCH_SIZE * STEPS))
+    if not (folder / FILE).exists():
+        (folder / FILE).write_bytes(bytes(BATCH_SIZE * STEPS))
     for number, cause in enumerate(rng.sample(CAUSES, len(CAUSES))):
         recipe = RECIPES[cause].scaled(rng.uniform(0.9, 1.1))
         samples = Samples(recipe, _storage(folder, recipe), str(folder / f"{number}.lock"))

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ def _refused(verdict: Verdict, misconception: str) -> None:
 def test_the_stub_is_not_attempted_and_the_solution_right(
     version: Callable[[NotebookNode], NotebookNode],
     status: str,
-    tmp_path: Any,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.path", [])
@@ -139,14 +140,14 @@ def test_a_wrong_timing_is_explained(attempt: Callable[..., Any], misconception:
 
 
 @pytest.fixture
-def clinic() -> Clinic:
-    return Clinic(7)
+def clinic(tmp_path: Path) -> Clinic:
+    return Clinic(7, tmp_path)
 
 
 @pytest.fixture(scope="module")
-def asked() -> Clinic:
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Clinic:
     """Return a clinic that was asked once."""
-    clinic = Clinic(7)
+    clinic = Clinic(7, tmp_path_factory.mktemp("clinic"))
     causes = discharge(clinic)
     next(loop for loop in clinic if causes[loop.name] == "storage").step_alone()
     return clinic
@@ -158,7 +159,7 @@ def test_a_clinic_without_answers_is_not_attempted(clinic: Clinic) -> None:
 
 
 def test_guessing_is_not_measuring(clinic: Clinic) -> None:
-    _refused(check("03.2", clinic, discharge(Clinic(7))), "not used a single probe")
+    _refused(check("03.2", clinic, discharge(clinic)), "not used a single probe")
 
 
 def test_six_right_causes_are_praised_with_their_probes(asked: Clinic) -> None:

@@ -19,8 +19,8 @@ PROBES = {"batch_times", "loader_alone", "step_alone", "timeline", "together", "
 
 
 @pytest.fixture(scope="module")
-def clinic() -> Clinic:
-    return Clinic(3)
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Clinic:
+    return Clinic(3, tmp_path_factory.mktemp("clinic"))
 
 
 def _loop(clinic: Clinic, cause: str) -> Loop:
@@ -28,8 +28,8 @@ def _loop(clinic: Clinic, cause: str) -> Loop:
     return next(loop for loop in clinic if causes[loop.name] == cause)
 
 
-def test_each_cause_occurs_once_in_an_order_that_the_seed_decides() -> None:
-    orders = [tuple(discharge(Clinic(seed)).values()) for seed in (1, 1, 2, 3)]
+def test_each_cause_occurs_once_in_an_order_that_the_seed_decides(tmp_path: Path) -> None:
+    orders = [tuple(discharge(Clinic(seed, tmp_path)).values()) for seed in (1, 1, 2, 3)]
     assert all(sorted(order) == sorted(CAUSES) for order in orders)
     assert orders[0] == orders[1]
     assert len(set(orders)) == 3
@@ -42,8 +42,8 @@ def test_a_loop_shows_its_name_and_its_probes_only(clinic: Clinic) -> None:
         assert not hasattr(loop, "__dict__")
 
 
-def test_a_probe_used_twice_counts_once() -> None:
-    clinic = Clinic(3)
+def test_a_probe_used_twice_counts_once(tmp_path: Path) -> None:
+    clinic = Clinic(3, tmp_path)
     loop = _loop(clinic, "storage")
     for _ in range(2):
         loop.step_alone()
@@ -57,12 +57,12 @@ def test_the_draw_stays_the_same_in_a_folder(
 ) -> None:
     monkeypatch.setattr(clinic_module, "state_folder", lambda: tmp_path)
     assert discharge(admit()) == discharge(admit())
-    (tmp_path / "clinic.txt").write_text("spilt coffee")
+    (tmp_path / "clinic" / "seed.txt").write_text("spilt coffee")
     assert set(discharge(admit()).values()) == set(CAUSES)
 
 
-def test_a_second_opinion_comes_after_the_answer() -> None:
-    clinic = Clinic(3)
+def test_a_second_opinion_comes_after_the_answer(tmp_path: Path) -> None:
+    clinic = Clinic(3, tmp_path)
     assert "exercise 3.2" in str(clinic.second_opinion("A"))
     discharge(clinic)
     assert "Name one" in str(clinic.second_opinion(""))
@@ -125,11 +125,13 @@ def test_the_loader_alone_is_fast_where_the_gpu_is_the_limit(clinic: Clinic) -> 
 
 
 @pytest.mark.slow
-def test_a_loop_runs_however_workers_start_and_leaves_none_behind(start_method: str) -> None:
+def test_a_loop_runs_however_workers_start_and_leaves_none_behind(
+    start_method: str, tmp_path: Path
+) -> None:
     before = multiprocessing.get_start_method()
     multiprocessing.set_start_method(start_method, force=True)
     try:
-        loop = _loop(Clinic(5), "storage")
+        loop = _loop(Clinic(5, tmp_path), "storage")
         assert loop.workers_cpu().cores != 0
         assert "worker 1" in loop.timeline().text()
         assert not multiprocessing.active_children()
