@@ -19,7 +19,6 @@ from course_utils.loading.shuffling import batched, buffer_shuffle
 from course_utils.loading.splitting import Place, split
 from course_utils.loading.streams import EventShards
 from course_utils.paths import data_path
-from course_utils.teaching.start import start_workers
 
 
 class Numbers(IterableDataset[int]):
@@ -43,7 +42,6 @@ def epochs_in_one() -> int:
 
 def warnings_about_single_events() -> int:
     """Count torch's warnings while two workers serve every event twice."""
-    start_workers()
     loader = DataLoader(Numbers(1000, shared=False), batch_size=32, num_workers=2)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -58,7 +56,6 @@ def numbers_served() -> int:
 
 
 def _served(numbers: Numbers, batch_size: int, *, drop_last: bool = False) -> int:
-    start_workers()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This DataLoader will create 4 worker")
         loader = DataLoader(numbers, batch_size, drop_last=drop_last, num_workers=4)

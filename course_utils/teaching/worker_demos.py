@@ -104,7 +104,7 @@ class Comparison:
         return [f"Before: {_words(self.before)}", f"After: {_words(self.after)}"]
 
 
-def compare(name: str, *, seconds: float = 15, memory_mb: float = 4000) -> Comparison:
+def compare(name: str, *, seconds: float = 20, memory_mb: float = 4000) -> Comparison:
     """Run a demonstration twice, as people write it and mended, each in a process of its own.
 
     Args:
@@ -116,7 +116,7 @@ def compare(name: str, *, seconds: float = 15, memory_mb: float = 4000) -> Compa
     return Comparison(TITLES[name], *runs)
 
 
-def show(name: str, *, mended: bool, seconds: float = 15, memory_mb: float = 4000) -> Run:
+def show(name: str, *, mended: bool, seconds: float = 20, memory_mb: float = 4000) -> Run:
     """Run one case of a demonstration in a process of its own; the same arguments as `compare`."""
     theme = next((theme for theme, names in _THEMES.items() if name in names.split()), None)
     if theme is None:

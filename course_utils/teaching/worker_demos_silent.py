@@ -39,7 +39,7 @@ def random_numbers(mended: bool) -> Numbers:
     }
 
 
-ROWS, ROW = 40_000, 8  # rows of a file, bytes in each: its number
+ROWS, ROW = 200_000, 8  # rows of a file, bytes in each: its number
 
 
 class Rows(Dataset[int]):

@@ -23,10 +23,14 @@ import diagnosed_loaders as data
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 
 
-def processes_left() -> list[str]:
-    """Return the command lines of this process's children, without multiprocessing's own."""
-    found = [" ".join(child.cmdline()) for child in psutil.Process().children()]
-    return [line for line in found if not any(helper in line for helper in HELPERS)]
+@pytest.fixture(autouse=True)
+def _no_process_is_left() -> Iterator[None]:
+    """Fail a test that leaves a process, other than multiprocessing's own helpers."""
+    before = psutil.Process().children()
+    yield
+    new = [child for child in psutil.Process().children() if child not in before]
+    commands = [" ".join(child.cmdline()) for child in new]
+    assert not [line for line in commands if not any(helper in line for helper in HELPERS)]
 
 
 def quick_step(batch: Any) -> Any:
@@ -55,7 +59,6 @@ def test_the_cause_of_a_known_loop_is_found(name: str) -> None:
     assert found.cause == known_loaders.CAUSES[name], found.verdict
     assert found.headspace >= 1
     assert found.gain >= 1
-    assert not processes_left()
 
 
 @pytest.mark.slow
@@ -70,7 +73,6 @@ def test_a_loader_of_any_kind_is_left_as_it_was(kind: str) -> None:
         None,
     )
     assert dict(getattr(loader, "__dict__", {})) == before
-    assert not processes_left()
 
 
 @pytest.mark.parametrize("kind", data.KINDS)
@@ -133,20 +135,17 @@ def test_what_the_step_raises_comes_through_and_nothing_stays(
     with pytest.raises(error, match="of the step"):
         quick(loader, step, seconds=1)
     assert vars(loader) == before
-    assert not processes_left()
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_what_the_dataset_raises_comes_through(workers: int) -> None:
     with pytest.raises(LookupError, match="sample 3 is corrupt"):
         quick(DataLoader(data.Broken(), 8, num_workers=workers))
-    assert not processes_left()
 
 
 def test_a_worker_that_dies_is_told_in_a_sentence() -> None:
     with pytest.raises(CourseError, match="num_workers=0 to see why"):
         quick(DataLoader(data.Deadly(), 8, num_workers=1))
-    assert not processes_left()
 
 
 def once() -> Iterator[torch.Tensor]:
