@@ -2,11 +2,21 @@
 
 import multiprocessing
 import os
+from collections.abc import Iterator
 
 import pytest
 
 os.environ.setdefault("COURSE_SIZE", "S")
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+
+@pytest.fixture(autouse=True)
+def _start_method_stays() -> Iterator[None]:
+    """Undo what a test, or the code it runs, chose for the whole process."""
+    before = multiprocessing.get_start_method(allow_none=True)
+    yield
+    if multiprocessing.get_start_method(allow_none=True) != before:
+        multiprocessing.set_start_method(before, force=True)
 
 
 @pytest.fixture(params=["fork", "spawn", "forkserver"])

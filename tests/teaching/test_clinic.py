@@ -128,12 +128,8 @@ def test_the_loader_alone_is_fast_where_the_gpu_is_the_limit(clinic: Clinic) -> 
 def test_a_loop_runs_however_workers_start_and_leaves_none_behind(
     start_method: str, tmp_path: Path
 ) -> None:
-    before = multiprocessing.get_start_method()
     multiprocessing.set_start_method(start_method, force=True)
-    try:
-        loop = _loop(Clinic(5, tmp_path), "storage")
-        assert loop.workers_cpu().cores != 0
-        assert "worker 1" in loop.timeline().text()
-        assert not multiprocessing.active_children()
-    finally:
-        multiprocessing.set_start_method(before, force=True)
+    loop = _loop(Clinic(5, tmp_path), "storage")
+    assert loop.workers_cpu().cores != 0
+    assert "worker 1" in loop.timeline().text()
+    assert not multiprocessing.active_children()
