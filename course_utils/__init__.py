@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from course_utils.paths import data_path
     from course_utils.teaching.exercise import check
     from course_utils.teaching.explorer import explorer
+    from course_utils.teaching.leftovers import cleanup_workers
     from course_utils.teaching.predict import predict, reveal
-    from course_utils.teaching.start import cleanup_workers, ready, start_workers
+    from course_utils.teaching.start import ready, start_workers
 
 __version__ = "0.1.0"
 
@@ -41,7 +42,7 @@ __all__ = [
 _HOME = {
     "Pipeline": "measure.simulate",
     "check": "teaching.exercise",
-    "cleanup_workers": "teaching.start",
+    "cleanup_workers": "teaching.leftovers",
     "data_path": "paths",
     "diagnose": "measure.diagnose",
     "explorer": "teaching.explorer",

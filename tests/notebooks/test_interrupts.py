@@ -28,12 +28,12 @@ plt.close()
 """
 LEFT = """
 cu.cleanup_workers()
-from course_utils.teaching.start import _children
+from course_utils.teaching.leftovers import _children
 print(len(_children()), "left")
 """
 
 
-@turns(list(SOLVED), "interrupted")
+@turns(list(SOLVED), first=1)
 def test_an_interrupted_cell_leaves_no_worker_and_can_be_run_again(
     name: str,
     start_method: str,
@@ -63,6 +63,7 @@ def test_an_interrupted_cell_leaves_no_worker_and_can_be_run_again(
     times[f"{name}, interrupted, {start_method}"] = time.perf_counter() - start
     assert interrupted
     assert set(verdicts.values()) <= {"right"}
+    assert len(verdicts) == sum(cell.source.count("cu.check(") for cell in cells)
 
 
 def _imports(cell: str) -> str:

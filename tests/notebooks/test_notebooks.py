@@ -9,7 +9,7 @@ import pytest
 
 from notebooks.build import HERE, main
 from tests.notebooks.execute import Run, execute
-from tests.notebooks.turns import turns
+from tests.notebooks.turns import FULL, turns
 
 SAMPLE = Path(__file__).parent / "sample"
 SOURCES = {
@@ -17,6 +17,8 @@ SOURCES = {
     for folder in (HERE / "source", SAMPLE)
     for path in sorted(folder.glob("[0-9][0-9]_*.py"))
 }
+# The solutions of the course itself run in test_interrupts.py, with interruptions.
+UNDISTURBED = [name for name, folder in SOURCES.items() if FULL or folder == SAMPLE]
 pytestmark = pytest.mark.slow
 
 
@@ -47,7 +49,7 @@ def learner_runs(
         yield runs
 
 
-@turns(list(SOURCES), "learner")
+@turns(list(SOURCES))
 def test_the_learner_version_runs_with_nothing_attempted(
     name: str,
     start_method: str,
@@ -61,7 +63,7 @@ def test_the_learner_version_runs_with_nothing_attempted(
     assert not run.complaints
 
 
-@turns(list(SOURCES), "solutions")
+@turns(UNDISTURBED, first=1)
 def test_the_solutions_are_all_right(
     name: str, start_method: str, built: Path, data: Path, times: dict[str, float]
 ) -> None:

@@ -1,7 +1,8 @@
 """Which version of which notebook is run under which way to start workers.
 
-Every notebook meets every way: the learner version one, the solutions another, and the solutions
-with every longer cell interrupted the third. With COURSE_TEST_MATRIX=full each meets them all.
+Every notebook meets every way: the learner version one, the solutions with every longer cell
+interrupted another, and JupyterLab in a real browser (`tests/browser`) forkserver. With
+COURSE_TEST_MATRIX=full each version meets them all, and the solutions also run undisturbed.
 """
 
 import multiprocessing
@@ -10,18 +11,25 @@ from collections.abc import Sequence
 
 import pytest
 
-METHODS = ("fork", "spawn", "forkserver")
-RUNS = ("learner", "solutions", "interrupted")
+METHODS = [
+    method
+    for method in ("fork", "spawn", "forkserver")
+    if method in multiprocessing.get_all_start_methods()
+]
+FULL = os.environ.get("COURSE_TEST_MATRIX") == "full"
 
 
-def turns(names: Sequence[str], run: str) -> pytest.MarkDecorator:
-    """Parametrise a test by `name` and `start_method`."""
-    everything = os.environ.get("COURSE_TEST_MATRIX") == "full"
+def turns(names: Sequence[str], *, first: int = 0) -> pytest.MarkDecorator:
+    """Parametrise a test by `name` and `start_method`: two of them by turns, or all.
+
+    Args:
+        names: of the notebooks.
+        first: which method the first of them gets; tests with different ones complement each other.
+    """
     cases = [
         (name, method)
         for number, name in enumerate(names)
         for place, method in enumerate(METHODS)
-        if everything or place == (number + RUNS.index(run)) % len(METHODS)
-        if method in multiprocessing.get_all_start_methods()
+        if FULL or place == (number + first) % min(2, len(METHODS))
     ]
     return pytest.mark.parametrize(("name", "start_method"), cases)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.notebooks.execute import execute_cells
@@ -70,7 +71,10 @@ def kernel(start_method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         yield kernel
 
 
-COUNT = "print('children', len(start._children()))"
+COUNT = """
+from course_utils.teaching.leftovers import _children
+print("children", len(_children()))
+"""
 
 
 SLOW_DATASET = """%%worker_module my_dataset
@@ -127,6 +131,34 @@ def test_an_interrupted_loop_leaves_workers_that_cleaning_up_ends(
     assert kernel.run(COUNT) == "children 0\n"
     (tmp_path / "no_more_waiting").touch()
     assert kernel.run("print(len(list(loader)))").endswith("4\n")
+
+
+STARTS = """
+from torch.utils.data import DataLoader
+next(batches := iter(DataLoader(Numbers(), num_workers=1)))
+print(batches._workers[0].pid)
+"""
+
+DIES_IN_A_CELL = """
+import os, signal, threading
+os.kill(batches._workers[0].pid, signal.SIGKILL)
+threading.Event().wait(10)
+"""
+
+
+def test_a_worker_that_dies_is_an_error_in_a_cell_and_none_between_two(
+    kernel: Kernel, start_method: str
+) -> None:
+    kernel.run(BEGIN)
+    kernel.run(DATASET.format(1))
+    worker = psutil.Process(int(kernel.run(STARTS)))
+    worker.kill()
+    while worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE:
+        pass
+    assert kernel.run("print('alive')") == "alive\n"
+    if start_method != "forkserver":  # whose workers are no children of the kernel
+        kernel.run(STARTS)
+        assert kernel.run(DIES_IN_A_CELL) == "RuntimeError"
 
 
 def test_pictures_are_shown_whatever_the_environment_says(tmp_path: Path) -> None:

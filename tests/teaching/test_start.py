@@ -14,7 +14,7 @@ import torch
 import course_utils
 from course_utils.errors import CourseError
 from course_utils.teaching import start
-from course_utils.teaching.start import Cleanup, cleanup_workers, ready, start_workers
+from course_utils.teaching.start import ready, start_workers
 
 
 @pytest.fixture
@@ -121,13 +121,3 @@ def test_ready_makes_chance_repeatable(here: Path) -> None:
         ready("90")
         drawn.append((random.random(), torch.rand(1).item()))
     assert drawn[0] == drawn[1]
-
-
-def test_cleaning_up_after_nothing_says_so() -> None:
-    assert repr(cleanup_workers()) == "Nothing was left over."
-
-
-def test_what_went_is_counted() -> None:
-    one, more = "Cleared away: 1 unfinished loop over a loader, 1 worker process.", Cleanup(2, 4)
-    assert repr(Cleanup(1, 1)) == one
-    assert repr(more) == "Cleared away: 2 unfinished loops over a loader, 4 worker processes."

@@ -1,0 +1,139 @@
+"""Clear away what an interrupted cell leaves: loops over a loader, and their workers."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import psutil
+
+
+@dataclass(frozen=True)
+class Cleanup:
+    """What `cleanup_workers` cleared away."""
+
+    loops: int  # over a DataLoader with workers, that had not come to their end
+    processes: int
+
+    def __repr__(self) -> str:
+        """Say it in words."""
+        if not self.loops and not self.processes:
+            return "Nothing was left over."
+        return (
+            f"Cleared away: {self.loops} unfinished loop{'s' * (self.loops != 1)} over a loader, "
+            f"{self.processes} worker process{'es' * (self.processes != 1)}."
+        )
+
+
+def cleanup_workers() -> Cleanup:
+    """End every worker of every `DataLoader` in this kernel, such as an interrupted cell leaves.
+
+    The traceback of the interrupt holds the frames of the loop, which hold the loader's iterator,
+    which holds its workers and the batches they had ready.
+    """
+    with _workers_may_die():
+        processes, loops = _children(), sum(1 for _ in _iterators())
+        for name in ("last_traceback", "last_value", "last_exc", "last_type"):
+            with suppress(AttributeError):
+                delattr(sys, name)
+        for loader in _alive("DataLoader"):
+            loader._iterator = None  # persistent workers: the next loop starts new ones
+        gc.collect()
+        for iterator in _iterators():  # the learner's own name for it keeps this one alive
+            with suppress(AttributeError):  # it was interrupted before it was whole
+                iterator._shutdown_workers()
+        gone, _ = psutil.wait_procs(processes, timeout=3)
+    return Cleanup(loops, len(gone))
+
+
+@contextmanager
+def _workers_may_die() -> Iterator[None]:
+    """Keep torch from raising an error, wherever this process is, for a worker that ends late."""
+    if not hasattr(signal, "SIGCHLD") or threading.current_thread() != threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, previous or signal.SIG_DFL)
+
+
+def _iterators() -> Iterator[Any]:
+    """Yield what holds workers: the iterators over a `DataLoader` that are not shut down yet."""
+    found = _alive("_MultiProcessingDataLoaderIter")
+    return (one for one in found if not getattr(one, "_shutdown", True))
+
+
+def _alive(name: str) -> Iterator[Any]:
+    """Yield the objects of a class of torch's loader, if anybody imported it."""
+    kind = getattr(sys.modules.get("torch.utils.data.dataloader"), name, None)
+    # type() and not isinstance(), which asks proxies for their class and may wake them
+    return (thing for thing in gc.get_objects() if kind and issubclass(type(thing), kind))
+
+
+def _children() -> set[psutil.Process]:
+    """Return the descendants of this process, without the helpers of multiprocessing itself."""
+    found = set()
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            # A forked worker has its server's command line, but not the server's parent.
+            is_ours = child.ppid() == os.getpid()
+            if not (is_ours and any(helper in _command(child) for helper in _HELPERS)):
+                found.add(child)
+    return found
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.ZombieProcess:
+        return ""  # what an interrupt leaves of a worker
+
+
+_HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+
+
+def spare_the_kernel(names: dict[str, Any]) -> None:
+    """Keep a worker that dies between two cells from ending the kernel.
+
+    An interrupt reaches the workers too, and one that is just importing torch dies of it, late.
+    torch raises an error for a dead worker wherever this process is: in a cell a learner shall see
+    it, but between two cells it would end the kernel's own loop.
+
+    Args:
+        names: the globals of the cells.
+    """
+    if not hasattr(signal, "SIGCHLD"):
+        return
+    from torch.utils.data._utils import signal_handling
+
+    signal_handling._set_SIGCHLD_handler()  # does nothing if torch has set it already
+    raises = signal.getsignal(signal.SIGCHLD)
+    if callable(raises) and not isinstance(raises, _InCellsOnly):
+        signal.signal(signal.SIGCHLD, _InCellsOnly(raises, names))
+
+
+@dataclass(frozen=True)
+class _InCellsOnly:
+    """A signal handler whose errors count while a cell runs."""
+
+    raises: Callable[[int, FrameType | None], Any]
+    names: dict[str, Any]
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        try:
+            self.raises(number, frame)
+        except RuntimeError:
+            while frame:
+                if frame.f_globals is self.names:
+                    raise
+                frame = frame.f_back
