@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 LETTERS = 40  # length of the longest bar made of text
 
-# Nothing sets a background, and the greys and colours have 3:1 or more on white and on #111.
+# JupyterLab would align tables to the right. Nothing sets a background, and the greys and colours
+# have 3:1 or more on white and on #111.
 _STYLE = """
 .cd{max-width:960px;line-height:1.45}.cd h4{margin:0 0 .3em;font-size:1.15em}
-.cd p{margin:.2em 0}.cd td,.cd th{text-align:left;padding:1px 12px 1px 0;vertical-align:top;
+.cd p{margin:.2em 0}.cd td,.cd th{text-align:left!important;padding:1px 12px 1px 0;vertical-align:top;
 font-weight:normal;background:none}.cd table{border-collapse:collapse;margin:.5em 0}
 .cd tr{background:none}.cd .bar{display:block;height:14px;min-width:2px;box-sizing:border-box;
 border:1px solid #808080;print-color-adjust:exact}.cd .wide{width:24em}

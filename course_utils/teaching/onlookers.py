@@ -200,7 +200,7 @@ def _hottest(raw: str) -> str:
         stack, _, count = line.rpartition(" ")
         thread, *frames = stack.split(";")
         if "MainThread" in thread and frames:
-            counted[frames[-1]] += int(count)
+            counted[frames[-1].replace(".<locals>", "")] += int(count)
     whole = sum(counted.values())
     rows = [f"{100 * n / whole:4.0f} %  {at}" for at, n in counted.most_common(_MOST_LINES)]
     return "\n".join(rows) or "No sample was taken; look for longer."

@@ -39,26 +39,23 @@ def random_numbers(mended: bool) -> Numbers:
     }
 
 
-ROWS, ROW = 200_000, 8  # rows of a file, bytes in each: its number
+ROWS, ROW = 20_000, 8  # rows of a file, bytes in each: its number
 
 
-class Rows(Dataset[int]):
-    """Reads rows that hold their own numbers, and counts those that hold another."""
+class Rows(Dataset[bool]):
+    """Reads rows that hold their own numbers, and tells whether it got another."""
 
     def __init__(self, path: Path, mended: bool):
         self.lazy = LazyFile(open, path, "rb", buffering=0)
         self.opened_before_the_fork = None if mended else path.open("rb", buffering=0)
 
     def __len__(self) -> int:
-        return ROWS // 400
+        return ROWS
 
-    def __getitem__(self, index: int) -> int:
+    def __getitem__(self, index: int) -> bool:
         file: Any = self.opened_before_the_fork or self.lazy.file
-        wrong = 0
-        for row in range(index, ROWS, len(self)):
-            file.seek(row * ROW)
-            wrong += int.from_bytes(file.read(ROW), "little") != row
-        return wrong
+        file.seek(index * ROW)
+        return int.from_bytes(file.read(ROW), "little") != index
 
 
 def one_handle(mended: bool) -> Numbers:
@@ -67,8 +64,8 @@ def one_handle(mended: bool) -> Numbers:
         path = Path(folder) / "rows.bin"
         np.arange(ROWS, dtype="<u8").tofile(path)
         dataset = Rows(path, mended)
-        loader = DataLoader(dataset, num_workers=2, multiprocessing_context="fork")
-        wrong = sum(int(count) for count in loader)
+        loader = DataLoader(dataset, 32, num_workers=2, multiprocessing_context="fork")
+        wrong = sum(int(batch.sum()) for batch in loader)
         (dataset.opened_before_the_fork or dataset.lazy).close()
     return {f"wrong of {ROWS:,} rows": wrong}
 
