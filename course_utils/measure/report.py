@@ -19,10 +19,10 @@ LETTERS = 40  # length of the longest bar made of text
 # have 3:1 or more on white and on #111.
 _STYLE = """
 .cd{max-width:960px;line-height:1.45}.cd h4{margin:0 0 .3em;font-size:1.15em}
-.cd p{margin:.2em 0}.cd td,.cd th{text-align:left!important;padding:1px 12px 1px 0;vertical-align:top;
-font-weight:normal;background:none}.cd table{border-collapse:collapse;margin:.5em 0}
-.cd tr{background:none}.cd .bar{display:block;height:14px;min-width:2px;box-sizing:border-box;
-border:1px solid #808080;print-color-adjust:exact}.cd .wide{width:24em}
+.cd p{margin:.2em 0}.cd td,.cd th{text-align:left!important;padding:1px 12px 1px 0;
+vertical-align:top;font-weight:normal;background:none}.cd tr{background:none}
+.cd table{border-collapse:collapse;margin:.5em 0}.cd .bar{display:block;height:14px;min-width:2px;
+box-sizing:border-box;border:1px solid #808080;print-color-adjust:exact}.cd .wide{width:24em}
 .cd .soft{opacity:.75}.cd details{margin:.5em 0}
 """
 

@@ -1,64 +1,34 @@
 """The checks of notebook 01: stubs are not attempted, solutions right, typical slips named."""
 
 import multiprocessing
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nbformat import NotebookNode
 
 from course_utils.paths import data_path
-from course_utils.teaching.exercise import Verdict, check
+from course_utils.teaching.exercise import check
 from course_utils.teaching.worker_module import define
-from notebooks.build import HERE, for_learner, read_source, with_solutions
+from notebooks.build import for_learner, with_solutions
 from tests.teaching import attempts_nb01 as attempts
+from tests.teaching.answers import answer, assert_refused, code
 
-SOURCE = HERE / "source/01_build_a_dataset.py"
 ANSWERS = {"01.1": "pad_events", "01.2": "split_by_run", "01.3": "BatchedPulseFile"}
 WORKERS = ("01.1", "01.3")
+GIVEN = "import numpy as np"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Name a folder for the modules of the notebook, with the one that is given."""
-    folder = tmp_path_factory.mktemp("cells")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [*sys.path])
-        patch.setenv("PYTHONPATH", "")
-        _define(with_solutions(read_source(SOURCE)), "class PulseFile", "pulse_file", folder)
-        yield folder
-
-
-def _define(notebook: NotebookNode, text: str, name: str, folder: Path) -> Any:
-    """Import the cell that contains `text` as the module `name`."""
-    (cell,) = (cell.source for cell in notebook.cells if text in cell.source)
-    if cell.startswith("%%worker_module"):
-        cell = cell.partition("\n")[2]
-    return define(name, f"import numpy as np\n{cell}", folder=folder)
-
-
-def _answer(key: str, version: Callable[[NotebookNode], NotebookNode], folder: Path) -> Any:
-    name = ANSWERS[key]
-    kind = "class" if name[0].isupper() else "def"
-    cell_name = f"{version.__name__}_{key.replace('.', '_')}"
-    module = _define(version(read_source(SOURCE)), f"{kind} {name}(", cell_name, folder)
-    return getattr(module, name)
-
-
-def _refused(verdict: Verdict, misconception: str) -> None:
-    assert verdict.status == "wrong", verdict
-    assert misconception in verdict.message, verdict
-    assert verdict.next_step
+@pytest.fixture(scope="module", autouse=True)
+def _given_module(folder: Path) -> None:
+    define("pulse_file", code("01", "PulseFile", with_solutions), folder=folder)
 
 
 @pytest.mark.parametrize("key", ANSWERS)
 def test_a_stub_is_not_attempted(key: str, folder: Path) -> None:
-    verdict = check(key, _answer(key, for_learner, folder))
-    assert verdict.status == "todo"
+    assert check(key, answer("01", ANSWERS[key], for_learner, folder, given=GIVEN)).status == "todo"
 
 
 @pytest.mark.slow
@@ -67,12 +37,15 @@ def test_the_solution_is_right_however_workers_start(
     key: str, folder: Path, start_method: str
 ) -> None:
     multiprocessing.set_start_method(start_method, force=True)
-    verdict = check(key, _answer(key, with_solutions, folder))
+    verdict = check(key, answer("01", ANSWERS[key], with_solutions, folder, given=GIVEN))
     assert verdict.status == "right", verdict
 
 
 def test_the_solution_splits_by_run(folder: Path) -> None:
-    assert check("01.2", _answer("01.2", with_solutions, folder)).status == "right"
+    assert (
+        check("01.2", answer("01", ANSWERS["01.2"], with_solutions, folder, given=GIVEN)).status
+        == "right"
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,18 +76,18 @@ def test_the_solution_splits_by_run(folder: Path) -> None:
 def test_a_wrong_batch_is_explained(
     attempt: Callable[[attempts.Samples], Any], misconception: str
 ) -> None:
-    _refused(check("01.1", attempt), misconception)
+    assert_refused(check("01.1", attempt), misconception)
 
 
 @pytest.mark.slow
 def test_a_batch_that_depends_on_the_last_one_is_found_in_a_worker() -> None:
-    _refused(check("01.1", attempts.as_wide_as_ever), "kept from one call to the next")
+    assert_refused(check("01.1", attempts.as_wide_as_ever), "kept from one call to the next")
 
 
 def test_a_function_of_the_notebook_is_refused_before_a_worker_dies_of_it() -> None:
     code: dict[str, Any] = {"__name__": "__main__", "good_batch": attempts.good_batch}
     exec("def mine(samples):\n    return good_batch(samples)", code)
-    _refused(check("01.1", code["mine"]), "lives in the notebook")
+    assert_refused(check("01.1", code["mine"]), "lives in the notebook")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +109,7 @@ def test_a_function_of_the_notebook_is_refused_before_a_worker_dies_of_it() -> N
 def test_a_wrong_split_is_explained(
     attempt: Callable[[Any, float, int], Any], misconception: str
 ) -> None:
-    _refused(check("01.2", attempt), misconception)
+    assert_refused(check("01.2", attempt), misconception)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +126,7 @@ def test_a_wrong_split_is_explained(
     ],
 )
 def test_a_wrong_way_to_read_a_batch_is_explained(attempt: type[Any], misconception: str) -> None:
-    _refused(check("01.3", attempt), misconception)
+    assert_refused(check("01.3", attempt), misconception)
 
 
 def _pictures() -> list[str]:
@@ -184,7 +157,7 @@ def test_numbers_left_open_are_not_attempted() -> None:
     ],
 )
 def test_a_wrong_count_is_explained(count: Callable[[list[str]], Any], misconception: str) -> None:
-    _refused(check("01.4", count(_pictures()), [1.0] * len(_pictures())), misconception)
+    assert_refused(check("01.4", count(_pictures()), [1.0] * len(_pictures())), misconception)
 
 
 @pytest.mark.parametrize(
@@ -202,4 +175,4 @@ def test_wrong_weights_are_explained(
     weigh: Callable[[Counter[str], list[str]], Any], misconception: str
 ) -> None:
     counts = Counter(_pictures())
-    _refused(check("01.4", counts, weigh(counts, _pictures())), misconception)
+    assert_refused(check("01.4", counts, weigh(counts, _pictures())), misconception)

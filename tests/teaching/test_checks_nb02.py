@@ -5,16 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from course_utils.teaching.checks.nb02_model import SIX_CASES, true_idle
-from course_utils.teaching.exercise import Verdict, check
+from course_utils.teaching.exercise import check
+from tests.teaching.answers import assert_refused
 
 BAR = (10_000_000, 1007.2, 10.07)
 MONEY = (1512.0, 1763.1, 5.44)
-
-
-def _refused(verdict: Verdict, misconception: str) -> None:
-    assert verdict.status == "wrong", verdict
-    assert misconception in verdict.message
-    assert verdict.next_step
 
 
 @pytest.mark.parametrize("answers", [(..., ..., ...), (10_000_000, ..., ...), (None, 1, 1)])
@@ -48,7 +43,7 @@ def test_the_bar_is_read_right(answers: tuple[float, ...]) -> None:
 )
 def test_a_misread_bar_is_explained(place: int, answer: object, misconception: str) -> None:
     answers = [*BAR[:place], answer, *BAR[place + 1 :]]
-    _refused(check("02.1", *answers), misconception)
+    assert_refused(check("02.1", *answers), misconception)
 
 
 @pytest.mark.parametrize("month", [3 * 24 * 30 * 0.7, 3 * 24 * 31 * 0.7, 3 * 730 * 0.7])
@@ -77,7 +72,7 @@ def test_a_month_may_have_30_or_31_days(month: float) -> None:
 )
 def test_a_wrong_bill_is_explained(place: int, answer: float, misconception: str) -> None:
     answers = [*MONEY[:place], answer, *MONEY[place + 1 :]]
-    _refused(check("02.4", *answers), misconception)
+    assert_refused(check("02.4", *answers), misconception)
 
 
 def predict_idle(load_ms: float, step_ms: float, num_workers: int, parallel: int) -> float:
@@ -155,7 +150,7 @@ def _of_compute(load: float, step: float, w: int, p: int) -> float:
     ],
 )
 def test_a_wrong_model_is_explained(model: Callable[..., float], misconception: str) -> None:
-    _refused(check("02.2", model), misconception)
+    assert_refused(check("02.2", model), misconception)
 
 
 def waiting_share(load_over_compute: float) -> tuple[float, float]:
@@ -192,4 +187,4 @@ def test_unwritten_shares_are_not_attempted() -> None:
 def test_wrong_shares_are_explained(
     shares: Callable[[float], tuple[float, float]], misconception: str
 ) -> None:
-    _refused(check("02.3", shares), misconception)
+    assert_refused(check("02.3", shares), misconception)

@@ -7,37 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nbformat import NotebookNode
 
 from course_utils.teaching.checks.nb03 import FLAWS, QUESTIONS, SOUND
 from course_utils.teaching.clinic import NAMES, Clinic, discharge
 from course_utils.teaching.clinic_loops import CAUSES
-from course_utils.teaching.exercise import Verdict, check
-from course_utils.teaching.worker_module import define
-from notebooks.build import HERE, for_learner, read_source, with_solutions
-
-SOURCE = HERE / "source/03_measure_before_you_touch.py"
-
-
-def _refused(verdict: Verdict, misconception: str) -> None:
-    assert verdict.status == "wrong", verdict
-    assert misconception in verdict.message, verdict
-    assert verdict.next_step
+from course_utils.teaching.exercise import check
+from notebooks.build import for_learner, with_solutions
+from tests.teaching.answers import Version, answer, assert_refused
 
 
 @pytest.mark.parametrize(("version", "status"), [(for_learner, "todo"), (with_solutions, "right")])
 def test_the_stub_is_not_attempted_and_the_solution_right(
-    version: Callable[[NotebookNode], NotebookNode],
-    status: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    version: Version, status: str, folder: Path
 ) -> None:
-    monkeypatch.setattr("sys.path", [])
-    cells = version(read_source(SOURCE)).cells
-    (source,) = (cell.source for cell in cells if "def ms_per_step" in cell.source)
-    function = source.partition("\n\n\ncu.check")[0]
-    module = define(f"timing_{status}", f"import time\n{function}", folder=tmp_path)
-    verdict = check("03.1", module.ms_per_step)
+    written = answer("03", "ms_per_step", version, folder, given="import time")
+    verdict = check("03.1", written)
     assert verdict.status == status, verdict
 
 
@@ -136,7 +120,7 @@ def test_events_of_the_device_will_do() -> None:
     ],
 )
 def test_a_wrong_timing_is_explained(attempt: Callable[..., Any], misconception: str) -> None:
-    _refused(check("03.1", attempt), misconception)
+    assert_refused(check("03.1", attempt), misconception)
 
 
 @pytest.fixture
@@ -159,7 +143,7 @@ def test_a_clinic_without_answers_is_not_attempted(clinic: Clinic) -> None:
 
 
 def test_guessing_is_not_measuring(clinic: Clinic) -> None:
-    _refused(check("03.2", clinic, discharge(clinic)), "not used a single probe")
+    assert_refused(check("03.2", clinic, discharge(clinic)), "not used a single probe")
 
 
 def test_six_right_causes_are_praised_with_their_probes(asked: Clinic) -> None:
@@ -169,7 +153,7 @@ def test_six_right_causes_are_praised_with_their_probes(asked: Clinic) -> None:
 
 
 def test_a_word_that_is_no_cause_is_named(asked: Clinic) -> None:
-    _refused(check("03.2", asked, {**discharge(asked), "A": "disk"}), "'disk' is not among")
+    assert_refused(check("03.2", asked, {**discharge(asked), "A": "disk"}), "'disk' is not among")
 
 
 @pytest.mark.parametrize(("said", "true"), list(permutations(CAUSES, 2)))
@@ -177,7 +161,7 @@ def test_every_mistaken_cause_is_explained(said: str, true: str, asked: Clinic) 
     answers = discharge(asked)
     place = next(name for name, cause in answers.items() if cause == true)
     verdict = check("03.2", asked, {**answers, place: said})
-    _refused(verdict, f"5 of 6 causes are right. Of one that you call {said!r}:")
+    assert_refused(verdict, f"5 of 6 causes are right. Of one that you call {said!r}:")
     assert "fits another cause better" not in verdict.message
 
 
@@ -193,11 +177,11 @@ def test_flaws_left_open_are_not_attempted() -> None:
 @pytest.mark.parametrize("letter", [*FLAWS, *SOUND])
 def test_a_statement_judged_wrong_is_explained(letter: str) -> None:
     reason = {**FLAWS, **SOUND}[letter]
-    _refused(check("03.3", set(FLAWS) ^ {letter}), reason)
+    assert_refused(check("03.3", set(FLAWS) ^ {letter}), reason)
 
 
 @pytest.mark.parametrize("answer", [{"a", "z"}, set(), ["a"]])
-def test_an_unfinished_list_of_flaws_is_refused(answer: Any) -> None:
+def test_an_unfinished_list_of_flaws_isassert_refused(answer: Any) -> None:
     assert check("03.3", answer).status == "wrong"
 
 
@@ -225,4 +209,4 @@ def test_tools_left_open_are_not_attempted() -> None:
     ],
 )
 def test_a_wrong_tool_is_explained(question: str, said: str, misconception: str) -> None:
-    _refused(check("03.4", {**TOOLS, question: said}), misconception)
+    assert_refused(check("03.4", {**TOOLS, question: said}), misconception)

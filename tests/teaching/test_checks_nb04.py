@@ -3,7 +3,6 @@
 import multiprocessing
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from nbformat import NotebookNode
 
 from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.teaching.checks.nb04 import (
@@ -23,60 +21,37 @@ from course_utils.teaching.checks.nb04 import (
     needed_mb,
     smallest,
 )
-from course_utils.teaching.exercise import Verdict, check
-from course_utils.teaching.worker_module import define
-from notebooks.build import HERE, for_learner, read_source, with_solutions
+from course_utils.teaching.exercise import check
+from notebooks.build import for_learner, with_solutions
 from tests.teaching import attempts_nb04 as attempts
+from tests.teaching.answers import answer, assert_refused
 
-SOURCE = HERE / "source/04_use_workers_wisely.py"
 ANSWERS = {
-    "04.1": "def choose_workers",
-    "04.2": "class MyStrings",
-    "04.3": "class Rows",
-    "04.4": "class MyShifts",
+    "04.1": "choose_workers",
+    "04.2": "MyStrings",
+    "04.3": "Rows",
+    "04.4": "MyShifts",
 }
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Name a folder for the modules of the notebook."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [*sys.path])
-        patch.setenv("PYTHONPATH", "")
-        yield tmp_path_factory.mktemp("cells")
-
-
-def _answer(key: str, version: Callable[[NotebookNode], NotebookNode], folder: Path) -> Any:
-    notebook = version(read_source(SOURCE))
-    text = ANSWERS[key]
-    (cell,) = (cell.source for cell in notebook.cells if text in cell.source)
-    code = cell.partition("\n")[2] if cell.startswith("%%worker_module") else cell
-    code = code.partition("\nprint(")[0]
-    header = "import math\nfrom course_utils.teaching.checks.nb04 import Machine\n"
-    name = f"{version.__name__}_{key.replace('.', '_')}"
-    return getattr(define(name, header + code, folder=folder), text.split()[1])
-
-
-def _refused(verdict: Verdict, misconception: str) -> None:
-    assert verdict.status == "wrong", verdict
-    assert misconception in verdict.message, verdict
-    assert verdict.next_step
+GIVEN = """
+import math
+from course_utils.teaching.checks.nb04 import Machine
+"""
 
 
 @pytest.mark.parametrize("key", ANSWERS)
 def test_a_stub_is_not_attempted(key: str, folder: Path) -> None:
-    assert check(key, _answer(key, for_learner, folder)).status == "todo"
+    assert check(key, answer("04", ANSWERS[key], for_learner, folder, given=GIVEN)).status == "todo"
 
 
 @pytest.mark.parametrize("key", ["04.1", "04.2"])
 def test_the_solution_is_right(key: str, folder: Path) -> None:
-    verdict = check(key, _answer(key, with_solutions, folder))
+    verdict = check(key, answer("04", ANSWERS[key], with_solutions, folder, given=GIVEN))
     assert verdict.status == "right", verdict
 
 
 @pytest.mark.slow
 def test_the_solution_keeps_its_own_handle_in_every_process(folder: Path) -> None:
-    verdict = check("04.3", _answer("04.3", with_solutions, folder))
+    verdict = check("04.3", answer("04", ANSWERS["04.3"], with_solutions, folder, given=GIVEN))
     assert verdict.status == "right", verdict
     assert all(method in verdict.message for method in multiprocessing.get_all_start_methods())
 
@@ -84,7 +59,7 @@ def test_the_solution_keeps_its_own_handle_in_every_process(folder: Path) -> Non
 @pytest.mark.slow
 def test_the_solution_draws_right_however_workers_start(folder: Path, start_method: str) -> None:
     multiprocessing.set_start_method(start_method, force=True)
-    verdict = check("04.4", _answer("04.4", with_solutions, folder))
+    verdict = check("04.4", answer("04", ANSWERS["04.4"], with_solutions, folder, given=GIVEN))
     assert verdict.status == "right", verdict
 
 
@@ -159,7 +134,7 @@ def _fits(m: Machine, workers: int) -> int | None:
     ],
 )
 def test_a_wrong_choice_is_explained(rule: Rule, misconception: str) -> None:
-    _refused(check("04.1", rule), misconception)
+    assert_refused(check("04.1", rule), misconception)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +155,7 @@ def test_a_wrong_choice_is_explained(rule: Rule, misconception: str) -> None:
     ],
 )
 def test_a_wrong_packing_is_explained(attempt: Any, misconception: str) -> None:
-    _refused(check("04.2", attempt), misconception)
+    assert_refused(check("04.2", attempt), misconception)
 
 
 def test_other_ways_to_pack_are_right() -> None:
@@ -207,7 +182,7 @@ def test_the_memory_of_a_forked_worker_is_part_of_the_verdict() -> None:
 @pytest.mark.filterwarnings("ignore:.*unclosed file:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_handle_that_cannot_travel_is_explained(attempt: type[Any], misconception: str) -> None:
-    _refused(check("04.3", attempt), misconception)
+    assert_refused(check("04.3", attempt), misconception)
 
 
 @pytest.mark.slow
@@ -216,12 +191,12 @@ def test_a_handle_that_cannot_travel_is_explained(attempt: type[Any], misconcept
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_handle_of_the_notebook_is_found_in_a_forked_worker() -> None:
     verdict = check("04.3", attempts.OpensOnceAndTravels)
-    _refused(verdict, "it read through the handle that the notebook had open")
+    assert_refused(verdict, "it read through the handle that the notebook had open")
 
 
 @pytest.mark.slow
 def test_opening_for_every_row_is_counted() -> None:
-    _refused(check("04.3", attempts.OpensAlways), "times for 200 rows")
+    assert_refused(check("04.3", attempts.OpensAlways), "times for 200 rows")
 
 
 @pytest.mark.slow
@@ -252,7 +227,7 @@ def test_other_ways_to_keep_a_handle_are_right(
     ],
 )
 def test_wrong_random_numbers_are_explained(attempt: Any, misconception: str) -> None:
-    _refused(check("04.4", attempt), misconception)
+    assert_refused(check("04.4", attempt), misconception)
 
 
 @pytest.mark.parametrize("attempt", [attempts.ByTorch, attempts.ByWorkerRng])

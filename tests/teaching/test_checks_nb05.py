@@ -1,47 +1,27 @@
 """The checks of notebook 05: stubs are not attempted, solutions right, typical slips named."""
 
 import multiprocessing
-import sys
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nbformat import NotebookNode
 
 from course_utils.loading.prefetch import ThreadPrefetcher
 from course_utils.teaching.checks import nb05_prefetch
-from course_utils.teaching.exercise import Verdict, check
-from course_utils.teaching.worker_module import define
+from course_utils.teaching.exercise import check
 from notebooks.build import HERE, for_learner, read_source, with_solutions
 from tests.teaching import attempts_nb05 as attempts
+from tests.teaching.answers import answer, assert_refused
 
 SOURCE = HERE / "source/05_stream_and_shuffle.py"
 ANSWERS = {"05.1": "ShardStream", "05.3": "Prefetcher"}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Name a folder for the modules of the notebook."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [*sys.path])
-        patch.setenv("PYTHONPATH", "")
-        yield tmp_path_factory.mktemp("cells")
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait less for what never comes."""
     monkeypatch.setattr(nb05_prefetch, "PATIENCE_S", 1.0)
-
-
-def _answer(key: str, version: Callable[[NotebookNode], NotebookNode], folder: Path) -> Any:
-    notebook = version(read_source(SOURCE))
-    text = f"class {ANSWERS[key]}"
-    (cell,) = (cell.source for cell in notebook.cells if f"\n{text}" in cell.source)
-    name = f"{version.__name__}_{key.replace('.', '_')}"
-    return getattr(define(name, cell.partition("\n")[2], folder=folder), ANSWERS[key])
 
 
 def _numbers() -> list[int]:
@@ -53,15 +33,9 @@ def _numbers() -> list[int]:
     return [names[name] for name in ("at_once", "chunk", "buffer")]
 
 
-def _refused(verdict: Verdict, misconception: str) -> None:
-    assert verdict.status == "wrong", verdict
-    assert misconception in verdict.message, verdict
-    assert verdict.next_step
-
-
 @pytest.mark.parametrize("key", ANSWERS)
 def test_a_stub_is_not_attempted(key: str, folder: Path) -> None:
-    assert check(key, _answer(key, for_learner, folder)).status == "todo"
+    assert check(key, answer("05", ANSWERS[key], for_learner, folder)).status == "todo"
 
 
 def test_numbers_left_open_are_not_attempted() -> None:
@@ -74,7 +48,7 @@ def test_the_solution_divides_the_shards_however_workers_start(
     folder: Path, start_method: str
 ) -> None:
     multiprocessing.set_start_method(start_method, force=True)
-    verdict = check("05.1", _answer("05.1", with_solutions, folder))
+    verdict = check("05.1", answer("05", ANSWERS["05.1"], with_solutions, folder))
     assert verdict.status == "right", verdict
 
 
@@ -104,13 +78,13 @@ def test_ranks_first_and_then_workers_is_right_too() -> None:
     ],
 )
 def test_a_wrong_share_is_explained(attempt: Any, misconception: str) -> None:
-    _refused(check("05.1", attempt), misconception)
+    assert_refused(check("05.1", attempt), misconception)
 
 
 def test_a_stream_of_the_notebook_is_refused_before_a_worker_dies_of_it() -> None:
     code: dict[str, Any] = {"__name__": "__main__", "Nested": attempts.Nested}
     exec("class Mine(Nested):\n    pass\n", code)
-    _refused(check("05.1", code["Mine"]), "lives in the notebook")
+    assert_refused(check("05.1", code["Mine"]), "lives in the notebook")
 
 
 def test_the_numbers_of_the_solution_mix_well() -> None:
@@ -133,7 +107,7 @@ def test_the_numbers_of_the_solution_mix_well() -> None:
     ],
 )
 def test_wrong_numbers_are_explained(numbers: tuple[int, int, int], misconception: str) -> None:
-    _refused(check("05.2", *numbers), misconception)
+    assert_refused(check("05.2", *numbers), misconception)
 
 
 @pytest.mark.parametrize("prefetcher", [attempts.Prefetcher, ThreadPrefetcher])
@@ -144,7 +118,7 @@ def test_a_right_prefetcher_passes(prefetcher: type[Any]) -> None:
 
 def test_the_solution_prefetches(folder: Path) -> None:
     before = set(threading.enumerate())
-    verdict = check("05.3", _answer("05.3", with_solutions, folder))
+    verdict = check("05.3", answer("05", ANSWERS["05.3"], with_solutions, folder))
     assert verdict.status == "right", verdict
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
@@ -176,4 +150,4 @@ def test_the_solution_prefetches(folder: Path) -> None:
     ],
 )
 def test_a_wrong_prefetcher_is_explained(attempt: type[Any], misconception: str) -> None:
-    _refused(check("05.3", attempt), misconception)
+    assert_refused(check("05.3", attempt), misconception)
