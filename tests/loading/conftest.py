@@ -1,4 +1,4 @@
-"""Small sets of events and images, made once."""
+"""What the tests of loading share: small sets of events and images, and no rank."""
 
 from pathlib import Path
 
@@ -23,3 +23,10 @@ def images_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "images"
     assert make_images.main(["--size", "S", "--out", str(folder)]) == 0
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget a rank that the environment of the tests gives."""
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)

@@ -9,21 +9,10 @@ from torch import distributed
 from torch.utils.data import DataLoader, IterableDataset
 
 from course_utils.loading.splitting import Place, count_batches, even_batches, split
+from tests.loading.ranks import MORE_WORKERS_THAN_CORES, set_rank
 
 WORKERS = range(6)
 RANKS = range(1, 4)
-MORE_WORKERS_THAN_CORES = "ignore:This DataLoader will create:UserWarning"
-
-
-@pytest.fixture(autouse=True)
-def one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def set_rank(patch: pytest.MonkeyPatch, rank: int, world_size: int) -> None:
-    patch.setenv("RANK", str(rank))
-    patch.setenv("WORLD_SIZE", str(world_size))
 
 
 def places(world_size: int, num_workers: int) -> list[Place]:

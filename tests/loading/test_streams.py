@@ -17,19 +17,7 @@ from course_utils.loading.shuffling import batched
 from course_utils.loading.splitting import even_batches
 from course_utils.loading.streams import EventShards
 from course_utils.measure.trace import record
-
-MORE_WORKERS_THAN_CORES = "ignore:This DataLoader will create:UserWarning"
-
-
-@pytest.fixture(autouse=True)
-def one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def set_rank(patch: pytest.MonkeyPatch, rank: int, world_size: int) -> None:
-    patch.setenv("RANK", str(rank))
-    patch.setenv("WORLD_SIZE", str(world_size))
+from tests.loading.ranks import MORE_WORKERS_THAN_CORES, set_rank
 
 
 def load(stream: EventShards, num_workers: int = 0, **options: Any) -> DataLoader[Any]:
