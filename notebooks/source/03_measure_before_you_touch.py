@@ -603,10 +603,8 @@ from course_utils.measure.timeline import Timeline
 Timeline({"torch.profiler": load_profile(state_folder() / "profile.json"), "our trace": trace})
 
 # %% [markdown]
-# No GPU takes part here: where the picture says GPU, read *main process*.
-#
-# The profiler knows *that* the main process waits, and not *why*: workers are other processes. Our trace
-# shows them, since each worker sends its spans along with the batch.
+# No GPU takes part: for GPU, read *main process*. The profiler knows *that* it waits, and not *why*: workers are
+# other processes. Our trace shows them, since each sends its spans along with the batch.
 
 # %% [markdown]
 # ### From outside: py-spy, htop, iotop, pressure
