@@ -604,7 +604,7 @@ Timeline({"torch.profiler": load_profile(state_folder() / "profile.json"), "our 
 
 # %% [markdown]
 # No GPU takes part: for GPU, read *main process*. The profiler knows *that* it waits, and not *why*: workers are
-# other processes. Our trace shows them, since each sends its spans along with the batch.
+# other processes. Our trace shows them: each sends its spans with the batch.
 
 # %% [markdown]
 # ### From outside: py-spy, htop, iotop, pressure
