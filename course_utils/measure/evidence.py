@@ -69,9 +69,8 @@ def gather(loader: Any, alone: Run, step: Run, together: Run, trial: Run | None)
 
 def _steady_fetches(fetches: Sequence[Fetch]) -> list[Fetch]:
     """Leave out the first fetch of each worker, which opens files and imports, if others remain."""
-    seen: set[float] = set()
-    later = [f for f in fetches if f.worker in seen or seen.add(f.worker)]  # type: ignore[func-returns-value]
-    return later or list(fetches)
+    firsts = {fetch.worker: fetch for fetch in reversed(fetches)}
+    return [fetch for fetch in fetches if fetch is not firsts[fetch.worker]] or list(fetches)
 
 
 def _computing(fetches: Sequence[Fetch]) -> float:
