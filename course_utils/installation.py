@@ -14,6 +14,7 @@ from course_utils import paths
 
 _PROJECT = "fast-data-loaders"
 _IMPORT_NAMES = {"ipython": "IPython", "pillow": "PIL", "scikit-image": "skimage"}
+_PROGRAMS = {"py-spy"}  # nothing to import
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,9 @@ def _versions() -> Finding:
 
 def _imports() -> Finding:
     for package in _required():
-        name = _IMPORT_NAMES.get(package.name, package.name.replace("-", "_"))
-        importlib.import_module(name)
+        if package.name not in _PROGRAMS:
+            name = _IMPORT_NAMES.get(package.name, package.name.replace("-", "_"))
+            importlib.import_module(name)
     return Finding("imports", "every package loads")
 
 

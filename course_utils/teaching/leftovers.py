@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import sys
@@ -50,6 +51,8 @@ def cleanup_workers() -> Cleanup:
         for iterator in _iterators():  # the learner's own name for it keeps this one alive
             with suppress(AttributeError):  # it was interrupted before it was whole
                 iterator._shutdown_workers()
+        for process in _lost(processes):
+            process.kill()
         gone, _ = psutil.wait_procs(processes, timeout=3)
     return Cleanup(loops, len(gone))
 
@@ -90,6 +93,19 @@ def _children() -> set[psutil.Process]:
             if not (is_ours and any(helper in _command(child) for helper in _HELPERS)):
                 found.add(child)
     return found
+
+
+def _lost(processes: set[psutil.Process]) -> Iterator[psutil.Process]:
+    """Yield the workers that nobody knows: an interrupt came while their loop was starting them."""
+    known = {process.pid for process in multiprocessing.active_children()}
+    ours = psutil.Process().children()
+    servers = {child.pid for child in ours if child not in processes}
+    for process in processes:
+        if process.pid not in known:
+            with suppress(psutil.NoSuchProcess):
+                spawned = process in ours and "multiprocessing.spawn" in _command(process)
+                if spawned or process.ppid() in servers:
+                    yield process
 
 
 def _command(process: psutil.Process) -> str:

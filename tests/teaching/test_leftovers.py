@@ -1,8 +1,12 @@
 """What is cleared away after an interrupt, without a kernel; with one in test_kernel.py."""
 
+import multiprocessing
 from typing import Any
 
+import psutil
 import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from course_utils.teaching.leftovers import Cleanup, cleanup_workers
@@ -26,3 +30,16 @@ def test_a_loop_that_was_interrupted_while_it_began_is_no_obstacle(state: dict[s
     vars(half_made).update(state)
     assert cleanup_workers().processes == 0
     half_made._shutdown = True  # for torch, which shuts it down again as it goes
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_worker_that_nobody_knows_any_more_is_ended(method: str) -> None:
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"this system cannot start processes by {method}")
+    numbers = TensorDataset(torch.arange(4))
+    batches: Any = iter(DataLoader(numbers, num_workers=1, multiprocessing_context=method))
+    (worker,) = batches._workers
+    multiprocessing.process._children.discard(worker)  # as if the start had been interrupted
+    batches._shutdown = True
+    assert cleanup_workers() == Cleanup(loops=0, processes=1)
+    assert not psutil.pid_exists(worker.pid)
