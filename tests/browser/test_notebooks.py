@@ -7,6 +7,7 @@ import pytest
 
 from course_utils.paths import REPO
 from tests.browser.lab_page import LabPage
+from tests.notebooks.execute import complaints, verdicts
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NOTEBOOKS = sorted((REPO / "notebooks").glob("*.ipynb"))
@@ -33,7 +34,12 @@ def test_it_runs_its_switches_work_and_nothing_leaves_the_machine(
     lab_page.open(f"work/{notebook.name}")
     lab_page.run_all()
     assert lab_page.errors() == []
-    assert all(cell["count"] for cell in lab_page.cells())
+    cells = lab_page.cells()
+    assert all(cell["count"] for cell in cells)
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert complaints(outputs) == []
+    assert set(verdicts(outputs).values()) <= {"todo"}
+    assert len(verdicts(outputs)) == notebook.read_text("utf-8").count("cu.check(")
     if notebook.stem in WITH_SWITCHES:
         assert lab_page.switch_timelines() > 0
     for theme in ("dark", "light"):

@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import time
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +30,7 @@ class Run:
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """The status of each check, by exercise."""
-        fields: list[Any] = [out.get("data", {}).get(VERDICT_MIME) for out in self.outputs]
-        return {field["exercise"]: field["status"] for field in fields if field}
+        return verdicts(self.outputs)
 
     @property
     def text(self) -> str:
@@ -40,16 +39,31 @@ class Run:
 
     @property
     def complaints(self) -> list[str]:
-        """What appeared on stderr of cells that are meant to go well, progress bars left out."""
-        lines = [
-            line
-            for cell in self.notebook.cells
+        """What appeared on stderr of cells that are meant to go well."""
+        cells = self.notebook.cells
+        return complaints(
+            out
+            for cell in cells
             if "raises-exception" not in cell.metadata.get("tags", ())
             for out in cell.get("outputs", ())
-            if out.get("name") == "stderr"
-            for line in out.text.splitlines()
-        ]
-        return [line for line in lines if re.search(r"Error|Warning|Traceback", line)]
+        )
+
+
+Output = Mapping[str, Any]  # as a notebook's file has it
+
+
+def verdicts(outputs: Iterable[Output]) -> dict[str, str]:
+    """Return the status of each check, by exercise."""
+    fields: list[Any] = [out.get("data", {}).get(VERDICT_MIME) for out in outputs]
+    return {field["exercise"]: field["status"] for field in fields if field}
+
+
+def complaints(outputs: Iterable[Output]) -> list[str]:
+    """Return the errors and warnings on stderr, progress bars left out."""
+    lines = [
+        line for out in outputs if out.get("name") == "stderr" for line in out["text"].splitlines()
+    ]
+    return [line for line in lines if re.search(r"Error|Warning|Traceback", line)]
 
 
 def execute(notebook: Path, folder: Path, *, env: dict[str, str], timeout: int = 300) -> Run:

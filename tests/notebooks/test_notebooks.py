@@ -17,8 +17,9 @@ SOURCES = {
     for folder in (HERE / "source", SAMPLE)
     for path in sorted(folder.glob("[0-9][0-9]_*.py"))
 }
-# The solutions of the course itself run in test_interrupts.py, with interruptions.
-UNDISTURBED = [name for name, folder in SOURCES.items() if FULL or folder == SAMPLE]
+# Those of the course run elsewhere too: learner versions in the browser tests, the solutions in
+# test_interrupts.py.
+NAMES = [name for name, folder in SOURCES.items() if FULL or folder == SAMPLE]
 pytestmark = pytest.mark.slow
 
 
@@ -49,7 +50,7 @@ def learner_runs(
         yield runs
 
 
-@turns(list(SOURCES))
+@turns(NAMES)
 def test_the_learner_version_runs_with_nothing_attempted(
     name: str,
     start_method: str,
@@ -63,7 +64,7 @@ def test_the_learner_version_runs_with_nothing_attempted(
     assert not run.complaints
 
 
-@turns(UNDISTURBED, first=1)
+@turns(NAMES, first=1)
 def test_the_solutions_are_all_right(
     name: str, start_method: str, built: Path, data: Path, times: dict[str, float]
 ) -> None:

@@ -1,8 +1,9 @@
 """Which version of which notebook is run under which way to start workers.
 
-Every notebook meets every way: the learner version one, the solutions with every longer cell
-interrupted another, and JupyterLab in a real browser (`tests/browser`) forkserver. With
-COURSE_TEST_MATRIX=full each version meets them all, and the solutions also run undisturbed.
+By default the learner versions run in JupyterLab in a real browser, under forkserver
+(`tests/browser`), and the solutions with every longer cell interrupted, under fork and spawn by
+turns. With COURSE_TEST_MATRIX=full each version meets every way, and the solutions also run
+undisturbed.
 """
 
 import multiprocessing
