@@ -95,7 +95,7 @@ def gain_by_a_thread() -> float:
 
     def loader() -> DataLoader[Sample]:
         storage = slow_storage(folder, "busy Lustre", cache_mb=0)
-        stream = EventShards(folder, shards=20, interleave=4, chunk=8, buffer=1, fs=storage)
+        stream = EventShards(folder, shards=250, interleave=4, chunk=8, buffer=1, fs=storage)
         return DataLoader(stream, batch_size=32, collate_fn=pad_collate)
 
     return _seconds(loader()) / _seconds(ThreadPrefetcher(loader()))

@@ -559,7 +559,7 @@ def steps_of(batches):
 
 
 def four_places():
-    slow = EventShards(folder, shards=20, interleave=4, chunk=8, buffer=1, fs=lustre())
+    slow = EventShards(folder, shards=250, interleave=4, chunk=8, buffer=1, fs=lustre())
     return DataLoader(slow, batch_size=32, collate_fn=pad_collate)
 
 
