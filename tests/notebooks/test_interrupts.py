@@ -16,11 +16,14 @@ pytestmark = pytest.mark.slow
 
 SOLVED = {path.stem: path for path in sorted((HERE / "solutions").glob("*.ipynb"))}
 LONG_ENOUGH_S = 0.7  # to be interrupted by a learner who loses patience
-# A module that is interrupted while it is imported stays broken, in any kernel: import all before.
+# A module that is interrupted while it is imported stays broken, in any kernel: import all before,
+# also what matplotlib and torch import when they are first used.
 IMPORTED = """
 import io
 import course_utils as cu
 import matplotlib.pyplot as plt
+import torch
+torch.optim.SGD(torch.nn.Linear(1, 1).parameters()).step()
 for name in cu.__all__:
     getattr(cu, name)
 plt.figure(layout="constrained").savefig(io.BytesIO())
