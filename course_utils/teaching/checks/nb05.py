@@ -11,6 +11,7 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils import worker as torch_worker
 
+from course_utils.measure.wording import plural
 from course_utils.teaching.checks import nb05_prefetch, nb05_shuffle  # noqa: F401  # more checks
 from course_utils.teaching.checks.for_workers import expect_in_a_file
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
@@ -73,7 +74,7 @@ def _judge_places(
         for worker in range(max(workers, 1)):
             with _in_worker(worker, workers):
                 served[rank, worker] = _read(stream)
-    where = f"With {_name(workers, world_size)} and {len(shards)} shards"
+    where = f"With {_name(workers, world_size)} and {plural(len(shards), 'shard')}"
     _judge_share(served, shards, where)
     _judge_reading(shards, served, where)
     with _in_worker(0, workers):
