@@ -16,6 +16,8 @@ from typing import Any
 
 import psutil
 
+_HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+
 
 @dataclass(frozen=True)
 class Cleanup:
@@ -113,9 +115,6 @@ def _command(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except psutil.ZombieProcess:
         return ""  # what an interrupt leaves of a worker
-
-
-_HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 
 
 def spare_the_kernel(names: dict[str, Any]) -> None:

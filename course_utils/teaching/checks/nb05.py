@@ -136,7 +136,7 @@ def _judge_share(
     )
     expect(
         not lost,
-        f"{where} {len(lost)} shards are read by nobody.",
+        f"{where} nobody reads {plural(len(lost), 'shard')}.",
         "Deal them out like cards: shards[place::places], with the places numbered from 0.",
     )
 
