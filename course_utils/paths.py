@@ -9,7 +9,7 @@ from course_utils.errors import CourseError
 
 REPO = Path(__file__).resolve().parents[1]
 SIZES = ("S", "M", "L")
-DATA_SETS = ("events", "images")
+DATA_SETS = ("events", "images", "volumes")
 
 
 def recording(name: str) -> Path:

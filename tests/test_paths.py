@@ -53,7 +53,7 @@ def test_an_unknown_size_is_refused_with_the_sizes_there_are(
 
 
 def test_an_unknown_data_set_is_refused_with_the_ones_there_are() -> None:
-    with pytest.raises(CourseError, match="choose one of events, images"):
+    with pytest.raises(CourseError, match="choose one of events, images, volumes"):
         paths.data_path("event")
 
 
