@@ -5,7 +5,8 @@
 
 Muon tracks and particle cascades in a cubic kilometre of ice with 5,160 light sensors, in the
 columns of the public IceCube data. The physics and its sources are in detector, light, simulate
-and catalogue. L leaves out the folder with one file per event; convert_events adds it.
+and catalogue. L leaves out the folder with one file per event; convert_events adds it, and many
+more formats.
 """
 
 import sys
@@ -24,7 +25,11 @@ from data_scripts.formats import FORMATS
 from data_scripts.simulate import simulate
 
 COUNTS = {"S": 2_000, "M": 20_000, "L": 200_000}
-FORMATS_OF = {"S": tuple(FORMATS), "M": tuple(FORMATS), "L": ("hdf5", "parquet")}
+FORMATS_OF = {
+    "S": ("npz", "hdf5", "parquet"),
+    "M": ("npz", "hdf5", "parquet"),
+    "L": ("hdf5", "parquet"),
+}
 EVENTS_AT_ONCE = 500
 
 
@@ -56,7 +61,7 @@ def _simulated(table: NDArray[np.void], runs: Runs, seed: int) -> Iterator[nativ
 
 RECIPE = Recipe(
     name="events",
-    version=1,
+    version=2,
     counts=COUNTS,
     bytes_each={"S": 10_000, "M": 10_000, "L": 5_000},
     build=build,

@@ -2,12 +2,14 @@
 
 npy/pulses.npy        float32 (pulses, 4): time in ns, charge in pe, sensor_id, auxiliary 0 or 1
 npy/offsets.npy       int64 (events + 1,): event i has the pulses offsets[i] to offsets[i + 1]
-events.parquet        one row per event, columns as in catalogue.EVENT
+events.parquet        one row per event, columns as in catalogue.EVENT, and crc32 of the pulses
 sensor_geometry.csv   sensor_id, x, y, z in metres
 """
 
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
@@ -41,7 +43,7 @@ def load(folder: Path) -> Events:
     """Open the events in `folder`; the pulses are mapped, not read."""
     columns = pq.read_table(folder / "events.parquet")
     table = np.empty(len(columns), EVENT)
-    for name in columns.column_names:
+    for name in EVENT.names or ():
         table[name] = columns[name].to_numpy()
     pulses = np.load(folder / "npy/pulses.npy", mmap_mode="r")
     return Events(table, np.load(folder / "npy/offsets.npy"), pulses)
@@ -66,8 +68,7 @@ def save(folder: Path, table: NDArray[np.void], blocks: Iterable[Block]) -> int:
         file.seek(0)
         _write_header(file, int(offsets[-1]))
     np.save(folder / "npy/offsets.npy", offsets)
-    columns = {name: table[name] for name in EVENT.names or ()}
-    pq.write_table(pa.table(columns), folder / "events.parquet")
+    _write_table(folder, table, offsets)
     return int(offsets[-1])
 
 
@@ -75,6 +76,15 @@ def save_geometry(path: Path, positions: NDArray[np.float32]) -> None:
     """Write x, y, z (n, 3) as CSV; sensor_id is the row."""
     rows = np.column_stack([np.arange(len(positions)), positions])
     np.savetxt(path, rows, "%d,%.3f,%.3f,%.3f", header="sensor_id,x,y,z", comments="")
+
+
+def _write_table(folder: Path, table: NDArray[np.void], offsets: NDArray[np.int64]) -> None:
+    """Write events.parquet, with checksums, since all other formats are held to what it says."""
+    pulses = np.load(folder / "npy/pulses.npy", mmap_mode="r") if offsets[-1] else b""
+    crc32 = [zlib.crc32(pulses[slice(*edges)]) for edges in pairwise(offsets.tolist())]
+    columns = {name: table[name] for name in EVENT.names or ()}
+    columns["crc32"] = np.array(crc32, np.uint32)
+    pq.write_table(pa.table(columns), folder / "events.parquet", write_page_checksum=True)
 
 
 def _write_header(file: BinaryIO, rows: int) -> None:

@@ -4,18 +4,18 @@
 - A file is opened by the process that reads it. Processes that share a handle share its position,
   and most handles cannot be sent to a worker at all.
 - `__getitems__` gets the indices of a whole batch and fetches them with as few requests as it can.
+- What was read is compared with its checksum: most formats would hand out wrong numbers in silence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypedDict
-from zipfile import BadZipFile
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
@@ -39,21 +39,31 @@ class Sample(TypedDict):
 
 
 class Events(Dataset[Sample]):
-    """What the four share; each says where its file is, how to open it and how to read pulses."""
+    """What all share; each says where its file is, how to open it and how to read pulses."""
 
-    file_name: str
+    variants: ClassVar[
+        Mapping[str, str]
+    ]  # the file or folder of each variant; the first is the usual one
 
-    def __init__(self, folder: str | Path, *, fs: Any = None):
+    def __init__(self, folder: str | Path, *, fs: Any = None, variant: str | None = None):
         """Read the labels, and no pulses.
 
         Args:
             folder: events as make_events writes them.
             fs: fsspec file system to read from, such as `slow_storage(...)`; None: local disk.
+            variant: one of `variants`; None: the first.
 
         Raises:
             FileNotFoundError: the folder holds no events, or not in this format.
+            ValueError: there is no such variant.
         """
         self.folder, self.fs = str(folder), fs
+        self.variant = variant or next(iter(self.variants))
+        if self.variant not in self.variants:
+            raise ValueError(
+                f"{type(self).__name__} has no variant {variant!r}; take one of "
+                f"{', '.join(self.variants)}."
+            )
         self.labels = read_labels(folder, fs)
         if not exists(self.path, fs):
             raise FileNotFoundError(
@@ -76,7 +86,11 @@ class Events(Dataset[Sample]):
     @property
     def path(self) -> str:
         """The file or folder that holds the pulses."""
-        return f"{self.folder}/{self.file_name}"
+        return f"{self.folder}/{self.variants[self.variant]}"
+
+    def path_of(self, index: int) -> str:
+        """Return the file that holds the pulses of one event."""
+        return self.path
 
     @property
     def file(self) -> Any:
@@ -92,18 +106,24 @@ class Events(Dataset[Sample]):
         raise NotImplementedError
 
     @contextmanager
-    def _blaming(self, index: int, path: str) -> Iterator[None]:
+    def _blaming(self, index: int) -> Iterator[None]:
         """Say which file and which event could not be read, and what to do about it."""
         try:
             yield
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile, pa.ArrowException) as error:
-            raise OSError(
-                f"Event {index} cannot be read, {path} is missing or corrupted; to see what to do "
-                f"about it, run `python -m data_scripts.make_events --check --out {self.folder}`."
-            ) from error
+        except Exception as error:  # corrupted bytes make each library fail in ways of its own
+            raise self._corrupted(index) from error
+
+    def _corrupted(self, index: int) -> OSError:
+        return OSError(
+            f"Event {index} cannot be read, {self.path_of(index)} is missing or corrupted; to see "
+            "what to do about it, run `python -m data_scripts.make_events --check --out "
+            f"{self.folder}`."
+        )
 
     def _sample(self, index: int, pulses: Pulses) -> Sample:
         labels = self.labels
+        if labels.crc32 is not None and not _is_whole(pulses, labels.crc32[index]):
+            raise self._corrupted(index)
         return {
             "pulses": torch.from_numpy(pulses),
             "n_pulses": len(pulses),
@@ -113,3 +133,9 @@ class Events(Dataset[Sample]):
             "direction": torch.tensor(labels.direction[index]),
             "kind": int(labels.kind[index]),
         }
+
+
+def _is_whole(pulses: Pulses, crc32: np.uint32) -> bool:
+    """Tell whether these are the pulses that were written; equal bytes of another type are not."""
+    typed = pulses.dtype == np.float32 and pulses.shape[1:] == (4,)
+    return bool(typed and zlib.crc32(pulses.data) == crc32)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -25,21 +26,33 @@ class Labels:
     energy: NDArray[np.float32]  # log10 of the energy in GeV
     direction: NDArray[np.float32]  # (events, 3), unit vectors to where the particle came from
     kind: NDArray[np.uint8]  # CASCADE or TRACK
+    crc32: NDArray[np.uint32] | None = None  # of the bytes of the pulses; None: not known
 
     def __len__(self) -> int:
         return len(self.event_id)
 
 
 def read_labels(folder: str | Path, fs: Any = None) -> Labels:
-    """Read events.parquet of a folder of events, through the fsspec file system `fs` if given."""
+    """Read events.parquet of a folder of events, through the fsspec file system `fs` if given.
+
+    Raises:
+        FileNotFoundError: the folder holds no events.
+        OSError: events.parquet is corrupted.
+    """
     path = f"{folder}/events.parquet"
     if not exists(path, fs):
         raise FileNotFoundError(
             f"{folder} holds no events; make some with `python -m data_scripts.make_events --out "
             f"{folder}`."
         )
-    with open_file(path, fs) as file:
-        table = pq.read_table(file)
+    try:
+        with open_file(path, fs) as file:
+            table = pq.read_table(file, page_checksum_verification=True)
+    except (OSError, pa.ArrowException) as error:
+        raise OSError(
+            f"The labels cannot be read, {path} is corrupted; to see what to do about it, run "
+            f"`python -m data_scripts.make_events --check --out {folder}`."
+        ) from error
     column = {name: table[name].to_numpy() for name in table.column_names}
     return Labels(
         event_id=column["event_id"],
@@ -47,6 +60,7 @@ def read_labels(folder: str | Path, fs: Any = None) -> Labels:
         energy=np.log10(column["energy_gev"]),
         direction=unit_vectors(column["azimuth"], column["zenith"]),
         kind=column["kind"],
+        crc32=column.get("crc32"),
     )
 
 

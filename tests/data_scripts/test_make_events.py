@@ -36,6 +36,7 @@ def test_the_layout_is_that_of_the_course(events_folder: Path) -> None:
         "zenith": "float",
         "energy_gev": "float",
         "kind": "uint8",
+        "crc32": "uint32",
     }
     assert len(table) == 600
     assert (pulses.dtype, pulses.shape[1]) == (np.float32, 4)

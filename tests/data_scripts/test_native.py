@@ -1,6 +1,8 @@
+import zlib
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from data_scripts import native
@@ -30,6 +32,14 @@ def test_the_file_is_what_numpy_itself_would_write(tmp_path: Path, rows: int) ->
     np.save(tmp_path / "numpy.npy", pulses)
 
     assert (tmp_path / "npy/pulses.npy").read_bytes() == (tmp_path / "numpy.npy").read_bytes()
+
+
+def test_every_event_has_the_checksum_of_its_pulses(tmp_path: Path) -> None:
+    pulses = np.arange(24, dtype=np.float32).reshape(6, 4)
+    native.save(tmp_path, np.zeros(3, EVENT), [(pulses, np.array([2, 0, 4]))])
+    crc32 = pq.read_table(tmp_path / "events.parquet")["crc32"].to_pylist()
+
+    assert crc32 == [zlib.crc32(part.tobytes()) for part in (pulses[:2], pulses[:0], pulses[2:])]
 
 
 def test_the_geometry_keeps_a_millimetre(tmp_path: Path) -> None:
