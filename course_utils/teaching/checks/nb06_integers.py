@@ -1,0 +1,141 @@
+"""Check of notebook 06: numbers as uint16, all of them or none."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
+
+Shrink = Callable[[NDArray[Any]], Any]
+
+_FITS: dict[str, NDArray[Any]] = {
+    "int64 sensor numbers": np.array([0, 17, 5159, 4711]),
+    "the limits 0 and 65,535": np.array([0, 65_535]),
+    "whole numbers held as float32, as in the pulses": np.array([0, 5159, 3], np.float32),
+    "a table": np.arange(12).reshape(3, 4),
+    "every second number of an array": np.arange(20)[::2],
+    "an event without pulses": np.array([], np.int64),
+    "uint64": np.array([65_535, 1], np.uint64),
+}
+_TOO_LARGE = {
+    "65,536": np.array([1, 65_536]),
+    "2 to the power of 40": np.array([2**40, 3]),
+    "70,000.0": np.array([70_000.0, 1.0]),
+}
+_NEGATIVE = {"-1": np.array([3, -1]), "-2.0": np.array([-2.0, 3.0])}
+_BETWEEN = {
+    "0.5": np.array([0.5, 1]),
+    "65,534.75": np.array([65_534.75]),
+    "-0.25": np.array([-0.25]),
+}
+_NO_NUMBER = {
+    "NaN": np.array([1, np.nan]),
+    "NaN alone": np.array([np.nan]),
+    "infinity": np.array([np.inf, 2]),
+}
+
+
+@exercise("06.4", title="Shrink without loss")
+def shrink_without_loss(to_uint16: Shrink) -> Verdict:
+    """Judge a function that returns the same numbers as uint16, or raises ValueError."""
+    expect(
+        callable(to_uint16),
+        "This is no function; the check calls yours with arrays of its own.",
+        "Hand over the function itself, without parentheses.",
+    )
+    for name, values in _FITS.items():
+        _judge_fitting(to_uint16, name, values)
+    for name, values in _TOO_LARGE.items():
+        _judge_refusal(
+            to_uint16,
+            name,
+            values,
+            "uint16 ends at 65,535, and numpy goes on from 0 without a word",
+        )
+    for name, values in _NEGATIVE.items():
+        _judge_refusal(to_uint16, name, values, "below 0 numpy goes on from the top, 65,535")
+    for name, values in _BETWEEN.items():
+        _judge_refusal(to_uint16, name, values, "astype cuts off what stands behind the point")
+    for name, values in _NO_NUMBER.items():
+        _judge_refusal(
+            to_uint16, name, values, "it compares as False with everything, and becomes any number"
+        )
+    return right("What fits comes back the same in a quarter of the bytes; all else is refused.")
+
+
+def _judge_fitting(to_uint16: Shrink, name: str, values: NDArray[Any]) -> None:
+    before = values.copy()
+    try:
+        found = _call(to_uint16, values)
+    except ValueError as error:
+        expect(
+            len(values),
+            f"An event without pulses is refused ({error}). No number in it is too large.",
+            "max() of nothing raises; compare arrays as wholes.",
+        )
+        expect(
+            values.max() < 65_535,
+            f"65,535 is refused ({error}). Sixteen bits hold the numbers from 0 to 65,535.",
+            "Allow the limits themselves.",
+        )
+        expect(
+            values.dtype.kind != "f",
+            f"Whole numbers held as {values.dtype} are refused ({error}). The type tells how they "
+            "are kept; whether they fit is in the numbers.",
+            "Judge the values, not the dtype: pulses keep sensor numbers as float32.",
+        )
+        expect(False, f"Refused, though they fit: {name} ({error}).", "Refuse only what is lost.")
+    expect(
+        isinstance(found, np.ndarray) and found.dtype == np.uint16,
+        f"For {name} you return {_kind(found)}, not an array of uint16.",
+        "Return values.astype(np.uint16), after you have made sure that it loses nothing.",
+    )
+    expect(
+        found.shape == values.shape and np.array_equal(found, before),
+        f"For {name} other numbers come back than went in: {_some(before)} became {_some(found)}.",
+        "Return the same numbers in the same shape.",
+    )
+    expect(
+        np.array_equal(values, before),
+        f"Your function changed the array that it was given ({name}). The caller still needs it.",
+        "Work on a copy: astype makes one.",
+    )
+
+
+def _judge_refusal(to_uint16: Shrink, name: str, values: NDArray[Any], why: str) -> None:
+    try:
+        found = _call(to_uint16, values)
+    except ValueError:
+        return
+    except (AssertionError, OverflowError, TypeError) as error:
+        expect(
+            False,
+            f"{name} raises {type(error).__name__}. A caller that expects ValueError misses it, "
+            "and an assert is gone under python -O.",
+            "Write: if ...: raise ValueError(...).",
+        )
+    expect(
+        False,
+        f"{name} goes through: {_some(values)} became {_some(found)}. It is silent: {why}.",
+        "Convert, compare the result with what came in, and raise ValueError if they differ.",
+    )
+
+
+def _call(to_uint16: Shrink, values: NDArray[Any]) -> Any:
+    with warnings.catch_warnings():
+        # a cast of NaN warns on some machines, and on others not
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return to_uint16(values)
+
+
+def _kind(found: Any) -> str:
+    return f"an array of {found.dtype}" if isinstance(found, np.ndarray) else type(found).__name__
+
+
+def _some(values: Any) -> str:
+    return str(np.asarray(values).ravel()[:4].tolist())
