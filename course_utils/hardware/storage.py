@@ -79,6 +79,11 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
     def __repr__(self) -> str:
         return f"SlowFileSystem({self.preset} over {self.root})"
 
+    @property
+    def fsid(self) -> str:
+        """What fsspec tells file systems apart by: the same files are the same storage."""
+        return f"slow:{self.root}"
+
     def counters(self) -> Counters:
         """Return what all processes together asked for since the last reset."""
         return self.device.counters()
