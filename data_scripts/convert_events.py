@@ -1,6 +1,6 @@
 """Write events in more file formats, or take in the public IceCube data.
 
-    python -m data_scripts.convert_events data/events-L --to npz
+    python -m data_scripts.convert_events data/events-L --to npz sqlite
     python -m data_scripts.convert_events data/icecube --kaggle DOWNLOADED --batches 1 2
 
 The second form makes data/icecube out of the files of the Kaggle competition "IceCube - Neutrinos
@@ -33,8 +33,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return guarded(lambda: _run(parser.parse_args(argv)))
 
 
-def add_formats(folder: Path, names: Sequence[str]) -> None:
+def add_formats(folder: Path, names: Sequence[str]) -> dict[str, float]:
     """Write the named formats beside the events in `folder`, unless they are there.
+
+    Returns:
+        How many seconds each took that was written.
 
     Raises:
         CourseError: the folder holds no whole data set, or there is too little room.
@@ -51,17 +54,25 @@ def add_formats(folder: Path, names: Sequence[str]) -> None:
             check(
                 folder
             )  # else a corrupted file would be converted, and sealed as if it were whole
-        for name in missing:
-            _add(folder, name)
+        return {name: _add(folder, name) for name in missing}
 
 
-def _add(folder: Path, name: str) -> None:
-    start = time.perf_counter()
+def _add(folder: Path, name: str) -> float:
     events = native.load(folder)
     entry, write = FORMATS[name]
-    room = 2 * events.pulses.nbytes + 8192 * len(events)
-    files.add_entry(folder, entry, lambda path: write(events, path), room=room)
-    print(f"{folder / entry}: {len(events):,} events in {time.perf_counter() - start:.0f} s.")
+    seconds = 0.0
+
+    def timed(path: Path) -> None:
+        nonlocal seconds
+        start = time.perf_counter()
+        write(events, path)
+        seconds = time.perf_counter() - start
+
+    room = 4 * events.pulses.nbytes + 8192 * len(events)
+    files.add_entry(folder, entry, timed, room=room)
+    megabytes = (files.read_manifest(folder) or {})["sizes"][entry] / 1e6
+    print(f"{folder / entry}: {len(events):,} events, {megabytes:,.1f} MB, in {seconds:.1f} s.")
+    return seconds
 
 
 def _from_kaggle(folder: Path, source: Path, batches: Sequence[int] | None) -> None:

@@ -81,6 +81,8 @@ def sweep(folder: Path) -> None:
         former.rename(folder)
     _remove(former)
     _remove(_beside(folder, "unfinished"))
+    for entry in folder.glob(".*.unfinished"):
+        _remove(entry)
 
 
 def seal(folder: Path, facts: Facts) -> None:

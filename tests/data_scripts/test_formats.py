@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts import native
-from data_scripts.formats import EVENTS_PER_ROW_GROUP, npz_name
+from data_scripts.as_npz import npz_name
+from data_scripts.blocks import EVENTS_AT_ONCE
 from data_scripts.native import Events
 
 
@@ -60,5 +61,5 @@ def test_a_row_group_of_parquet_holds_whole_events(events_folder: Path, events: 
     file = pq.ParquetFile(events_folder / "pulses.parquet")
     rows = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
 
-    ends = events.offsets[EVENTS_PER_ROW_GROUP::EVENTS_PER_ROW_GROUP]
+    ends = events.offsets[EVENTS_AT_ONCE::EVENTS_AT_ONCE]
     assert np.cumsum(rows).tolist() == [*ends.tolist(), len(events.pulses)]
