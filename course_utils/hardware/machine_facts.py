@@ -101,33 +101,53 @@ def own_group() -> Path:
 
 def _own_groups() -> Iterator[Path]:
     """Yield the control groups (version 2) of this process, from its own to the outermost."""
-    group = own_group()
+    yield from _up_to(CGROUPS, own_group())
+
+
+def _old_groups(controller: str) -> Iterator[Path]:
+    """Yield those of version 1, where each controller has its own."""
+    lines = [line.split(":", 2) for line in (known(_OWN_CGROUP.read_text) or "").splitlines()]
+    inside = next((line[2] for line in lines if controller in line[1].split(",")), "/")
+    root = CGROUPS / controller
+    yield from _up_to(root, root / inside.lstrip("/"))
+
+
+def _up_to(root: Path, group: Path) -> Iterator[Path]:
     yield group
-    while group != CGROUPS:
+    while group != root:
         group = group.parent
         yield group
 
 
 def _limits(name: str, old_name: str) -> Iterator[tuple[Path, list[str]]]:
     """Yield the words of a limit in every group that sets one; `old_name` is that of version 1."""
-    for path in [*(group / name for group in _own_groups()), CGROUPS / old_name]:
+    old = _old_groups(old_name.partition(".")[0])
+    for path in [*(group / name for group in _own_groups()), *(group / old_name for group in old)]:
         words = (known(path.read_text) or "max").split()
         if words and words[0] not in ("max", "-1"):
             yield path, words
 
 
 def _cpu_quotas() -> Iterator[float]:
-    for path, (quota, *period) in _limits("cpu.max", "cpu/cpu.cfs_quota_us"):
+    for path, (quota, *period) in _limits("cpu.max", "cpu.cfs_quota_us"):
         yield int(quota) / int(
             period[0] if period else (path.parent / "cpu.cfs_period_us").read_text()
         )
 
 
 def _memory_limits() -> list[int]:
-    return [int(words[0]) for _, words in _limits("memory.max", "memory/memory.limit_in_bytes")]
+    return [int(words[0]) for _, words in _limits("memory.max", "memory.limit_in_bytes")]
 
 
 def _memory_uses() -> list[int]:
     uses = {"memory.max": "memory.current", "memory.limit_in_bytes": "memory.usage_in_bytes"}
-    found = _limits("memory.max", "memory/memory.limit_in_bytes")
-    return [int((path.parent / uses[path.name]).read_text()) for path, _ in found]
+    found = _limits("memory.max", "memory.limit_in_bytes")
+    used = [(path, int((path.parent / uses[path.name]).read_text())) for path, _ in found]
+    return [in_use - _reclaimable(path.parent) for path, in_use in used]
+
+
+def _reclaimable(group: Path) -> int:
+    """Return the bytes of files that a group has in memory and would give up for something else."""
+    lines = (known((group / "memory.stat").read_text) or "").splitlines()
+    counts = dict(line.split() for line in lines)
+    return int(counts.get("total_inactive_file", counts.get("inactive_file", 0)))

@@ -158,6 +158,24 @@ def test_memory_is_limited_by_the_container(in_group: Callable[..., None]) -> No
     assert facts.memory_free() == 100_000_000
 
 
+def test_files_that_a_container_has_in_memory_count_as_free(in_group: Callable[..., None]) -> None:
+    files = {"memory.max": "500000000", "memory.current": "400000000"}
+    in_group({**files, "memory.stat": "anon 7\ninactive_file 300000000\n"})
+    assert facts.memory_free() == 400_000_000
+
+
+def test_memory_is_limited_by_the_job_in_groups_of_version_1(in_group: Callable[..., None]) -> None:
+    job = "memory/slurm/job_7"
+    files = {"memory/memory.limit_in_bytes": "9223372036854771712"}
+    files |= {"memory/memory.usage_in_bytes": "800000000"}
+    files |= {f"{job}/memory.limit_in_bytes": "500000000"}
+    files |= {f"{job}/memory.usage_in_bytes": "400000000"}
+    files |= {f"{job}/memory.stat": "inactive_file 9\ntotal_inactive_file 100000000\n"}
+    in_group(files, "4:memory,hugetlb:/slurm/job_7\n1:cpu,cpuacct:/\n")
+    assert facts.memory() == 500_000_000
+    assert facts.memory_free() == 200_000_000
+
+
 def test_no_group_means_no_limit(in_group: Callable[..., None]) -> None:
     in_group({"memory.max": "max", "cpu/cpu.cfs_quota_us": "-1"})
     assert facts.memory() > 500_000_000
