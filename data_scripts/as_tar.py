@@ -23,20 +23,13 @@ def write(events: Events, path: Path) -> None:
     places = []
     names = events.table.dtype.names or ()
     for shard, (block, _) in enumerate(blocks(events, "tar", size=EVENTS_PER_SHARD)):
-        with (
-            (path / shard_name(shard)).open("wb") as file,
-            webdataset.TarWriter(file, mtime=0) as writer,
-        ):
+        target = path / f"events-{shard:05d}.tar"
+        with target.open("wb") as file, webdataset.TarWriter(file, mtime=0) as writer:
             for index in range(block.start, block.stop):
                 labels = dict(zip(names, events.table[index].item(), strict=True))
                 pulses = np.asarray(events[index])
                 writer.write({"__key__": f"{index:06d}", "json": labels, "npy": pulses})
-        with tarfile.open(path / shard_name(shard)) as archive:
+        with tarfile.open(target) as archive:
             found = [member for member in archive if member.name.endswith(".npy")]
         places += [(shard, member.offset_data, member.size) for member in found]
     np.save(path / "index.npy", np.array(places, np.int64))
-
-
-def shard_name(shard: int) -> str:
-    """Return the name of a shard."""
-    return f"events-{shard:05d}.tar"

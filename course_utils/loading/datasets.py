@@ -138,8 +138,30 @@ class Hdf5Events(RowEvents):
         return rows
 
 
-class ParquetEvents(Events):
-    """One Parquet file with a row per pulse; the least it can read is one row group of events."""
+class GroupEvents(Events):
+    """The least that can be read is a group of events."""
+
+    def _place(self, index: int) -> tuple[int, int]:
+        """Return the group of an event, and its number in there."""
+        raise NotImplementedError
+
+    def _group(self, group: int) -> list[Pulses]:
+        raise NotImplementedError
+
+    def _read(self, indices: Sequence[int]) -> list[Pulses]:
+        groups: dict[int, list[Pulses]] = {}
+        found = {}
+        for index in sorted(set(indices)):
+            with self._blaming(index):
+                group, row = self._place(index)
+                if group not in groups:
+                    groups[group] = self._group(group)
+                found[index] = groups[group][row]
+        return [found[index].copy() for index in indices]
+
+
+class ParquetEvents(GroupEvents):
+    """One Parquet file with a row per pulse; the least it can read is one row group."""
 
     variants: ClassVar = {"groups": "pulses.parquet", "zstd": "pulses-zstd.parquet"}
 
@@ -153,16 +175,8 @@ class ParquetEvents(Events):
     def _open(path: str, fs: Any) -> pq.ParquetFile:
         return pq.ParquetFile(path, filesystem=fs, pre_buffer=True)
 
-    def _read(self, indices: Sequence[int]) -> list[Pulses]:
-        groups: dict[int, list[Pulses]] = {}
-        found = {}
-        for index in sorted(set(indices)):
-            with self._blaming(index):
-                group, row = divmod(index, self.events_per_group)
-                if group not in groups:
-                    groups[group] = self._group(group)
-                found[index] = groups[group][row]
-        return [found[index].copy() for index in indices]
+    def _place(self, index: int) -> tuple[int, int]:
+        return divmod(index, self.events_per_group)
 
     def _group(self, group: int) -> list[Pulses]:
         with stage("read"):

@@ -81,7 +81,12 @@ class Events(Dataset[Sample]):
     def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
         """Return the samples of one batch; DataLoader prefers this to `__getitem__`."""
         wanted = [range(len(self))[index] for index in indices]
-        return [self._sample(*found) for found in zip(wanted, self._read(wanted), strict=True)]
+        try:
+            pulses = self._read(wanted)
+        except OSError:
+            # one by one, the event at fault gets its name into the error
+            pulses = [self._read([index])[0] for index in wanted]
+        return [self._sample(*found) for found in zip(wanted, pulses, strict=True)]
 
     @property
     def path(self) -> str:
