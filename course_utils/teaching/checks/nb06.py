@@ -1,3 +1,8 @@
 """Checks of notebook 06."""
 
-from course_utils.teaching.checks import nb06_chunks, nb06_integers, nb06_shards  # noqa: F401
+from course_utils.teaching.checks import (  # noqa: F401  # each registers its own
+    nb06_cases,
+    nb06_chunks,
+    nb06_integers,
+    nb06_shards,
+)
