@@ -1,4 +1,4 @@
-"""Run the course from a terminal: `course lab | doctor | data | check`."""
+"""Run the course from a terminal: `course lab | doctor | data | check | stage`."""
 
 import argparse
 import contextlib
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="course", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="lab | doctor | data | check")
+    commands = parser.add_subparsers(required=True, metavar="lab | doctor | data | check | stage")
     sized = argparse.ArgumentParser(add_help=False)
     sized.add_argument("--size", choices=paths.SIZES, help="how much data (default: M)")
 
@@ -48,6 +48,14 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_data)
     command = commands.add_parser("check", help="verify the installation")
     command.set_defaults(command=_check)
+    command = commands.add_parser(
+        "stage", help="copy data to /dev/shm for all jobs of this machine"
+    )
+    command.add_argument("path", nargs="?", help="file, folder, or URL of fsspec")
+    command.add_argument("--to", metavar="DIR", help="keep copies there (default: /dev/shm)")
+    command.add_argument("--list", action="store_true", help="show what is staged")
+    command.add_argument("--remove", action="store_true", help="remove the copy of PATH, or all")
+    command.set_defaults(command=_stage)
     return parser
 
 
@@ -121,6 +129,25 @@ def _check(arguments: argparse.Namespace) -> int:
         wrong += finding.is_wrong
     print("All is well." if not wrong else f"{wrong} to mend; each line above says how.")
     return 1 if wrong else 0
+
+
+def _stage(arguments: argparse.Namespace) -> int:
+    from course_utils.loading import staging
+
+    if arguments.remove:
+        if not staging.unstage(arguments.path, to=arguments.to):
+            raise CourseError("A job uses a copy, which stays until it ends; then remove it again.")
+        print("Removed.")
+    elif arguments.path:
+        staged = staging.stage_to_shm(arguments.path, to=arguments.to)
+        staged.keep()
+        print(repr(staged))
+    elif not arguments.list:
+        raise CourseError("Name what is to be staged, or add --list or --remove.")
+    if arguments.list:
+        copies = staging.staged_copies(to=arguments.to)
+        print("\n".join(map(str, copies)) or "Nothing is staged.")
+    return 0
 
 
 def _interrupt(*_: object) -> NoReturn:

@@ -133,7 +133,7 @@ def test_an_expected_error_is_one_line_and_exit_code_1(
 def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main([])
-    assert "lab | doctor | data | check" in capsys.readouterr().err
+    assert "lab | doctor | data | check | stage" in capsys.readouterr().err
 
 
 def test_check_tells_what_is_wrong_by_its_exit_code(
@@ -150,3 +150,41 @@ class StandIn(str):
     @property
     def is_wrong(self) -> bool:
         return self.startswith("wrong")
+
+
+def test_stage_copies_lists_and_removes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "events.db").write_bytes(b"events")
+    to = ["--to", str(tmp_path / "to")]
+    source = str(tmp_path / "events.db")
+
+    assert cli.main(["stage", source, *to]) == 0
+    assert "copied in" in capsys.readouterr().out
+    assert cli.main(["stage", source, *to, "--list"]) == 0
+    again, listed = capsys.readouterr().out.splitlines()
+    assert again.endswith("0.0 MB, already there")
+    assert listed.endswith(f"events.db: 0.0 MB, not in use, copied from {source}")
+    assert cli.main(["stage", source, *to, "--remove"]) == 0
+    assert cli.main(["stage", "--list", *to]) == 0
+    assert capsys.readouterr().out == "Removed.\nNothing is staged.\n"
+
+
+def test_stage_removes_all_but_what_a_job_uses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from course_utils.loading.staging import stage_to_shm
+
+    (tmp_path / "used").write_bytes(b"1")
+    (tmp_path / "unused").write_bytes(b"2")
+    used, unused = (
+        stage_to_shm(tmp_path / name, to=tmp_path / "to") for name in ("used", "unused")
+    )
+    unused.keep()
+    assert cli.main(["stage", "--remove", "--to", str(tmp_path / "to")]) == 1
+    assert "A job uses a copy" in capsys.readouterr().err
+    assert used.path.exists()
+    assert not unused.path.exists()
+
+
+def test_stage_wants_to_know_what(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["stage"]) == 1
+    assert "Name what is to be staged" in capsys.readouterr().err

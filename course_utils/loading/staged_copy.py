@@ -79,6 +79,12 @@ class StagedCopy:
         """Whether its last user shall remove it."""
         return (self.folder / _LAST_REMOVES).exists()
 
+    def __str__(self) -> str:
+        """Say in one line what it is, of what, and whether it is in use."""
+        seal = self.seal
+        used = "in use" if self.in_use else "not in use"
+        return f"{self.path}: {seal['bytes'] / 1e6:,.1f} MB, {used}, copied from {seal['source']}"
+
     def keep(self) -> None:
         """Let it stay when its last user has gone."""
         (self.folder / _LAST_REMOVES).unlink(missing_ok=True)

@@ -113,7 +113,12 @@ def _locate(source: str | os.PathLike[str], fs: Any) -> tuple[Any, str, str]:
     """Return the file system, or None for this machine, the path on it, and the identity."""
     text = os.fspath(source)
     if fs is None and ("://" in text or "::" in text):
-        fs, text = fsspec.url_to_fs(text)
+        try:
+            fs, text = fsspec.url_to_fs(text)
+        except (ImportError, ValueError) as error:
+            raise CourseError(
+                f"{text} cannot be opened: {error}; mend that, or name a path."
+            ) from None
     if fs is None:
         path = os.path.abspath(Path(text).expanduser())
         return None, path, path

@@ -139,21 +139,27 @@ def stage_to_shm(
 
 
 def unstage(
-    source: str | os.PathLike[str], *, fs: Any = None, to: str | os.PathLike[str] | None = None
+    source: str | os.PathLike[str] | None = None,
+    *,
+    fs: Any = None,
+    to: str | os.PathLike[str] | None = None,
 ) -> bool:
-    """Remove all copies of a source; return whether none is left because a process uses it."""
-    return remove_copies(find_place(to), key_of(identify(source, fs)))
+    """Remove the copies of a source, or all; return whether no job uses one, so that all are gone.
 
-
-def remove_copies(place: Place, key: str = "*") -> bool:
-    """Remove the copies of one source or of all; the same return."""
-    gone = []
+    The arguments are those of `stage_to_shm`.
+    """
+    place, gone = find_place(to), True
     with _explained(place):
         place.sweep()
-        for copy in place.copies(key):
+        for copy in place.copies("*" if source is None else key_of(identify(source, fs))):
             with place.locked(copy.key):
-                gone.append(not copy.folder.exists() or copy.remove())
-    return all(gone)
+                gone &= not copy.folder.exists() or copy.remove()
+    return gone
+
+
+def staged_copies(*, to: str | os.PathLike[str] | None = None) -> list[StagedCopy]:
+    """Return the copies that are there; print one to see what it is."""
+    return [copy for copy in find_place(to).copies() if copy.seal]
 
 
 @contextmanager

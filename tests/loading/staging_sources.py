@@ -1,0 +1,78 @@
+"""Sources of data that do something while they are staged, and processes that stage."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fsspec.implementations.local import LocalFileSystem
+
+from course_utils.loading.staging import stage_to_shm
+
+CHANGES = {
+    "os.mkdir",
+    "os.rename",
+    "os.remove",
+    "os.rmdir",
+    "os.chmod",
+    "os.truncate",
+    "fcntl.flock",
+}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+class Meddling(LocalFileSystem):
+    """Local files; `meddle(path)` is called whenever one of them is opened."""
+
+    cachable = False
+
+    def __init__(self, meddle: Callable[[str], None]):
+        super().__init__()
+        self.meddle = meddle
+
+    def open(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        self.meddle(path)
+        return super().open(path, *args, **kwargs)
+
+
+def start(target: Callable[..., None], *arguments: Any) -> Any:
+    """Start a process that has everything imported already."""
+    process = multiprocessing.get_context("fork").Process(target=target, args=arguments)
+    process.start()
+    return process
+
+
+def stage(source: Path, to: Path, results: Any) -> None:
+    """Stage in a process of its own; tell that it begins, and whether a copy was there already."""
+    results.put(None)
+    staged = stage_to_shm(source, to=to, progress=False)
+    results.put((os.fspath(staged), staged.reused))
+
+
+def stage_and_die(source: Path, to: Path, step: int) -> None:
+    """Stage, and be killed when the system is asked for the step-th time to change something."""
+    seen = 0
+
+    def count(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal seen
+        changes = event in CHANGES or (event == "open" and arguments[2] & WRITING)
+        if changes:
+            seen += 1
+            if seen == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+    stage_to_shm(source, to=to, progress=False)
+    os._exit(0)
+
+
+def hold(source: Path, to: Path, ready: Any, done: Any) -> None:
+    """Use a copy until told to end."""
+    with stage_to_shm(source, to=to, progress=False):
+        ready.set()
+        done.wait()

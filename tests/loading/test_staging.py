@@ -1,0 +1,340 @@
+"""Copies in /dev/shm: whole or not there, made once, and gone when nobody needs them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from course_utils.errors import CourseError
+from course_utils.hardware import machine_facts
+from course_utils.hardware.storage import slow_storage
+from course_utils.loading.datasets import MemmapEvents
+from course_utils.loading.staged_place import find_place
+from course_utils.loading.staging import stage_to_shm, unstage
+from tests.loading.staging_sources import Meddling
+
+
+@pytest.fixture
+def shm() -> Iterator[Path]:
+    """Return an empty folder in /dev/shm, or where this system keeps what is temporary."""
+    root = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(dir=root) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Return a file of 10 MB."""
+    path = tmp_path / "pulses.npy"
+    path.write_bytes(os.urandom(10_000_000))
+    return path
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """Return a folder with files, one of them empty, and a folder in it."""
+    folder = tmp_path / "shards"
+    (folder / "train" / "more").mkdir(parents=True)
+    for name in ("a.tar", "train/b.tar", "train/more/c.tar"):
+        (folder / name).write_bytes(os.urandom(5000))
+    (folder / "train" / "empty").touch()
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def left(to: Path) -> list[str]:
+    """Name what is in a place, but for the locks."""
+    return sorted(path.name for path in find_place(to).folder.iterdir() if path.suffix != ".lock")
+
+
+def test_a_file_is_copied_and_removed_at_the_end(source: Path, shm: Path) -> None:
+    with stage_to_shm(source, to=shm) as staged:
+        assert staged.path.name == "pulses.npy"
+        assert staged.path.is_relative_to(shm)
+        assert staged.path.read_bytes() == source.read_bytes()
+        assert (staged.bytes, staged.reused) == (10_000_000, False)
+    assert left(shm) == []
+
+
+def test_a_folder_is_copied_with_all_that_is_in_it(shards: Path, shm: Path) -> None:
+    with stage_to_shm(f"{shards}/", to=shm, progress=False) as staged:
+        assert staged.path.name == "shards"
+        assert contents(staged.path) == contents(shards)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows lets few users make links")
+def test_folders_behind_links_are_copied_and_circles_are_not_walked(
+    shards: Path, shm: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "d.tar").write_bytes(b"d")
+    (shards / "linked").symlink_to(tmp_path / "elsewhere")
+    (shards / "train" / "circle").symlink_to(shards)
+    (shards / "gone").symlink_to(tmp_path / "gone")
+    with stage_to_shm(shards, to=shm) as staged:
+        assert set(contents(staged.path)) == {
+            "a.tar", "linked/d.tar", "train/b.tar", "train/empty", "train/more/c.tar"
+        }  # fmt: skip
+
+
+def test_a_dataset_takes_a_staged_folder_for_its_own(events_folder: Path, shm: Path) -> None:
+    with stage_to_shm(events_folder, to=shm) as staged:
+        events = MemmapEvents(staged)  # type: ignore[arg-type]
+        assert events[7]["pulses"].equal(MemmapEvents(events_folder)[7]["pulses"])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_only_its_user_can_read_a_copy(shards: Path, shm: Path) -> None:
+    with stage_to_shm(shards, to=shm) as staged:
+        private = find_place(shm).folder
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in [private, *private.rglob("*")]}
+        assert modes == {0o600, 0o700}
+        assert staged.path.is_relative_to(private)
+
+
+def test_a_copy_is_used_again_and_stays_with_whoever_did_not_make_it(
+    source: Path, shm: Path
+) -> None:
+    first = stage_to_shm(source, to=shm)
+    with stage_to_shm(source, to=shm) as second:
+        assert second.reused
+        assert second.path == first.path
+    assert first.path.exists()
+    assert "already there" in repr(second)
+    assert "copied in" in repr(first)
+    assert first.unstage()
+    assert left(shm) == []
+
+
+def test_the_last_of_two_users_removes_it(source: Path, shm: Path) -> None:
+    with stage_to_shm(source, to=shm) as maker:
+        other = stage_to_shm(source, to=shm)
+    assert maker.path.exists()
+    with other:
+        assert other.path.read_bytes() == source.read_bytes()
+    assert left(shm) == []
+
+
+def test_what_shall_stay_stays(source: Path, shm: Path) -> None:
+    with stage_to_shm(source, to=shm):
+        stage_to_shm(source, to=shm).keep()
+        user = stage_to_shm(source, to=shm)
+    user.keep()
+    with stage_to_shm(source, to=shm) as staged:
+        assert staged.reused
+    assert staged.path.exists()
+    assert unstage(source, to=shm)
+    assert left(shm) == []
+
+
+def test_a_changed_source_is_copied_anew_and_the_old_copy_goes(source: Path, shm: Path) -> None:
+    old = stage_to_shm(source, to=shm).path
+    source.write_bytes(b"new")
+    with stage_to_shm(source, to=shm) as staged:
+        assert not staged.reused
+        assert staged.path.read_bytes() == b"new"
+        assert not old.exists()
+
+
+def test_an_old_copy_that_is_in_use_outlives_the_change(source: Path, shm: Path) -> None:
+    before = source.read_bytes()
+    with stage_to_shm(source, to=shm) as old:
+        source.write_bytes(b"new")
+        with stage_to_shm(source, to=shm) as new:
+            assert old.path.read_bytes() == before
+            assert new.path.read_bytes() == b"new"
+    assert left(shm) == []
+
+
+def test_a_file_more_in_the_folder_is_a_change(shards: Path, shm: Path) -> None:
+    stage_to_shm(shards, to=shm)
+    (shards / "train" / "d.tar").write_bytes(b"d")
+    with stage_to_shm(shards, to=shm) as staged:
+        assert contents(staged.path) == contents(shards)
+
+
+def test_a_copy_that_was_written_to_is_made_anew(source: Path, shm: Path) -> None:
+    path = stage_to_shm(source, to=shm).path
+    with path.open("r+b") as file:
+        file.write(b"scribble")
+    with stage_to_shm(source, to=shm) as staged:
+        assert not staged.reused
+        assert staged.path.read_bytes() == source.read_bytes()
+
+
+def test_a_copy_that_was_written_to_while_in_use_is_refused(source: Path, shm: Path) -> None:
+    staged = stage_to_shm(source, to=shm)
+    staged.path.write_bytes(b"scribble")
+    with pytest.raises(CourseError, match="while it is in use; end the jobs"):
+        stage_to_shm(source, to=shm)
+    assert staged.unstage()
+
+
+def test_a_source_that_grows_meanwhile_is_not_staged(source: Path, shm: Path) -> None:
+    staging = threading.Event()
+
+    def grow() -> None:
+        with source.open("ab", buffering=0) as file:
+            while staging.is_set():
+                file.write(b"more")
+
+    staging.set()
+    writer = threading.Thread(target=grow)
+    writer.start()
+    try:
+        with pytest.raises(CourseError, match="changed while it was copied, so there is no copy"):
+            stage_to_shm(source, to=shm)
+    finally:
+        staging.clear()
+        writer.join()
+    assert left(shm) == []
+
+
+def test_a_file_that_is_replaced_meanwhile_is_noticed(shards: Path, shm: Path) -> None:
+    def meddle(path: str) -> None:
+        if path.endswith("c.tar"):
+            (shards / "a.tar").write_bytes(bytes(5000))  # already copied, same size
+
+    with pytest.raises(CourseError, match="changed while it was copied"):
+        stage_to_shm(shards, fs=Meddling(meddle), to=shm)
+    assert left(shm) == []
+
+
+def test_a_corrupted_copy_is_noticed(shards: Path, shm: Path) -> None:
+    def meddle(path: str) -> None:
+        if path.endswith("c.tar"):
+            (copied,) = shm.rglob("a.tar")
+            data = bytearray(copied.read_bytes())
+            data[1234] ^= 1
+            copied.write_bytes(data)
+
+    with pytest.raises(CourseError, match="reads back otherwise than it was written"):
+        stage_to_shm(shards, fs=Meddling(meddle), to=shm)
+    assert left(shm) == []
+
+
+def test_an_emulated_storage_is_read_once_with_each_byte_once(
+    events_folder: Path, shm: Path
+) -> None:
+    fs = slow_storage(events_folder, "laptop SSD")
+    with stage_to_shm("npy", fs=fs, to=shm) as staged:
+        assert contents(staged.path) == contents(events_folder / "npy")
+        size = sum(map(len, contents(staged.path).values()))
+        assert fs.counters().bytes_read == size
+        assert stage_to_shm("npy", fs=slow_storage(events_folder), to=shm).reused
+        assert fs.counters().bytes_read == size
+
+
+def test_the_whole_of_a_storage_can_be_staged(events_folder: Path, shm: Path) -> None:
+    fs = slow_storage(events_folder / "npy", "laptop SSD")
+    with stage_to_shm("", fs=fs, to=shm) as staged:
+        assert contents(staged.path) == contents(events_folder / "npy")
+
+
+def test_two_storages_with_the_same_names_are_not_mistaken(tmp_path: Path, shm: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x").write_bytes(name.encode())
+        os.utime(tmp_path / name / "x", (0, 0))
+    stores = [slow_storage(tmp_path / name, "laptop SSD") for name in "ab"]
+    with stage_to_shm("x", fs=stores[0], to=shm) as a, stage_to_shm("x", fs=stores[1], to=shm) as b:
+        assert (a.path.read_bytes(), b.path.read_bytes()) == (b"a", b"b")
+
+
+def test_a_url_is_a_source(shm: Path) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.pipe({"/staging-test/one": b"1", "/staging-test/in/two": b"22"})
+    try:
+        with stage_to_shm("memory://staging-test", to=shm) as staged:
+            assert contents(staged.path) == {"one": b"1", "in/two": b"22"}
+        with stage_to_shm("memory://staging-test/in/two", to=shm) as staged:
+            assert staged.path.read_bytes() == b"22"
+    finally:
+        memory.rm("/staging-test", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("/nowhere/x", r"There is no .*nowhere.x; look at the path"),
+        ("memory://nowhere/x", "There is no memory:///nowhere/x; look at the path"),
+        ("nothing://x", "nothing://x cannot be opened: Protocol not known"),
+        (".", "is empty; name the file or folder that holds the data"),
+    ],
+)
+def test_what_is_no_source_is_named(
+    source: str, said: str, shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    with pytest.raises(CourseError, match=said):
+        stage_to_shm(source, to=shm)
+
+
+def test_what_does_not_fit_is_refused_before_a_byte_is_copied(source: Path, shm: Path) -> None:
+    kept = shutil.disk_usage(shm).free - 5_000_000
+    with pytest.raises(
+        CourseError, match=r"pulses.npy needs 10.0 MB, but .* has .* free, of which"
+    ):
+        stage_to_shm(source, to=shm, keep_free=kept)
+    assert left(shm) == []
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="copies are not in memory here")
+def test_the_limit_of_the_container_counts_in_memory(
+    source: Path, shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory.max").write_text("50000000")
+    (tmp_path / "memory.current").write_text("44000000")
+    (tmp_path / "cgroup").write_text("0::/\n")
+    monkeypatch.setattr(machine_facts, "CGROUPS", tmp_path)
+    monkeypatch.setattr(machine_facts, "_OWN_CGROUP", tmp_path / "cgroup")
+    with pytest.raises(CourseError, match=r"container.* has 6.0 MB free, of which 5.0 MB are kept"):
+        stage_to_shm(source, to=shm)
+
+
+def test_without_shm_it_goes_to_the_temp_folder_and_says_so(
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(machine_facts, "SHM", tmp_path / "nowhere")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with stage_to_shm(source, progress=False) as staged:
+        assert staged.path.is_relative_to(tmp_path)
+    assert "There is no /dev/shm here; the copy goes to the disk" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the temp folder of Windows is private")
+def test_a_link_that_somebody_put_in_our_place_is_refused(
+    source: Path, shm: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "trap").mkdir()
+    (shm / f"fast-data-loaders-{os.getuid()}").symlink_to(tmp_path / "trap")
+    with pytest.raises(CourseError, match="is not yours; name another place with to="):
+        stage_to_shm(source, to=shm)
+    assert list((tmp_path / "trap").iterdir()) == []
+
+
+def test_a_file_is_no_place(source: Path) -> None:
+    with pytest.raises(CourseError, match="is a file, not a folder; name another place"):
+        stage_to_shm(source, to=source)
+
+
+def test_a_worker_gets_the_path_alone(source: Path, shm: Path) -> None:
+    with stage_to_shm(source, to=shm) as staged:
+        assert pickle.loads(pickle.dumps(staged)) == staged.path == Path(str(staged))

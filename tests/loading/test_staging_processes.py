@@ -1,0 +1,221 @@
+"""Processes that stage: killed, meeting each other, or out of room and rights."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from course_utils.loading.staged_place import find_place
+from course_utils.loading.staging import stage_to_shm, unstage
+from tests.loading.staging_sources import hold, stage, stage_and_die, start
+
+if not hasattr(os, "fork"):
+    pytest.skip("uses signals and forks of Unix", allow_module_level=True)
+
+STAGE = (
+    "import sys\n"
+    "from course_utils.errors import CourseError\n"
+    "from course_utils.loading.staging import stage_to_shm\n"
+    "{setup}\n"
+    "try:\n"
+    "    stage_to_shm(sys.argv[1], to=sys.argv[2], progress=False)\n"
+    "except CourseError as error:\n"
+    "    print(error)\n"
+)
+
+
+@pytest.fixture
+def shm() -> Iterator[Path]:
+    root = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(dir=root) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "pulses.npy"
+    path.write_bytes(os.urandom(12_000_000))
+    return path
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for number in range(30):
+        (folder / f"{number}.tar").write_bytes(bytes([number]) * 1000)
+    return folder
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
+
+
+def check_what_is_left(source: Path, shm: Path) -> None:
+    """Demand nothing or the whole, and that the next run succeeds and clears up."""
+    for copy in find_place(shm).copies():
+        assert contents(copy.path) == contents(source)
+    with stage_to_shm(source, to=shm, progress=False) as staged:
+        assert contents(staged.path) == contents(source)
+    assert unstage(source, to=shm)
+    assert {path.suffix for path in find_place(shm).folder.iterdir()} <= {".lock"}
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_there_is_nothing_or_the_whole(source: Path, shm: Path) -> None:
+    rng, moments = random.Random(0), []
+    for _ in range(3):
+        unstage(source, to=shm)
+        moments.append(stage_to_shm(source, to=shm, progress=False).seconds)
+    killed = 0
+    for _ in range(20):
+        unstage(source, to=shm)
+        results = multiprocessing.get_context("fork").SimpleQueue()
+        process = start(stage, source, shm, results)
+        results.get()
+        process.join(rng.uniform(0, min(moments)))
+        process.kill()
+        process.join()
+        killed += process.exitcode != 0
+        check_what_is_left(source, shm)
+    assert killed > 5
+
+
+@pytest.mark.slow
+def test_killed_at_every_step_there_is_nothing_or_the_whole(shards: Path, shm: Path) -> None:
+    for path in list(shards.iterdir())[3:]:
+        path.unlink()
+    step, code = 0, -9
+    while code == -9:
+        step += 1
+        process = start(stage_and_die, shards, shm, step)
+        process.join()
+        code = process.exitcode
+        check_what_is_left(shards, shm)
+    assert code == 0
+    assert step > 10
+
+
+def test_two_at_once_make_one_copy(source: Path, shm: Path) -> None:
+    results = multiprocessing.get_context("fork").SimpleQueue()
+    both = [start(stage, source, shm, results) for _ in range(2)]
+    told = [results.get() for _ in range(4)]
+    (one, first), (other, second) = filter(None, told)
+    for process in both:
+        process.join()
+    assert {first, second} == {True, False}
+    assert one == other
+    assert Path(one).read_bytes() == source.read_bytes()
+    assert len(find_place(shm).copies()) == 1
+
+
+def test_a_copy_that_another_process_uses_stays_until_that_is_killed(
+    source: Path, shm: Path
+) -> None:
+    context = multiprocessing.get_context("fork")
+    ready, done = context.Event(), context.Event()
+    process = start(hold, source, shm, ready, done)
+    ready.wait()
+    assert not unstage(source, to=shm)
+    (copy,) = find_place(shm).copies()
+    assert copy.in_use
+    process.kill()
+    process.join()
+    find_place(shm).sweep()
+    assert find_place(shm).copies() == []
+
+
+def test_workers_that_are_still_alive_do_not_keep_a_copy(source: Path, shm: Path) -> None:
+    done = multiprocessing.get_context("fork").Event()
+    with stage_to_shm(source, to=shm) as staged:
+        worker = start(done.wait)
+    assert not staged.path.exists()
+    done.set()
+    worker.join()
+
+
+def test_what_a_killed_run_left_goes_with_the_next_of_another_source(
+    source: Path, shards: Path, shm: Path
+) -> None:
+    start(stage_and_die, shards, shm, 30).join()
+    assert list(find_place(shm).folder.glob(".*.unfinished"))
+    stage_to_shm(source, to=shm)
+    assert not list(find_place(shm).folder.glob(".*.unfinished"))
+
+
+def in_small_tmpfs(source: Path, shm: Path, options: str) -> tuple[str, str]:
+    """Return what staging into a small tmpfs says, and what it leaves there."""
+    mount = f'mount -t tmpfs -o {options} tmpfs "$2"'
+    unshare = ["unshare", "-Urm", "sh", "-c"]
+    try:
+        run = subprocess.run([*unshare, mount, "sh", "", str(shm)], capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("there is no unshare here")
+    if run.returncode:
+        pytest.skip("this kernel mounts no tmpfs for a plain user")
+    script = f'{mount} && "$3" -c "$4" "$1" "$2" && find "$2" -type f'
+    arguments = [str(source), str(shm), sys.executable, STAGE.format(setup="")]
+    ran = subprocess.run(
+        [*unshare, script, "sh", *arguments], capture_output=True, text=True, check=True
+    )
+    said, _, left = ran.stdout.partition("\n")
+    assert ran.stderr == ""
+    return said, left
+
+
+def test_a_full_disk_is_noticed_before(source: Path, shm: Path) -> None:
+    said, left = in_small_tmpfs(source, shm, "size=4m")
+    assert f"pulses.npy needs 12.0 MB, but {shm} has 4.2 MB free, of which 0.4 MB are kept" in said
+    assert {Path(path).suffix for path in left.split()} == {".lock"}
+
+
+def test_a_disk_that_becomes_full_meanwhile_holds_no_copy(shards: Path, shm: Path) -> None:
+    said, left = in_small_tmpfs(shards, shm, "size=4m,nr_inodes=20")
+    assert said.startswith(f"{shm} became full while it was copied to, so there is no copy; remove")
+    assert {Path(path).suffix for path in left.split()} == {".lock"}
+
+
+def test_nothing_more_can_be_written_at_some_byte(source: Path, tmp_path: Path) -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6))"
+    assert said_by(source, tmp_path / "to", limit).startswith("The disk is full")
+    assert len(list((tmp_path / "to").rglob("*"))) == 2  # private folder and lock
+
+
+def said_by(source: Path, to: Path, setup: str) -> str:
+    code = STAGE.format(setup=setup)
+    command = [sys.executable, "-c", code, str(source), str(to)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.count("\n") == 1
+    return said
+
+
+AS_NOBODY = "import os; os.geteuid() or os.setuid(65534)"  # root may do everything
+
+
+def test_a_place_where_writing_is_not_allowed_is_named(source: Path, shm: Path) -> None:
+    shm.chmod(0o555)
+    assert said_by(source, shm, AS_NOBODY) == (
+        f"Writing to {shm} is not allowed; name another place with to=... (--to in a terminal).\n"
+    )
+
+
+def test_a_source_that_may_not_be_read_is_named(source: Path, shm: Path) -> None:
+    for folder in source.parents[:2]:
+        folder.chmod(0o755)  # those of pytest are private
+    source.chmod(0)
+    shm.chmod(0o777)
+    said = said_by(source, shm, AS_NOBODY)
+    shutil.rmtree(shm / "fast-data-loaders-65534", ignore_errors=True)
+    assert said == (
+        f"Reading {source} is not allowed; ask its owner, or name a copy of your own.\n"
+    )
