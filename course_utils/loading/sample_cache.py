@@ -1,0 +1,144 @@
+"""Keep samples in memory that all workers share, and never give one up for another.
+
+    events = SampleCache(MemmapEvents(folder, fs=lustre), megabytes=500)
+    loader = DataLoader(events, batch_size=64, shuffle=True, num_workers=4, ...)
+
+An epoch asks for each sample once. A cache that evicts what was used longest ago therefore throws
+away each sample just before it is needed again; one that keeps what it has is hit as often as its
+share of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch.multiprocessing import get_context
+
+from course_utils.errors import CourseError
+from course_utils.hardware.machine_facts import known, memory_free
+from course_utils.loading.cached_dataset import CachedDataset
+from course_utils.loading.memory import shm_free
+from course_utils.loading.sample_bytes import to_bytes
+
+T = TypeVar("T")
+
+_COUNTERS = {"hits": 0, "misses": 1, "samples": 2, "nbytes": 3, "taken": 4}
+_WRITING = -1  # the end of a sample that is not there yet; 0: nobody has begun with it
+_PATIENCE = 5.0  # seconds: a worker that was killed with the lock in hand never gives it back
+
+
+class SampleCache(CachedDataset[T]):
+    """A dataset in front of another one: what fits into the memory is asked for only once.
+
+    All workers fill and read the same memory, whatever the start method, also over the epochs of
+    workers that do not persist. Nothing is ever evicted; what comes when it is full is asked for
+    each time. Augment behind the cache, not before, or each sample is augmented once and for all.
+
+    A worker that is killed while it writes leaves no half sample: where a sample begins and ends is
+    noted last.
+    """
+
+    def __init__(self, dataset: Any, megabytes: float):
+        """Take the memory, and keep nothing yet.
+
+        Args:
+            dataset: a map-style dataset whose samples can be pickled.
+            megabytes: 10^6 bytes to take; on Linux they are part of /dev/shm.
+
+        Raises:
+            ValueError: `megabytes` is not more than nothing.
+            CourseError: there is not so much memory to share.
+        """
+        super().__init__(dataset, megabytes)
+        free = min(room for room in (shm_free(), known(memory_free), 2**63) if room is not None)
+        if self.capacity > free:
+            raise CourseError(
+                f"The cache shall take {megabytes:,.0f} MB, and this machine has {free / 1e6:,.0f} "
+                "MB of memory free to share; give it less, and leave some for the batches."
+            )
+        # all of it is taken at once and not written; share_memory_() of a tensor would write it
+        storage = torch.UntypedStorage._new_shared(self.capacity)  # type: ignore[no-untyped-call]
+        self._memory = torch.empty(0, dtype=torch.uint8).set_(storage)
+        self._places = _shared(len(dataset), 2)  # where the sample begins and ends
+        self._counters = _shared(len(_COUNTERS))
+        # one of "fork" could not be sent to a spawned worker, while a forked one inherits any
+        self._lock = get_context("spawn").Lock()
+        self._lock_is_lost = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether less is left than a sample takes on average."""
+        left = self.capacity - self._counter("taken")
+        return left * self.samples < self.nbytes
+
+    def reset_counters(self) -> None:
+        """Count hits and misses from zero, for all workers; what is kept stays."""
+        self._counters[:2] = 0
+
+    def _look_up(self, index: int) -> memoryview | None:
+        begin, end = self._places[index].tolist()
+        return self._bytes()[begin:end] if end > 0 else None
+
+    def _keep(self, samples: Mapping[int, T]) -> None:
+        if self.is_full:
+            return
+        contents = {index: to_bytes(sample) for index, sample in samples.items()}
+        memory = self._bytes()
+        places = self._take(contents)
+        for index, (begin, end) in places.items():
+            memory[begin:end] = contents[index]
+        with self._locked() as locked:
+            if locked:
+                for index, (begin, end) in places.items():
+                    self._places[index, 0] = begin
+                    self._places[index, 1] = end
+                    self._add(samples=1, nbytes=end - begin)
+
+    def _take(self, contents: Mapping[int, bytes]) -> dict[int, tuple[int, int]]:
+        """Reserve memory for what no other worker keeps, as far as it goes."""
+        places = {}
+        with self._locked() as locked:
+            for index, content in contents.items() if locked else ():
+                begin = self._counter("taken")
+                end = begin + len(content)
+                if self._places[index, 1] == 0 and end <= self.capacity:
+                    self._places[index, 1] = _WRITING
+                    self._add(taken=len(content))
+                    places[index] = begin, end
+        return places
+
+    def _bytes(self) -> memoryview:
+        return self._memory.numpy().data
+
+    @contextmanager
+    def _locked(self) -> Iterator[bool]:
+        """Hold the lock; yield False, and give up for good, if nobody gives it back."""
+        if self._lock_is_lost or not self._lock.acquire(timeout=_PATIENCE):
+            self._lock_is_lost = True
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self._lock.release()
+
+    def _count(self, *, hits: int, misses: int) -> None:
+        with self._locked() as locked:
+            if locked:
+                self._add(hits=hits, misses=misses)
+
+    def _add(self, **amounts: int) -> None:
+        for name, amount in amounts.items():
+            self._counters[_COUNTERS[name]] += amount
+
+    def _counter(self, name: str) -> int:
+        return int(self._counters[_COUNTERS[name]])
+
+
+def _shared(*shape: int) -> torch.Tensor:
+    """Return zeros, int64, that all processes see."""
+    zeros = torch.zeros(shape, dtype=torch.int64)
+    return zeros.share_memory_()  # type: ignore[no-untyped-call,no-any-return]

@@ -1,0 +1,276 @@
+"""Caches of samples: the same samples, fewer requests, nothing given up for something else."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from course_utils.errors import CourseError
+from course_utils.hardware.storage import slow_storage
+from course_utils.loading import sample_cache
+from course_utils.loading.cached_dataset import CachedDataset
+from course_utils.loading.collate import pad_collate
+from course_utils.loading.datasets import MemmapEvents
+from course_utils.loading.lru_cache import LruCache
+from course_utils.loading.sample_bytes import from_bytes, to_bytes
+from course_utils.loading.sample_cache import SampleCache
+from tests.loading.staging_sources import start
+
+KB = 1000
+KINDS = [SampleCache, LruCache]
+unix = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes")
+
+
+class Rows(Dataset[torch.Tensor]):
+    """Samples of 1,000 bytes that hold their own numbers; lists what it was asked for."""
+
+    def __init__(self, count: int = 100):
+        self.count, self.asked = count, list[list[int]]()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitems__(self, indices: Sequence[int]) -> list[torch.Tensor]:
+        self.asked.append(list(indices))
+        return [torch.full((125,), index, dtype=torch.int64) for index in indices]
+
+
+def size_of_a_row() -> int:
+    return len(to_bytes(torch.zeros(125, dtype=torch.int64)))
+
+
+def room_for(samples: int) -> float:
+    return (samples * size_of_a_row() + 10) / 1e6
+
+
+def values(samples: list[torch.Tensor]) -> list[int]:
+    return [int(sample[0]) for sample in samples]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_second_look_needs_no_source(kind: type[CachedDataset[Any]]) -> None:
+    rows = Rows()
+    cache = kind(rows, room_for(100))
+    for _ in range(2):
+        assert values([cache[index] for index in range(100)]) == list(range(100))
+    assert len(rows.asked) == 100
+    assert (cache.hits, cache.misses, cache.samples, cache.hit_share) == (100, 100, 100, 0.5)
+    assert cache.nbytes == 100 * size_of_a_row()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_missing_of_a_batch_is_asked_for_in_one_go(
+    kind: type[CachedDataset[Any]],
+) -> None:
+    rows = Rows()
+    cache = kind(rows, room_for(100))
+    cache.__getitems__([3, 1])
+    assert values(cache.__getitems__([5, 1, -1, 3, 5])) == [5, 1, 99, 3, 5]
+    assert rows.asked == [[3, 1], [5, 99, 5]]
+    assert (cache.hits, cache.misses, cache.samples) == (2, 5, 4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_to_change_a_sample_changes_no_other(kind: type[CachedDataset[Any]]) -> None:
+    cache = kind(Rows(), room_for(100))
+    for _ in range(3):
+        sample = cache[7]
+        assert int(sample.sum()) == 7 * 125
+        sample.zero_()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("index", [100, -101])
+def test_an_index_behind_the_end_is_refused(kind: type[CachedDataset[Any]], index: int) -> None:
+    with pytest.raises(IndexError):
+        kind(Rows(), 1)[index]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_source_without_batches_is_asked_one_by_one(kind: type[CachedDataset[Any]]) -> None:
+    cache = kind(["a", "b", "c"], 1)
+    assert cache.__getitems__([2, 0]) == ["c", "a"]
+    assert cache.__getitems__([2, 0]) == ["c", "a"]
+    assert cache.hits == 2
+
+
+@pytest.mark.parametrize("order", ["in turn", "shuffled"])
+def test_a_cache_that_never_evicts_is_hit_as_often_as_its_share(order: str) -> None:
+    cache = SampleCache(Rows(), room_for(60))
+    for epoch in range(5):
+        if epoch == 1:
+            cache.reset_counters()
+        in_turn = torch.arange(100)
+        for index in in_turn if order == "in turn" else torch.randperm(100):
+            cache[int(index)]
+    assert cache.is_full
+    assert cache.samples == 60
+    assert cache.hit_share == 0.6
+
+
+def test_what_is_kept_stays_kept() -> None:
+    rows = Rows()
+    cache = SampleCache(rows, room_for(10))
+    for index in [*range(100), *range(100)]:
+        cache[index]
+    rows.asked.clear()
+    assert values(cache.__getitems__(range(10))) == list(range(10))
+    assert rows.asked == []
+
+
+def test_lru_never_hits_when_a_scan_is_a_little_larger() -> None:
+    for room, share in ((99, 0.0), (100, 0.8)):
+        cache = LruCache(Rows(), room_for(room))
+        for index in [*range(100)] * 5:
+            cache[index]
+        assert cache.hit_share == share
+        assert cache.samples == room
+
+
+def test_lru_gives_up_what_was_used_longest_ago() -> None:
+    rows = Rows()
+    cache = LruCache(rows, room_for(3))
+    for index in (0, 1, 2, 0, 3):
+        cache[index]
+    rows.asked.clear()
+    cache.__getitems__([0, 2, 3, 1])
+    assert rows.asked == [[1]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_larger_than_the_cache_is_served_all_the_same(
+    kind: type[CachedDataset[Any]],
+) -> None:
+    cache = kind(Rows(), 0.0005)
+    assert values([cache[3], cache[3]]) == [3, 3]
+    assert (cache.hits, cache.samples, cache.nbytes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_says_how_full_it_is(kind: type[CachedDataset[Any]]) -> None:
+    cache = kind(Rows(4000), 2)
+    cache.__getitems__([*range(100), *range(100)])
+    said = repr(cache)
+    assert said.startswith(f"{kind.__name__}: 100 of 4,000 samples, 0.1 of 2.0 MB, 0% hits")
+
+
+@pytest.mark.slow
+def test_a_second_epoch_makes_no_request(events_folder: Path, start_method: str) -> None:
+    fs = slow_storage(events_folder, "laptop SSD")
+    cache = SampleCache(MemmapEvents(events_folder, fs=fs), 20)
+    loader = DataLoader(
+        cache,
+        batch_size=50,
+        shuffle=True,
+        num_workers=2,
+        collate_fn=pad_collate,
+        multiprocessing_context=start_method,
+        persistent_workers=start_method != "fork",  # the others take seconds to start
+    )
+    local = MemmapEvents(events_folder)
+    whole = {sample["event_id"]: sample["pulses"] for sample in (local[i] for i in range(600))}
+    for epoch in range(2):
+        ids = []
+        for batch in loader:
+            for row, event_id in enumerate(batch["event_id"].tolist()):
+                ids.append(event_id)
+                count = int(batch["n_pulses"][row])
+                assert batch["pulses"][row, :count].equal(whole[event_id])
+        assert sorted(ids) == sorted(whole)
+        assert (fs.counters().requests > 0) == (epoch == 0)
+        fs.reset_counters()
+    assert (cache.misses, cache.hits, cache.samples) == (600, 600, 600)
+
+
+def fill(cache: SampleCache[torch.Tensor], steps: list[list[int]]) -> None:
+    for indices in steps:
+        cache.__getitems__(indices)
+
+
+@unix
+def test_four_that_write_at_once_keep_each_sample_once() -> None:
+    cache = SampleCache(Rows(400), room_for(400))
+    steps = [torch.randperm(400, generator=torch.Generator().manual_seed(i)) for i in range(4)]
+    processes = [start(fill, cache, order.reshape(40, 10).tolist()) for order in steps]
+    for process in processes:
+        process.join()
+    assert cache.nbytes == cache._counter("taken") == 400 * size_of_a_row()
+    assert (cache.samples, cache.hits + cache.misses) == (400, 1600)
+    assert values(cache.__getitems__(range(400))) == list(range(400))
+
+
+def fill_and_die(cache: SampleCache[torch.Tensor]) -> None:
+    """Be killed when half of the first sample is written."""
+    memory = cache._bytes()
+
+    class HalfWritten:
+        def __setitem__(self, place: slice, content: bytes) -> None:
+            memory[place.start : place.start + len(content) // 2] = content[: len(content) // 2]
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    cache._bytes = HalfWritten  # type: ignore[method-assign,assignment]
+    cache.__getitems__([1, 2, 3])
+
+
+@unix
+def test_a_worker_that_is_killed_while_it_writes_leaves_no_half_sample() -> None:
+    cache = SampleCache(Rows(), room_for(100))
+    process = start(fill_and_die, cache)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert cache._counter("taken") == 3 * size_of_a_row()
+    for _ in range(2):
+        assert values(cache.__getitems__([1, 2, 3, 4])) == [1, 2, 3, 4]
+    assert (cache.samples, cache.hits) == (1, 1)
+
+
+def test_a_lock_that_a_dead_worker_holds_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample_cache, "_PATIENCE", 0.01)
+    cache = SampleCache(Rows(), room_for(100))
+    cache.__getitems__([1, 2])
+    cache._lock.acquire()
+    assert values(cache.__getitems__([1, 2, 3])) == [1, 2, 3]
+    assert values(cache.__getitems__([3, 2, 1])) == [3, 2, 1]
+    assert cache.samples == 2
+
+
+def test_more_memory_than_there_is_is_refused() -> None:
+    with pytest.raises(CourseError, match=r"shall take 9,000,000 MB.*give it less"):
+        SampleCache(Rows(), 9e6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cache_of_nothing_is_refused(kind: type[CachedDataset[Any]]) -> None:
+    with pytest.raises(ValueError, match="0 MB keeps nothing; give it some"):
+        kind(Rows(), 0)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor(3),
+        torch.zeros(0, 4),
+        torch.arange(24.0).reshape(4, 6).T,
+        torch.ones(2, dtype=torch.bfloat16),
+        torch.ones(2, requires_grad=True),
+        torch.nn.Parameter(torch.ones(2)),
+        torch.tensor([True, False]),
+    ],
+)
+def test_tensors_come_back_as_they_were(tensor: torch.Tensor) -> None:
+    back = from_bytes(to_bytes({"x": [tensor, "text", 1]}))["x"][0]
+    assert type(back) is type(tensor)
+    assert (back.dtype, back.shape) == (tensor.dtype, tensor.shape)
+    assert back.requires_grad == tensor.requires_grad
+    assert torch.equal(back, tensor)
+
+
+def test_a_view_goes_without_the_rest_of_its_storage() -> None:
+    assert len(to_bytes(torch.zeros(1_000_000)[:10])) < KB
