@@ -31,12 +31,14 @@ class VirtualClock:
             fs: an emulated storage.
             computing: how long this process has computed so far, in nanoseconds.
         """
+        # it goes on from where the clock before it is: the calendar may be full up to there
         self._computing, self._waited = computing, 0
+        self._start = fs.device.clock() - computing()
         fs.device.clock, fs.device.sleep = self, self._wait
 
     def __call__(self) -> int:
         """Return the time."""
-        return self._computing() + self._waited
+        return self._start + self._computing() + self._waited
 
     @property
     def waited(self) -> int:

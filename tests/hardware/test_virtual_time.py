@@ -24,13 +24,13 @@ def root(tmp_path: Path) -> Path:
 def test_emulated_time_is_that_of_the_calendar_and_nobody_waits_for_it(root: Path) -> None:
     fs = slow_storage(root, FIGURES)
     clock = VirtualClock(fs, computing=lambda: 7)
-    before = time.monotonic()
+    start, before = clock(), time.monotonic()
     with fs.open("two.bin") as file:
-        assert clock() == 7 + 5_000 * MS
+        assert clock() == start + 5_000 * MS
         file.read(MB)
         file.read(MB)
 
-    assert clock.waited == clock() - 7 == (5_000 + 2 * (20_000 + 1_000)) * MS
+    assert clock.waited == clock() - start == (5_000 + 2 * (20_000 + 1_000)) * MS
     assert time.monotonic() - before < 40  # of 47
 
 
@@ -39,12 +39,13 @@ def test_computing_between_two_reads_passes_time_too(root: Path) -> None:
     computed = 0
     fs = slow_storage(root, figures)
     clock = VirtualClock(fs, computing=lambda: computed)
+    start = clock()
     with fs.open("two.bin") as file:
         file.read(MB)
         computed += 300 * MS
         file.read(MB)
 
-    assert clock() == 2_300 * MS
+    assert clock() - start == 2_300 * MS
     assert clock.waited == 2_000 * MS
 
 
@@ -55,3 +56,12 @@ def test_what_this_process_computes_is_counted(root: Path) -> None:
 
     assert clock() > start
     assert clock.waited == 0
+
+
+def test_a_second_clock_does_not_wait_for_what_the_first_has_done(root: Path) -> None:
+    fs = slow_storage(root, FIGURES)
+    for _ in range(2):
+        clock = VirtualClock(fs, computing=lambda: 0)
+        with fs.open("two.bin") as file:
+            file.read(MB)
+        assert clock.waited == (5_000 + 20_000 + 1_000) * MS
