@@ -102,37 +102,31 @@ class MappedLoader(IterableDataset[B], Generic[B]):
 
     def __len__(self) -> int:
         """Return the number of batches of this rank."""
-        return len(self._starts(len(range(len(self.source))[self._share])))
+        samples = len(range(self.place.rank, len(self.source), self.place.world_size))
+        return (samples + (0 if self.drop_last else self.batch_size - 1)) // self.batch_size
 
     def __iter__(self) -> Iterator[B]:
         batches = self._batches()
         return iter(ThreadPrefetcher(batches, self.ahead)) if self.ahead else batches
 
-    @property
-    def _share(self) -> slice:
-        return slice(self.place.rank, None, self.place.world_size)
-
-    def _starts(self, n_samples: int) -> range:
-        return range(0, n_samples - (self.batch_size - 1 if self.drop_last else 0), self.batch_size)
-
     def _order(self) -> torch.Tensor:
         """Return the indices of this rank in the order of this epoch."""
-        n = len(self.source)
-        if not self.shuffle:
-            return torch.arange(n)[self._share]
-        order = epoch_rng(self.seed, self.epoch.value).permutation(n)  # the same on all ranks
-        return torch.from_numpy(order[self._share])
+        indices = torch.arange(len(self.source))
+        if self.shuffle:
+            drawn = epoch_rng(self.seed, self.epoch.value).integers(2**63)  # the same on all ranks
+            generator = torch.Generator().manual_seed(int(drawn))
+            indices = torch.randperm(len(self.source), generator=generator)
+        return indices[self.place.rank :: self.place.world_size]
 
     def _batches(self) -> Iterator[B]:
-        order = self._order()
-        starts, buffers, worker = self._starts(len(order)), self.buffers, get_worker_info()
+        chosen = torch.split(self._order(), self.batch_size)[: len(self)]
+        buffers, worker = self.buffers, get_worker_info()
         if worker is not None:
-            starts, buffers = starts[worker.id :: worker.num_workers], None  # they travel as memory
+            chosen, buffers = chosen[worker.id :: worker.num_workers], None  # a batch is sent as is
         ring = [self.source.buffer(self.batch_size) for _ in range(buffers or 0)]
-        for number, start in enumerate(starts):
-            indices = order[start : start + self.batch_size]
+        for number, indices in enumerate(chosen):
             if self.sort:
-                indices = indices.sort().values
+                indices.numpy().sort()
             buffer = ring[number % len(ring)] if ring else self.source.buffer(self.batch_size)
             yield self.source.read(indices, buffer)
 

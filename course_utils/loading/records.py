@@ -8,10 +8,10 @@ The file is a plain .npy with one record per sample, so np.load reads it too. Wh
 file is opened per sample, nothing is decoded, Python runs once per batch and not once per sample,
 and a batch takes no new memory, which the system would have to clear.
 
-What is found: a file that is too short, when it is opened; in every record that is loaded, any
-change of up to 64 bits in a row and any record that is at the wrong place, by a checksum. What is
-not: two changes that cancel in the sum, or 8-byte words of a record that changed places. A file
-that is cut short while it is mapped ends the process.
+What is found: a file that is too short, when it is opened; and when a process first reads a record,
+by its checksum, any change within 8 bytes of it and that it is another one than it should be. What
+is not: changes that cancel in the sum, and words of 8 bytes that changed places. A file that is cut
+short while it is mapped ends the process.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class Records(Dataset[Batch]):
         if table.ndim != 1 or "checksum" not in names or not len(table):
             raise OSError(f"{path} is a .npy file without records; make one with write_records.")
         self.dtype, self.length, self.names = table.dtype, len(table), names[:-1]
-        self._words = LazyFile(_map_words, self.path)
+        self._mapping = LazyFile(_Mapping, self.path)
 
     def __len__(self) -> int:
         return self.length
@@ -81,16 +82,36 @@ class Records(Dataset[Batch]):
         Raises:
             OSError: a record is not as it was written.
         """
-        rows = buffer[: len(indices)]
-        torch.index_select(self._words.file, 0, indices, out=rows)
+        mapping = self._mapping.file
+        rows = torch.index_select(mapping.words, 0, indices, out=buffer[: len(indices)])
+        if mapping.left:
+            mapping.check(rows, indices)
+        table = rows.numpy().view(self.dtype)[:, 0]
+        return {name: torch.from_numpy(table[name]) for name in self.names}
+
+
+class _Mapping:
+    """The records as rows of words, and which of them this process has yet to check."""
+
+    def __init__(self, path: str):
+        self.path, table = path, map_array(path)
+        self.words = torch.from_numpy(table.view(np.int64).reshape(len(table), -1))
+        self.left, self._unchecked = len(table), torch.ones(len(table), dtype=torch.bool)
+        self._lock = Lock()
+
+    def check(self, rows: torch.Tensor, indices: torch.Tensor) -> None:
+        """Compare rows with their checksums, unless all were compared before."""
+        if not self._unchecked[indices].any():
+            return
         broken = indices[rows.sum(1) + indices != SEAL]
         if len(broken):
             raise OSError(
                 f"Record {int(broken[0])} of {self.path} is corrupted; write the file again, or "
                 "copy it again from where it came."
             )
-        table = rows.numpy().view(self.dtype)[:, 0]
-        return {name: torch.from_numpy(table[name]) for name in self.names}
+        with self._lock:  # a record that comes twice, or in two threads, counts once
+            self.left -= int(self._unchecked[torch.unique(indices)].sum())
+            self._unchecked[indices] = False
 
 
 class RecordLoader(MappedLoader[Batch]):
@@ -168,11 +189,6 @@ def _sealed(part: Mapping[str, NDArray[Any]], dtype: np.dtype[np.void], start: i
     words = table.view(np.int64).reshape(length, -1)
     table["checksum"] = SEAL - np.arange(start, start + length) - words.sum(1)
     return words
-
-
-def _map_words(path: str) -> torch.Tensor:
-    table = map_array(path)
-    return torch.from_numpy(table.view(np.int64).reshape(len(table), -1))
 
 
 def _need_room(path: Path, size: int) -> None:
