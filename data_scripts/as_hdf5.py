@@ -21,7 +21,7 @@ def write(
     Args:
         events: what to write.
         path: the file to make.
-        chunks: rows and columns of a chunk of `pulses`; None: all in one piece.
+        chunks: rows, at most, and columns of a chunk of `pulses`; None: all in one piece.
         gzip: whether to compress the chunks.
     """
     codec = {"compression": "gzip", "shuffle": True} if gzip else {}
@@ -32,6 +32,8 @@ def write(
         file["events"] = events.table
         file["offsets"] = events.offsets
         shape = events.pulses.shape
+        if chunks:
+            chunks = min(chunks[0], shape[0]), chunks[1]
         pulses = file.create_dataset("pulses", shape, "<f4", chunks=chunks, **codec)
         for first in range(0, len(events.pulses), _ROWS_AT_ONCE):
             rows = events.pulses[first : first + _ROWS_AT_ONCE]

@@ -59,10 +59,12 @@ class TarEvents(Events):
     def __init__(self, folder: str | Path, *, fs: Any = None):
         """Read the labels, and where each event is."""
         super().__init__(folder, fs=fs)
-        with self._blaming(0):
-            with open_file(f"{self.path}/index.npy", fs) as file:
-                places = np.load(BytesIO(file.read()))
+        path = f"{self.path}/index.npy"
+        with self._blaming(0, path), open_file(path, fs) as file:
+            places = np.load(BytesIO(file.read())).astype(np.int64, casting="equiv")
             self.shard, self.first, self.size = places.reshape(len(self), 3).T.copy()
+            if not set(np.diff(self.shard, prepend=0).tolist()) <= {0, 1} or (places >> 40).any():
+                raise ValueError("the shards do not follow one another, or are too large to be")
 
     def path_of(self, index: int) -> str:
         """Return the shard of one event."""

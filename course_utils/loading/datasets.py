@@ -97,7 +97,8 @@ class MemmapEvents(RowEvents):
     def __init__(self, folder: str | Path, *, fs: Any = None):
         """Read the labels and the offsets."""
         super().__init__(folder, fs=fs)
-        with self._blaming(0), open_file(f"{folder}/npy/offsets.npy", fs) as file:
+        path = f"{folder}/npy/offsets.npy"
+        with self._blaming(0, path), open_file(path, fs) as file:
             self.offsets = self._in_order(np.load(BytesIO(file.read())))
 
     @staticmethod

@@ -81,11 +81,7 @@ class Events(Dataset[Sample]):
     def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
         """Return the samples of one batch; DataLoader prefers this to `__getitem__`."""
         wanted = [range(len(self))[index] for index in indices]
-        try:
-            pulses = self._read(wanted)
-        except OSError:
-            # one by one, the event at fault gets its name into the error
-            pulses = [self._read([index])[0] for index in wanted]
+        pulses = self._read_or_blame(wanted)
         return [self._sample(*found) for found in zip(wanted, pulses, strict=True)]
 
     @property
@@ -110,18 +106,28 @@ class Events(Dataset[Sample]):
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
         raise NotImplementedError
 
+    def _read_or_blame(self, indices: Sequence[int]) -> list[Pulses]:
+        """Read a batch; if it fails, halve it until the error names the event at fault."""
+        try:
+            return self._read(indices)
+        except OSError:
+            if len(indices) == 1:
+                raise
+            half = len(indices) // 2
+            return self._read_or_blame(indices[:half]) + self._read_or_blame(indices[half:])
+
     @contextmanager
-    def _blaming(self, index: int) -> Iterator[None]:
-        """Say which file and which event could not be read, and what to do about it."""
+    def _blaming(self, index: int, path: str | None = None) -> Iterator[None]:
+        """Say which file (None: that of the event) and which event could not be read."""
         try:
             yield
         except Exception as error:  # corrupted bytes make each library fail in ways of its own
-            raise self._corrupted(index) from error
+            raise self._corrupted(index, path) from error
 
-    def _corrupted(self, index: int) -> OSError:
+    def _corrupted(self, index: int, path: str | None = None) -> OSError:
         return OSError(
-            f"Event {index} cannot be read, {self.path_of(index)} is missing or corrupted; to see "
-            "what to do about it, run `python -m data_scripts.make_events --check --out "
+            f"Event {index} cannot be read, {path or self.path_of(index)} is missing or corrupted; "
+            "to see what to do about it, run `python -m data_scripts.make_events --check --out "
             f"{self.folder}`."
         )
 

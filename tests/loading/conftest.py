@@ -1,19 +1,31 @@
 """What the tests of loading share: small sets of events and images, and no rank."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from data_scripts import make_events, make_images
+from data_scripts.convert_events import add_formats
+from data_scripts.formats import FORMATS
 
 
 @pytest.fixture(scope="session")
 def events_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with 600 events in all formats. Do not write into it."""
+    """Return a folder with 600 events in the usual formats. Do not write into it."""
     folder = tmp_path_factory.mktemp("data") / "events"
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(make_events.COUNTS, "S", 600)
         assert make_events.main(["--size", "S", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def all_formats(events_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with 600 events in all formats. Do not write into it."""
+    folder = tmp_path_factory.mktemp("all") / "events"
+    shutil.copytree(events_folder, folder)
+    add_formats(folder, list(FORMATS))
     return folder
 
 

@@ -105,30 +105,6 @@ def test_a_forked_process_opens_its_own_file(
     assert dataset.file is not first
 
 
-@pytest.mark.slow
-def test_workers_deliver_every_event_once(
-    kind: Kind, events_folder: Path, start_method: str
-) -> None:
-    dataset = kind(events_folder)
-    expected = dataset[42]["pulses"].sum().item()  # opened here first, as a learner would
-    loader = DataLoader(
-        dataset,
-        batch_size=50,
-        shuffle=True,
-        num_workers=2,
-        collate_fn=pad_collate,
-        multiprocessing_context=start_method,
-        timeout=120,
-    )
-    seen = {}
-    for batch in loader:
-        sums = batch["pulses"].sum(dim=(1, 2), dtype=torch.float64)
-        seen |= dict(zip(batch["event_id"].tolist(), sums.tolist(), strict=True))
-
-    assert sorted(seen) == list(range(600))
-    assert seen[dataset[42]["event_id"]] == pytest.approx(expected, rel=1e-6)
-
-
 @pytest.mark.parametrize("fs", ["file", "slow"])
 def test_it_reads_the_same_through_a_file_system(kind: Kind, fs: str, events_folder: Path) -> None:
     storage = fsspec.filesystem("file") if fs == "file" else fast_storage(events_folder)

@@ -1,0 +1,113 @@
+import gc
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import numpy as np
+import pytest
+
+from course_utils.hardware.storage import slow_storage
+from course_utils.loading.archives import RootEvents, Shards, SqliteEvents, TarEvents
+from course_utils.loading.events import Events
+from course_utils.measure.trace import record
+
+Kind = type[Events]
+
+
+def requests(dataset: Events, ask: Callable[[], object]) -> int:
+    dataset.fs.reset_counters()
+    ask()
+    count: int = dataset.fs.counters().requests
+    return count
+
+
+@pytest.mark.parametrize("kind", [TarEvents, RootEvents])
+def test_a_batch_takes_fewer_requests_than_single_events(kind: Kind, all_formats: Path) -> None:
+    storage = slow_storage(all_formats, "laptop SSD", cache_mb=0)
+    indices = np.random.default_rng(0).permutation(600)[:64].tolist()
+    alone, together = kind(all_formats, fs=storage), kind(all_formats, fs=storage)
+    single = requests(alone, lambda: [alone[index] for index in indices])
+
+    assert single >= 64
+    assert requests(together, lambda: together.__getitems__(indices)) <= 0.8 * single
+
+
+def test_sqlite_asks_for_a_page_at_a_time_and_for_none_twice(all_formats: Path) -> None:
+    dataset = SqliteEvents(all_formats, fs=slow_storage(all_formats, "laptop SSD", cache_mb=0))
+    dataset.fs.reset_counters()
+    dataset.__getitems__([5, 300, 599])
+    counted = dataset.fs.counters()
+
+    assert 3 < counted.requests <= 20
+    assert counted.bytes_read <= 4096 * counted.requests
+    assert requests(dataset, lambda: dataset.__getitems__([5, 300, 599])) == 0
+
+
+def test_one_event_of_a_shard_is_one_request_for_its_bytes(all_formats: Path) -> None:
+    dataset = TarEvents(all_formats, fs=slow_storage(all_formats, "laptop SSD", cache_mb=0))
+    dataset.fs.reset_counters()
+    sample = dataset[300]
+    counted = dataset.fs.counters()
+
+    assert (counted.opens, counted.requests) == (1, 1)
+    assert counted.bytes_read == sample["pulses"].nbytes + 128
+
+
+def test_a_basket_of_each_column_is_read_for_one_event(all_formats: Path) -> None:
+    dataset = RootEvents(all_formats, fs=slow_storage(all_formats, "laptop SSD", cache_mb=0))
+
+    assert requests(dataset, lambda: dataset.file) > 0
+    assert requests(dataset, lambda: dataset[300]) == 4
+    assert requests(dataset, lambda: dataset.__getitems__([300, 301, 500])) == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "stages"),
+    [
+        (SqliteEvents, ["read", "decode"]),
+        (TarEvents, ["read", "decode"] * 2),
+        (RootEvents, ["read", "decode"] * 2),
+    ],
+)
+def test_the_stages_are_marked(kind: Kind, stages: list[str], all_formats: Path) -> None:
+    dataset = kind(all_formats)
+    with record() as trace:
+        dataset.__getitems__([1, 2, 400])
+
+    assert [span.stage for span in trace.spans] == stages
+
+
+def test_sqlite_forgets_the_file_system_with_the_database(all_formats: Path) -> None:
+    before = apsw.vfs_names()
+    dataset = SqliteEvents(all_formats, fs=slow_storage(all_formats, "laptop SSD", cache_mb=0))
+    gc.collect()
+    assert dataset[3]["n_pulses"] > 0
+    assert len(apsw.vfs_names()) == len(before) + 1
+
+    del dataset
+    gc.collect()
+    assert apsw.vfs_names() == before
+
+
+def test_a_database_where_nothing_may_be_written_is_read(all_formats: Path, tmp_path: Path) -> None:
+    for name in ("events.parquet", "events.db"):
+        (tmp_path / name).write_bytes((all_formats / name).read_bytes())
+        (tmp_path / name).chmod(0o444)
+    tmp_path.chmod(0o555)
+    try:
+        assert SqliteEvents(tmp_path)[3]["n_pulses"] > 0
+    finally:
+        tmp_path.chmod(0o755)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["events.db", "events.parquet"]
+
+
+def test_only_so_many_shards_stay_open(all_formats: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Shards, "open_at_once", 2)
+    shards = Shards(f"{all_formats}/tar")
+    first = [shards.read(shard, 0, 6) for shard in (0, 1, 2, 0)]
+    opened = list(shards._files.values())
+
+    assert first == [b"000000", b"000250", b"000500", b"000000"]
+    assert len(opened) == 2
+    shards.close()
+    assert all(file.closed for file in opened)
