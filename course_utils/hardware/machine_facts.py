@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from datetime import date
 from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
@@ -50,6 +51,11 @@ def usable_cores() -> int:
     """Count the cores that this process may use: its affinity, and the quota of the container."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else all_cores()
     return max(1, int(min([allowed, *_cpu_quotas()])))
+
+
+def stamp() -> str:
+    """Return machine and date, to stand beside what was measured here and now."""
+    return f"{system()}, {usable_cores()} cores, {date.today():%Y-%m-%d}"
 
 
 def memory() -> int:

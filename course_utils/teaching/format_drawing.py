@@ -39,7 +39,7 @@ _MARKS = {
     "one event": ("^", LOOKS["collate"].colour),
 }
 
-_STYLE = """
+TABLE_STYLE = """
 .cf{max-width:1100px;line-height:1.45}.cf p{margin:.2em 0}.cf table{border-collapse:collapse;
 margin:.3em 0}.cf td,.cf th{text-align:right!important;padding:1px 10px 1px 0;font-weight:normal;
 background:none;white-space:nowrap}.cf td:first-child,.cf th:first-child{text-align:left!important}
@@ -123,7 +123,7 @@ def page(table: FormatTable) -> str:
         for storage in table.storages
     ]
     return (
-        f'<style>{_STYLE}</style><div class="cf"><p>{escape(_title(table))}</p>'
+        f'<style>{TABLE_STYLE}</style><div class="cf"><p>{escape(_title(table))}</p>'
         f'<details open="">{"<details>".join(parts)}<p class="soft">{_NOTE}</p></div>'
     )
 

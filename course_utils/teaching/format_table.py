@@ -13,7 +13,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -134,7 +133,9 @@ def compare_formats(
         # npy goes first: it brings the labels, which all others need
         for name in tqdm(dict.fromkeys(["npy", *chosen]), unit="format", disable=None):
             rows[name] = _row(name, events, storages)
-    return FormatTable([rows[name] for name in chosen], len(events), len(events.pulses), _machine())
+    return FormatTable(
+        [rows[name] for name in chosen], len(events), len(events.pulses), machine_facts.stamp()
+    )
 
 
 def _row(name: str, events: Any, storages: Storages) -> FormatRow:
@@ -157,8 +158,3 @@ def _need_room(folder: Path, room: int) -> None:
             f"{folder} has {free / 1e6:,.0f} MB free and a copy in every format needs "
             f"{room / 1e6:,.0f} MB; free some space, or compare fewer events with most=500."
         )
-
-
-def _machine() -> str:
-    cores = machine_facts.usable_cores()
-    return f"{machine_facts.system()}, {cores} cores, {date.today():%Y-%m-%d}"

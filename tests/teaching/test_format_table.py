@@ -14,6 +14,8 @@ from course_utils.teaching.format_drawing import LABELS
 from course_utils.teaching.format_table import FormatTable, compare_formats
 from data_scripts import make_events, native
 
+pytestmark = pytest.mark.slow  # all formats are written, and read in all ways
+
 S3, LUSTRE = "emulated S3", "emulated busy Lustre"
 COUNT = 60
 
