@@ -21,13 +21,17 @@ def map_array(path: str | Path) -> NDArray[Any]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        OSError: it is no .npy file, it is empty, or it is shorter than its header says.
+        OSError: it is no .npy file of numbers, or not as long as its header says.
     """
     if not Path(path).exists():
         raise FileNotFoundError(f"There is no {path}; name a .npy file that exists.")
     try:
         array = np.lib.format.open_memmap(path, mode="c")
-    except (ValueError, EOFError) as error:
+        if Path(path).stat().st_size != array.offset + array.nbytes:
+            raise ValueError("it is longer than its header says")
+    except OSError:
+        raise
+    except Exception as error:  # a header of other bytes makes numpy fail in many ways
         raise OSError(
             f"{path} is no whole .npy file ({error}); write it again, or copy it again from where "
             "it came."

@@ -33,7 +33,8 @@ class RaggedEvents(MemmapEvents):
         """
         super().__init__(folder)
         self.counts = np.diff(self.offsets)
-        if self.offsets[0] or self.counts.min() < 0 or self.offsets[-1] != len(self.file):
+        ends = self.offsets[[0, -1]].tolist()
+        if len(self.counts) != len(self) or ends != [0, len(self.file)] or self.counts.min() < 0:
             raise self._corrupted(0)
         labels = self.labels
         self.columns = {

@@ -8,15 +8,16 @@ The file is a plain .npy with one record per sample, so np.load reads it too. Wh
 file is opened per sample, nothing is decoded, Python runs once per batch and not once per sample,
 and a batch takes no new memory, which the system would have to clear.
 
-What is found: a file that is too short, when it is opened; and when a process first reads a record,
-by its checksum, any change within 8 bytes of it and that it is another one than it should be. What
-is not: changes that cancel in the sum, and words of 8 bytes that changed places. A file that is cut
-short while it is mapped ends the process.
+What is found: when the file is opened, that its size is not what its header says; when a process
+first reads a record, by its checksum, a change within 8 bytes of it, a record in the wrong place, a
+header of another type. What is not: changes that cancel in the sum, and words of 8 bytes that
+changed places. A file that is cut short while it is mapped ends the process.
 """
 
 from __future__ import annotations
 
 import shutil
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
@@ -37,8 +38,6 @@ from course_utils.loading.ragged import RaggedLoader
 __all__ = ["RaggedLoader", "RecordLoader", "Records", "write_records"]
 
 Batch = dict[str, torch.Tensor]
-
-SEAL = 0x5EA1  # what the words of record 0 add up to, its checksum included; of record 1 one less
 
 
 class Records(Dataset[Batch]):
@@ -61,7 +60,7 @@ class Records(Dataset[Batch]):
         if table.ndim != 1 or "checksum" not in names or not len(table):
             raise OSError(f"{path} is a .npy file without records; make one with write_records.")
         self.dtype, self.length, self.names = table.dtype, len(table), names[:-1]
-        self._mapping = LazyFile(_Mapping, self.path)
+        self._mapping = LazyFile(_Mapping, self.path, _seal(self.dtype))
 
     def __len__(self) -> int:
         return self.length
@@ -93,8 +92,8 @@ class Records(Dataset[Batch]):
 class _Mapping:
     """The records as rows of words, and which of them this process has yet to check."""
 
-    def __init__(self, path: str):
-        self.path, table = path, map_array(path)
+    def __init__(self, path: str, seal: int):
+        self.path, self.seal, table = path, seal, map_array(path)
         self.words = torch.from_numpy(table.view(np.int64).reshape(len(table), -1))
         self.left, self._unchecked = len(table), torch.ones(len(table), dtype=torch.bool)
         self._lock = Lock()
@@ -103,7 +102,7 @@ class _Mapping:
         """Compare rows with their checksums, unless all were compared before."""
         if not self._unchecked[indices].any():
             return
-        broken = indices[rows.sum(1) + indices != SEAL]
+        broken = indices[rows.sum(1) + indices != self.seal]
         if len(broken):
             raise OSError(
                 f"Record {int(broken[0])} of {self.path} is corrupted; write the file again, or "
@@ -168,7 +167,7 @@ def _record_type(arrays: Mapping[str, NDArray[Any]]) -> np.dtype[np.void]:
     if not arrays or "checksum" in arrays:
         raise ValueError("Records need a field, and none named 'checksum'; name the fields anew.")
     for name, array in arrays.items():
-        if array.ndim == 0 or array.dtype.kind not in "biufc":
+        if array.ndim == 0 or not _fits_a_tensor(array.dtype):
             raise ValueError(
                 f"The field {name!r} is {array.dtype} with shape {array.shape}; give an array of "
                 "numbers, one row per sample."
@@ -180,6 +179,22 @@ def _record_type(arrays: Mapping[str, NDArray[Any]]) -> np.dtype[np.void]:
     return np.dtype([*types, ("checksum", "<i8")], align=True)
 
 
+def _fits_a_tensor(dtype: np.dtype[Any]) -> bool:
+    try:
+        torch.from_numpy(np.empty(0, dtype.newbyteorder("=")))
+    except TypeError:
+        return False
+    return True
+
+
+def _seal(dtype: np.dtype[np.void]) -> int:
+    """Return what the words of record 0 add up to, its checksum included; of record 1 one less.
+
+    It depends on the type, so that a header which has changed is found too.
+    """
+    return zlib.crc32(repr(np.lib.format.dtype_to_descr(dtype)).encode())
+
+
 def _sealed(part: Mapping[str, NDArray[Any]], dtype: np.dtype[np.void], start: int) -> NDArray[Any]:
     """Return the bytes of the records from number `start` on."""
     length = len(next(iter(part.values())))
@@ -187,7 +202,7 @@ def _sealed(part: Mapping[str, NDArray[Any]], dtype: np.dtype[np.void], start: i
     for name, array in part.items():
         table[name] = array
     words = table.view(np.int64).reshape(length, -1)
-    table["checksum"] = SEAL - np.arange(start, start + length) - words.sum(1)
+    table["checksum"] = _seal(dtype) - np.arange(start, start + length) - words.sum(1)
     return words
 
 

@@ -1,0 +1,397 @@
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler
+
+from course_utils.errors import CourseError
+from course_utils.loading.records import RecordLoader, Records, write_records
+
+N = 1000
+
+
+def fields(n: int = N) -> dict[str, NDArray[Any]]:
+    rng = np.random.default_rng(0)
+    return {
+        "pulses": rng.random((n, 5, 4), np.float32),
+        "number": np.arange(n),
+        "kind": rng.integers(0, 2, n).astype(np.uint8),
+        "good": rng.random(n) > 0.5,
+        "half": rng.random((n, 3)).astype(np.float16),
+    }
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file with 1,000 records. Do not write into it."""
+    file = tmp_path_factory.mktemp("records") / "train.npy"
+    assert write_records(file, fields(), chunk=64) == file.stat().st_size
+    return file
+
+
+@pytest.fixture(autouse=True)
+def no_thread_stays_behind() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    left = set(threading.enumerate()) - before
+    # the threads that feed the queues of a loader's workers end on their own, a little later
+    assert not [thread for thread in left if thread.name != "QueueFeederThread"]
+
+
+def numbers(loader: Any) -> list[list[int]]:
+    return [batch["number"].tolist() for batch in loader]
+
+
+def flat(batches: list[list[int]]) -> list[int]:
+    return [number for batch in batches for number in batch]
+
+
+def test_numpy_alone_reads_what_was_written(path: Path) -> None:
+    table = np.load(path)
+
+    for name, written in fields().items():
+        np.testing.assert_array_equal(table[name], written)
+        assert table[name].dtype == written.dtype
+
+
+def test_a_record_and_a_batch_are_what_was_written(path: Path) -> None:
+    records, written = Records(path), fields()
+    assert len(records) == N
+
+    for name, column in written.items():
+        np.testing.assert_array_equal(records[7][name].numpy(), column[7])
+        np.testing.assert_array_equal(records[[7, -1, 7]][name].numpy(), column[[7, -1, 7]])
+    with pytest.raises(IndexError):
+        records[N]
+
+
+def test_fields_may_be_tensors_big_endian_or_in_fortran_order(tmp_path: Path) -> None:
+    wide = np.arange(12.0).reshape(3, 4)
+    file = tmp_path / "a.npy"
+    write_records(
+        file, {"a": torch.arange(3), "b": wide.astype(">f8"), "c": np.asfortranarray(wide)}
+    )
+    batch = Records(file)[[0, 1, 2]]
+
+    assert batch["a"].tolist() == [0, 1, 2]
+    assert torch.equal(batch["b"], torch.from_numpy(wide))
+    assert torch.equal(batch["c"], batch["b"])
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 64, 1000, 5000])
+@pytest.mark.parametrize("ahead", [0, 1, 2])
+def test_every_record_comes_once_an_epoch(path: Path, batch_size: int, ahead: int) -> None:
+    loader = RecordLoader(path, batch_size, ahead=ahead, buffers=3)
+    found = numbers(loader)
+
+    assert sorted(flat(found)) == list(range(N))
+    assert len(found) == len(loader)
+    assert all(len(batch) == batch_size for batch in found[:-1])
+
+
+def test_the_fields_of_a_record_stay_together(path: Path) -> None:
+    written = fields()
+    for batch in RecordLoader(path, 64):
+        for name, column in written.items():
+            np.testing.assert_array_equal(batch[name].numpy(), column[batch["number"].numpy()])
+
+
+def test_the_order_depends_on_seed_and_epoch_alone(path: Path) -> None:
+    def order(seed: int, epoch: int) -> list[list[int]]:
+        loader = RecordLoader(path, 100, seed=seed)
+        loader.set_epoch(epoch)
+        return numbers(loader)
+
+    drawn = [order(0, 0), order(0, 1), order(1, 0)]
+    assert drawn == [order(0, 0), order(0, 1), order(1, 0)]
+    assert all(a != b for a, b in zip(drawn, drawn[1:] + drawn[:1], strict=True))
+
+
+def test_without_shuffling_records_come_in_the_order_of_the_file(path: Path) -> None:
+    assert flat(numbers(RecordLoader(path, 64, shuffle=False))) == list(range(N))
+
+
+def test_sorting_changes_the_order_inside_a_batch_only(path: Path) -> None:
+    drawn = numbers(RecordLoader(path, 64))
+
+    assert numbers(RecordLoader(path, 64, sort=True)) == [sorted(batch) for batch in drawn]
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 7])
+def test_ranks_share_all_records_among_them(path: Path, world_size: int) -> None:
+    ranks = [
+        flat(numbers(RecordLoader(path, 16, rank=rank, world_size=world_size)))
+        for rank in range(world_size)
+    ]
+    assert sorted(flat(ranks)) == list(range(N))
+    assert max(map(len, ranks)) - min(map(len, ranks)) <= 1
+
+
+def test_more_ranks_than_records_leave_some_without(tmp_path: Path) -> None:
+    write_records(tmp_path / "two.npy", fields(2))
+    loaders = [RecordLoader(tmp_path / "two.npy", 8, rank=r, world_size=3) for r in range(3)]
+
+    assert sorted(map(len, loaders)) == [0, 1, 1]
+    assert sorted(flat(flat(map(numbers, loaders)))) == [0, 1]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("batch_size", "batches"), [(300, 3), (250, 4), (1001, 0)])
+def test_the_last_batch_may_be_dropped(path: Path, batch_size: int, batches: int) -> None:
+    loader = RecordLoader(path, batch_size, drop_last=True)
+
+    assert len(loader) == len(numbers(loader)) == batches
+    assert {len(batch) for batch in numbers(loader)} <= {batch_size}
+
+
+def test_a_thread_ahead_gives_the_same_batches(path: Path) -> None:
+    alone = [batch["pulses"].clone() for batch in RecordLoader(path, 64)]
+    ahead = [batch["pulses"].clone() for batch in RecordLoader(path, 64, ahead=1)]
+
+    assert all(torch.equal(*pair) for pair in zip(alone, ahead, strict=True))
+
+
+@pytest.mark.parametrize(("buffers", "ahead"), [(1, 0), (2, 0), (2, 1), (4, 1), (5, 3)])
+def test_a_batch_stays_until_its_memory_is_promised_to_another(
+    path: Path, buffers: int, ahead: int
+) -> None:
+    held: list[tuple[dict[str, torch.Tensor], torch.Tensor]] = []
+    for batch in RecordLoader(path, 8, buffers=buffers, ahead=ahead):
+        held = [*held, (batch, batch["number"].clone())][-(buffers - ahead) :]
+        for kept, expected in held:
+            assert torch.equal(kept["number"], expected)
+
+
+def test_batches_with_memory_of_their_own_can_all_be_kept(path: Path) -> None:
+    kept = list(RecordLoader(path, 64, buffers=None, ahead=2))
+
+    assert sorted(flat([batch["number"].tolist() for batch in kept])) == list(range(N))
+
+
+def test_memory_is_used_again(path: Path) -> None:
+    places = {batch["pulses"].data_ptr() for batch in RecordLoader(path, 10, buffers=3)}
+
+    assert len(places) == 3
+
+
+def test_two_loops_at_once_do_not_share_memory(path: Path) -> None:
+    loader = RecordLoader(path, 50, ahead=1)
+
+    for one, other in zip(loader, loader, strict=True):
+        assert torch.equal(one["number"], other["number"])
+        assert one["number"].data_ptr() != other["number"].data_ptr()
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_leaving_the_loop_leaves_nothing_running(path: Path, ahead: int) -> None:
+    loader = RecordLoader(path, 10, ahead=ahead)
+    for _ in loader:
+        break
+    try:
+        for _ in loader:
+            raise RuntimeError("the step failed")
+    except RuntimeError as error:
+        error.__traceback__ = None
+
+    assert len(flat(numbers(loader))) == N
+
+
+@pytest.mark.slow
+def test_workers_give_the_same_batches_in_the_same_order(path: Path, start_method: str) -> None:
+    records = RecordLoader(path, 64, sort=True)
+    alone = numbers(records)
+    loader = DataLoader(
+        records,
+        batch_size=None,
+        num_workers=2,
+        multiprocessing_context=start_method,
+        persistent_workers=True,
+        timeout=120,
+    )
+    kept = list(loader)
+
+    assert len(loader) == len(kept)
+    assert [batch["number"].tolist() for batch in kept] == alone
+    records.set_epoch(1)
+    assert numbers(loader) == numbers(records) != alone
+
+
+def test_workers_read_whole_batches_of_a_dataset(path: Path) -> None:
+    records = Records(path)
+    _ = records[0]  # opened here first, as a learner would
+    sampler = BatchSampler(RandomSampler(records), 64, drop_last=False)
+    loader = DataLoader(
+        records,
+        batch_size=None,
+        sampler=sampler,
+        num_workers=2,
+        timeout=120,
+    )
+    assert sorted(flat(numbers(loader))) == list(range(N))
+
+
+def test_a_plain_loader_can_read_records_one_by_one(path: Path) -> None:
+    assert sorted(flat(numbers(DataLoader(Records(path), 64, shuffle=True)))) == list(range(N))
+
+
+def test_a_path_is_sent_to_a_worker_and_no_data(path: Path) -> None:
+    loader = RecordLoader(path, 64)
+    batches = numbers(loader)
+    sent = pickle.dumps(loader)
+
+    assert len(sent) < 3000
+    assert numbers(pickle.loads(sent)) == batches
+
+
+def copy_of(path: Path, tmp_path: Path, change: Callable[[bytearray], None]) -> Path:
+    content = bytearray(path.read_bytes())
+    change(content)
+    broken = tmp_path / "broken.npy"
+    broken.write_bytes(content)
+    return broken
+
+
+def test_a_changed_byte_anywhere_is_found_or_changes_nothing(path: Path, tmp_path: Path) -> None:
+    """In the padding of the header it changes nothing; in a record its number is told."""
+    whole, size = Records(path)[range(N)], Records(path).dtype.itemsize
+    header = path.stat().st_size - N * size
+    said = dict[int, str]()
+    for place in [*range(header), *range(header, header + N * size, 4999)]:
+
+        def flip(content: bytearray, place: int = place) -> None:
+            content[place] ^= 1 << place % 8
+
+        said[place] = problem(copy_of(path, tmp_path, flip), whole)
+
+    for place, sentence in said.items():
+        if place >= header:
+            assert sentence.startswith(
+                f"Record {(place - header) // size} of {tmp_path}/broken.npy"
+            )
+        else:
+            assert sentence == "" or "broken.npy" in sentence
+
+
+def problem(path: Path, whole: dict[str, torch.Tensor]) -> str:
+    """Return what is said about a broken file, or nothing if it is read and the same as `whole`."""
+    try:
+        batch = Records(path)[range(N)]
+    except OSError as error:
+        return str(error)
+    assert all(torch.equal(batch[name], whole[name]) for name in whole)
+    return ""
+
+
+def test_a_record_in_the_place_of_another_is_found(path: Path, tmp_path: Path) -> None:
+    size = Records(path).dtype.itemsize
+
+    def move(content: bytearray) -> None:
+        content[-size:] = content[-2 * size : -size]
+
+    with pytest.raises(OSError, match=r"Record 999 of .* write the file again"):
+        list(RecordLoader(copy_of(path, tmp_path, move), 64))
+
+
+def test_a_page_of_zeros_is_found(path: Path, tmp_path: Path) -> None:
+    def lose(content: bytearray) -> None:
+        content[4096:8192] = bytes(4096)
+
+    with pytest.raises(OSError, match="is corrupted"):
+        list(RecordLoader(copy_of(path, tmp_path, lose), 64, ahead=1))
+
+
+@pytest.mark.parametrize("missing", [1, 4096, 100_000, -8])
+def test_a_file_of_the_wrong_size_is_refused(path: Path, tmp_path: Path, missing: int) -> None:
+    def cut(content: bytearray) -> None:
+        del content[len(content) - missing :]
+        content.extend(bytes(max(0, -missing)))
+
+    with pytest.raises(OSError, match=r"no whole \.npy file .*; write it again"):
+        RecordLoader(copy_of(path, tmp_path, cut), 64)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PK\x03\x04 no array", np.zeros(3), np.asfortranarray(np.zeros((3, 4)))]
+)
+def test_another_kind_of_file_is_refused(tmp_path: Path, content: Any) -> None:
+    file = tmp_path / "other.npy"
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    else:
+        np.save(file, content)
+
+    with pytest.raises(OSError, match=r"other\.npy is .*; (write|make)"):
+        RecordLoader(file, 64)
+
+
+def test_objects_are_not_loaded(tmp_path: Path) -> None:
+    np.save(tmp_path / "objects.npy", np.array([{}, 1], object), allow_pickle=True)
+    with pytest.raises(OSError, match=r"objects\.npy is no whole"):
+        RecordLoader(tmp_path / "objects.npy", 64)
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"none\.npy; name a"):
+        RecordLoader(tmp_path / "none.npy", 64)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ({}, "need a field"),
+        ({"checksum": np.zeros(3)}, "none named 'checksum'"),
+        ({"a": np.zeros(3), "b": np.zeros(4)}, "same number of rows"),
+        ({"a": np.zeros((0, 4))}, "same number of rows"),
+        ({"a": np.array(["x"])}, "array of numbers"),
+        ({"a": np.array([{}], object)}, "array of numbers"),
+        ({"a": np.zeros(3, "M8[s]")}, "array of numbers"),
+        ({"a": np.zeros(3, np.longdouble)}, "array of numbers"),
+        ({"a": 3.0}, "array of numbers"),
+    ],
+)
+def test_what_makes_no_records_is_refused(tmp_path: Path, bad: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        write_records(tmp_path / "a.npy", bad)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_without_room_is_said_before_writing(tmp_path: Path) -> None:
+    endless = np.broadcast_to(np.float32(0), (2**40, 128, 4))
+    with pytest.raises(CourseError, match="MB free and the records take"):
+        write_records(tmp_path / "a.npy", {"a": endless})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_writer_that_fails_leaves_the_former_file(path: Path, tmp_path: Path) -> None:
+    class Unreadable(np.ndarray[Any, Any]):
+        def __getitem__(self, key: Any) -> Any:
+            if isinstance(key, slice) and key.start:
+                raise OSError("the disk is gone")
+            return super().__getitem__(key)
+
+    file = tmp_path / "a.npy"
+    write_records(file, fields(10))
+    with pytest.raises(OSError, match="the disk is gone"):
+        write_records(file, {"number": np.arange(100).view(Unreadable)}, chunk=50)
+
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.npy"]
+    assert len(Records(file)) == 10
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"batch_size": 0}, {"ahead": -1}, {"buffers": 0}, {"buffers": 1, "ahead": 1}],
+)
+def test_too_little_is_refused(path: Path, options: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=r"cannot be; take at least \d\."):
+        RecordLoader(path, **{"batch_size": 8, **options})
+
+
+def test_a_rank_that_is_not_there_is_refused(path: Path) -> None:
+    with pytest.raises(ValueError, match="no rank 2"):
+        RecordLoader(path, 8, rank=2, world_size=2)
