@@ -67,7 +67,7 @@ class StagedCopy:
         """Whether a process works with it; on Windows only the attempt to remove it tells."""
         if fcntl is None:
             return False
-        with suppress(FileNotFoundError), (self.folder / SEAL).open("rb") as file:
+        with suppress(FileNotFoundError), (self.folder / SEAL).open("r+b") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -81,7 +81,7 @@ class Place:
         for key in left | {copy.key for copy in doomed}:
             with self.locked(key, patient=False) as held:
                 for copy in doomed if held else []:
-                    if copy.key == key:
+                    if copy.key == key and copy.is_doomed:  # still, now that it cannot change
                         copy.remove()
 
     def need_room(self, name: str, needed: int, keep_free: int | None) -> None:
@@ -142,6 +142,8 @@ def find_place(to: str | os.PathLike[str] | None = None) -> Place:
 
 
 def _is_memory(folder: Path) -> bool:
+    if not psutil.LINUX:
+        return False
     mounts = {mount.mountpoint: mount.fstype for mount in psutil.disk_partitions(all=True)}
     place = next((at for at in (folder, *folder.parents) if str(at) in mounts), None)
     return place is not None and mounts[str(place)] in ("tmpfs", "ramfs")
