@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from course_utils.loading.display import GREY, STYLE
 from course_utils.measure.palette import LOOKS
 from course_utils.measure.wording import duration
-from course_utils.teaching.format_costs import PATTERNS, Cost
+from course_utils.teaching.format_costs import COLD, PATTERNS, Cost
 
 if TYPE_CHECKING:
     from course_utils.teaching.format_table import FormatTable
@@ -56,6 +56,8 @@ _NOTE = (
     "without page cache, and a mapped npy reads pages of 4 KiB."
 )
 
+_NEVER_COLD = " This system cannot be asked to forget a file, so that nothing here is cold."
+
 
 def picture(table: FormatTable) -> Figure:
     """Draw times as multiples of the best, the best format at the top, one panel per storage."""
@@ -95,7 +97,7 @@ def picture(table: FormatTable) -> Figure:
 def text(table: FormatTable) -> str:
     """Return a table for each storage as lines of text."""
     kinds = " / ".join(PATTERNS)
-    lines = [_title(table), *wrap(_NOTE, 110), f"The figures in a row of three: {kinds}."]
+    lines = [_title(table), *wrap(_note(table), 110), f"The figures in a row of three: {kinds}."]
     for storage in table.storages:
         rows = [["format", "size", "write", *PATTERNS, "requests", "amplification"]]
         for cells in _rows(table, storage):
@@ -124,13 +126,17 @@ def page(table: FormatTable) -> str:
     ]
     return (
         f'<style>{TABLE_STYLE}</style><div class="cf"><p>{escape(_title(table))}</p>'
-        f'<details open="">{"<details>".join(parts)}<p class="soft">{_NOTE}</p></div>'
+        f'<details open="">{"<details>".join(parts)}<p class="soft">{_note(table)}</p></div>'
     )
 
 
 def _title(table: FormatTable) -> str:
     size = 16 * table.pulses / 1e6
     return f"{table.events:,} events, {size:,.1f} MB of pulses · {table.machine}"
+
+
+def _note(table: FormatTable) -> str:
+    return _NOTE if COLD in table.storages else _NOTE + _NEVER_COLD
 
 
 def _rows(table: FormatTable, storage: str) -> Iterator[list[str]]:

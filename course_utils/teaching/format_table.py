@@ -10,12 +10,13 @@ emulated storage: its time is added up (see hardware.virtual_time).
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,8 @@ def compare_formats(
     if strange := [name for name in chosen if name not in READERS]:
         raise CourseError(f"There is no format {strange[0]!r}; take some of {', '.join(READERS)}.")
     # beside the data: a temporary folder is often kept in memory, which is never cold
-    beside = Path(folder).absolute().parent
+    data = Path(folder).absolute().parent
+    beside = data if os.access(data, os.W_OK) else Path(gettempdir())
     _need_room(beside, len(READERS) * (2 * events.pulses.nbytes + 8192 * len(events)))
     rows = {}
     with TemporaryDirectory(prefix=".formats-", dir=beside, ignore_cleanup_errors=True) as place:

@@ -101,6 +101,17 @@ def test_page_and_text_show_every_format_and_say_what_is_emulated(table: FormatT
     assert table._repr_html_().count("<tr>") == len(table.storages) * (2 + len(READERS))
 
 
+def test_where_no_file_can_be_made_cold_it_says_so(
+    events_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("course_utils.teaching.format_costs.can_forget", lambda: False)
+    table = compare_formats(events_folder, names=["npy"])
+
+    assert COLD not in table.storages
+    assert "nothing here is cold" in repr(table)
+    assert "nothing here is cold" in table._repr_html_()
+
+
 def test_every_format_has_a_name_to_be_read() -> None:
     assert set(LABELS) == set(READERS)
 
