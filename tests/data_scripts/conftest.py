@@ -17,7 +17,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def events_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with 600 events in all formats. Do not write into it."""
+    """Return a folder with 600 events in the usual formats. Do not write into it."""
     folder = tmp_path_factory.mktemp("data") / "events"
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(make_events.COUNTS, "S", SMALL)

@@ -1,6 +1,7 @@
 """Real processes that are killed, run out of disk, or meet each other."""
 
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from data_scripts import files
+from data_scripts.formats import FORMATS
 
 resource = pytest.importorskip("resource", reason="uses signals and limits of Unix")
 pytestmark = pytest.mark.slow
@@ -62,6 +64,28 @@ def test_killed_while_replacing_there_is_nothing_or_the_whole(tmp_path: Path) ->
         kill_after(start(out, "--force"), rng.uniform(0.2, 1.2))
         assert not out.exists() or files.corrupted(out) == []
     assert end(start(out))[0] == 0
+
+
+def test_killed_while_adding_formats_there_is_no_half_format(tmp_path: Path) -> None:
+    out = tmp_path / "events"
+    assert end(start(out))[0] == 0
+    names = ["npz-deflate", "sqlite", "root"]
+    # so many seconds of work and not of time: it is the same moment on a busy machine
+    code = (
+        "import signal, sys; from data_scripts.convert_events import main\n"
+        "signal.setitimer(signal.ITIMER_VIRTUAL, float(sys.argv.pop()))\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    ends = []
+    for seconds in ("0.1", "0.2", "0.3", "0.6", "60"):
+        ends.append(end(start(out, "--to", *names, seconds, code=code))[0])
+        assert files.sizes_match(out, files.read_manifest(out) or {})
+        assert files.corrupted(out) == []
+
+    assert ends[0] == -signal.SIGVTALRM
+    assert ends[-1] == 0
+    assert {FORMATS[name].name for name in names} <= {path.name for path in out.iterdir()}
+    assert not list(out.glob(".*"))
 
 
 def test_two_at_once_make_it_once(tmp_path: Path) -> None:
