@@ -1,0 +1,197 @@
+"""Count or measure what notebook 07 claims."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import torch
+from fsspec.implementations.local import LocalFileSystem
+from torch.utils.data import DataLoader, Dataset, Subset
+
+from course_utils.hardware.page_cache import UNIT
+from course_utils.hardware.storage import slow_storage
+from course_utils.hardware.virtual_time import VirtualClock
+from course_utils.loading.datasets import MemmapEvents, NpzEvents
+from course_utils.loading.events import Events, Sample
+from course_utils.loading.sample_cache import SampleCache
+from course_utils.loading.shuffling import batched
+from course_utils.loading.staging import stage_to_shm
+from course_utils.paths import data_path
+from course_utils.teaching.many_nodes import node_rates
+from course_utils.teaching.staging_scripts import AS_IN_THE_LECTURES, run_script
+
+FEW = 200  # files, where a count does not depend on how many there are
+
+
+def _epoch_s(events: Any, clock: Callable[[], int] = time.perf_counter_ns) -> float:
+    order = np.random.default_rng(0).permutation(len(events)).tolist()
+    start = clock()
+    for batch in batched(order, 64):
+        events.__getitems__(batch)
+    return (clock() - start) / 1e9
+
+
+def page_cache_over_shm() -> float:
+    """Return how many times longer an epoch takes from warm files than from /dev/shm."""
+    folder = data_path("events", "S")
+    with stage_to_shm(folder, progress=False) as staged:
+        both = MemmapEvents(folder), MemmapEvents(staged.path)
+        seconds = [[_epoch_s(events) for events in both] for _ in range(9)]
+    page_cache, shm = np.min(seconds, axis=0)
+    return float(page_cache / shm)
+
+
+def found_in_order() -> int:
+    """Count what an LRU cache of nine tenths finds of files that are read in the same order."""
+    folder = data_path("events", "S")
+    files = [folder / "npz" / "000" / f"{event:06d}.npz" for event in range(FEW)]
+    need = sum(-(-path.stat().st_size // UNIT) * UNIT for path in files)
+    storage = slow_storage(folder, "NFS", cache_mb=0.9 * need / 1e6)
+    VirtualClock(storage)
+    for _ in range(3):
+        for file in files:
+            storage.cat_file(str(file))
+    return storage.counters().hits
+
+
+def staging_small_files_over_an_epoch() -> float:
+    """Return what staging a folder of small files costs, in epochs."""
+    stage_s, cold_s, _ = _staging("NFS", NpzEvents, "npz")
+    return stage_s / cold_s
+
+
+def break_even_of_one_file() -> float:
+    """Return the epochs after which staging one file from a slow storage has paid."""
+    stage_s, cold_s, staged_s = _staging("busy Lustre", MemmapEvents, "npy")
+    return stage_s / (cold_s - staged_s)
+
+
+def _staging(preset: str, kind: type[Events], part: str) -> tuple[float, float, float]:
+    folder = data_path("events", "S")
+    storage = slow_storage(folder, preset, cache_mb=0)
+    clock = VirtualClock(storage)
+    cold = _epoch_s(kind(folder, fs=storage), clock)
+    start = clock()
+    with tempfile.TemporaryDirectory() as place:
+        stage_to_shm(folder / part, fs=storage, to=place, progress=False)
+        stage_s = (clock() - start) / 1e9
+    return stage_s, cold, _epoch_s(kind(folder))
+
+
+def percent_left_by_the_script() -> int:
+    """Return how much of a file lies there after the lectures' script met half of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, place = Path(folder, "pulses.bin"), Path(folder, "place")
+        place.mkdir()
+        source.write_bytes(bytes(2000))
+        Path(place, source.name).write_bytes(bytes(1000))
+        copy = run_script(AS_IN_THE_LECTURES, source, place)
+        return round(100 * copy.stat().st_size / source.stat().st_size)
+
+
+def requests_behind_filecache() -> int:
+    """Count the requests of a second epoch through fsspec's cache of whole files."""
+    folder = data_path("events", "S")
+    storage = slow_storage(folder, "laptop SSD", cache_mb=0)
+    with tempfile.TemporaryDirectory() as place:
+        cached = _filecache(storage, place)
+        for _ in range(2):
+            storage.reset_counters()
+            _epoch_s(MemmapEvents(folder, fs=cached))
+    return storage.counters().requests
+
+
+class _Interrupted(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Local files whose copying is interrupted half way, once."""
+
+    cachable = False
+    interrupt = True
+
+    def get_file(self, rpath: str, lpath: str, **kwargs: Any) -> None:
+        if self.interrupt:
+            self.interrupt = False
+            content = Path(rpath).read_bytes()
+            Path(lpath).write_bytes(content[: len(content) // 2])
+            raise KeyboardInterrupt
+        super().get_file(rpath, lpath, **kwargs)
+
+
+def percent_after_an_interrupt() -> int:
+    """Return how much of a file is served after an interrupted copy, by the same object."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "pulses.bin")
+        source.write_bytes(bytes(2000))
+        cached = _filecache(_Interrupted(), f"{folder}/cache")
+        with suppress(KeyboardInterrupt):
+            cached.cat_file(str(source))
+        with cached.open(str(source)) as file:
+            return round(100 * len(file.read()) / 2000)
+
+
+def days_of_old_contents() -> float:
+    """Return when a changed source is looked at again, if it is not at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "pulses.bin")
+        source.write_bytes(b"old")
+        cached = _filecache(LocalFileSystem(), f"{folder}/cache")
+        for content in b"old", b"newer":
+            source.write_bytes(content)
+            with cached.open(str(source)) as file:
+                served = file.read()
+    return float(cached.expiry / 86_400) if served == b"old" else 0.0
+
+
+def _filecache(fs: Any, place: str) -> Any:
+    return fsspec.filesystem("filecache", fs=fs, cache_storage=place, skip_instance_cache=True)
+
+
+class Kept(Dataset[int]):
+    """Keeps samples in a dict, and counts in shared memory what it had to read."""
+
+    def __init__(self) -> None:
+        self.kept: dict[int, int] = {}
+        self.reads = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> int:
+        if index not in self.kept:
+            self.reads += 1
+            self.kept[index] = index
+        return self.kept[index]
+
+
+def percent_read_again() -> int:
+    """Return how many samples new workers read again in the second epoch."""
+    dataset = Kept()
+    loader = DataLoader(dataset, batch_size=40, num_workers=1)
+    list(loader)
+    dataset.reads.zero_()
+    list(loader)
+    return round(100 * int(dataset.reads) / len(dataset))
+
+
+def hit_share_over_room() -> float:
+    """Return the hit share of a cache that never evicts over the share that fits."""
+    events = Subset(NpzEvents(data_path("events", "S")), range(FEW))
+    room: SampleCache[Sample] = SampleCache(events, megabytes=10)
+    _epoch_s(room)
+    half: SampleCache[Sample] = SampleCache(events, megabytes=0.5 * room.nbytes / 1e6)
+    _epoch_s(half)
+    half.reset_counters()
+    _epoch_s(half)
+    return half.hit_share / 0.5
+
+
+def eight_nodes_over_one() -> float:
+    """Return what eight nodes get from a shared server over what one gets."""
+    one, eight = (
+        node_rates("busy Lustre", nodes, shared=True, event_bytes=1000) for nodes in (1, 8)
+    )
+    return eight / one
