@@ -20,8 +20,8 @@ try:
 except ImportError:  # Windows, which does not let go of a file that someone has open
     fcntl = None  # type: ignore[assignment]
 
-SEAL = "seal.json"
-_LAST_REMOVES = "last-user-removes"
+SEAL = ".seal.json"  # no name that a file of somebody has
+_LAST_REMOVES = ".last-user-removes"
 
 
 @dataclass(frozen=True)

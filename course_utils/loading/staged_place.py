@@ -38,7 +38,7 @@ class Place:
         return StagedCopy(self.folder / f"{key}-{version}")
 
     def _unfinished(self, key: str) -> Path:
-        """Return where the copy of a source is built."""
+        """Return where the copy of a source is built, and from where it is deleted."""
         return self.folder / f".{key}.unfinished"
 
     @contextmanager
@@ -97,12 +97,10 @@ class Place:
         """
         space = shutil.disk_usage(self.folder)
         limits = [(str(self.folder.parent), space.free, space.total)]
-        if (
-            self.in_memory
-            and (memory := machine_facts.known(machine_facts.memory_free)) is not None
-        ):
-            name_it = "this machine or its container, whose memory that takes,"
-            limits.append((name_it, memory, machine_facts.memory()))
+        memory = machine_facts.known(machine_facts.memory_free) if self.in_memory else None
+        if memory is not None:
+            whose = "this machine or its container, whose memory that takes,"
+            limits.append((whose, memory, machine_facts.memory()))
         for where, free, total in limits:
             kept = total // 10 if keep_free is None else keep_free
             if free - kept < needed:

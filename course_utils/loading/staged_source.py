@@ -46,13 +46,11 @@ class Source:
     Attributes:
         identity: names it, the same in every process.
         name: its own name, without the way to it.
-        is_folder: whether it is one; a file is its own only part, with the name "".
-        files: all of them by their path in the folder, with forward slashes.
+        files: all of them by their path in the folder, with forward slashes; "" if it is a file.
     """
 
     identity: str
     name: str
-    is_folder: bool
     files: Mapping[str, SourceFile]
     _fs: Any = field(repr=False)
 
@@ -60,11 +58,6 @@ class Source:
     def bytes(self) -> int:
         """The bytes of all files."""
         return sum(file.size for file in self.files.values())
-
-    @property
-    def key(self) -> str:
-        """Ten characters for this source, whatever is in it."""
-        return key_of(self.identity)
 
     @property
     def version(self) -> str:
@@ -92,11 +85,11 @@ def find_source(source: str | os.PathLike[str], fs: Any = None) -> Source:
     """
     fs, root, identity = _locate(source, fs)
     with _reading(identity):
-        is_folder, files = _local_files(root) if fs is None else _remote_files(fs, root)
+        files = _local_files(root) if fs is None else _remote_files(fs, root)
     if not files:
         raise CourseError(f"{identity} is empty; name the file or folder that holds the data.")
     name = PurePosixPath(Path(root).as_posix()).name or "data"
-    return Source(identity, name, is_folder, files, fs)
+    return Source(identity, name, files, fs)
 
 
 def identify(source: str | os.PathLike[str], fs: Any = None) -> str:
@@ -133,12 +126,12 @@ def _options(fs: Any) -> str:
     return str(tokenize(options))[:10] if options else ""
 
 
-def _local_files(root: str) -> tuple[bool, dict[str, SourceFile]]:
+def _local_files(root: str) -> dict[str, SourceFile]:
     if not os.path.isdir(root):
         status = os.stat(root)
         if not os.path.isfile(root):
             raise CourseError(f"{root} is neither a file nor a folder; name one of those.")
-        return False, {"": SourceFile(root, status.st_size, str(status.st_mtime_ns))}
+        return {"": SourceFile(root, status.st_size, str(status.st_mtime_ns))}
     files = {}
     for folder, inner, names in os.walk(root, followlinks=True, onerror=_refuse):
         above = {Path(folder).resolve(), *Path(folder).resolve().parents}
@@ -150,23 +143,23 @@ def _local_files(root: str) -> tuple[bool, dict[str, SourceFile]]:
                 mark = str(status.st_mtime_ns)
                 inside = path.relative_to(root).as_posix()
                 files[inside] = SourceFile(str(path), status.st_size, mark)
-    return True, files
+    return files
 
 
 def _refuse(error: OSError) -> None:
     raise error
 
 
-def _remote_files(fs: Any, root: str) -> tuple[bool, dict[str, SourceFile]]:
+def _remote_files(fs: Any, root: str) -> dict[str, SourceFile]:
     fs.invalidate_cache()  # a listing that it remembers would hide a change
     info = fs.info(root)
     if info["type"] != "directory":
-        return False, {"": _remote_file(info)}
+        return {"": _remote_file(info)}
     found = [_remote_file(info) for info in fs.find(root, detail=True).values()]
     files = {file.path.removeprefix(root).lstrip("/"): file for file in found}
     if wrong := [name for name in files if ".." in PurePosixPath(name).parts]:
         raise CourseError(f"{wrong[0]} leads out of its folder; rename it, then stage again.")
-    return True, files
+    return files
 
 
 def _remote_file(info: Mapping[str, Any]) -> SourceFile:

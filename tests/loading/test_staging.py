@@ -226,6 +226,16 @@ def test_a_corrupted_copy_is_noticed(shards: Path, shm: Path) -> None:
     assert left(shm) == []
 
 
+def test_an_interrupted_copy_goes(shards: Path, shm: Path) -> None:
+    def meddle(path: str) -> None:
+        if path.endswith("c.tar"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stage_to_shm(shards, fs=Meddling(meddle), to=shm)
+    assert left(shm) == []
+
+
 def test_an_emulated_storage_is_read_once_with_each_byte_once(
     events_folder: Path, shm: Path
 ) -> None:
