@@ -16,6 +16,7 @@ import pytest
 
 from course_utils.loading.staged_place import find_place
 from course_utils.loading.staging import stage_to_shm, unstage
+from course_utils.paths import REPO
 from tests.loading.staging_sources import hold, stage, stage_and_die, start
 
 if not hasattr(os, "fork"):
@@ -25,9 +26,10 @@ STAGE = (
     "import sys\n"
     "from course_utils.errors import CourseError\n"
     "from course_utils.loading.staging import stage_to_shm\n"
+    "fs = None\n"
     "{setup}\n"
     "try:\n"
-    "    stage_to_shm(sys.argv[1], to=sys.argv[2], progress=False)\n"
+    "    stage_to_shm(sys.argv[1], fs=fs, to=sys.argv[2], progress=False)\n"
     "except CourseError as error:\n"
     "    print(error)\n"
 )
@@ -153,7 +155,7 @@ def test_what_a_killed_run_left_goes_with_the_next_of_another_source(
     assert not list(find_place(shm).folder.glob(".*.unfinished"))
 
 
-def in_small_tmpfs(source: Path, shm: Path, options: str) -> tuple[str, str]:
+def in_small_tmpfs(source: Path, shm: Path, options: str, setup: str = "") -> tuple[str, str]:
     """Return what staging into a small tmpfs says, and what it leaves there."""
     mount = f'mount -t tmpfs -o {options} tmpfs "$2"'
     unshare = ["unshare", "-Urm", "sh", "-c"]
@@ -164,9 +166,13 @@ def in_small_tmpfs(source: Path, shm: Path, options: str) -> tuple[str, str]:
     if run.returncode:
         pytest.skip("this kernel mounts no tmpfs for a plain user")
     script = f'{mount} && "$3" -c "$4" "$1" "$2" && find "$2" -type f'
-    arguments = [str(source), str(shm), sys.executable, STAGE.format(setup="")]
+    arguments = [str(source), str(shm), sys.executable, STAGE.format(setup=setup)]
     ran = subprocess.run(
-        [*unshare, script, "sh", *arguments], capture_output=True, text=True, check=True
+        [*unshare, script, "sh", *arguments],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     said, _, left = ran.stdout.partition("\n")
     assert ran.stderr == ""
@@ -183,6 +189,23 @@ def test_a_disk_that_becomes_full_meanwhile_holds_no_copy(shards: Path, shm: Pat
     said, left = in_small_tmpfs(shards, shm, "size=4m,nr_inodes=20")
     assert said.startswith(f"{shm} became full while it was copied to, so there is no copy; remove")
     assert {Path(path).suffix for path in left.split()} == {".lock"}
+
+
+def test_another_job_that_takes_the_rest_meanwhile_leaves_no_half_copy(
+    shards: Path, shm: Path
+) -> None:
+    setup = (
+        "from tests.loading.staging_sources import Meddling\n"
+        "def fill(path):\n"
+        "    try:\n"
+        "        with open(sys.argv[2] + '/other.job', 'ab', buffering=0) as file:\n"
+        "            while file.write(bytes(4096)): pass\n"
+        "    except OSError: pass\n"
+        "fs = Meddling(fill)"
+    )
+    said, left = in_small_tmpfs(shards, shm, "size=4m", setup)
+    assert said.startswith(f"{shm} became full while it was copied to, so there is no copy; remove")
+    assert {Path(path).suffix for path in left.split()} == {".lock", ".job"}
 
 
 def test_nothing_more_can_be_written_at_some_byte(source: Path, tmp_path: Path) -> None:
