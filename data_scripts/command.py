@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,8 +56,12 @@ def guarded(action: Callable[[], None]) -> int:
     return 0
 
 
-def check(folder: Path) -> None:
+def check(folder: Path, *, but: Collection[str] = ()) -> None:
     """Read every file and compare it with its checksum.
+
+    Args:
+        folder: a data set.
+        but: files and folders in it that do not matter.
 
     Raises:
         CourseError: the folder holds no whole data set, or a file is corrupted.
@@ -65,12 +69,12 @@ def check(folder: Path) -> None:
     manifest = files.read_manifest(folder)
     if manifest is None:
         raise CourseError(f"{folder} holds no whole data set; make it without --check.")
-    broken = files.corrupted(folder)
+    broken = [name for name in files.corrupted(folder) if name.partition("/")[0] not in but]
     if broken:
         named = ", ".join(broken[:3]) + (", ..." if len(broken) > 3 else "")
         raise CourseError(
             f"{len(broken)} of the files in {folder} are not as they were made ({named}); "
-            f"{_remedy(folder, manifest)}."
+            f"{_remedy(folder, manifest, broken)}."
         )
     print(f"{folder}: all files are as they were made.")
 
@@ -118,7 +122,16 @@ def _is_there(folder: Path, facts: files.Facts, *, force: bool) -> bool:
     return True
 
 
-def _remedy(folder: Path, manifest: files.Facts) -> str:
+def _remedy(folder: Path, manifest: files.Facts, broken: Sequence[str]) -> str:
+    from data_scripts.formats import FORMATS  # not needed to make images
+
+    entries = {name.partition("/")[0] for name in broken}
+    formats = [name for name, (entry, _) in FORMATS.items() if entry in entries]
+    if manifest.get("data") == "events" and len(formats) == len(entries):
+        return (
+            f"delete {', '.join(sorted(entries))} there, and write that anew with `python -m "
+            f"data_scripts.convert_events {folder} --to {' '.join(formats)}`"
+        )
     if "size" not in manifest:
         return f"delete {folder} and convert it again"
     return (

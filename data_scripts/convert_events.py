@@ -46,14 +46,15 @@ def add_formats(folder: Path, names: Sequence[str]) -> dict[str, float]:
         manifest = files.read_manifest(folder)
         if manifest is None:
             raise CourseError(f"{folder} holds no whole events; run make_events first.")
-        missing = [name for name in names if FORMATS[name].name not in manifest["sizes"]]
+        missing = []
         for name in names:
-            if name not in missing:
+            if files.size_matches(folder, manifest, FORMATS[name].name):
                 print(f"{folder / FORMATS[name].name}: already there.")
+            else:
+                missing.append(name)
         if missing:
-            check(
-                folder
-            )  # else a corrupted file would be converted, and sealed as if it were whole
+            # else a corrupted file would be converted, and sealed as if it were whole
+            check(folder, but={FORMATS[name].name for name in missing})
         return {name: _add(folder, name) for name in missing}
 
 

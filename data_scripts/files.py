@@ -107,10 +107,13 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 def sizes_match(folder: Path, manifest: Facts) -> bool:
     """Tell whether everything in the manifest is there in the right size: a quick look."""
-    return all(
-        (folder / name).exists() and _bytes_below(folder / name) == size
-        for name, size in manifest["sizes"].items()
-    )
+    return all(size_matches(folder, manifest, name) for name in manifest["sizes"])
+
+
+def size_matches(folder: Path, manifest: Facts, name: str) -> bool:
+    """Tell whether one file or folder is in the manifest, and there in the right size."""
+    there = (folder / name).exists()
+    return there and _bytes_below(folder / name) == manifest["sizes"].get(name)
 
 
 def corrupted(folder: Path) -> list[str]:

@@ -1,5 +1,6 @@
 """Adding formats, and taking in files of the schema of the public IceCube data."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_scripts import files, kaggle, native
-from data_scripts.convert_events import main
+from data_scripts import files, kaggle, make_events, native
+from data_scripts.convert_events import add_formats, main
 
 COUNTS = {1: [3, 1, 4], 2: [2, 5]}  # pulses of each event, by batch
 
@@ -181,6 +182,49 @@ def test_an_added_format_is_that_which_make_events_writes(
     assert "pulses.parquet: already there" in capsys.readouterr().out
     for name in (files.CHECKSUMS, files.MANIFEST):
         assert (folder / name).read_bytes() == (events_folder / name).read_bytes()
+
+
+def test_a_format_that_was_deleted_or_cut_is_written_again(
+    tmp_path: Path, events_folder: Path
+) -> None:
+    folder = tmp_path / "events"
+    shutil.copytree(events_folder, folder)
+    (folder / "events.h5").unlink()
+    (folder / "npz/000/000300.npz").write_bytes(b"")
+
+    assert main([str(folder), "--to", "hdf5", "npz"]) == 0
+    assert files.corrupted(folder) == []
+    assert (folder / files.MANIFEST).read_bytes() == (events_folder / files.MANIFEST).read_bytes()
+
+
+def test_a_format_that_is_corrupted_need_not_take_the_others_along(
+    tmp_path: Path, events_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "events"
+    shutil.copytree(events_folder, folder)
+    for name in ("events.h5", "npz/000/000300.npz"):
+        content = bytearray((folder / name).read_bytes())
+        content[-1] ^= 1
+        (folder / name).write_bytes(content)
+
+    assert make_events.main(["--check", "--size", "S", "--out", str(folder)]) == 1
+    assert capsys.readouterr().err.endswith(
+        "(events.h5, npz/000/000300.npz); delete events.h5, npz there, and write that anew with "
+        f"`python -m data_scripts.convert_events {folder} --to npz hdf5`.\n"
+    )
+
+
+def test_it_says_how_long_each_format_took_and_how_large_it_is(
+    tmp_path: Path, events_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "events"
+    shutil.copytree(events_folder, folder)
+    seconds = add_formats(folder, ["hdf5", "hdf5-gzip"])
+
+    assert list(seconds) == ["hdf5-gzip"]
+    assert re.search(
+        r"events-gzip\.h5: 600 events, 0\.\d MB, in \d+\.\d s\.$", capsys.readouterr().out
+    )
 
 
 def test_corrupted_events_are_neither_converted_nor_sealed_as_whole(
