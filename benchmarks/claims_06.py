@@ -1,0 +1,266 @@
+"""Count or measure what notebook 06 claims."""
+
+import io
+import shutil
+import sqlite3
+import tarfile
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import h5py
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+from course_utils.hardware.counting import counting_storage
+from course_utils.loading.labels import read_labels
+from course_utils.loading.records import RecordLoader, write_records
+from course_utils.loading.sqlite_file import connect
+from course_utils.loading.workers import LazyFile
+from course_utils.paths import data_path
+from course_utils.teaching.compression import compare_codecs
+from data_scripts import as_sqlite, native
+
+RECORDS, FILES = 40_000, 1_000
+FIELDS = "pulses", "direction", "energy", "event_id"
+
+Loader = Iterable[dict[str, torch.Tensor]]
+
+
+class Reads(io.BytesIO):
+    """A Python file that notes how much it is asked for at once."""
+
+    largest = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read, and note how much that was."""
+        content = super().read(size)
+        self.largest = max(self.largest, len(content))
+        return content
+
+
+def largest_piece_of_a_member() -> int:
+    """Return the most bytes that numpy asks for at once, of an array inside an npz file."""
+    file = Reads()
+    np.savez(file, volume=np.zeros(2**20, np.float32))
+    file.largest = 0
+    file.seek(0)
+    np.load(file)["volume"]
+    return file.largest
+
+
+def warnings_and_maps_of_a_mapped_npz() -> int:
+    """Count what tells that mmap_mode was heard: warnings, and arrays that are maps."""
+    with TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        np.savez(f"{folder}/a.npz", a=np.zeros(9))
+        with np.load(f"{folder}/a.npz", mmap_mode="r") as arrays:
+            return len(caught) + isinstance(arrays["a"], np.memmap)
+
+
+def opens_of_a_tar() -> int:
+    """Count the opens that all pictures in one tar file take."""
+    with TemporaryDirectory() as folder:
+        _write_tar(Path(folder, "pictures.tar"))
+        storage = counting_storage(folder)
+        with storage.open("pictures.tar") as file, tarfile.open(fileobj=file, mode="r|") as tar:
+            assert sum(1 for _ in tar) == len(_pictures())
+        return storage.counters().opens
+
+
+def decoding_from_a_tar_over_files() -> float:
+    """Measure whether a JPEG is decoded faster when it came out of a tar file."""
+    with TemporaryDirectory() as folder:
+        path = _write_tar(Path(folder, "pictures.tar"))
+        with tarfile.open(path) as tar:
+            members = [file.read() for member in tar if (file := tar.extractfile(member))]
+    files = [path.read_bytes() for path in _pictures()]
+    seconds = {name: list[float]() for name in ("tar", "files")}
+    for name, jpegs in [("tar", members), ("files", files)] * 4:
+        start = time.perf_counter()
+        for jpeg in jpegs:
+            np.asarray(Image.open(io.BytesIO(jpeg)))
+        seconds[name].append(time.perf_counter() - start)
+    return min(seconds["tar"]) / min(seconds["files"])
+
+
+def share_read_for_one_id() -> float:
+    """Return how much of a Parquet file is read where a filter asks for one event by its id."""
+    folder = data_path("events", "S")
+    storage = counting_storage(folder)
+    some_id = int(read_labels(folder).event_id[777])
+    pq.read_table("pulses.parquet", filesystem=storage, filters=[("event_id", "=", some_id)])
+    return storage.counters().bytes_read / (folder / "pulses.parquet").stat().st_size
+
+
+def requests_without_an_index_over_with() -> float:
+    """Return how many times as many requests SQLite makes for one event without an index."""
+    requests = {}
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        as_sqlite.write(native.load(data_path("events", "S")), folder / "index.db")
+        shutil.copy(folder / "index.db", folder / "none.db")
+        with closing(sqlite3.connect(folder / "none.db")) as database:
+            database.execute("DROP INDEX pulses_of_event")
+        for name in ("index", "none"):
+            storage = counting_storage(folder)
+            with closing(connect(f"{folder}/{name}.db", storage)) as database:
+                database.execute("SELECT charge FROM pulses WHERE event_row = 777").fetchall()
+            requests[name] = storage.counters().requests
+    return requests["none"] / requests["index"]
+
+
+def columns_in_a_chunk_of_h5py() -> int:
+    """Return how many of the four columns a chunk holds if h5py chooses its shape."""
+    return _read_chunked(chunks=True)[0][1]
+
+
+def large_chunks_over_small() -> float:
+    """Return how many times as much is read for random events with large chunks."""
+    return _read_chunked(chunks=(65536, 4))[1] / _read_chunked(chunks=(256, 4))[1]
+
+
+def large_chunks_in_a_large_cache() -> float:
+    """Return the bytes read for each byte, with large chunks and a cache that holds them all."""
+    return _read_chunked(chunks=(65536, 4), cache_mb=64)[1]
+
+
+def _read_chunked(chunks: Any, cache_mb: int = 1) -> tuple[tuple[int, ...], float]:
+    """Return the shape of a chunk, and the bytes read for each byte of 200 random events."""
+    events = native.load(data_path("events", "S"))
+    with TemporaryDirectory() as folder:
+        with h5py.File(f"{folder}/chunks.h5", "w") as file:
+            options = {"data": events.pulses, "chunks": chunks, "compression": "gzip"}
+            shape: tuple[int, ...] = file.create_dataset("pulses", **options).chunks
+        storage, wanted = counting_storage(folder), 0
+        with storage.open("chunks.h5") as raw, h5py.File(raw, rdcc_nbytes=cache_mb * 10**6) as file:
+            table = file["pulses"]
+            for event in np.random.default_rng(0).permutation(len(events))[:200]:
+                wanted += table[slice(*events.offsets[event : event + 2])].nbytes
+        return shape, storage.counters().bytes_read / wanted
+
+
+def gzip_over_raw_on_nfs() -> float:
+    """Return how many times as long as raw pulses gzip takes on a network drive."""
+    return compare_codecs(data_path("events", "S")).ratio("gzip", "emulated NFS")
+
+
+def gzip_over_raw_on_ssd() -> float:
+    """Return how many times as long as raw pulses gzip takes on a fast disk."""
+    return compare_codecs(data_path("events", "S")).ratio("gzip", "emulated laptop SSD")
+
+
+class FileEach(Dataset[dict[str, NDArray[Any]]]):
+    """The first rung: an npz for each event."""
+
+    def __init__(self, folder: Path, count: int):
+        self.folder, self.count = folder, count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> dict[str, NDArray[Any]]:
+        with np.load(f"{self.folder}/{index}.npz") as arrays:
+            return dict(arrays)
+
+
+class Batched(Dataset[dict[str, torch.Tensor]]):
+    """The third rung: whole batches out of a mapped file."""
+
+    def __init__(self, path: Path, count: int):
+        self.count, self.table = count, LazyFile(np.load, path, mmap_mode="r")
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitems__(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
+        rows = self.table.file[indices]
+        return {name: torch.from_numpy(rows[name]) for name in FIELDS}
+
+
+def as_it_is(batch: Any) -> Any:
+    """Return what needs no collating."""
+    return batch
+
+
+def climb() -> float:
+    """Measure how many times faster the record loader is than an npz for each event."""
+    with _records() as folder:
+        slow = DataLoader(FileEach(folder, FILES), 256, shuffle=True)
+        return _ratio(RecordLoader(folder / "records.npy", 1024), slow)
+
+
+def memory_used_again() -> float:
+    """Measure how many times faster a batch is made in memory that is used again."""
+    with _records() as folder:
+        return _ratio(RecordLoader(folder / "records.npy", 1024), _whole_batches(folder))
+
+
+def two_workers_over_none() -> float:
+    """Measure what two workers make of a loader that is fast already."""
+    with _records() as folder:
+        workers = _whole_batches(folder, num_workers=2, persistent_workers=True)
+        return _ratio(workers, _whole_batches(folder))
+
+
+def _whole_batches(folder: Path, **options: Any) -> DataLoader[dict[str, torch.Tensor]]:
+    load = partial(DataLoader, batch_size=1024, shuffle=True, collate_fn=as_it_is)
+    return load(Batched(folder / "records.npy", RECORDS), **options)
+
+
+@contextmanager
+def _records() -> Iterator[Path]:
+    """Provide a folder with the records, and with the first of them as files; limit torch."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # to share so small a copy takes longer than the copy
+    rng = np.random.default_rng(0)
+    shapes = (RECORDS, 128, 4), (RECORDS, 3), (RECORDS,)
+    values = [*(rng.random(shape, np.float32) for shape in shapes), np.arange(RECORDS)]
+    fields = dict(zip(FIELDS, values, strict=True))
+    with TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        write_records(folder / "records.npy", fields)
+        for event in range(FILES):
+            one: dict[str, Any] = {name: values[event] for name, values in fields.items()}
+            np.savez(folder / f"{event}.npz", **one)
+        yield folder
+    torch.set_num_threads(threads)
+
+
+def _ratio(loader: Loader, other: Loader) -> float:
+    """Return how many times as many events/s one loads; they take turns, for other programs do."""
+    rates = [(_rate(loader), _rate(other)) for _ in range(3)]
+    return median(rate for rate, _ in rates) / median(rate for _, rate in rates)
+
+
+def _rate(loader: Loader) -> float:
+    """Return events/s; each epoch has to serve every event exactly once."""
+    seconds = []
+    for _ in range(4):
+        start = time.perf_counter()
+        ids = [batch["event_id"].clone() for batch in loader]
+        seconds.append(time.perf_counter() - start)
+        served = torch.cat(ids)
+        assert len(served) == len(served.unique()) in (FILES, RECORDS)
+    return len(served) / median(seconds[1:])
+
+
+def _pictures() -> list[Path]:
+    return sorted(data_path("images", "S").glob("*/*.jpg"))
+
+
+def _write_tar(path: Path) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for picture in _pictures():
+            tar.add(picture, f"{picture.parent.name}-{picture.name}")
+    return path
