@@ -14,7 +14,8 @@ lab: $(READY) ## install what is missing, make the data, open the notebooks
 	@$(VENV) -m course_utils.cli lab
 
 test: lint ## everything: lint, types, unit tests, notebooks, browser
-	@$(VENV) -m pytest
+	@$(VENV) -m pytest -n 2 --dist worksteal -m "not alone"
+	@$(VENV) -m pytest -m alone
 
 test-fast: $(READY) ## the unit tests, in less than a minute
 	@$(VENV) -m pytest -q -m "not slow and not browser and not gpu"

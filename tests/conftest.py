@@ -3,11 +3,17 @@
 import multiprocessing
 import os
 from collections.abc import Iterator
+from types import FunctionType
 
 import pytest
 
 os.environ.setdefault("COURSE_SIZE", "S")
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Call a function by its name, not its address: processes that share the tests must agree."""
+    return val.__name__ if isinstance(val, FunctionType) else None
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ LUSTRE = storage_preset("busy Lustre")
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("processes", [1, 4])
 def test_processes_together_get_no_more_than_the_line_carries(
     tmp_path: Path, processes: int, start_method: str
@@ -31,6 +32,7 @@ def test_processes_together_get_no_more_than_the_line_carries(
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_reading_bound_by_latency_grows_with_processes(tmp_path: Path) -> None:
     preset = replace(LUSTRE, request_ms=40, cache_mb=0, requests_at_once=4)
 

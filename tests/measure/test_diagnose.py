@@ -42,6 +42,7 @@ def quick(loader: Any, step: Any = quick_step, **options: Any) -> Diagnosis:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "name",
     [

@@ -2,13 +2,14 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from course_utils.paths import data_path
 
-_TIMES = pytest.StashKey[dict[str, float]]()
+_SECONDS = "seconds per notebook, size S"
 
 
 @pytest.fixture(scope="session")
@@ -23,18 +24,20 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def times(request: pytest.FixtureRequest) -> dict[str, float]:
-    """Collect seconds by name, printed when all tests are through."""
-    return request.config.stash.setdefault(_TIMES, {})
+def note_seconds(
+    record_property: Callable[[str, object], None],
+) -> Callable[[str, float], None]:
+    """Take seconds under a name, to be printed when all tests are through."""
+    return lambda name, seconds: record_property(_SECONDS, (name, seconds))
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    times = config.stash.get(_TIMES, {})
-    if times:
-        terminalreporter.section("seconds per notebook, size S")
-        for name, seconds in sorted(times.items()):
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [report for group in terminalreporter.stats.values() for report in group]
+    properties = [pair for report in reports for pair in getattr(report, "user_properties", ())]
+    noted = {tuple(value) for key, value in properties if key == _SECONDS}
+    if noted:
+        terminalreporter.section(_SECONDS)
+        for name, seconds in sorted(noted):
             terminalreporter.write_line(f"{seconds:7.1f}  {name}")
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -41,7 +42,7 @@ def test_an_interrupted_cell_leaves_no_worker_and_can_be_run_again(
     name: str,
     start_method: str,
     data: Path,
-    times: dict[str, float],
+    note_seconds: Callable[[str, float], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -63,7 +64,7 @@ def test_an_interrupted_cell_leaves_no_worker_and_can_be_run_again(
             assert not result.error, cell.source
             for field in result.shown(VERDICT_MIME):
                 verdicts[field["exercise"]] = field["status"]
-    times[f"{name}, interrupted, {start_method}"] = time.perf_counter() - start
+    note_seconds(f"{name}, interrupted, {start_method}", time.perf_counter() - start)
     assert interrupted
     assert set(verdicts.values()) <= {"right"}
     assert len(verdicts) == sum(cell.source.count("cu.check(") for cell in cells)

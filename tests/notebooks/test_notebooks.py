@@ -1,7 +1,7 @@
 """Both versions of every notebook run from top to bottom, whichever way workers start."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -55,10 +55,10 @@ def test_the_learner_version_runs_with_nothing_attempted(
     name: str,
     start_method: str,
     learner_runs: dict[tuple[str, str], Future[Run]],
-    times: dict[str, float],
+    note_seconds: Callable[[str, float], None],
 ) -> None:
     run = learner_runs[name, start_method].result()
-    times[f"{name}, learner, {start_method}"] = run.seconds
+    note_seconds(f"{name}, learner, {start_method}", run.seconds)
     assert set(run.verdicts.values()) <= {"todo"}
     assert len(run.verdicts) == _checks(run)
     assert not run.complaints
@@ -66,10 +66,14 @@ def test_the_learner_version_runs_with_nothing_attempted(
 
 @turns(NAMES, first=1)
 def test_the_solutions_are_all_right(
-    name: str, start_method: str, built: Path, data: Path, times: dict[str, float]
+    name: str,
+    start_method: str,
+    built: Path,
+    data: Path,
+    note_seconds: Callable[[str, float], None],
 ) -> None:
     run = _run(built / "solutions" / f"{name}.ipynb", start_method, data)
-    times[f"{name}, solutions, {start_method}"] = run.seconds
+    note_seconds(f"{name}, solutions, {start_method}", run.seconds)
     assert set(run.verdicts.values()) <= {"right"}, run.text
     assert len(run.verdicts) == _checks(run)
     assert not run.complaints

@@ -99,12 +99,14 @@ def examine() -> Iterator[Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("cause", CAUSES)
 def test_the_probes_tell_the_cause(cause: str, clinic: Clinic, examine: Any) -> None:
     assert examine(_loop(clinic, cause)) == cause
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_the_second_opinion_agrees_about_the_gpu(clinic: Clinic) -> None:
     gpu = _loop(clinic, "gpu")
     opinion = clinic.second_opinion(gpu.name)
@@ -113,12 +115,14 @@ def test_the_second_opinion_agrees_about_the_gpu(clinic: Clinic) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_all_loops_are_about_equally_slow(clinic: Clinic) -> None:
     rates = [_loop(clinic, cause).together().steps_per_s for cause in ("storage", "gpu")]
     assert max(rates) < 2 * min(rates)
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_the_loader_alone_is_fast_where_the_gpu_is_the_limit(clinic: Clinic) -> None:
     gpu, storage = (_loop(clinic, cause).loader_alone() for cause in ("gpu", "storage"))
     assert gpu.batches_per_s > 2 * storage.batches_per_s

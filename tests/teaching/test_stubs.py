@@ -125,12 +125,12 @@ WRITTEN = [
 ]
 
 
-@pytest.mark.parametrize("attempt", UNWRITTEN, ids=str)
+@pytest.mark.parametrize("attempt", UNWRITTEN)
 def test_an_unwritten_part_is_found(attempt: Any) -> None:
     assert find_stub(attempt)
 
 
-@pytest.mark.parametrize("attempt", WRITTEN, ids=str)
+@pytest.mark.parametrize("attempt", WRITTEN)
 def test_what_is_written_is_no_stub(attempt: Any) -> None:
     assert find_stub(attempt) is None
 

@@ -16,6 +16,7 @@ from course_utils.teaching import worker_demos_speed as speed
 from course_utils.teaching.worker_demos import TITLES, Numbers, compare, show
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
 ]
