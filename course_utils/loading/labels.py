@@ -13,6 +13,16 @@ from numpy.typing import NDArray
 
 CASCADE, TRACK = 0, 1
 
+_TYPES = {
+    "event_id": "int64",
+    "run_id": "int32",
+    "azimuth": "float32",
+    "zenith": "float32",
+    "energy_gev": "float32",
+    "kind": "uint8",
+    "crc32": "uint32",
+}
+
 
 @dataclass(frozen=True)
 class Labels:
@@ -47,13 +57,12 @@ def read_labels(folder: str | Path, fs: Any = None) -> Labels:
         )
     try:
         with open_file(path, fs) as file:
-            table = pq.read_table(file, page_checksum_verification=True)
-    except (OSError, pa.ArrowException) as error:
+            column = _read_columns(file)
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise OSError(
             f"The labels cannot be read, {path} is corrupted; to see what to do about it, run "
             f"`python -m data_scripts.make_events --check --out {folder}`."
         ) from error
-    column = {name: table[name].to_numpy() for name in table.column_names}
     return Labels(
         event_id=column["event_id"],
         run_id=column["run_id"],
@@ -62,6 +71,17 @@ def read_labels(folder: str | Path, fs: Any = None) -> Labels:
         kind=column["kind"],
         crc32=column.get("crc32"),
     )
+
+
+def _read_columns(file: BinaryIO) -> dict[str, NDArray[Any]]:
+    """Return the columns of events.parquet; what its checksums leave out is looked at here."""
+    parquet = pq.ParquetFile(file, page_checksum_verification=True)
+    table = parquet.read()
+    column = {name: table[name].to_numpy() for name in table.column_names}
+    types = {name: str(array.dtype) for name, array in column.items()}
+    if len(table) != parquet.metadata.num_rows or {"crc32": "uint32"} | types != _TYPES:
+        raise ValueError("its footer does not fit its columns")
+    return column
 
 
 def unit_vectors(azimuth: NDArray[np.float32], zenith: NDArray[np.float32]) -> NDArray[np.float32]:

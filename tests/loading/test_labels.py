@@ -1,3 +1,4 @@
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,28 @@ def test_labels_are_arrays_sorted_by_energy(events_folder: Path) -> None:
     assert labels.energy.min() >= 2
     assert labels.direction.shape == (600, 3)
     np.testing.assert_allclose(np.linalg.norm(labels.direction, axis=1), 1, rtol=1e-5)
+
+
+def test_labels_with_a_flipped_bit_are_right_or_an_error(
+    events_folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "events.parquet"
+    whole = (events_folder / "events.parquet").read_bytes()
+    path.write_bytes(whole)
+    truth = pickle.dumps(read_labels(tmp_path))
+    errors = 0
+    # all over the file, and closer together in its footer, for which it has no checksum
+    places = {*range(0, len(whole), 200), *range(len(whole) - 2500, len(whole), 20)}
+    for place in places:
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        try:
+            assert pickle.dumps(read_labels(tmp_path)) == truth
+        except OSError as error:
+            errors += f"{path} is corrupted" in str(error)
+
+    assert errors > len(places) / 2
 
 
 def test_zenith_zero_is_straight_above() -> None:
