@@ -34,6 +34,7 @@ class Site:
     rng: random.Random
     places: int = 0
     place: Path = field(init=False)
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         (self.folder / "storage").mkdir()
@@ -76,7 +77,7 @@ class Site:
             "hold": hold,
             "signs": str(self.signs(name)),
         }
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, nb07_child.__file__, json.dumps(order)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.DEVNULL,
@@ -84,6 +85,14 @@ class Site:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.processes.append(process)
+        return process
+
+    def end(self) -> None:
+        """Leave no process behind, also when the check is interrupted."""
+        for process in self.processes:
+            process.kill()
+            process.communicate()
 
     def signs(self, name: str) -> Path:
         """Name what the files begin with by which a process says how far it is."""
@@ -135,11 +144,14 @@ def stage_a_file(stage: Stage) -> Verdict:
     expect_in_a_file(stage)
     with tempfile.TemporaryDirectory(prefix="stage-", ignore_cleanup_errors=True) as folder:
         site = Site(Path(folder), stage, random.Random())
-        name = _judge_copy(site)
-        _judge_killed(site, name)
-        _judge_changed(site)
-        _judge_full(site)
-        _judge_two(site)
+        try:
+            name = _judge_copy(site)
+            _judge_killed(site, name)
+            _judge_changed(site)
+            _judge_full(site)
+            _judge_two(site)
+        finally:
+            site.end()
     return right(
         "Killed half way, without room, two at once, with a new source: what lies under the final "
         "name is always the whole file, and it is copied once."
