@@ -41,9 +41,8 @@ class Sample(TypedDict):
 class Events(Dataset[Sample]):
     """What all share; each says where its file is, how to open it and how to read pulses."""
 
-    variants: ClassVar[
-        Mapping[str, str]
-    ]  # the file or folder of each variant; the first is the usual one
+    # the file or folder of each variant; the first is the usual one
+    variants: ClassVar[Mapping[str, str]]
 
     def __init__(self, folder: str | Path, *, fs: Any = None, variant: str | None = None):
         """Read the labels, and no pulses.

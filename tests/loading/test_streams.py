@@ -1,4 +1,5 @@
 import multiprocessing
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
@@ -46,6 +47,20 @@ def test_every_event_comes_once_and_is_what_the_dataset_gives(events_folder: Pat
     for index in (0, 17, 599):
         sample = truth[index]
         assert torch.equal(seen[sample["event_id"]]["pulses"], sample["pulses"])
+
+
+def test_a_flipped_bit_ends_the_stream_with_the_name_of_the_event(
+    events_folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(events_folder, tmp_path / "events")
+    pulses = tmp_path / "events/npy/pulses.npy"
+    flipped = bytearray(pulses.read_bytes())
+    flipped[-7] ^= 1
+    pulses.write_bytes(flipped)
+    stream = EventShards(tmp_path / "events")
+
+    with pytest.raises(OSError, match="Event 599 cannot be read"):
+        list(stream)
 
 
 @pytest.mark.parametrize("shards", [1, 7, 32, 600])
