@@ -29,7 +29,7 @@ class HostBlocks:
         fits = [i for i, block in enumerate(self._spare) if size <= block.nbytes <= 2 * size]
         block = self._spare.pop(fits[-1]) if fits else torch.empty(size, dtype=torch.uint8)
         # By numpy, in this thread: torch would start others, which then spin for milliseconds.
-        block[:size].numpy()[:] = source.reshape(-1).view(torch.uint8).numpy()
+        block[:size].numpy()[:] = source.contiguous().view(-1).view(torch.uint8).numpy()
         return block[:size].view(source.dtype).view(source.shape)
 
     def give_back(self, copy: torch.Tensor) -> None:

@@ -38,3 +38,9 @@ def test_it_does_not_hoard():
         blocks.give_back(copy)
     blocks.copy(torch.ones(100))
     assert len(blocks._spare) == 2
+
+
+def test_a_column_of_a_table_is_copied_like_any_other_tensor() -> None:
+    table = torch.arange(12, dtype=torch.float32).view(4, 3)
+    copy = HostBlocks().copy(table[:, 1])
+    assert copy.tolist() == [1, 4, 7, 10]
