@@ -36,7 +36,8 @@ def test_a_stub_is_not_attempted(key: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["07.1", "07.3"])
-def test_the_solution_is_right(key: str, folder: Path) -> None:
+def test_the_solution_is_right(key: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nb07_staging, "SETTLE_S", 0.3)
     verdict = check(key, _answer(key, with_solutions, folder))
     assert verdict.status == "right", verdict
 
@@ -50,7 +51,8 @@ def test_the_cache_of_the_solution_is_right_however_workers_start(
     assert verdict.status == "right", verdict
 
 
-def test_another_way_to_stage_is_right_too() -> None:
+def test_another_way_to_stage_is_right_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nb07_staging, "SETTLE_S", 0.3)
     verdict = check("07.1", staging.by_hand)
     assert verdict.status == "right", verdict
 
@@ -82,6 +84,7 @@ def test_a_wrong_way_to_stage_is_explained(attempt: Any, misconception: str) -> 
     assert_refused(check("07.1", attempt), misconception)
 
 
+@pytest.mark.slow
 def test_a_lock_that_outlives_its_process_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nb07_staging, "PATIENCE_S", 2.0)
     verdict = check("07.1", staging.lock_file_of_its_own)
