@@ -17,6 +17,7 @@ WITH_SWITCHES = {
     "03_measure_before_you_touch",
     "04_use_workers_wisely",
     "05_stream_and_shuffle",
+    "06_choose_a_file_format",
     "07_cache_and_stage",
 }
 
