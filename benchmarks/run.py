@@ -10,9 +10,9 @@ from __future__ import annotations
 import platform
 from datetime import date
 
-from benchmarks import claims, diagnose, model, storage, timeline, tracing
+from benchmarks import claims, diagnose, model, peers, storage, timeline, tracing
 
-BENCHMARKS = (tracing, model, storage, timeline, diagnose, claims)
+BENCHMARKS = (tracing, model, storage, peers, timeline, diagnose, claims)
 
 
 def main() -> None:
