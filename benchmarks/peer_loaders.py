@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 import webdataset
-from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
+from benchmarks.peer_datasets import Hdf5Batches, Mapped, MappedBatches, MappedLists, Npz
 from benchmarks.peer_files import SHAPE
 from course_utils.loading.collate import pad_collate
 from course_utils.loading.datasets import MemmapEvents
-from course_utils.loading.lazy_file import LazyFile
 from course_utils.loading.mapped_loader import MappedLoader
 from course_utils.loading.records import RaggedLoader, RecordLoader
 
@@ -68,71 +68,6 @@ def shuffled(dataset: Any, batch_size: int, **options: Any) -> Epoch:
         return map(places, loader)
 
     return epoch
-
-
-class Npz(Dataset[Any]):
-    """One file for each event."""
-
-    def __init__(self, folder: Path):
-        """List the files."""
-        self.paths = np.array(sorted(map(str, (folder / "npz").iterdir())))
-
-    def __len__(self) -> int:
-        """Count the files."""
-        return len(self.paths)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        """Read one."""
-        with np.load(self.paths[index]) as arrays:
-            return torch.from_numpy(arrays["pulses"])
-
-
-class Mapped(Dataset[Any]):
-    """A mapped array, one event at a time."""
-
-    def __init__(self, folder: Path):
-        """Open it in each process anew."""
-        self._lazy: LazyFile[Any] = LazyFile(np.load, str(folder / "pulses.npy"), mmap_mode="r")
-
-    def __len__(self) -> int:
-        """Count the events."""
-        return len(self._lazy.file)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        """Copy one."""
-        return torch.from_numpy(self._lazy.file[index].copy())
-
-
-class MappedBatches(Mapped):
-    """A mapped array, a batch at a time."""
-
-    def __getitems__(self, indices: Sequence[int]) -> torch.Tensor:
-        """Copy a batch with one call."""
-        return torch.from_numpy(self._lazy.file[indices])
-
-
-class MappedLists(Mapped):
-    """A mapped array, a batch at a time, given as a list of samples, as DataLoader expects it."""
-
-    def __getitems__(self, indices: Sequence[int]) -> list[torch.Tensor]:
-        """Copy a batch with one call."""
-        return list(torch.from_numpy(self._lazy.file[indices]))
-
-
-class Hdf5Batches(Dataset[Any]):
-    """A dataset of HDF5, a batch at a time: its index has to be sorted."""
-
-    def __init__(self, folder: Path):
-        """Open it in each process anew."""
-        self._lazy: LazyFile[Any] = LazyFile(h5py.File, str(folder / "pulses.h5"), "r")
-
-    def __len__(self) -> int:
-        """Count the events."""
-        return len(self._lazy.file["pulses"])
-
-    def __getitems__(self, indices: Sequence[int]) -> torch.Tensor:
-        """Read a batch with one call."""
-        return torch.from_numpy(self._lazy.file["pulses"][np.sort(indices)])
 
 
 @peer("one .npz per event", single=True)
