@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,15 @@ from course_utils.loading.staged_source import Source
 PIECE = 4 * 1024 * 1024  # bytes that are copied at once
 
 
+class _Bar(tqdm):  # type: ignore[type-arg]
+    """A bar without the lock that tqdm shares with all forked processes: one killed keeps it."""
+
+    monitor_interval = 0
+
+
+_Bar.set_lock(threading.RLock())
+
+
 def fill(folder: Path, source: Source, *, reserve: bool, progress: bool) -> None:
     """Copy all files into an empty folder, verify them, and seal it."""
     top = folder / source.name
@@ -25,7 +35,7 @@ def fill(folder: Path, source: Source, *, reserve: bool, progress: bool) -> None
     for name, target in targets.items():
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _create(target, source.files[name].size if reserve else 0)
-    with tqdm(
+    with _Bar(
         total=source.bytes, desc=f"staging {source.name}", unit="B", unit_scale=True,
         disable=None if progress else True,
     ) as bar:  # fmt: skip
@@ -56,7 +66,7 @@ def _create(target: Path, size: int) -> None:
         os.close(handle)
 
 
-def _copy(source: Source, name: str, target: Path, bar: tqdm[Any]) -> int:
+def _copy(source: Source, name: str, target: Path, bar: _Bar) -> int:
     """Copy one file and return the CRC-32 of what was read."""
     checksum, size = 0, 0
     with source.open(name) as file, target.open("r+b") as copy:

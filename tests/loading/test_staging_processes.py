@@ -10,9 +10,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tqdm import tqdm
 
 from course_utils.loading.staged_place import find_place
 from course_utils.loading.staging import stage_to_shm, unstage
@@ -135,6 +137,18 @@ def test_a_copy_that_another_process_uses_stays_until_that_is_killed(
     process.join()
     find_place(shm).sweep()
     assert find_place(shm).copies() == []
+
+
+def test_a_killed_process_that_drew_a_progress_bar_stops_nobody(source: Path, shm: Path) -> None:
+    results = multiprocessing.get_context("fork").SimpleQueue()
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(tqdm.get_lock().acquire).exception() is None  # and it is kept
+        process = start(stage, source, shm, results)
+        process.join(30)
+        thread.submit(tqdm.get_lock().release).result()
+    process.kill()
+    process.join()
+    assert process.exitcode == 0
 
 
 def test_workers_that_are_still_alive_do_not_keep_a_copy(source: Path, shm: Path) -> None:
