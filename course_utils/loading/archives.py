@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from itertools import groupby
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
@@ -98,6 +99,7 @@ class Shards:
         """Open nothing yet."""
         self.folder, self.fs = folder, fs
         self._files: dict[int, BinaryIO] = {}
+        self._lock = Lock()
 
     @staticmethod
     def path(folder: str, shard: int) -> str:
@@ -106,12 +108,13 @@ class Shards:
 
     def read(self, shard: int, start: int, stop: int) -> bytes:
         """Return bytes `start` to `stop` of a shard."""
-        if shard not in self._files:
-            if len(self._files) == self.open_at_once:
-                self._files.pop(next(iter(self._files))).close()
-            self._files[shard] = open_file(self.path(self.folder, shard), self.fs)
-        self._files[shard].seek(start)
-        return self._files[shard].read(stop - start)
+        with self._lock:
+            if shard not in self._files:
+                if len(self._files) == self.open_at_once:
+                    self._files.pop(next(iter(self._files))).close()
+                self._files[shard] = open_file(self.path(self.folder, shard), self.fs)
+            self._files[shard].seek(start)
+            return self._files[shard].read(stop - start)
 
     def close(self) -> None:
         """Close them all."""
@@ -136,8 +139,8 @@ class RootEvents(GroupEvents):
 
         file = open_file(path, fs)
         try:
-            options = {"array_cache": None, "object_cache": None, "use_threads": False}
-            return uproot.open(file, **options)["events"]
+            # all threads read through the one that uproot starts, so that none moves another's file
+            return uproot.open(file, array_cache=None, object_cache=None)["events"]
         except BaseException:
             file.close()
             raise

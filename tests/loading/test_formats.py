@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fsspec
@@ -89,6 +90,15 @@ def test_two_workers_read_every_format(all_formats: Path, start_method: str) -> 
     assert len(samples) == len(READERS) * len(some)
     for sample, index in zip(samples, some * len(READERS), strict=True):
         assert same_bits(sample, truth[index])
+
+
+@pytest.mark.parametrize("name", ["npy", "hdf5-gzip", "parquet", "sqlite", "tar", "root"])
+def test_threads_may_share_a_dataset(name: str, all_formats: Path) -> None:
+    dataset, truth = open_events(all_formats, name), native.load(all_formats)
+    batches = [INDICES[first::40] for first in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        for batch, samples in zip(batches, pool.map(dataset.__getitems__, batches), strict=True):
+            assert all(map(same_bits, samples, map(truth.__getitem__, batch)))
 
 
 @pytest.fixture
