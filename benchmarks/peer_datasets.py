@@ -34,9 +34,11 @@ class Npz(Dataset[Any]):
 class Mapped(Dataset[Any]):
     """A mapped array, one event at a time."""
 
+    file_name = "pulses.npy"
+
     def __init__(self, folder: Path):
         """Open it in each process anew."""
-        self._lazy: LazyFile[Any] = LazyFile(np.load, str(folder / "pulses.npy"), mmap_mode="r")
+        self._lazy: LazyFile[Any] = LazyFile(np.load, str(folder / self.file_name), mmap_mode="r")
 
     def __len__(self) -> int:
         """Count the events."""
@@ -61,6 +63,16 @@ class MappedLists(Mapped):
     def __getitems__(self, indices: Sequence[int]) -> list[torch.Tensor]:
         """Copy a batch with one call."""
         return list(torch.from_numpy(self._lazy.file[indices]))
+
+
+class MappedRecords(Mapped):
+    """The file of the record loader, mapped by numpy, a batch at a time."""
+
+    file_name = "records.npy"
+
+    def __getitems__(self, indices: Sequence[int]) -> torch.Tensor:
+        """Copy a batch of records with one call."""
+        return torch.from_numpy(self._lazy.file[indices]["pulses"])
 
 
 class Hdf5Batches(Dataset[Any]):

@@ -15,7 +15,14 @@ import torch
 import webdataset
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
-from benchmarks.peer_datasets import Hdf5Batches, Mapped, MappedBatches, MappedLists, Npz
+from benchmarks.peer_datasets import (
+    Hdf5Batches,
+    Mapped,
+    MappedBatches,
+    MappedLists,
+    MappedRecords,
+    Npz,
+)
 from benchmarks.peer_files import SHAPE
 from course_utils.loading.collate import pad_collate
 from course_utils.loading.datasets import MemmapEvents
@@ -26,6 +33,7 @@ Epoch = Callable[[int], Iterator[torch.Tensor]]  # from the number of the epoch 
 LIMIT = "limit: the set in RAM, index_select(out=)"
 RECORDS = "record loader"
 BATCHED = "np.memmap, batches at once"
+SAME_FILE = "np.memmap of the record file, batches at once"
 LISTED = "np.memmap, __getitems__, default collate"
 
 
@@ -145,6 +153,11 @@ def _mixed(
                 yield places(pulses[chosen])
 
     return epoch
+
+
+@peer(SAME_FILE)
+def memmap_records(folder: Path, batch_size: int) -> Epoch:
+    return shuffled(MappedRecords(folder), batch_size, collate_fn=same)
 
 
 @peer(LISTED)
