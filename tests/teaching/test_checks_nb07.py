@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from course_utils.teaching.checks import nb07_child, nb07_staging
+from course_utils.teaching.checks import nb07_child, nb07_site, nb07_staging
 from course_utils.teaching.checks.nb07 import JOBS, Job, room
 from course_utils.teaching.exercise import check
 from notebooks.build import for_learner, with_solutions
@@ -86,7 +86,7 @@ def test_a_wrong_way_to_stage_is_explained(attempt: Any, misconception: str) -> 
 
 @pytest.mark.slow
 def test_a_lock_that_outlives_its_process_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nb07_staging, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(nb07_site, "PATIENCE_S", 2.0)
     verdict = check("07.1", staging.lock_file_of_its_own)
     assert_refused(verdict, "a lock file that a killed process left behind")
 
