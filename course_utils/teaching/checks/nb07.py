@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from course_utils.teaching.checks import nb07_cache, nb07_staging  # noqa: F401  # more checks
-from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from course_utils.teaching.exercise import Verdict, exercise, expect, right, wrong
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def stage_how_much(stageable_mb: Budget) -> Verdict:
         with_slip = [slip.answer(job) for job in jobs]
         clipped = [max(0.0, mb) for mb in with_slip]
         if _all_equal(answers, with_slip) or _all_equal(answers, clipped):
-            expect(False, slip.misconception, slip.next_step)
+            return wrong(slip.misconception, slip.next_step)
     expect(
         not all(_equal(answer, mb) or answer < 0 == mb for _, answer, mb in pairs),
         "Where nothing fits you return less than nothing.",
@@ -167,13 +167,11 @@ def stage_how_much(stageable_mb: Budget) -> Verdict:
     )
     job, answer, mb = next(pair for pair in pairs if not _equal(*pair[1:]))
     much = "too much: the job dies" if answer > mb else "less than there is room for"
-    expect(
-        False,
+    return wrong(
         f"For {job} you return {answer:,.0f} MB; that is {much}.",
         "Two limits: /dev/shm less the batches on their way; the memory less program, workers and "
         "the same batches. The smaller one counts.",
     )
-    raise AssertionError
 
 
 def _hidden_jobs() -> Iterator[Job]:
