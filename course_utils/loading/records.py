@@ -57,7 +57,7 @@ class Records(Dataset[Batch]):
         self.path = str(path)
         table = map_array(self.path)
         names = table.dtype.names or ()
-        if table.ndim != 1 or "checksum" not in names or not len(table):
+        if names[-1:] != ("checksum",) or table.ndim != 1 or not len(table):
             raise OSError(f"{path} is a .npy file without records; make one with write_records.")
         self.dtype, self.length, self.names = table.dtype, len(table), names[:-1]
         self._mapping = LazyFile(_Mapping, self.path, _seal(self.dtype))
@@ -66,9 +66,10 @@ class Records(Dataset[Batch]):
         return self.length
 
     def __getitem__(self, index: int | Sequence[int]) -> Batch:
-        if isinstance(index, int):
+        if isinstance(index, int | np.integer):
             return {name: column[0] for name, column in self[[index]].items()}
-        indices = torch.tensor([range(len(self))[one] for one in index])
+        places = [range(len(self))[one] for one in index]
+        indices = torch.tensor(places, dtype=torch.int64)
         return self.read(indices, self.buffer(len(indices)))
 
     def buffer(self, batch_size: int) -> torch.Tensor:

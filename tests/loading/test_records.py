@@ -67,6 +67,8 @@ def test_a_record_and_a_batch_are_what_was_written(path: Path) -> None:
     for name, column in written.items():
         np.testing.assert_array_equal(records[7][name].numpy(), column[7])
         np.testing.assert_array_equal(records[[7, -1, 7]][name].numpy(), column[[7, -1, 7]])
+    assert torch.equal(records[np.int64(7)]["pulses"], records[7]["pulses"])  # type: ignore[index]
+    assert records[[]]["pulses"].shape == (0, 5, 4)
     with pytest.raises(IndexError):
         records[N]
 
