@@ -72,12 +72,15 @@ print("files:", as_files.counters())
 print("tar:  ", as_tar.counters())
 
 # %%
-for name in "tar", "files", "tar", "files":
+fastest = {}
+for name in ["tar", "files"] * 5:
     start = time.perf_counter()
     for jpeg in jpegs[name]:
         np.asarray(Image.open(io.BytesIO(jpeg)))
     ms = 1e3 * (time.perf_counter() - start) / len(pictures)
-    print(f"decoding {name:5}: {ms:.2f} ms a picture")
+    fastest[name] = min(ms, fastest.get(name, ms))
+for name, ms in fastest.items():
+    print(f"decoding, from {name}: {ms:.2f} ms a picture")
 
 # %% [markdown]
 # The tar file saves the opens, which on a cluster is a lot. The decoding stays what it is: a tar of JPEGs is still
@@ -629,7 +632,7 @@ panel.plot(times, list(ladder), "o-")
 for name, ratio in zip(ladder, times, strict=True):
     panel.annotate(f"{ratio:,.0f}", (ratio, name), (8, -4), textcoords="offset points")
 panel.set(xscale="log", xlim=(0.7, 8000), xlabel="times as many events/s as npz per event")
-panel.invert_yaxis()
+panel.set_ylim(3.4, -0.4)  # the first rung on top
 plt.close()  # the next line shows the figure; without this it would be shown twice
 figure
 
@@ -659,7 +662,7 @@ records = train(RecordLoader(here / "records.npy", 128))
 Timeline({"npz per event": npz, "record loader": records})
 
 # %% [markdown]
-# No worker, no prefetching, and hardly a gap. Would workers make it better still?
+# No worker, no prefetching, and the gaps are slivers. Would workers make it better still?
 
 # %%
 cu.predict(
