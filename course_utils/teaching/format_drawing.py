@@ -32,6 +32,7 @@ LABELS = {
     "tar": "tar shards",
     "root": "ROOT",
 }
+_SHORT = {"sequential": "in order", "random": "random", "one event": "one"}  # for nine columns
 # shape as well as colour tells the three apart; each colour has 3:1 or more on white and on #111
 _MARKS = {
     "sequential": ("s", LOOKS["read"].colour),
@@ -40,9 +41,10 @@ _MARKS = {
 }
 
 TABLE_STYLE = """
-.cf{max-width:1100px;line-height:1.45}.cf p{margin:.2em 0}.cf table{border-collapse:collapse;
-margin:.3em 0}.cf td,.cf th{text-align:right!important;padding:1px 10px 1px 0;font-weight:normal;
-background:none;white-space:nowrap}.cf td:first-child,.cf th:first-child{text-align:left!important}
+.cf{max-width:1100px;line-height:1.45;overflow-x:auto}.cf p{margin:.2em 0}
+.cf table{border-collapse:collapse;margin:.3em 0;font-size:.92em}
+.cf td,.cf th{text-align:right!important;padding:1px 7px 1px 0;font-weight:normal;background:none;
+white-space:nowrap}.cf td:first-child,.cf th:first-child{text-align:left!important}
 .cf tr{background:none!important}.cf thead tr:last-child th{border-bottom:1px solid #808080}
 .cf th[colspan]{text-align:center!important}.cf .best{font-weight:bold}.cf .soft{opacity:.75}
 .cf summary{cursor:pointer;font-weight:bold}
@@ -112,7 +114,7 @@ def text(table: FormatTable) -> str:
 
 def page(table: FormatTable) -> str:
     """Return the tables as HTML, which follows the colours around it; the first is open."""
-    kinds = "".join(f"<th>{pattern}</th>" for pattern in PATTERNS) * 3
+    kinds = "".join(f"<th>{_SHORT[pattern]}</th>" for pattern in PATTERNS) * 3
     head = (
         '<thead><tr><th></th><th></th><th></th><th colspan="3">time</th><th colspan="3">requests'
         '</th><th colspan="3">amplification</th></tr><tr><th>format</th><th>size</th><th>write</th>'
