@@ -6,7 +6,7 @@
 
 The file is a plain .npy with one record per sample, so np.load reads it too. Why it is fast: no
 file is opened per sample, nothing is decoded, Python runs once per batch and not once per sample,
-and a batch takes no new memory, which the system would have to clear.
+and a record moves as one row of 8-byte words, whatever fields it has.
 
 What is found: when the file is opened, that its size is not what its header says; when a process
 first reads a record, by its checksum, a change within 8 bytes of it, a record in the wrong place, a
