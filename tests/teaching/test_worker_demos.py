@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import sys
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from course_utils.errors import CourseError
@@ -77,9 +80,23 @@ def test_a_kept_generator_repeats_itself_and_worker_rng_does_not() -> None:
 
 
 @linux
-def test_rows_through_one_handle_are_mixed_up_and_through_a_lazy_file_right() -> None:
-    # a race: sure to be lost at some time, but not in every epoch
-    assert any(values(silent.one_handle(False))[0] > 0 for _ in range(10))
+@pytest.mark.parametrize(("mended", "position"), [(False, 6 * silent.ROW), (True, 0)])
+def test_a_forked_process_moves_the_position_of_a_handle_and_not_of_a_lazy_file(
+    mended: bool, position: int, tmp_path: Path
+) -> None:
+    # that two of them mix up their rows is a race, which may not be lost for many epochs
+    path = tmp_path / "rows.bin"
+    np.arange(10, dtype="<u8").tofile(path)
+    rows = silent.Rows(path, mended)
+    with rows.opened_before_the_fork or rows.lazy.file as file:
+        reader = get_context("fork").Process(target=rows.__getitem__, args=(5,))
+        reader.start()
+        reader.join()
+        assert file.tell() == position
+
+
+@linux
+def test_rows_through_a_lazy_file_are_right() -> None:
     assert values(silent.one_handle(True)) == [0]
 
 
