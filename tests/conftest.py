@@ -1,14 +1,15 @@
-"""What every test shares: small data, no window, and the three ways to start a worker."""
+"""What every test shares: small data, no window, three ways to start a worker, a table of times."""
 
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FunctionType
 
 import pytest
 
 os.environ.setdefault("COURSE_SIZE", "S")
 os.environ.setdefault("MPLBACKEND", "Agg")
+_SECONDS = "seconds per notebook, size S"
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -32,3 +33,21 @@ def start_method(request: pytest.FixtureRequest) -> str:
     if name not in multiprocessing.get_all_start_methods():
         pytest.skip(f"this system cannot start processes by {name}")
     return name
+
+
+@pytest.fixture
+def note_seconds(
+    record_property: Callable[[str, object], None],
+) -> Callable[[str, float], None]:
+    """Take seconds under a name, to be printed when all tests are through."""
+    return lambda name, seconds: record_property(_SECONDS, (name, seconds))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [report for group in terminalreporter.stats.values() for report in group]
+    properties = [pair for report in reports for pair in getattr(report, "user_properties", ())]
+    noted = {tuple(value) for key, value in properties if key == _SECONDS}
+    if noted:
+        terminalreporter.section(_SECONDS)
+        for name, seconds in sorted(noted):
+            terminalreporter.write_line(f"{seconds:7.1f}  {name}")
