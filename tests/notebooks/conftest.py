@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from course_utils.paths import data_path
+from course_utils.paths import DATA_SETS, data_path
 
 
 @pytest.fixture(scope="session")
@@ -15,7 +15,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(os.environ.get("COURSE_DATA") or tmp_path_factory.mktemp("data"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COURSE_DATA", str(folder))
-        for name in ("events", "images"):
+        for name in DATA_SETS:
             data_path(name, "S")
     return folder
 
