@@ -18,6 +18,7 @@ from course_utils.hardware.counting import counting_storage
 from course_utils.hardware.storage import SlowFileSystem
 from course_utils.loading.events import Events
 from course_utils.loading.formats import open_events
+from course_utils.measure.wording import plural
 from course_utils.paths import data_path
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
@@ -37,7 +38,7 @@ class Asked:
 
     def __str__(self) -> str:
         """Say it in a few words."""
-        return f"{self.requests:,} requests for {self.bytes_read / 1e6:,.2f} MB"
+        return f"{plural(self.requests, 'request')} for {self.bytes_read / 1e6:,.2f} MB"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from course_utils.hardware.storage import slow_storage
+from course_utils.measure.wording import plural
 from course_utils.teaching.checks.for_workers import expect_in_a_file
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
@@ -79,7 +80,7 @@ def _judge_everything_fits(make: Make, rows: Rows) -> None:
     first = rows.requests - before
     expect(
         first <= ROWS + 1,
-        f"With room for all, the first epoch makes {first} requests for {ROWS} samples.",
+        f"With room for all, the first epoch makes {plural(first, 'request')} for {ROWS} samples.",
         "Read a sample once: keep it, and hand out what was read.",
     )
     again = _epoch(cached, rows, range(ROWS), "The second epoch")
@@ -91,7 +92,7 @@ def _judge_everything_fits(make: Make, rows: Rows) -> None:
     )
     expect(
         again == 0,
-        f"There is room for all {ROWS} samples, and the second epoch still makes {again} requests.",
+        f"There is room for all {ROWS} samples, and the second epoch still makes {plural(again, 'request')}.",
         "A budget of B bytes has room for B // sample.nbytes samples.",
     )
     _judge_changes(make, rows)
