@@ -92,7 +92,8 @@ def _judge_everything_fits(make: Make, rows: Rows) -> None:
     )
     expect(
         again == 0,
-        f"There is room for all {ROWS} samples, and the second epoch still makes {plural(again, 'request')}.",
+        f"There is room for all {ROWS} samples, and the second epoch still makes "
+        f"{plural(again, 'request')}.",
         "A budget of B bytes has room for B // sample.nbytes samples.",
     )
     _judge_changes(make, rows)
