@@ -1,6 +1,9 @@
-"""What the tests of loading share: small sets of events and images, and no rank."""
+"""What the tests of loading share: small data, a place to stage, and no rank."""
 
+import os
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,22 @@ def images_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "images"
     assert make_images.main(["--size", "S", "--out", str(folder)]) == 0
     return folder
+
+
+@pytest.fixture
+def shm() -> Iterator[Path]:
+    """Return an empty folder in /dev/shm, or where this system keeps what is temporary."""
+    root = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(dir=root) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Return a file of 12 MB, to be staged."""
+    path = tmp_path / "pulses.npy"
+    path.write_bytes(os.urandom(12_000_000))
+    return path
 
 
 @pytest.fixture(autouse=True)

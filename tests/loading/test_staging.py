@@ -8,7 +8,6 @@ import shutil
 import stat
 import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
@@ -21,22 +20,6 @@ from course_utils.loading.datasets import MemmapEvents
 from course_utils.loading.staged_place import find_place
 from course_utils.loading.staging import stage_to_shm, unstage
 from tests.loading.staging_sources import Meddling
-
-
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    """Return an empty folder in /dev/shm, or where this system keeps what is temporary."""
-    root = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with tempfile.TemporaryDirectory(dir=root) as folder:
-        yield Path(folder)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """Return a file of 10 MB."""
-    path = tmp_path / "pulses.npy"
-    path.write_bytes(os.urandom(10_000_000))
-    return path
 
 
 @pytest.fixture
@@ -65,7 +48,7 @@ def test_a_file_is_copied_and_removed_at_the_end(source: Path, shm: Path) -> Non
         assert staged.path.name == "pulses.npy"
         assert staged.path.is_relative_to(shm)
         assert staged.path.read_bytes() == source.read_bytes()
-        assert (staged.bytes, staged.reused) == (10_000_000, False)
+        assert (staged.bytes, staged.reused) == (12_000_000, False)
     assert left(shm) == []
 
 
@@ -297,7 +280,7 @@ def test_what_is_no_source_is_named(
 def test_what_does_not_fit_is_refused_before_a_byte_is_copied(source: Path, shm: Path) -> None:
     kept = shutil.disk_usage(shm).free - 5_000_000
     with pytest.raises(
-        CourseError, match=r"pulses.npy needs 10.0 MB, but .* has .* free, of which"
+        CourseError, match=r"pulses.npy needs 12.0 MB, but .* has .* free, of which"
     ):
         stage_to_shm(source, to=shm, keep_free=kept)
     assert left(shm) == []

@@ -8,8 +8,6 @@ import random
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -35,20 +33,6 @@ STAGE = (
     "except CourseError as error:\n"
     "    print(error)\n"
 )
-
-
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    root = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with tempfile.TemporaryDirectory(dir=root) as folder:
-        yield Path(folder)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "pulses.npy"
-    path.write_bytes(os.urandom(12_000_000))
-    return path
 
 
 @pytest.fixture
