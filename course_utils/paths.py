@@ -1,6 +1,7 @@
 """Where the course keeps its data and recordings, and how large the data are."""
 
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -55,6 +56,20 @@ def make_data(name: str, size: str | None = None) -> int:
     folder = _folder(name, size)
     main: Callable[[Sequence[str]], int] = import_module(f"data_scripts.make_{name}").main
     return main(["--size", _resolve(size), "--out", str(folder)])
+
+
+def need_room(folder: Path, size: int, *, otherwise: str) -> None:
+    """Make sure that `size` bytes are free in `folder`.
+
+    Raises:
+        CourseError: they are not; free some space, or what `otherwise` says.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        raise CourseError(
+            f"{folder} has {free / 1e6:,.0f} MB free and {size / 1e6:,.0f} MB are needed; free "
+            f"some space, {otherwise}."
+        )
 
 
 def _folder(name: str, size: str | None) -> Path:

@@ -14,10 +14,11 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from course_utils.errors import CourseError
+from course_utils.paths import need_room
 
 MANIFEST = "manifest.json"
 CHECKSUMS = "SHA256SUMS"
+_SMALLER = "choose a smaller --size, or name another place with --out"
 
 Facts = Mapping[str, Any]
 
@@ -32,7 +33,7 @@ def make_folder(folder: Path, build: Callable[[Path], Facts], *, facts: Facts, r
         room: bytes that must be free.
     """
     unfinished, former = _beside(folder, "unfinished"), _beside(folder, "former")
-    _need_room(folder.parent, room)
+    need_room(folder.parent, room, otherwise=_SMALLER)
     unfinished.mkdir()
     try:
         seal(unfinished, {**facts, **build(unfinished)})
@@ -48,7 +49,7 @@ def add_entry(folder: Path, name: str, write: Callable[[Path], None], *, room: i
     unfinished = _beside(folder / name, "unfinished")
     _remove(unfinished)
     _remove(folder / name)  # a run that was killed before it sealed
-    _need_room(folder, room)
+    need_room(folder, room, otherwise=_SMALLER)
     try:
         write(unfinished)
         unfinished.rename(folder / name)
@@ -160,12 +161,3 @@ def _write(path: Path, text: str) -> None:
 
 def _beside(folder: Path, what: str) -> Path:
     return folder.with_name(f".{folder.name}.{what}")
-
-
-def _need_room(folder: Path, room: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < room:
-        raise CourseError(
-            f"{folder} has {free / 1e6:,.0f} MB free and {room / 1e6:,.0f} MB are needed; free "
-            "some space, choose a smaller --size, or name another place with --out."
-        )

@@ -110,7 +110,7 @@ class Events(Dataset[Sample]):
         try:
             return self._read(indices)
         except OSError:
-            if len(indices) == 1:
+            if len(indices) <= 1:
                 raise
             half = len(indices) // 2
             return self._read_or_blame(indices[:half]) + self._read_or_blame(indices[half:])

@@ -72,11 +72,11 @@ class Budget:
     @property
     def sentence(self) -> str:
         """The budget in words."""
-        limit = "" if self.limit_bytes is None else f" of the {_mb(self.limit_bytes)} there are"
+        limit = "" if self.limit_bytes is None else f" of the {mb(self.limit_bytes)} there are"
         return (
             f"{self.num_workers} worker{'s' * (self.num_workers != 1)} × {self.prefetch_factor} "
-            f"prefetched + 1 in use = {self.batches} batches of {_mb(self.batch_bytes)}: "
-            f"{_mb(self.in_flight_bytes)}{limit}."
+            f"prefetched + 1 in use = {self.batches} batches of {mb(self.batch_bytes)}: "
+            f"{mb(self.in_flight_bytes)}{limit}."
         )
 
     def __repr__(self) -> str:
@@ -160,5 +160,6 @@ def _dense(tensor: torch.Tensor) -> list[torch.Tensor]:
     return [tensor]
 
 
-def _mb(count: int) -> str:
+def mb(count: int) -> str:
+    """Return bytes as they read well: "12.5 MB", "3,264 MB"."""
     return f"{count / 1e6:,.1f} MB" if count < 100e6 else f"{count / 1e6:,.0f} MB"

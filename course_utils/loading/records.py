@@ -16,7 +16,6 @@ changed places. A file that is cut short while it is mapped ends the process.
 
 from __future__ import annotations
 
-import shutil
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,11 +28,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from course_utils.errors import CourseError
 from course_utils.loading.lazy_file import LazyFile
 from course_utils.loading.mapped import map_array
 from course_utils.loading.mapped_loader import MappedLoader
 from course_utils.loading.ragged import RaggedLoader
+from course_utils.paths import need_room
 
 __all__ = ["RaggedLoader", "RecordLoader", "Records", "write_records"]
 
@@ -148,7 +147,7 @@ def write_records(
     """
     path, arrays = Path(path), {name: np.asanyarray(field) for name, field in fields.items()}
     dtype, length = _record_type(arrays), len(next(iter(arrays.values())))
-    _need_room(path, length * dtype.itemsize)
+    need_room(path.parent, length * dtype.itemsize, otherwise="or write them elsewhere")
     unfinished = path.with_name(f".{path.name}.unfinished")
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
     try:
@@ -205,12 +204,3 @@ def _sealed(part: Mapping[str, NDArray[Any]], dtype: np.dtype[np.void], start: i
     words = table.view(np.int64).reshape(length, -1)
     table["checksum"] = _seal(dtype) - np.arange(start, start + length) - words.sum(1)
     return words
-
-
-def _need_room(path: Path, size: int) -> None:
-    free = shutil.disk_usage(path.parent).free
-    if free < size:
-        raise CourseError(
-            f"{path.parent} has {free / 1e6:,.0f} MB free and the records take {size / 1e6:,.0f} "
-            "MB; free some space, or write them elsewhere."
-        )

@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 
 from course_utils.errors import CourseError
 from course_utils.hardware import machine_facts
+from course_utils.loading.memory import mb
 from course_utils.loading.staged_copy import StagedCopy, delete
 
 _ELSEWHERE = "name another place with to=... (--to in a terminal)"
@@ -105,8 +106,8 @@ class Place:
             kept = total // 10 if keep_free is None else keep_free
             if free - kept < needed:
                 raise CourseError(
-                    f"{name} needs {_mb(needed)}, but {where} has {_mb(free)} free, of which "
-                    f"{_mb(kept)} are kept for the workers; remove copies with `course stage "
+                    f"{name} needs {mb(needed)}, but {where} has {mb(free)} free, of which "
+                    f"{mb(kept)} are kept for the workers; remove copies with `course stage "
                     f"--remove`, stage less, or {_ELSEWHERE}."
                 )
 
@@ -145,7 +146,3 @@ def _is_memory(folder: Path) -> bool:
     mounts = {mount.mountpoint: mount.fstype for mount in psutil.disk_partitions(all=True)}
     place = next((at for at in (folder, *folder.parents) if str(at) in mounts), None)
     return place is not None and mounts[str(place)] in ("tmpfs", "ramfs")
-
-
-def _mb(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB" if count < 100e6 else f"{count / 1e6:,.0f} MB"

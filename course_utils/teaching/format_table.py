@@ -11,7 +11,6 @@ emulated storage: its time is added up (see hardware.virtual_time).
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -27,6 +26,7 @@ from course_utils.errors import CourseError
 from course_utils.hardware import machine_facts
 from course_utils.loading.formats import READERS
 from course_utils.loading.labels import read_labels
+from course_utils.paths import need_room
 from course_utils.teaching import format_drawing
 from course_utils.teaching.format_costs import Cost, Reader, Storages, write
 
@@ -128,7 +128,8 @@ def compare_formats(
     # beside the data: a temporary folder is often kept in memory, which is never cold
     data = Path(folder).absolute().parent
     beside = data if os.access(data, os.W_OK) else Path(gettempdir())
-    _need_room(beside, len(READERS) * (2 * events.pulses.nbytes + 8192 * len(events)))
+    room = len(READERS) * (2 * events.pulses.nbytes + 8192 * len(events))
+    need_room(beside, room, otherwise="or compare fewer events with most=500")
     rows = {}
     with TemporaryDirectory(prefix=".formats-", dir=beside, ignore_cleanup_errors=True) as place:
         storages = Storages(Path(place), presets)
@@ -151,12 +152,3 @@ def _thinned(events: Any, most: int) -> Any:
     pulses = np.concatenate([events[index] for index in chosen])
     offsets = np.append(0, np.cumsum(np.diff(events.offsets)[chosen]))
     return type(events)(events.table[chosen], offsets, pulses)
-
-
-def _need_room(folder: Path, room: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < room:
-        raise CourseError(
-            f"{folder} has {free / 1e6:,.0f} MB free and a copy in every format needs "
-            f"{room / 1e6:,.0f} MB; free some space, or compare fewer events with most=500."
-        )
