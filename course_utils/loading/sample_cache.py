@@ -10,18 +10,18 @@ share of the data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.multiprocessing import get_context
+from torch.utils.data import Dataset
 
 from course_utils.errors import CourseError
 from course_utils.hardware.machine_facts import known, memory_free
-from course_utils.loading.cached_dataset import CachedDataset
 from course_utils.loading.memory import shm_free
-from course_utils.loading.sample_bytes import to_bytes
+from course_utils.loading.sample_bytes import from_bytes, to_bytes
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ _WRITING = -1  # the end of a sample that is not there yet; 0: nobody has begun 
 _PATIENCE = 5.0  # seconds: a worker that was killed with the lock in hand never gives it back
 
 
-class SampleCache(CachedDataset[T]):
+class SampleCache(Dataset[T], Generic[T]):
     """A dataset in front of another one: what fits into the memory is asked for only once.
 
     All workers fill and read the same memory, whatever the start method, also over the epochs of
@@ -38,7 +38,7 @@ class SampleCache(CachedDataset[T]):
     each time. Augment behind the cache, not before, or each sample is augmented once and for all.
 
     A worker that is killed while it writes leaves no half sample: where a sample begins and ends is
-    noted last.
+    noted last. Each asking gives a new sample, so that to change one changes no other.
     """
 
     def __init__(self, dataset: Any, megabytes: float):
@@ -52,7 +52,9 @@ class SampleCache(CachedDataset[T]):
             ValueError: `megabytes` is not more than nothing.
             CourseError: there is not so much memory to share.
         """
-        super().__init__(dataset, megabytes)
+        self.source, self.capacity = dataset, int(megabytes * 1e6)
+        if self.capacity <= 0:
+            raise ValueError(f"A cache of {megabytes:g} MB keeps nothing; give it some megabytes.")
         free = min(room for room in (shm_free(), known(memory_free), 2**63) if room is not None)
         if self.capacity > free:
             raise CourseError(
@@ -68,6 +70,57 @@ class SampleCache(CachedDataset[T]):
         self._lock = get_context("spawn").Lock()
         self._lock_is_lost = False
 
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: int) -> T:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[T]:
+        """Return the samples of one batch; those that are missing are asked for in one go."""
+        wanted = [range(len(self))[index] for index in indices]
+        found = {index: self._look_up(index) for index in dict.fromkeys(wanted)}
+        missing = [index for index in wanted if found[index] is None]
+        fetched = self._fetch(missing)
+        self._count(hits=len(wanted) - len(missing), misses=len(missing))
+        if missing:
+            self._keep(dict(zip(missing, fetched, strict=True)))
+        new = iter(fetched)
+        contents = (found[index] for index in wanted)
+        return [next(new) if content is None else from_bytes(content) for content in contents]
+
+    def __repr__(self) -> str:
+        """Show how full it is and how often it was hit."""
+        return (
+            f"{type(self).__name__}: {self.samples:,} of {len(self):,} samples, "
+            f"{self.nbytes / 1e6:,.1f} of {self.capacity / 1e6:,.1f} MB, {self.hit_share:.0%} hits"
+        )
+
+    @property
+    def hits(self) -> int:
+        """Samples that were found here since the last reset."""
+        return self._counter("hits")
+
+    @property
+    def misses(self) -> int:
+        """Samples that the source had to give since the last reset."""
+        return self._counter("misses")
+
+    @property
+    def hit_share(self) -> float:
+        """The share of samples that were found here; 0 before the first."""
+        return self.hits / max(self.hits + self.misses, 1)
+
+    @property
+    def samples(self) -> int:
+        """How many samples it keeps."""
+        return self._counter("samples")
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of what it keeps."""
+        return self._counter("nbytes")
+
     @property
     def is_full(self) -> bool:
         """Whether less is left than a sample takes on average."""
@@ -77,6 +130,12 @@ class SampleCache(CachedDataset[T]):
     def reset_counters(self) -> None:
         """Count hits and misses from zero, for all workers; what is kept stays."""
         self._counters[:2] = 0
+
+    def _fetch(self, indices: list[int]) -> list[T]:
+        if indices and hasattr(self.source, "__getitems__"):
+            samples: list[T] = self.source.__getitems__(indices)
+            return samples
+        return [self.source[index] for index in indices]
 
     def _look_up(self, index: int) -> memoryview | None:
         begin, end = self._places[index].tolist()

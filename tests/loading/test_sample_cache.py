@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,16 +14,13 @@ from torch.utils.data import DataLoader, Dataset
 from course_utils.errors import CourseError
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading import sample_cache
-from course_utils.loading.cached_dataset import CachedDataset
 from course_utils.loading.collate import pad_collate
 from course_utils.loading.datasets import MemmapEvents
-from course_utils.loading.lru_cache import LruCache
 from course_utils.loading.sample_bytes import from_bytes, to_bytes
 from course_utils.loading.sample_cache import SampleCache
 from tests.loading.staging_sources import start
 
 KB = 1000
-KINDS = [SampleCache, LruCache]
 unix = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes")
 
 
@@ -54,10 +50,9 @@ def values(samples: list[torch.Tensor]) -> list[int]:
     return [int(sample[0]) for sample in samples]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_second_look_needs_no_source(kind: type[CachedDataset[Any]]) -> None:
+def test_a_second_look_needs_no_source() -> None:
     rows = Rows()
-    cache = kind(rows, room_for(100))
+    cache = SampleCache(rows, room_for(100))
     for _ in range(2):
         assert values([cache[index] for index in range(100)]) == list(range(100))
     assert len(rows.asked) == 100
@@ -65,37 +60,31 @@ def test_a_second_look_needs_no_source(kind: type[CachedDataset[Any]]) -> None:
     assert cache.nbytes == 100 * size_of_a_row()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_missing_of_a_batch_is_asked_for_in_one_go(
-    kind: type[CachedDataset[Any]],
-) -> None:
+def test_what_is_missing_of_a_batch_is_asked_for_in_one_go() -> None:
     rows = Rows()
-    cache = kind(rows, room_for(100))
+    cache = SampleCache(rows, room_for(100))
     cache.__getitems__([3, 1])
     assert values(cache.__getitems__([5, 1, -1, 3, 5])) == [5, 1, 99, 3, 5]
     assert rows.asked == [[3, 1], [5, 99, 5]]
     assert (cache.hits, cache.misses, cache.samples) == (2, 5, 4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_to_change_a_sample_changes_no_other(kind: type[CachedDataset[Any]]) -> None:
-    cache = kind(Rows(), room_for(100))
+def test_to_change_a_sample_changes_no_other() -> None:
+    cache = SampleCache(Rows(), room_for(100))
     for _ in range(3):
         sample = cache[7]
         assert int(sample.sum()) == 7 * 125
         sample.zero_()
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("index", [100, -101])
-def test_an_index_behind_the_end_is_refused(kind: type[CachedDataset[Any]], index: int) -> None:
+def test_an_index_behind_the_end_is_refused(index: int) -> None:
     with pytest.raises(IndexError):
-        kind(Rows(), 1)[index]
+        SampleCache(Rows(), 1)[index]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_source_without_batches_is_asked_one_by_one(kind: type[CachedDataset[Any]]) -> None:
-    cache = kind(["a", "b", "c"], 1)
+def test_a_source_without_batches_is_asked_one_by_one() -> None:
+    cache = SampleCache(["a", "b", "c"], 1)
     assert cache.__getitems__([2, 0]) == ["c", "a"]
     assert cache.__getitems__([2, 0]) == ["c", "a"]
     assert cache.hits == 2
@@ -125,40 +114,17 @@ def test_what_is_kept_stays_kept() -> None:
     assert rows.asked == []
 
 
-def test_lru_never_hits_when_a_scan_is_a_little_larger() -> None:
-    for room, share in ((99, 0.0), (100, 0.8)):
-        cache = LruCache(Rows(), room_for(room))
-        for index in [*range(100)] * 5:
-            cache[index]
-        assert cache.hit_share == share
-        assert cache.samples == room
-
-
-def test_lru_gives_up_what_was_used_longest_ago() -> None:
-    rows = Rows()
-    cache = LruCache(rows, room_for(3))
-    for index in (0, 1, 2, 0, 3):
-        cache[index]
-    rows.asked.clear()
-    cache.__getitems__([0, 2, 3, 1])
-    assert rows.asked == [[1]]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_sample_larger_than_the_cache_is_served_all_the_same(
-    kind: type[CachedDataset[Any]],
-) -> None:
-    cache = kind(Rows(), 0.0005)
+def test_a_sample_larger_than_the_cache_is_served_all_the_same() -> None:
+    cache = SampleCache(Rows(), 0.0005)
     assert values([cache[3], cache[3]]) == [3, 3]
     assert (cache.hits, cache.samples, cache.nbytes) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_says_how_full_it_is(kind: type[CachedDataset[Any]]) -> None:
-    cache = kind(Rows(4000), 2)
+def test_it_says_how_full_it_is() -> None:
+    cache = SampleCache(Rows(4000), 2)
     cache.__getitems__([*range(100), *range(100)])
     said = repr(cache)
-    assert said.startswith(f"{kind.__name__}: 100 of 4,000 samples, 0.1 of 2.0 MB, 0% hits")
+    assert said.startswith("SampleCache: 100 of 4,000 samples, 0.1 of 2.0 MB, 0% hits")
 
 
 @pytest.mark.slow
@@ -246,10 +212,9 @@ def test_more_memory_than_there_is_is_refused() -> None:
         SampleCache(Rows(), 9e6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_cache_of_nothing_is_refused(kind: type[CachedDataset[Any]]) -> None:
+def test_a_cache_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="0 MB keeps nothing; give it some"):
-        kind(Rows(), 0)
+        SampleCache(Rows(), 0)
 
 
 @pytest.mark.parametrize(
