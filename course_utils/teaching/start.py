@@ -29,7 +29,12 @@ PRELOAD = (
     "course_utils.teaching.run_pipeline",
 )
 
-_DATA = {"00": ("events",), "03": ("events",), "07": ("events",)}  # the others need the images too
+_DATA = {
+    "00": ("events",),
+    "03": ("events",),
+    "06": ("events", "images", "volumes"),
+    "07": ("events",),
+}  # the others need the images too
 
 # Each is right, and none of them is news on a machine that emulates its GPU and sweeps its workers.
 _QUIET = (

@@ -136,7 +136,7 @@ cu.reveal("06.2", npz / npy)
 # ## npz: a zip file in disguise
 #
 # A lecture: npz is inefficient, since a volume of 150 MiB is read in pieces of 256 KiB, and HDF5 takes one
-# read. Let us count. Ours has eight MiB.
+# read. Let us count.
 
 # %%
 cu.predict(
@@ -146,17 +146,17 @@ cu.predict(
 # %%
 from course_utils.loading.volumes import Volumes
 
-folder = cu.data_path("volumes", "S")
+folder = cu.data_path("volumes")
 requests = {}
 for form in "npz", "npy", "h5":
     storage = counting_storage(folder)
     volumes = Volumes(folder, form, fs=storage)
     storage.reset_counters()
-    volume = volumes[0]
+    volume = volumes[-1]  # the largest
     requests[form] = storage.counters().requests
-    print(f"{form}, whole:  ", storage.counters())
+    print(f"{form}, {volume.nbytes / 2**20:.0f} MiB:", storage.counters())
     storage.reset_counters()
-    volumes.plane(0, 17)
+    volumes.plane(-1, 17)
     print(f"{form}, a plane:", storage.counters())
 
 # %%

@@ -643,6 +643,14 @@ print({name: stageable_mb(job) for name, job in JOBS.items()})
 cu.check("07.3", stageable_mb)
 
 # %% [markdown]
+# For your machine:
+
+# %%
+from course_utils.loading.shm_budget import shm_budget
+
+shm_budget(pad_collate([few[event] for event in range(16)]), num_workers=2)
+
+# %% [markdown]
 # ## Many nodes
 #
 # One more reason to stage comes with the second node. All read the same shards, from one Lustre server or each from

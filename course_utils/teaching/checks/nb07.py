@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from course_utils.loading.memory import Budget
+from course_utils.loading.shm_budget import ShmBudget
 from course_utils.teaching.checks import nb07_cache, nb07_staging  # noqa: F401  # more checks
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, wrong
+
+MB = 10**6
 
 
 @dataclass(frozen=True)
@@ -30,19 +34,26 @@ JOBS = {
     "cluster node": Job(256_000, 120_000, 20_000, 16, 1_500, 4, 100),
 }
 
-Budget = Callable[[Job], float]
+Answer = Callable[[Job], float]
 
 
 def room(job: Job) -> float:
     """Return the MB that may be staged."""
-    travelling = _travelling(job)
-    beside = job.memory_mb - job.program_mb - job.workers * job.worker_mb - travelling
-    return max(0.0, min(job.shm_mb - travelling, beside))
+    return _budget(job).stageable_bytes / MB
 
 
 def _travelling(job: Job) -> float:
-    ready = job.workers * job.prefetch_factor
-    return (ready + 1) * job.batch_mb if job.workers else 0.0
+    return _budget(job).travelling_bytes / MB
+
+
+def _budget(job: Job) -> ShmBudget:
+    programs_mb = job.program_mb + job.workers * job.worker_mb
+    return ShmBudget(
+        Budget(round(job.batch_mb * MB), job.workers, job.prefetch_factor),
+        memory_bytes=round(job.memory_mb * MB),
+        shm_bytes=round(job.shm_mb * MB),
+        programs_bytes=round(programs_mb * MB),
+    )
 
 
 @dataclass(frozen=True)
@@ -145,7 +156,7 @@ _SLIPS = (
 
 
 @exercise("07.3", title="How much may be staged?")
-def stage_how_much(stageable_mb: Budget) -> Verdict:
+def stage_how_much(stageable_mb: Answer) -> Verdict:
     """Judge a function from a job to the MB that may lie in /dev/shm."""
     jobs = [*JOBS.values(), *_hidden_jobs()]
     answers = [_ask(stageable_mb, job) for job in jobs]
@@ -190,7 +201,7 @@ def _hidden_jobs() -> Iterator[Job]:
         )
 
 
-def _ask(stageable_mb: Budget, job: Job) -> float:
+def _ask(stageable_mb: Answer, job: Job) -> float:
     answer = stageable_mb(job)
     expect(
         isinstance(answer, int | float | np.number) and not isinstance(answer, bool),
