@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks.peers import one_thread
 from course_utils.loading.records import RecordLoader, write_records
 from course_utils.loading.workers import LazyFile
 
@@ -93,20 +94,17 @@ def _whole_batches(folder: Path, **options: Any) -> DataLoader[dict[str, torch.T
 @contextmanager
 def _records() -> Iterator[Path]:
     """Provide a folder with the records, and with the first of them as files; limit torch."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # to share so small a copy takes longer than the copy
     rng = np.random.default_rng(0)
     shapes = (RECORDS, 128, 4), (RECORDS, 3), (RECORDS,)
     values = [*(rng.random(shape, np.float32) for shape in shapes), np.arange(RECORDS)]
     fields = dict(zip(FIELDS, values, strict=True))
-    with TemporaryDirectory(ignore_cleanup_errors=True) as name:
+    with one_thread(), TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         write_records(folder / "records.npy", fields)
         for event in range(FILES):
             one: dict[str, Any] = {name: values[event] for name, values in fields.items()}
             np.savez(folder / f"{event}.npz", **one)
         yield folder
-    torch.set_num_threads(threads)
 
 
 def _ratio(loader: Loader, other: Loader) -> float:
