@@ -126,6 +126,9 @@ class Accelerator(Protocol):
         When recording: `for batch in gpu.pinned(trace.batches(loader))`.
         """
 
+    def is_pinned(self, batch: Any) -> bool:
+        """Tell whether all tensors of `batch` are in pinned host memory."""
+
     def memory_allocated(self) -> int:
         """Return the bytes of device memory in use."""
 

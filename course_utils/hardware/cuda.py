@@ -19,18 +19,17 @@ from course_utils.hardware.smi import Smi, nvidia_smi
 from course_utils.measure.trace import Span, Trace, current, stage
 
 
-class CudaAccelerator:
-    """The current CUDA device, fixed for good; see `accelerator.Accelerator`."""
+class CudaDevice:
+    """One CUDA device, fixed for good: its streams, its memory, the copies to it."""
 
     emulated = False
 
-    def __init__(self, *, step_ms: float):
-        """Take the device that is current in this thread: in other threads that is device 0."""
-        self.device = torch.device("cuda", torch.cuda.current_device())
+    def __init__(self, device: torch.device | None = None):
+        """Take `device`, or the one current in this thread: in other threads that is device 0."""
+        index = None if device is None else device.index
+        self.device = torch.device("cuda", torch.cuda.current_device() if index is None else index)
         self.name = torch.cuda.get_device_name(self.device)
-        self.step_ms = step_ms
         self.idle_stream = self.Stream()  # nothing but the anchors of recordings
-        self._work = Work(self.device)
         self._recording: Recording | None = None
 
     def __repr__(self) -> str:
@@ -70,17 +69,6 @@ class CudaAccelerator:
         with self._span("copy", "transfer", number):
             return _numbered(map_leaves(copy, batch), number)
 
-    def step(self, batch: Any, *, ms: float | None = None, occupancy: float = 1.0) -> CudaLoss:
-        """Launch `ms` of work and a checksum of `batch`.
-
-        The work is matrix products, as in a training step, which fill the device. With an occupancy
-        below one half it is a kernel that counts cycles on a single multiprocessor.
-        """
-        tensors = _device_tensors(batch)
-        with self._span("gpu", "compute", _batch_number(tensors)):
-            self._work.run(self.step_ms if ms is None else ms, occupancy)
-            return CudaLoss(checksum(tensors), self.current_stream())
-
     def launch(
         self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
     ) -> Any:
@@ -100,6 +88,10 @@ class CudaAccelerator:
         """Hand over `batches` pinned; a `DataLoader(pin_memory=True)` has done it already."""
         return PinnedBatches(batches, self.pin)
 
+    def is_pinned(self, batch: Any) -> bool:
+        """Tell whether all tensors of `batch` are in pinned host memory."""
+        return all(leaf.is_pinned() for leaf in leaves(batch) if isinstance(leaf, torch.Tensor))
+
     def memory_allocated(self) -> int:
         """Return the bytes of device memory in use."""
         return torch.cuda.memory_allocated(self.device)
@@ -107,10 +99,6 @@ class CudaAccelerator:
     def max_memory_allocated(self) -> int:
         """Return the most bytes that were in use at a time."""
         return torch.cuda.max_memory_allocated(self.device)
-
-    def smi(self) -> Smi:
-        """Return what nvidia-smi shows; for the true idle share record a trace."""
-        return nvidia_smi(self.name, f"GPU-{torch.cuda.get_device_properties(self.device).uuid}")
 
     @contextmanager
     def _span(self, lane: str, name: str, batch: int) -> Iterator[None]:
@@ -125,6 +113,31 @@ class CudaAccelerator:
         yield
         end.record(stream)
         self._recording.marks.append((lane, name, start, end, batch))
+
+
+class CudaAccelerator(CudaDevice):
+    """A CUDA device that can also pass for one that trains; see `accelerator.Accelerator`."""
+
+    def __init__(self, *, step_ms: float):
+        """Take the current device and find out how fast it is."""
+        super().__init__()
+        self.step_ms = step_ms
+        self._work = Work(self.device)
+
+    def step(self, batch: Any, *, ms: float | None = None, occupancy: float = 1.0) -> CudaLoss:
+        """Launch `ms` of work and a checksum of `batch`.
+
+        The work is matrix products, as in a training step, which fill the device. With an occupancy
+        below one half it is a kernel that counts cycles on a single multiprocessor.
+        """
+        tensors = _device_tensors(batch)
+        with self._span("gpu", "compute", _batch_number(tensors)):
+            self._work.run(self.step_ms if ms is None else ms, occupancy)
+            return CudaLoss(checksum(tensors), self.current_stream())
+
+    def smi(self) -> Smi:
+        """Return what nvidia-smi shows; for the true idle share record a trace."""
+        return nvidia_smi(self.name, f"GPU-{torch.cuda.get_device_properties(self.device).uuid}")
 
 
 class CudaLoss:
@@ -152,7 +165,7 @@ class CudaLoss:
 class Recording:
     """The events of one trace, and two anchors that tie the device's time to the host's."""
 
-    def __init__(self, trace: Trace, gpu: CudaAccelerator):
+    def __init__(self, trace: Trace, gpu: CudaDevice):
         self.trace = trace
         self.marks: list[tuple[str, str, torch.cuda.Event, torch.cuda.Event, int]] = []
         self._gpu = gpu

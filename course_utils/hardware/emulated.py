@@ -192,6 +192,10 @@ class EmulatedAccelerator:
         """
         return PinnedBatches(batches, lambda batch: map_leaves(mark_pinned, batch))
 
+    def is_pinned(self, batch: Any) -> bool:
+        """Tell whether all tensors of `batch` are in pinned host memory, or pass for it."""
+        return all(is_pinned(leaf) for leaf in leaves(batch) if _is_host(leaf))
+
     def memory_allocated(self) -> int:
         """Return the bytes of device memory in use."""
         with self._driver.lock:
