@@ -133,7 +133,7 @@ class EmulatedAccelerator:
     def step(self, batch: Any, *, ms: float | None = None, occupancy: float = 1.0) -> EmulatedLoss:
         """Launch a training step that reads `batch`; return at once, with a loss to wait for."""
         with self._driver.lock:
-            contents = _contents(batch)
+            contents = self._contents(batch)
             kernel = self._launch(contents, self.step_ms if ms is None else ms, occupancy)
             loss = EmulatedLoss(self._driver, kernel, contents)
             self._unread.append(weakref.ref(loss))
@@ -151,7 +151,7 @@ class EmulatedAccelerator:
         time of this machine that does not count as the device's.
         """
         with self._driver.lock:
-            contents = _contents(buffers)
+            contents = self._contents(buffers)
             kernel = self._launch(contents, ms, occupancy)
             result = function(*map_leaves(_value, buffers))
             return map_leaves(lambda leaf: self._keep(leaf, kernel, contents), result)
@@ -175,6 +175,20 @@ class EmulatedAccelerator:
             source.read(kernel, content)
         self._memory.take(content)
         return self._memory.handle(content)
+
+    def _contents(self, batch: Any) -> list[Content]:
+        if any(_is_host(leaf) for leaf in leaves(batch)):
+            raise ValueError(
+                "The batch is in host memory: copy it first, batch = gpu.upload(batch)."
+            )
+        tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, DeviceTensor)]
+        for tensor in tensors:
+            if tensor.device != self.name:
+                raise RuntimeError(
+                    f"The batch is on the {tensor.device} and the step on the {self.name}: "
+                    "upload it to the GPU that computes."
+                )
+        return [tensor.content for tensor in tensors]
 
     def pin(self, batch: Any) -> Any:
         """Copy the tensors of `batch` to pinned host memory, which takes the host its time."""
@@ -226,12 +240,6 @@ def _is_host(leaf: Any) -> bool:
 
 def _value(leaf: Any) -> Any:
     return leaf.content.data if isinstance(leaf, DeviceTensor) else leaf
-
-
-def _contents(batch: Any) -> list[Content]:
-    if any(_is_host(leaf) for leaf in leaves(batch)):
-        raise ValueError("The batch is in host memory: copy it first, batch = gpu.upload(batch).")
-    return [leaf.content for leaf in leaves(batch) if isinstance(leaf, DeviceTensor)]
 
 
 def _batch_number() -> int:
