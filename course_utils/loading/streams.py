@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
 
 from course_utils.loading.datasets import MemmapEvents
 from course_utils.loading.events import Sample
 from course_utils.loading.shuffling import blocks, buffer_shuffle, epoch_rng, interleave, shuffled
-from course_utils.loading.splitting import Place, count_batches, split
+from course_utils.loading.splitting import KnowsItsRank, count_batches, split
 from course_utils.loading.workers import SharedEpoch
 
 
-class EventShards(IterableDataset[Sample]):
+class EventShards(KnowsItsRank, IterableDataset[Sample]):
     """The events of a folder as contiguous shards, each of which one worker of one rank reads.
 
         stream = EventShards(data_path("events"), shards=16, buffer=500)
@@ -73,11 +73,6 @@ class EventShards(IterableDataset[Sample]):
         self.interleave, self.chunk, self.buffer = interleave, chunk, buffer
         self.shuffle_shards, self.seed = shuffle_shards, seed
         self.epoch = SharedEpoch()
-        self._sent_from: Place | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Send the rank along: a worker that is not forked is in no process group to ask."""
-        return {**self.__dict__, "_sent_from": Place.here()}
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next epoch; workers that persist see it too."""
@@ -85,11 +80,11 @@ class EventShards(IterableDataset[Sample]):
 
     def __len__(self) -> int:
         """Return the number of events of this rank in this epoch, all its workers together."""
-        whole_rank = replace(self._here(), worker=0, num_workers=1)
+        whole_rank = replace(self.here(), worker=0, num_workers=1)
         return sum(len(shard) for shard in split(self._order(), whole_rank))
 
     def __iter__(self) -> Iterator[Sample]:
-        here = self._here()
+        here = self.here()
         streams = map(self._read, split(self._order(), here))
         own = epoch_rng(self.seed, self.epoch.value, here)
         return buffer_shuffle(interleave(streams, self.interleave), self.buffer, own)
@@ -98,7 +93,7 @@ class EventShards(IterableDataset[Sample]):
         self, batch_size: int, *, num_workers: int = 0, drop_last: bool = False
     ) -> int:
         """Return how many batches this rank will see in this epoch; `len(loader)` cannot know."""
-        here = self._here()
+        here = self.here()
         return count_batches(
             [len(shard) for shard in self._order()],
             batch_size,
@@ -107,12 +102,6 @@ class EventShards(IterableDataset[Sample]):
             num_workers=num_workers,
             drop_last=drop_last,
         )
-
-    def _here(self) -> Place:
-        here = Place.here()
-        if self._sent_from is None or get_worker_info() is None:
-            return here
-        return replace(self._sent_from, worker=here.worker, num_workers=here.num_workers)
 
     def _order(self) -> list[range]:
         """Return the shards in the order of this epoch, which is the same in all places."""

@@ -1,0 +1,149 @@
+"""Write samples into tar shards that webdataset reads, with a list of them beside.
+
+    write_shards(event_samples(data_path("events"), seed=1), "shards", per_shard=100)
+
+The list, `shards.json`, is written last: a folder that has it is whole. It says how many samples,
+how many bytes and which CRC-32 each shard has, so that a reader knows the length of an epoch, and
+knows a shard that lacks a byte from one that has all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import Any
+
+import webdataset
+
+LIST = "shards.json"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard, and what its list says of it; None: there is no list."""
+
+    url: str  # a path, or an address such as http://host/shard-000000.tar
+    samples: int | None = None
+    bytes: int | None = None
+    crc32: int | None = None
+
+
+def write_shards(
+    samples: Iterable[Mapping[str, Any]],
+    folder: str | Path,
+    *,
+    per_shard: int,
+    name: str = "shard",
+) -> list[Path]:
+    """Write shards of `per_shard` samples (the last one may be smaller) and return their paths.
+
+    A sample has a `__key__`, and fields named by their file endings: bytes as they are, or what
+    webdataset encodes by the ending, such as an array as "npy" or a dictionary as "json". The same
+    samples give the same bytes. What fails leaves no shard behind.
+
+    Raises:
+        FileExistsError: the folder has shards.
+        ValueError: there is no sample, or one that would not come back as it is: a key that is
+            missing, was there before or has a dot, or a sample without a field.
+    """
+    target = Path(folder)
+    if per_shard < 1:
+        raise ValueError(f"{per_shard} samples in a shard cannot be; take at least 1.")
+    if (target / LIST).exists() or any(target.glob(f"{name}-*.tar")):
+        raise FileExistsError(
+            f"{target} has shards already; delete them or take another folder, and run again."
+        )
+    target.mkdir(parents=True, exist_ok=True)
+    stream = _checked(samples)
+    shards: list[Shard] = []
+    try:
+        for number in count():
+            if (first := next(stream, None)) is None:
+                break
+            path = target / f"{name}-{number:06d}.tar"
+            shards.append(_write(chain([first], islice(stream, per_shard - 1)), path))
+        if not shards:
+            raise ValueError("There are no samples to write; look at what should give them.")
+        _replace(target / LIST, json.dumps({"shards": list(map(asdict, shards))}, indent=1))
+    except BaseException:
+        for shard in shards:
+            (target / shard.url).unlink(missing_ok=True)
+        with suppress(OSError):  # it held something else before
+            target.rmdir()
+        raise
+    return [target / shard.url for shard in shards]
+
+
+def read_list(text: str | bytes, place: str) -> list[Shard]:
+    """Return the shards of a `shards.json` that lies at `place`, with their full addresses.
+
+    Raises:
+        ValueError: the text is no such list.
+    """
+    try:
+        entries = [Shard(**entry) for entry in json.loads(text)["shards"]]
+        whole = all(shard.samples is not None and shard.bytes is not None for shard in entries)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{place}/{LIST} is no list of shards; write the shards again.") from error
+    if not entries or not whole:
+        raise ValueError(f"{place}/{LIST} does not say what it should; write the shards again.")
+    return [Shard(f"{place}/{at.url}", at.samples, at.bytes, at.crc32) for at in entries]
+
+
+def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
+    """Write one shard under another name, and give it its own once it is whole."""
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            counting = _Counted(file)
+            with webdataset.TarWriter(counting, mtime=0) as writer:
+                number = sum(1 for sample in samples if writer.write(dict(sample)) is not None)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return Shard(path.name, number, counting.bytes, counting.crc32)
+
+
+class _Counted:
+    """A file for writing that knows how many bytes went in, and their CRC-32."""
+
+    def __init__(self, file: Any):
+        self.file, self.bytes, self.crc32 = file, 0, 0
+
+    def write(self, data: bytes) -> int:
+        self.bytes += len(data)
+        self.crc32 = zlib.crc32(data, self.crc32)
+        return int(self.file.write(data))
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def _checked(samples: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Refuse what a reader would merge, cut or lose; all keys are held to find one that repeats."""
+    seen: set[str] = set()
+    for number, sample in enumerate(samples):
+        key = sample.get("__key__")
+        if not isinstance(key, str) or not key:
+            raise ValueError(f"Sample {number} has no __key__; give each a text that is its own.")
+        if "." in key.rpartition("/")[2]:
+            raise ValueError(
+                f"The key {key!r} has a dot, and a reader would cut it there; take another sign."
+            )
+        if key in seen:
+            raise ValueError(f"The key {key!r} comes twice; give each sample a key of its own.")
+        if all(field.startswith("_") for field in sample):
+            raise ValueError(f"Sample {key!r} has no field; give it one, such as 'npy'.")
+        seen.add(key)
+        yield sample
