@@ -89,8 +89,9 @@ class CudaDevice:
         return PinnedBatches(batches, self.pin)
 
     def is_pinned(self, batch: Any) -> bool:
-        """Tell whether all tensors of `batch` are in pinned host memory."""
-        return all(leaf.is_pinned() for leaf in leaves(batch) if isinstance(leaf, torch.Tensor))
+        """Tell whether all tensors of `batch` in host memory are pinned."""
+        tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
+        return all(tensor.is_pinned() for tensor in tensors if tensor.device.type == "cpu")
 
     def memory_allocated(self) -> int:
         """Return the bytes of device memory in use."""

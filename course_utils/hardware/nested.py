@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, cast
 
 
 def map_leaves(function: Callable[[Any], Any], batch: Any) -> Any:
-    """Return a batch of the same shape with `function` applied to all that is no container."""
+    """Return a batch of the same shape with `function` applied to all that is no container.
+
+    A mapping of any kind becomes a dict. A dataclass is copied, not made anew: frozen ones and
+    fields that its `__init__` does not take are no trouble.
+    """
     if isinstance(batch, Mapping):
         return {key: map_leaves(function, value) for key, value in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):  # a named tuple
@@ -16,16 +21,26 @@ def map_leaves(function: Callable[[Any], Any], batch: Any) -> Any:
     if isinstance(batch, (list, tuple)):
         return type(batch)(map_leaves(function, value) for value in batch)
     if is_dataclass(batch) and not isinstance(batch, type):
-        values = {f.name: map_leaves(function, getattr(batch, f.name)) for f in fields(batch)}
-        return replace(batch, **values)
+        twin = copy.copy(batch)
+        for field in fields(batch):
+            value = map_leaves(function, getattr(batch, field.name))
+            object.__setattr__(twin, field.name, value)  # past the guard of a frozen one
+        return twin
     return function(batch)
 
 
 def leaves(batch: Any) -> list[Any]:
     """Return everything in `batch` that is no container, in order."""
-    found: list[Any] = []
-    map_leaves(found.append, batch)
-    return found
+    parts: Iterable[Any]
+    if isinstance(batch, Mapping):
+        parts = batch.values()
+    elif isinstance(batch, (list, tuple)):
+        parts = batch
+    elif is_dataclass(batch) and not isinstance(batch, type):
+        parts = [getattr(batch, field.name) for field in fields(batch)]
+    else:
+        return [batch]
+    return [leaf for part in parts for leaf in leaves(part)]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@
 
 No thread is needed: a loader has its workers and, to pin, a thread already. A copy is only
 launched, on a stream of its own, and the device itself holds the step back until it has arrived.
+When recording: `for batch in CudaPrefetcher(trace.batches(loader), gpu)`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import Any, Protocol, cast
 import torch
 
 from course_utils.hardware.nested import leaves, map_leaves
+from course_utils.measure.trace import current
 
-Staged = tuple[Any, Any]  # a batch on its way to the device, and the event of its arrival
+Staged = tuple[Any, Any, int]  # a batch on its way, the event of its arrival, its number
 
 
 class Copier(Protocol):
@@ -45,9 +47,10 @@ class CudaPrefetcher:
     """The batches of a loader on the device, each copied during the step before it.
 
     Batches may be tensors, or dicts, lists, tuples, named tuples and dataclasses of them, nested;
-    what is no tensor passes through. Each loop over it is one epoch of the loader. An error of the
-    loader is raised in the loop, after the batches that came before it. Leaving the loop drops what
-    was copied ahead and lets the loader's workers go.
+    what is no tensor passes through. (Pack a PackedSequence in the loop: its lengths have to stay
+    on the host.) Each loop over it is one epoch of the loader. An error of the loader is raised in
+    the loop, after the batches that came before it. Leaving the loop drops what was copied ahead
+    and lets the loader's workers go.
     """
 
     def __init__(
@@ -57,18 +60,20 @@ class CudaPrefetcher:
         *,
         depth: int = 1,
     ):
-        """Touch neither the loader nor the device yet: both are used when the loop begins.
+        """Start nothing yet: the first batch is asked for when the loop begins.
 
         Args:
-            loader: where the batches come from, in pinned memory: `DataLoader(pin_memory=True)`.
+            loader: where the batches come from, in pinned memory that is not filled again before
+                the copy has ended: `DataLoader(pin_memory=True)`.
             device: a CUDA device, fixed now ("cuda": the current one of this thread), or an
-                accelerator of `get_accelerator`, emulated ones too. On a CPU, and on devices
-                without streams, batches are moved one by one. None: CUDA if there is any.
+                accelerator of `get_accelerator`, emulated ones too. On a CPU, and on devices other
+                than CUDA, batches are moved one by one. None: CUDA if there is any.
             depth: batches copied ahead. With the one that the loop works on, `depth` + 1 are on the
                 device, and for a moment one more if the loop still holds its last when it asks.
 
         Raises:
             ValueError: if `depth` is less than 1.
+            RuntimeError: if there is no such device.
         """
         if depth < 1:
             raise ValueError(f"A depth of {depth} copies nothing ahead; take at least 1.")
@@ -103,6 +108,7 @@ class CudaPrefetcher:
                     # Only now that the next copy is under way: it runs even if the loop waits for
                     # the device at the end of its step.
                     yield self._hand_over(gpu, *staged.popleft())
+            _number(-1)
             if not isinstance(end, StopIteration):
                 raise end
         finally:
@@ -110,6 +116,7 @@ class CudaPrefetcher:
             staged.clear()
             if hasattr(batches, "close"):
                 batches.close()
+            del batches  # with it go the workers, even while a notebook keeps the traceback
 
     def _stage(self, gpu: Copier, batch: Any) -> Staged:
         """Launch the copy of `batch`; the stream is left again before the loop runs on."""
@@ -121,12 +128,15 @@ class CudaPrefetcher:
                     "nothing: give the loader pin_memory=True.",
                     stacklevel=3,
                 )
+        trace = current()
         with gpu.stream(self._copies):
-            return gpu.upload(batch, non_blocking=True), self._copies.record_event()
+            uploaded = gpu.upload(batch, non_blocking=True)
+            return uploaded, self._copies.record_event(), -1 if trace is None else trace.batch
 
     @staticmethod
-    def _hand_over(gpu: Copier, batch: Any, arrived: Any) -> Any:
+    def _hand_over(gpu: Copier, batch: Any, arrived: Any, number: int) -> Any:
         """Let what the loop launches from now on wait for this copy, and for no later one."""
+        _number(number)
         user = gpu.current_stream()
         user.wait_event(arrived)
         for leaf in leaves(batch):
@@ -144,10 +154,23 @@ def _choose(device: Copier | torch.device | str | int | None) -> Copier | torch.
     if isinstance(device, (str, int)):
         device = torch.device(device)
     if isinstance(device, torch.device) and device.type == "cuda":
+        there = torch.cuda.device_count()
+        if (device.index or 0) >= there:
+            raise RuntimeError(
+                f"The device {device} is not here (CUDA devices: {there}): leave it out to take "
+                "what there is, or give an accelerator of get_accelerator()."
+            )
         from course_utils.hardware.cuda import CudaDevice
 
         return CudaDevice(device)
     return device
+
+
+def _number(batch: int) -> None:
+    """Tell the trace which batch the loop works on: the loader is ahead of it."""
+    trace = current()
+    if trace is not None:
+        trace.batch = batch
 
 
 def _is_tensor(leaf: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from course_utils.measure.summary import union
+from course_utils.measure.summary import Interval, union
 from course_utils.measure.trace import Span
 
 
@@ -14,10 +14,12 @@ def hidden_share(spans: Sequence[Span], *, lane: str = "copy", behind: str = "gp
     The first copy of an epoch has no step before it and can hide behind nothing: over n batches of
     a perfect prefetcher this is (n - 1) / n. Leave its span out to judge the others.
     """
-    work = union((span.start_ns, span.end_ns) for span in spans if span.lane == lane)
-    cover = union((span.start_ns, span.end_ns) for span in spans if span.lane == behind)
-    total = sum(end - start for start, end in work)
-    hidden = sum(
-        max(min(end, until) - max(start, since), 0) for start, end in work for since, until in cover
-    )
+    work = [(span.start_ns, span.end_ns) for span in spans if span.lane == lane]
+    cover = [(span.start_ns, span.end_ns) for span in spans if span.lane == behind]
+    total = _length(work)
+    hidden = total + _length(cover) - _length([*work, *cover])
     return hidden / total if total else 1.0
+
+
+def _length(intervals: list[Interval]) -> int:
+    return sum(end - start for start, end in union(intervals))
