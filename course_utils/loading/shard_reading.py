@@ -49,11 +49,20 @@ def open_shards(
     """
     for shard in shards:
         storage, path = locate(shard["url"], fs, headers)
-        stream = ShardStream(storage, path, shard.get("bytes"), request_bytes, attempts, wait)
+        stream = ShardStream(
+            shard["url"],
+            storage,
+            path,
+            size=shard.get("bytes"),
+            request_bytes=request_bytes,
+            attempts=attempts,
+            wait=wait,
+        )
         yield {**shard, "stream": stream}
         if shard.get("crc32") not in (None, stream.crc32):
             raise OSError(
-                f"{path} is not what was written, its CRC-32 is another; write the shard again."
+                f"{shard['url']} is not what was written, its CRC-32 is another; write or fetch "
+                "the shard again."
             )
 
 
@@ -100,15 +109,17 @@ class ShardStream:
 
     def __init__(
         self,
+        url: str,
         fs: Any,
         path: str,
+        *,
         size: int | None,
         request_bytes: int,
         attempts: int,
         wait: Callable[[float], object],
     ):
         """Ask for the size where it is not known, and for nothing else."""
-        self.fs, self.path = fs, path
+        self.url, self.fs, self.path = url, fs, path
         self.request_bytes, self.attempts, self.wait = request_bytes, attempts, wait
         self.position = 0  # bytes that were given out
         self.crc32 = 0  # of these
@@ -174,7 +185,7 @@ class ShardStream:
                     raise final from error
                 reason = error
         raise ConnectionError(
-            f"{self.path} cannot be read from byte {self.position:,} on, after {self.attempts} "
+            f"{self.url} cannot be read from byte {self.position:,} on, after {self.attempts} "
             f"attempts ({_words(reason)}); see that the server runs, and run again."
         ) from reason
 
@@ -184,17 +195,19 @@ class ShardStream:
         statuses = {getattr(cause, "status", None) for cause in causes}
         if statuses & {401, 403} or any(isinstance(cause, PermissionError) for cause in causes):
             return PermissionError(
-                f"{self.path} is not given out without the right token or key; look at what you "
+                f"{self.url} is not given out without the right token or key; look at what you "
                 "pass as headers= or fs=, and run again."
             )
-        if 404 in statuses or (isinstance(causes[-1], FileNotFoundError)):
+        # over HTTP, fsspec says so whatever went wrong: there the status counts
+        is_missing = isinstance(error, FileNotFoundError) and "http" not in self.fs.protocol
+        if is_missing or 404 in statuses:
             return FileNotFoundError(
-                f"There is no {self.path}; look at the address, and whether the shards are written."
+                f"There is no {self.url}; look at the address, and whether the shards are written."
             )
         if isinstance(error, EOFError) or 416 in statuses:
             return OSError(
-                f"{self.path} cannot be read from byte {self.position:,} on: {_words(error)}; "
-                "write the shard again."
+                f"{self.url} cannot be read from byte {self.position:,} on: {_words(error)}; "
+                "write or fetch the shard again."
             )
         return None
 
@@ -207,7 +220,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _words(error: BaseException) -> str:
     *_, root = _causes(error)
-    return str(root) or type(root).__name__
+    return " ".join(str(root).split()) or type(root).__name__
 
 
 def _corrupted(url: str, at: int) -> OSError:
