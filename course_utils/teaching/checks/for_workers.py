@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from torch.utils.data._utils import worker as torch_worker
 
 from course_utils.teaching.exercise import expect
 
@@ -21,3 +25,20 @@ def expect_in_a_file(attempt: Any) -> None:
         "cannot see the notebook.",
         "Begin its cell with %%worker_module and a name, and run it again.",
     )
+
+
+@contextmanager
+def in_worker(worker: int, num_workers: int) -> Iterator[None]:
+    """Make `get_worker_info` answer as in that worker; with 0 workers, as in the main process."""
+    before = torch_worker._worker_info
+    info: Any = None
+    if num_workers:
+        nothing: Any = None
+        info = torch_worker.WorkerInfo(
+            id=worker, num_workers=num_workers, seed=worker, dataset=nothing
+        )
+    torch_worker._worker_info = info
+    try:
+        yield
+    finally:
+        torch_worker._worker_info = before

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
-from torch.utils.data._utils import worker as torch_worker
 
 from course_utils.measure.wording import plural
 from course_utils.teaching.checks import nb05_prefetch, nb05_shuffle  # noqa: F401  # more checks
-from course_utils.teaching.checks.for_workers import expect_in_a_file
+from course_utils.teaching.checks.for_workers import expect_in_a_file, in_worker
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
 WORKERS, RANKS = range(6), range(1, 4)
@@ -72,12 +70,12 @@ def _judge_places(
         # made once by each rank, as in reality, and copied to its workers afterwards
         stream = stream_class(list(shards), rank, world_size)
         for worker in range(max(workers, 1)):
-            with _in_worker(worker, workers):
+            with in_worker(worker, workers):
                 served[rank, worker] = _read(stream)
     where = f"With {_name(workers, world_size)} and {plural(len(shards), 'shard')}"
     _judge_share(served, shards, where)
     _judge_reading(shards, served, where)
-    with _in_worker(0, workers):
+    with in_worker(0, workers):
         expect(
             _read(stream) == served[world_size - 1, 0],
             "The second epoch serves other events than the first: something was used up.",
@@ -180,7 +178,7 @@ def _judge_real_workers(stream_class: type[Any], shards: Sequence[Shard]) -> Non
     stream = stream_class(list(shards), 1, 2)
     wanted: set[int] = set()
     for worker in range(2):
-        with _in_worker(worker, 2):
+        with in_worker(worker, 2):
             wanted.update(stream)
     served = [int(event) for event in DataLoader(stream, None, num_workers=2, timeout=120)]
     expect(
@@ -194,20 +192,3 @@ def _judge_real_workers(stream_class: type[Any], shards: Sequence[Shard]) -> Non
 def _name(workers: int, world_size: int) -> str:
     parts = (workers, "worker"), (world_size, "rank")
     return " on ".join(f"{count} {word}{'s' * (count != 1)}" for count, word in parts)
-
-
-@contextmanager
-def _in_worker(worker: int, num_workers: int) -> Iterator[None]:
-    """Make `get_worker_info` answer as in that worker; with 0 workers, as in the main process."""
-    before = torch_worker._worker_info
-    info: Any = None
-    if num_workers:
-        nothing: Any = None
-        info = torch_worker.WorkerInfo(
-            id=worker, num_workers=num_workers, seed=worker, dataset=nothing
-        )
-    torch_worker._worker_info = info
-    try:
-        yield
-    finally:
-        torch_worker._worker_info = before
