@@ -1,0 +1,60 @@
+"""Count what torch is asked to do: the operations, and the bytes that they write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+@dataclass
+class Operations:
+    """The operations of a function; those that only look at a tensor in another way are not."""
+
+    calls: int = 0
+    bytes_written: int = 0
+
+    def __str__(self) -> str:
+        """Say both."""
+        return f"{self.calls:,} operations, {self.bytes_written:,} bytes written"
+
+
+def count_operations(function: Callable[..., Any], *given: Any) -> tuple[Operations, Any]:
+    """Return the count for `function(*given)`, and what the function returns."""
+    mode = _Counting()
+    with mode:
+        result = function(*given)
+    return mode.counted, result
+
+
+class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.counted = Operations()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        known = {_storage(tensor) for tensor in _tensors((args, kwargs))}
+        result = func(*args, **(kwargs or {}))
+        written = [
+            tensor
+            for tensor in _tensors(result)
+            if func._schema.is_mutable or _storage(tensor) not in known
+        ]
+        if written:
+            self.counted.calls += 1
+            self.counted.bytes_written += sum(tensor.nbytes for tensor in written)
+        return result
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    return (leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor))
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
