@@ -1,0 +1,203 @@
+"""Try a prefetcher on emulated GPUs, on a clock that only waiting puts forward.
+
+What comes out is counts, checksums and shares of the emulated time. Real time is waited for only
+where something hangs, and then not for long.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any
+
+import torch
+
+from course_utils.hardware.checksum import checksum
+from course_utils.hardware.device_clock import VirtualTime
+from course_utils.hardware.emulated import EmulatedAccelerator
+from course_utils.hardware.emulated_devices import EmulatedDevices
+from course_utils.loading.cuda_prefetch import CudaPrefetcher
+from course_utils.measure.overlap import hidden_share
+from course_utils.measure.trace import record
+from course_utils.teaching.checks.hanging import quiet_threads
+from course_utils.teaching.notes_prefetcher import NotesPrefetcher
+
+PULSES, LABELS = 60_000, 2_000  # float32 of a batch: 0.25 MB, copied in 0.01 ms, a step takes 0.1
+BATCH_BYTES = 4 * (PULSES + LABELS)
+SURE_S = 0.3  # whoever waits that long for a thread that is dead waits for ever
+LIMIT_S = 30.0
+
+
+def make_gpus(count: int = 1) -> tuple[EmulatedDevices, VirtualTime]:
+    """Return emulated GPUs and their clock."""
+    clock = VirtualTime()
+    return EmulatedDevices(count, step_ms=0.1, clock=clock, sleep_until=clock.sleep_until), clock
+
+
+class Source:
+    """A loader of pinned batches (pulses, labels), in an order that the epoch decides."""
+
+    def __init__(self, count: int = 8, *, fails_at: int = -1, pinned: bool = True):
+        """Make `count` batches; number `fails_at` of an epoch is corrupt."""
+        random = torch.Generator().manual_seed(count)
+        sizes = (PULSES, LABELS)
+        batches = [tuple(torch.randn(n, generator=random) for n in sizes) for _ in range(count)]
+        self.batches: list[Any] = list(make_gpus()[0][0].pinned(batches)) if pinned else batches
+        self.sums = [checksum(batch).item() for batch in batches]
+        self.fails_at, self.epoch = fails_at, 0
+        self.served = self.open = 0  # batches so far; iterators that are neither through nor closed
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of the iterators that are made from now on."""
+        self.epoch = epoch
+
+    def order(self, epoch: int) -> list[int]:
+        """Return the numbers of the batches in the order of an epoch."""
+        shuffle = torch.Generator().manual_seed(epoch)
+        return torch.randperm(len(self.batches), generator=shuffle).tolist()
+
+    def __iter__(self) -> Iterator[Any]:
+        self.open += 1
+        try:
+            for place, number in enumerate(self.order(self.epoch)):
+                if place == self.fails_at:
+                    raise ValueError(f"corrupt event in batch {place}")
+                self.served += 1
+                yield self.batches[number]
+        finally:
+            self.open -= 1
+
+
+def sums(gpu: EmulatedAccelerator, batches: Iterable[Any], *, late: bool = False) -> list[float]:
+    """Train on the batches and return what the steps read; NaN where that was garbage.
+
+    Args:
+        gpu: computes a step on each batch.
+        batches: uploaded; the loop drops each as soon as its step is launched.
+        late: read no loss before the end.
+    """
+    losses = []
+    for batch in batches:
+        losses.append(gpu.step(batch))
+        del batch
+        if not late:
+            losses[-1].item()
+    return [loss.item() for loss in losses]
+
+
+def wrong(found: Sequence[float], source: Source, epoch: int = 0) -> int:
+    """Count the checksums that are not those of the source's batches, in order."""
+    wanted = [source.sums[number] for number in source.order(epoch)]
+    return sum(a != b for a, b in zip(found, wanted, strict=True))
+
+
+def hidden_after_first(
+    gpu: EmulatedAccelerator, clock: VirtualTime, batches: Iterable[Any]
+) -> float:
+    """Train on the batches; return the hidden share of the copies that start with or after a step.
+
+    The first batch has no step before it that could hide its copy.
+    """
+    with record(clock=clock) as trace:
+        sums(gpu, batches)
+    first = min(span.start_ns for span in trace.spans if span.lane == "gpu")
+    return hidden_share([span for span in trace.spans if span.start_ns >= first])
+
+
+@dataclass(frozen=True)
+class Defect:
+    """One defect, what the notes say or do, and what was measured."""
+
+    number: int
+    title: str
+    claim: str
+    notes: str  # seen with the design of the notes
+    ours: str  # seen with CudaPrefetcher
+    proven: bool  # the two differ as they should
+
+    def __str__(self) -> str:
+        """Say it in four lines."""
+        return (
+            f"{self.number}. {self.title}\n   notes: {self.claim}\n"
+            f"   seen: {self.notes}\n   CudaPrefetcher: {self.ours}"
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a loop went."""
+
+    batches: int
+    stuck: bool
+    error: str = ""
+
+    def __str__(self) -> str:
+        """Say it in a few words."""
+        end = "then it hangs" if self.stuck else f"then {self.error}" if self.error else ""
+        return f"{self.batches} batches" + (f", {end}" if end else "")
+
+
+Prefetcher = NotesPrefetcher | CudaPrefetcher
+
+
+def outcome(prefetcher: Prefetcher, *, epochs: int = 1) -> Outcome:
+    """Loop over a prefetcher in a thread; if that hangs, say so and set it free."""
+    got: list[object] = []
+    errors: list[str] = []
+
+    def loop() -> None:
+        try:
+            for _ in range(epochs):
+                for batch in prefetcher:
+                    got.append(type(batch))
+        except Exception as error:
+            errors.append(f"{type(error).__name__}: {error}")
+
+    with quiet_threads():
+        thread = Thread(target=loop, daemon=True, name="loop of a trial")
+        thread.start()
+        if isinstance(prefetcher, NotesPrefetcher):
+            prefetcher.thread.join(LIMIT_S)
+            thread.join(SURE_S)
+        else:
+            thread.join(LIMIT_S)
+    stuck = thread.is_alive()
+    if stuck and isinstance(prefetcher, NotesPrefetcher):
+        for _ in range(epochs):
+            prefetcher.queue.put(None)
+        thread.join(LIMIT_S)
+    return Outcome(len(got), stuck, *errors)
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    """Wait until a thread has made the condition true; at most some seconds."""
+    end = time.monotonic() + LIMIT_S / 10
+    while not (true := condition()) and time.monotonic() < end:
+        time.sleep(0.001)
+    return true
+
+
+def stop(prefetcher: NotesPrefetcher) -> None:
+    """End the thread of a prefetcher that nobody loops over any more."""
+    while prefetcher.thread.is_alive():
+        if not prefetcher.queue.empty():
+            prefetcher.queue.get()
+        prefetcher.thread.join(0.001)
+
+
+def on_device(gpu: EmulatedAccelerator) -> int:
+    """Count the whole batches in the memory of the GPU once it has done its work."""
+    gpu.synchronize()
+    return gpu.memory_allocated() // BATCH_BYTES
+
+
+def warned(batches: Iterable[Any]) -> int:
+    """Loop over the batches and count the warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        deque(batches, maxlen=0)
+    return len(caught)
