@@ -85,8 +85,8 @@ def two_tensors_only() -> Defect:
     """Give it batches of three tensors, a dict of two, and two in pageable memory."""
     source, (gpus, _) = Source(), make_gpus()
     source.batches = [(*batch, batch[0]) for batch in source.batches]
-    three = outcome(NotesPrefetcher(gpus, source))
-    ours_three = outcome(CudaPrefetcher(source, gpus[0]))
+    three = outcome(lambda: NotesPrefetcher(gpus, source))
+    ours_three = outcome(lambda: CudaPrefetcher(source, gpus[0]))
     source.batches = [{"inputs": a, "targets": b} for a, b, _ in source.batches]
     (first, *_), (ours_first, *_) = NotesPrefetcher(gpus, source), CudaPrefetcher(source, gpus[0])
     pageable = Source(pinned=False)

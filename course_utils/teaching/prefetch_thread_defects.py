@@ -24,8 +24,8 @@ from course_utils.teaching.prefetch_trials import (
 def an_error_vanishes() -> Defect:
     """Let the fourth batch be corrupt."""
     source, (gpus, _) = Source(fails_at=3), make_gpus()
-    notes = outcome(NotesPrefetcher(gpus, source))
-    ours = outcome(CudaPrefetcher(source, gpus[0]))
+    notes = outcome(lambda: NotesPrefetcher(gpus, source))
+    ours = outcome(lambda: CudaPrefetcher(source, gpus[0]))
     return Defect(
         4,
         "An error of the loader ends the thread, and nobody hears of it",
@@ -39,8 +39,8 @@ def an_error_vanishes() -> Defect:
 def one_epoch_only() -> Defect:
     """Loop twice."""
     source, (gpus, _) = Source(), make_gpus()
-    notes = outcome(NotesPrefetcher(gpus, source), epochs=2)
-    ours = outcome(CudaPrefetcher(source, gpus[0]), epochs=2)
+    notes = outcome(lambda: NotesPrefetcher(gpus, source), epochs=2)
+    ours = outcome(lambda: CudaPrefetcher(source, gpus[0]), epochs=2)
     return Defect(
         5,
         "The second epoch hangs",

@@ -144,8 +144,8 @@ class Outcome:
 Prefetcher = NotesPrefetcher | CudaPrefetcher
 
 
-def outcome(prefetcher: Prefetcher, *, epochs: int = 1) -> Outcome:
-    """Loop over a prefetcher in a thread; if that hangs, say so and set it free."""
+def outcome(make: Callable[[], Prefetcher], *, epochs: int = 1) -> Outcome:
+    """Make a prefetcher and loop over it in a thread; if that hangs, say so and set it free."""
     got: list[object] = []
     errors: list[str] = []
 
@@ -158,6 +158,7 @@ def outcome(prefetcher: Prefetcher, *, epochs: int = 1) -> Outcome:
             errors.append(f"{type(error).__name__}: {error}")
 
     with quiet_threads():
+        prefetcher = make()
         thread = Thread(target=loop, daemon=True, name="loop of a trial")
         thread.start()
         if isinstance(prefetcher, NotesPrefetcher):

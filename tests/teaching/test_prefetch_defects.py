@@ -66,7 +66,7 @@ def test_the_notes_do_well_where_nothing_is_asked_of_them(source):
 @pytest.mark.parametrize("count", [2, 3, 6, 7])
 def test_an_epoch_of_the_notes_ends_whatever_the_queue_holds(count):
     gpus, _ = make_gpus()
-    assert str(outcome(NotesPrefetcher(gpus, Source(count)))) == f"{count} batches"
+    assert str(outcome(lambda: NotesPrefetcher(gpus, Source(count)))) == f"{count} batches"
 
 
 def test_on_the_default_stream_nothing_is_hidden_and_all_is_right(source):
