@@ -96,3 +96,18 @@ def _last_ends(trace: Trace) -> dict[int, int]:
         if span.lane == "gpu":
             ends[span.batch] = max(span.end_ns, ends.get(span.batch, 0))
     return ends
+
+
+def load_ms(trace: Trace) -> float:
+    """Return L: the milliseconds of work that the workers do for a batch."""
+    work = [span for span in trace.spans if span.lane.startswith("worker")]
+    return sum(span.duration_ns for span in work) / len({span.batch for span in work}) / 1e6
+
+
+def copy_ms(gpu: Accelerator, batch: Tensor) -> float:
+    """Return the milliseconds that `batch` takes over the bus, from pinned memory."""
+    pinned = gpu.pin(batch)
+    gpu.upload(pinned)  # the first copy also makes room for it
+    with record() as trace:
+        gpu.upload(pinned)
+    return sum(span.duration_ns for span in trace.spans if span.lane == "copy") / 1e6

@@ -34,6 +34,7 @@ _DATA = {
     "03": ("events",),
     "06": ("events", "images", "volumes"),
     "07": ("events",),
+    "08": ("images",),
 }  # the others need the images too
 
 # Each is right, and none of them is news on a machine that emulates its GPU and sweeps its workers.
