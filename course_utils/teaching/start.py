@@ -23,6 +23,7 @@ PRELOAD = (
     "torch",
     "numpy",
     "course_utils.loading.datasets",
+    "course_utils.loading.shards",
     "course_utils.loading.streams",
     "course_utils.measure.traced_loader",
     "course_utils.teaching.clinic_loops",
@@ -35,6 +36,7 @@ _DATA = {
     "06": ("events", "images", "volumes"),
     "07": ("events",),
     "08": ("images",),
+    "09": (),
 }  # the others need the images too
 
 # Each is right, and none of them is news on a machine that emulates its GPU and sweeps its workers.

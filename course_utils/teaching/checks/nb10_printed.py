@@ -29,7 +29,7 @@ def images(urls: Urls) -> Any:
 
 def epoch(urls: Urls) -> Any:
     """Give the keys of an epoch, in another order each time."""
-    return wds.WebDataset(urls, resampled=True).to_tuple("__key__")
+    return wds.WebDataset(urls, resampled=True, shardshuffle=False).to_tuple("__key__")
 
 
 def mixed(urls: Urls, decode: Callable[[Any], Any]) -> Any:
