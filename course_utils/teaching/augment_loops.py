@@ -16,8 +16,8 @@ from course_utils.loading.images import Jpegs
 from course_utils.measure.trace import Trace, record
 
 BATCH = 16  # its 2 * 2 + 1 float batches fit into the 64 MB that a container has in /dev/shm
-STEPS = 40
-BEGUN = 8  # steps that live on what the workers had ready when the epoch began
+STEPS = 32
+BEGUN = 6  # steps that live on what the workers had ready when the epoch began
 
 
 def photo_loader(

@@ -13,9 +13,10 @@ from torch.utils._pytree import tree_leaves
 
 @dataclass
 class Operations:
-    """The operations of a function; those that only look at a tensor in another way are not."""
+    """The operations of a function, and those that only look at a tensor in another way."""
 
     calls: int = 0
+    views: int = 0
     bytes_written: int = 0
 
     def __str__(self) -> str:
@@ -49,6 +50,8 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if written:
             self.counted.calls += 1
             self.counted.bytes_written += sum(tensor.nbytes for tensor in written)
+        else:
+            self.counted.views += 1
         return result
 
 

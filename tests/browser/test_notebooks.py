@@ -19,6 +19,7 @@ WITH_SWITCHES = {
     "05_stream_and_shuffle",
     "06_choose_a_file_format",
     "07_cache_and_stage",
+    "08_augment_on_cpu_or_gpu",
 }
 
 
