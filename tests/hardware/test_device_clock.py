@@ -48,6 +48,7 @@ def test_an_unknown_preset_is_refused():
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_real_device_comes_with_real_time():
     gpu, clock = timed_accelerator(step_ms=1)
     assert not gpu.emulated

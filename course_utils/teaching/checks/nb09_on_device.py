@@ -1,0 +1,108 @@
+"""Check of notebook 09, second part: what a prefetcher does on the device, on an exact clock."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from course_utils.measure.overlap import hidden_share
+from course_utils.measure.trace import record
+from course_utils.teaching.checks.nb09_bench import BATCH_BYTES, Bench, Make, Source, within
+from course_utils.teaching.exercise import expect
+
+RUNS = 20
+
+
+def judge_device(make: Make) -> None:
+    """Loop on the second GPU of the machine."""
+    bench, source = Bench(gpus=2), Source()
+
+    def loop(_: list[Any]) -> None:
+        bench.gpus.set_device(1)
+        for batch in make(source, bench.gpus):
+            if bench.gpus[0].memory_allocated():
+                return
+            bench.gpus[1].step(batch).item()
+
+    within(loop, "On GPU 1 the loop never ends.", "Ask for the GPU once, in __init__.")
+    expect(
+        not bench.gpus[0].max_memory_allocated(),
+        "The loop runs on GPU 1, and its batches are on GPU 0. The current GPU belongs to a "
+        "thread: in another one it is GPU 0.",
+        "Ask for it once, in __init__: self.gpu = devices.current().",
+    )
+
+
+def judge_late(make: Make) -> None:
+    """Compare checksums, with the losses read at once and at the end."""
+    spoilt = 0
+    for run in range(RUNS):
+        source = Source()
+        found = within(
+            partial(_epoch, make, source, Bench(), late=run % 2 == 0),
+            "With the losses read at the end, the loop never ends.",
+            "Do not wait on the host for what the GPU has not begun.",
+        )
+        spoilt += found != source.sums()
+    expect(
+        not spoilt,
+        f"Wrong in {spoilt} of {RUNS} epochs, all of them where the losses are read late: the "
+        "memory of a batch that Python has dropped is given to the next copy, while a step still "
+        "reads it.",
+        "At hand-over, for each tensor: tensor.record_stream(gpu.current_stream()).",
+    )
+
+
+def judge_memory(make: Make) -> None:
+    """Count the batches on the device while the loop drops its own."""
+    for depth in (1, 2):
+        bench = Bench()
+        within(
+            partial(_epoch, make, Source(), bench, depth=depth, ahead=depth + 1),
+            "The loop never ends.",
+            "Stop when the loader is through.",
+        )
+        peak = bench.gpu.max_memory_allocated() / BATCH_BYTES
+        expect(
+            peak <= depth + 1,
+            f"With depth={depth} there are {peak:.0f} batches on the GPU at a time; {depth + 1} "
+            "are enough: what the loop works on, and what is copied ahead. Count what waits in "
+            "a queue, what a thread has in hand, and the batch that a variable of yours still "
+            "holds.",
+            "Keep only what is staged, and hand a batch over without keeping it: "
+            "yield staged.popleft().",
+        )
+
+
+def judge_overlap(make: Make) -> None:
+    """Measure how much of the copying is hidden, without the first copy."""
+    bench = Bench()
+
+    def loop(keep: list[Any]) -> float:
+        with record(clock=bench.clock) as trace:
+            _epoch(make, Source(), bench, keep, ahead=1)
+        copies = [span for span in trace.spans if span.lane == "copy"]
+        return hidden_share([span for span in trace.spans if span is not copies[0]])
+
+    share = within(loop, "The loop never ends.", "Stop when the loader is through.")
+    expect(
+        share >= 0.8,
+        f"Behind {share:.0%} of the copying the GPU computes; the target is 80 %. Either copies "
+        "and steps share a stream, or a step waits for more than its own copy, or the next "
+        "copy is launched only when the loop asks for it.",
+        "A stream for the copies, an event for each of them, and stage the next batch before "
+        "you yield this one.",
+    )
+
+
+def _epoch(
+    make: Make,
+    source: Source,
+    bench: Bench,
+    _keep: list[Any],
+    *,
+    depth: int = 1,
+    late: bool = False,
+    ahead: int = 0,
+) -> list[float]:
+    return bench.sums(make(source, bench.gpus, depth), late=late, ahead=ahead)
