@@ -61,7 +61,7 @@ def open_shards(
         yield {**shard, "stream": stream}
         if shard.get("crc32") not in (None, stream.crc32):
             raise OSError(
-                f"{shard['url']} is not what was written, its CRC-32 is another; write or fetch "
+                f"{stream.url} is not what was written, its CRC-32 is another; write or fetch "
                 "the shard again."
             )
 
@@ -84,9 +84,9 @@ def read_members(shards: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]
                     archive.members = []  # else it would keep them all
             end = stream.rest(archive.offset)
         except tarfile.TarError as error:
-            raise _corrupted(shard["url"], stream.position) from error
+            raise _corrupted(stream.url, stream.position) from error
         if len(end) < END_BYTES or any(end):
-            raise _corrupted(shard["url"], archive.offset)
+            raise _corrupted(stream.url, archive.offset)
         yield {}  # the next file is of another sample, whatever its name
 
 
@@ -119,7 +119,8 @@ class ShardStream:
         wait: Callable[[float], object],
     ):
         """Ask for the size where it is not known, and for nothing else."""
-        self.url, self.fs, self.path = url, fs, path
+        self.url = url.partition("?")[0]  # a token may follow, which no message should tell
+        self.fs, self.path = fs, path
         self.request_bytes, self.attempts, self.wait = request_bytes, attempts, wait
         self.position = 0  # bytes that were given out
         self.crc32 = 0  # of these

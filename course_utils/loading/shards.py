@@ -176,7 +176,7 @@ def _find(
         named = [str(url) for url in urls]
     elif "{" in str(urls):
         named = expand_urls(str(urls))
-    elif str(urls).endswith(".tar"):
+    elif str(urls).partition("?")[0].endswith(".tar"):
         named = [str(urls)]
     else:
         place = str(urls).rstrip("/")

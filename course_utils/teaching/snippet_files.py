@@ -4,6 +4,37 @@ from __future__ import annotations
 
 from course_utils.teaching.snippet_pipelines import Snippet
 
+_TOKENIZER = """\
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import DataCollatorWithPadding, PreTrainedTokenizerFast
+
+words = Tokenizer(models.WordLevel({"one": 0, "two": 1, "<end>": 2}, unk_token="<end>"))
+words.pre_tokenizer = pre_tokenizers.Whitespace()
+tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>")  # as GPT-2's
+"""
+_RECORDS = """\
+import tensorflow as tf
+
+files = [str(folder / f"{number}.tfrecord") for number in range(6)]
+for first, file in zip(range(0, count, 8), files):
+    with tf.io.TFRecordWriter(file) as writer:
+        for number in range(first, first + 8):
+            writer.write(str(number))
+parsed = []
+
+
+def parse(record):
+    return tf.numpy_function(lambda text: parsed.append(text) or int(text), [record], tf.int64)
+
+
+"""
+_COUNTED = """\
+batches = iter(data)
+first = next(batches)
+print("parsed before the first batch came:", len(parsed))
+served = [int(number) for batch in (first, *batches) for number in batch]
+"""
+
 OTHERS = (
     Snippet(
         name="cache",
@@ -150,21 +181,17 @@ served = [int(sample["cls"]) for sample in data]
     Snippet(
         name="padding",
         source="note 004",
-        broken="""\
-from transformers import AutoTokenizer, DataCollatorWithPadding
-
-tokenizer = AutoTokenizer.from_pretrained("gpt2")
-collate = DataCollatorWithPadding(tokenizer, return_tensors="pt")
-collate([tokenizer("one"), tokenizer("one and two")])
+        broken=_TOKENIZER
+        + """\
+collate = DataCollatorWithPadding(tokenizer, return_tensors="np")
+print(collate([tokenizer("one"), tokenizer("one two")])["input_ids"].shape)
 """,
         error=r"ValueError: Asking to pad but the tokenizer does not have a padding token",
-        mended="""\
-from transformers import AutoTokenizer, DataCollatorWithPadding
-
-tokenizer = AutoTokenizer.from_pretrained("gpt2")
+        mended=_TOKENIZER
+        + """\
 tokenizer.pad_token = tokenizer.eos_token
-collate = DataCollatorWithPadding(tokenizer, return_tensors="pt")
-collate([tokenizer("one"), tokenizer("one and two")])
+collate = DataCollatorWithPadding(tokenizer, return_tensors="np")
+print(collate([tokenizer("one"), tokenizer("one two")])["input_ids"].shape)
 """,
         why="GPT-2 never saw padding, so its tokenizer has no token for it; any will do, because "
         "the attention mask leaves it out.",
@@ -173,22 +200,21 @@ collate([tokenizer("one"), tokenizer("one and two")])
     Snippet(
         name="tf_data",
         source="note 004",
-        broken="""\
-import tensorflow as tf
-
-data = tf.data.TFRecordDataset(files).map(parse).shuffle(10000).batch(128)
-""",
-        error=r"No module named 'tensorflow'",
-        mended="""\
-import tensorflow as tf
-
+        broken=_RECORDS
+        + """\
+data = tf.data.TFRecordDataset(files).map(parse).shuffle(10000).batch(16)
+"""
+        + _COUNTED,
+        error=r"first batch came: 48",
+        mended=_RECORDS
+        + """\
 data = tf.data.Dataset.from_tensor_slices(files).shuffle(len(files))
 data = data.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
-data = data.shuffle(10000).map(parse, num_parallel_calls=tf.data.AUTOTUNE)
-data = data.batch(128).prefetch(tf.data.AUTOTUNE)
-""",
+data = data.shuffle(10000).map(parse).batch(16)
+"""
+        + _COUNTED,
         why="It reads one file after the other, and its buffer holds what was parsed. interleave "
-        "reads several files at once; and what is shuffled first is small.",
+        "reads several at once; and what is shuffled before it is parsed is small.",
         needs="tensorflow",
     ),
 )

@@ -1,0 +1,176 @@
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torchvision.datasets import ImageFolder
+from webdataset.filters import decode
+from webdataset.tariterators import group_by_keys, tar_file_expander
+
+from course_utils.loading.datasets import MemmapEvents
+from course_utils.loading.shard_files import Shard, read_list, write_shards
+from course_utils.loading.shards import (
+    decode_event,
+    decode_image,
+    event_samples,
+    image_samples,
+    stream_shards,
+)
+
+
+def texts(count: int) -> list[dict[str, Any]]:
+    return [{"__key__": f"{number:04d}", "txt": str(number)} for number in range(count)]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_last_shard_has_what_is_left_and_the_list_says_so(tmp_path: Path) -> None:
+    paths = write_shards(texts(10), tmp_path / "set", per_shard=4)
+
+    listed = read_list((tmp_path / "set/shards.json").read_text(), str(tmp_path / "set"))
+    assert [Path(shard.url) for shard in listed] == paths
+    assert [shard.samples for shard in listed] == [4, 4, 2]
+    assert [shard.bytes for shard in listed] == [path.stat().st_size for path in paths]
+
+
+def test_webdataset_reads_what_was_written(tmp_path: Path) -> None:
+    paths = write_shards(
+        [{"__key__": "a/b", "npy": np.arange(3), "cls": 7, "json": {"x": 1}}],
+        tmp_path,
+        per_shard=1,
+    )
+    with paths[0].open("rb") as file:
+        files = tar_file_expander([{"url": "", "stream": file}])
+        (sample,) = decode()(group_by_keys(files))
+
+    assert sample["__key__"] == "a/b"
+    assert sample["npy"].tolist() == [0, 1, 2]
+    assert (sample["cls"], sample["json"]) == (7, {"x": 1})
+
+
+def test_the_same_samples_give_the_same_bytes(events_folder: Path, tmp_path: Path) -> None:
+    sets = []
+    for name in ("first", "second"):
+        paths = write_shards(event_samples(events_folder, seed=3), tmp_path / name, per_shard=200)
+        sets.append([path.read_bytes() for path in paths])
+
+    assert sets[0] == sets[1]
+
+
+def test_events_come_back_as_the_dataset_has_them(events_folder: Path, tmp_path: Path) -> None:
+    write_shards(event_samples(events_folder), tmp_path / "set", per_shard=300)
+    stream = stream_shards(tmp_path / "set", decode=decode_event, shuffle_shards=False, buffer=1)
+    truth = MemmapEvents(events_folder)
+
+    for index, sample in enumerate(stream):
+        wanted = truth[index]
+        assert sample.keys() == wanted.keys()
+        assert all(np.array_equal(sample[name], wanted[name]) for name in wanted)
+    assert index == 599
+
+
+def test_a_seed_shuffles_once_for_good(events_folder: Path) -> None:
+    def keys(seed: int | None) -> list[str]:
+        return [sample["__key__"] for sample in event_samples(events_folder, seed=seed)]
+
+    assert keys(1) == keys(1) != keys(2)
+    assert sorted(keys(1)) == keys(None) == sorted(keys(None))
+
+
+def test_images_come_back_as_the_folder_has_them(images_folder: Path, tmp_path: Path) -> None:
+    write_shards(image_samples(images_folder, seed=1), tmp_path / "set", per_shard=64)
+    found = {sample["__key__"]: decode_image(sample) for sample in stream_shards(tmp_path / "set")}
+    truth = ImageFolder(str(images_folder))
+
+    assert len(found) == len(truth) == 200
+    for path, label in truth.samples[::40]:
+        key = Path(path).relative_to(images_folder).with_suffix("").as_posix()
+        assert found[key][1] == label
+        assert found[key][0].shape[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ([], "There are no samples to write"),
+        ([{"txt": "x"}], "Sample 0 has no __key__"),
+        ([{"__key__": "a.b", "txt": "x"}], "'a.b' has a dot"),
+        ([{"__key__": "a", "txt": "x"}, {"__key__": "a", "txt": "y"}], "'a' comes twice"),
+        ([{"__key__": "a"}], "'a' has no field"),
+    ],
+    ids=["empty", "no key", "dot", "twice", "no field"],
+)
+def test_what_would_not_come_back_is_refused_and_leaves_nothing(
+    samples: list[dict[str, Any]], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        write_shards(samples, tmp_path / "set", per_shard=1)
+
+    assert not (tmp_path / "set").exists()
+
+
+def test_a_dot_in_a_folder_of_the_key_is_no_harm(tmp_path: Path) -> None:
+    write_shards([{"__key__": "v1.0/a", "txt": "x"}], tmp_path, per_shard=1)
+
+    assert [sample["__key__"] for sample in stream_shards(tmp_path)] == ["v1.0/a"]
+
+
+def test_what_is_interrupted_leaves_what_was_there_before(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").touch()
+
+    def samples() -> Iterator[dict[str, Any]]:
+        yield from texts(5)
+        assert names(tmp_path) == [
+            "mine.txt",
+            "shard-000000.tar",
+            "shard-000001.tar",
+            "shard-000002.tar.part",
+        ]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_shards(samples(), tmp_path, per_shard=2)
+
+    assert names(tmp_path) == ["mine.txt"]
+
+
+def test_an_existing_set_stays_as_it_is(tmp_path: Path) -> None:
+    (path,) = write_shards(texts(1), tmp_path, per_shard=1)
+    before = path.read_bytes()
+
+    with pytest.raises(FileExistsError, match="has shards already; delete them or"):
+        write_shards(texts(2), tmp_path, per_shard=1)
+    assert path.read_bytes() == before
+    assert names(tmp_path) == ["shard-000000.tar", "shards.json"]
+
+
+def test_no_shard_holds_no_samples(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="0 samples in a shard cannot be"):
+        write_shards(texts(1), tmp_path, per_shard=0)
+
+
+def test_members_have_no_time_and_no_owner_of_this_machine(tmp_path: Path) -> None:
+    (path,) = write_shards(texts(1), tmp_path, per_shard=1)
+    with tarfile.open(path) as archive:
+        (member,) = archive.getmembers()
+
+    assert (member.mtime, member.uid, member.uname) == (0, 0, "bigdata")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"shards": []}', '{"shards": [{"url": "a"}]}', '{"shards": [{"x": 1}]}']
+)
+def test_a_list_that_says_too_little_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"here/shards.json .*; write the shards again"):
+        read_list(text, "here")
+
+
+def test_a_list_gives_full_addresses() -> None:
+    text = json.dumps({"shards": [{"url": "a.tar", "samples": 1, "bytes": 2, "crc32": 3}]})
+
+    assert read_list(text, "http://host/x") == [Shard("http://host/x/a.tar", 1, 2, 3)]

@@ -1,0 +1,244 @@
+import tarfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from webdataset.tariterators import group_by_keys
+
+from course_utils.hardware.object_store import ObjectStore, object_store
+from course_utils.loading.shards import (
+    decode_image,
+    open_shards,
+    read_members,
+    stream_shards,
+    write_shards,
+)
+
+KEYS = [f"{number:03d}" for number in range(40)]
+SIZE = 50_000  # bytes of a sample
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with one shard of 2 MB in it. Do not write into it."""
+    folder = tmp_path_factory.mktemp("data") / "shards"
+    samples = ({"__key__": key, "bin": bytes([number]) * SIZE} for number, key in enumerate(KEYS))
+    write_shards(samples, folder, per_shard=40)
+    return folder
+
+
+@pytest.fixture
+def shard(shards: Path, tmp_path: Path) -> Path:
+    """Return a copy of the shard, without its list."""
+    path = tmp_path / "copy.tar"
+    path.write_bytes((shards / "shard-000000.tar").read_bytes())
+    return path
+
+
+@pytest.fixture
+def breaking(shards: Path) -> Iterator[ObjectStore]:
+    """Return a store that breaks off the first answer after 300,000 bytes."""
+    with object_store(shards, None, break_after=300_000) as store:
+        yield store
+
+
+def read(url: object, **options: Any) -> list[str]:
+    opened = open_shards([{"url": str(url)}], **options)
+    return [sample["__key__"] for sample in group_by_keys(read_members(opened))]
+
+
+def offset_of(member: int, shard: Path) -> int:
+    with tarfile.open(shard) as archive:
+        return archive.getmembers()[member].offset
+
+
+def change(shard: Path, at: int) -> None:
+    content = bytearray(shard.read_bytes())
+    content[at] ^= 1
+    shard.write_bytes(content)
+
+
+@pytest.mark.parametrize("request_bytes", [1, 100, 10_000, 10_240, 300_007, 10**8])
+def test_every_size_of_request_gives_the_same_samples(request_bytes: int, tmp_path: Path) -> None:
+    samples = [{"__key__": f"{number}", "bin": bytes([number]) * 700} for number in range(9)]
+    (path,) = write_shards(samples, tmp_path, per_shard=9)
+    opened = open_shards([{"url": str(path)}], request_bytes=request_bytes)
+    found = list(group_by_keys(read_members(opened)))
+
+    assert [sample["bin"] for sample in found] == [sample["bin"] for sample in samples]
+
+
+def test_a_broken_connection_is_gone_on_from_where_it_broke(breaking: ObjectStore) -> None:
+    waited: list[float] = []
+    url = f"{breaking.url}/shard-000000.tar"
+    found = read(url, headers=breaking.headers, request_bytes=500_000, wait=waited.append)
+    counters = breaking.counters()
+
+    assert found == KEYS
+    assert waited == [0.1]
+    assert counters.broken == 1
+    assert counters.requests == 1 + 1 + 4  # the broken one, half as much again, the rest
+    assert counters.lookups == 1
+
+
+def test_a_server_that_was_killed_is_gone_on_with_once_it_is_back(shards: Path) -> None:
+    with object_store(shards, None) as store:
+        reading = partial(
+            open_shards,
+            headers=store.headers,
+            request_bytes=500_000,
+            wait=lambda seconds: store.restart(),
+        )
+        samples = group_by_keys(read_members(reading([{"url": f"{store.url}/shard-000000.tar"}])))
+        first = next(samples)
+        store.kill()
+
+        assert [first["__key__"], *(sample["__key__"] for sample in samples)] == KEYS
+
+
+def test_a_server_that_stays_away_is_named_with_the_byte(shards: Path) -> None:
+    waited: list[float] = []
+    with object_store(shards, None) as store:
+        url = f"{store.url}/shard-000000.tar"
+        options = {"headers": store.headers, "request_bytes": 500_000, "wait": waited.append}
+        samples = group_by_keys(read_members(open_shards([{"url": url}], **options)))
+        next(samples)
+        store.kill()
+        message = rf"{url} cannot be read from byte 500,000 on, after 5 attempts \(.+\); see that"
+        with pytest.raises(ConnectionError, match=message):
+            list(samples)
+
+    assert waited == [0.1, 0.2, 0.4, 0.8]
+    with pytest.raises(ConnectionError, match="from byte 0 on"):
+        read(url, wait=waited.append)
+
+
+def test_a_wrong_token_and_a_wrong_address_are_said_at_once(breaking: ObjectStore) -> None:
+    def never(seconds: float) -> None:
+        raise AssertionError
+
+    with pytest.raises(PermissionError, match="without the right token or key; look at"):
+        stream_shards(breaking.url, headers={"Authorization": "Bearer wrong"})
+    with pytest.raises(PermissionError, match="without the right token"):
+        read(f"{breaking.url}/shard-000000.tar", wait=never)
+    with pytest.raises(FileNotFoundError, match=r"There is no http.*nothing\.tar; look at the"):
+        read(f"{breaking.url}/nothing.tar", headers=breaking.headers, wait=never)
+
+
+def test_no_message_tells_the_token(breaking: ObjectStore) -> None:
+    with pytest.raises(FileNotFoundError) as error:
+        read(breaking.url_of("nothing.tar"))
+
+    assert breaking.token not in str(error.value)
+
+
+def cut_in_a_sample(shard: Path) -> None:
+    shard.write_bytes(shard.read_bytes()[:1_000_000])
+
+
+def cut_between_samples(shard: Path) -> None:
+    shard.write_bytes(shard.read_bytes()[: offset_of(20, shard)])
+
+
+def cut_in_a_header(shard: Path) -> None:
+    shard.write_bytes(shard.read_bytes()[: offset_of(20, shard) + 100])
+
+
+def cut_at_its_end(shard: Path) -> None:
+    with tarfile.open(shard) as archive:
+        last = archive.getmembers()[-1]
+    shard.write_bytes(shard.read_bytes()[: last.offset_data + SIZE + 400])
+
+
+def flip_in_a_header(shard: Path) -> None:
+    change(shard, offset_of(20, shard) + 10)
+
+
+def flip_in_the_last_header(shard: Path) -> None:
+    change(shard, offset_of(39, shard) + 10)
+
+
+def empty(shard: Path) -> None:
+    shard.write_bytes(b"")
+
+
+DAMAGE = [
+    cut_in_a_sample,
+    cut_between_samples,
+    cut_in_a_header,
+    cut_at_its_end,
+    flip_in_a_header,
+    flip_in_the_last_header,
+    empty,
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_shard_that_is_not_whole_is_an_error(damage: Callable[[Path], None], shard: Path) -> None:
+    damage(shard)
+
+    with pytest.raises(OSError, match=r"copy\.tar is cut off or corrupted near byte [\d,]+; write"):
+        read(shard)
+
+
+@pytest.mark.parametrize("damage", [cut_between_samples, flip_in_a_header])
+def test_tarfile_itself_takes_the_same_shard_for_whole(
+    damage: Callable[[Path], None], shard: Path
+) -> None:
+    damage(shard)
+    with tarfile.open(shard, "r|") as archive:
+        assert len(list(archive)) == 20
+
+
+def test_a_shard_without_samples_serves_none(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "empty.tar", "w"):
+        pass
+
+    assert read(tmp_path / "empty.tar") == []
+
+
+def damaged(shards: Path, folder: Path, damage: Callable[[Path], None]) -> Path:
+    for path in shards.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    damage(folder / "shard-000000.tar")
+    return folder
+
+
+def test_with_the_list_a_flipped_bit_in_a_sample_is_an_error_too(
+    shards: Path, tmp_path: Path
+) -> None:
+    folder = damaged(shards, tmp_path, lambda shard: change(shard, 1_000_000))
+
+    assert len(list(stream_shards(folder / "shard-000000.tar"))) == 40  # nobody notices
+    with pytest.raises(OSError, match=r"shard-000000\.tar is not what was written, its CRC-"):
+        list(stream_shards(folder))
+
+
+def test_with_the_list_a_shorter_file_is_an_error_where_it_ends(
+    shards: Path, tmp_path: Path
+) -> None:
+    folder = damaged(shards, tmp_path, cut_in_a_sample)
+
+    with pytest.raises(OSError, match=r"from byte 1,000,000 on: it ends there, but should have"):
+        list(stream_shards(folder))
+
+
+def test_over_http_a_shorter_file_than_listed_is_an_error(shards: Path, tmp_path: Path) -> None:
+    with object_store(damaged(shards, tmp_path, cut_in_a_sample), None) as store:
+        stream = stream_shards(store.url, headers=store.headers)
+        with pytest.raises(OSError, match=r"cannot be read from byte 1,000,000 on: .*fetch the"):
+            list(stream)
+
+
+def test_a_flipped_bit_in_a_jpeg_may_be_another_image_without_an_error(
+    images_folder: Path, tmp_path: Path
+) -> None:
+    content = bytearray(next(images_folder.glob("*/*.jpg")).read_bytes())
+    whole = decode_image({"jpg": bytes(content), "cls": b"0"})[0]
+    content[len(content) // 2] ^= 1
+    other = decode_image({"jpg": bytes(content), "cls": b"0"})[0]
+
+    assert whole.shape == other.shape
+    assert not whole.equal(other)
