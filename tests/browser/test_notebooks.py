@@ -20,6 +20,7 @@ WITH_SWITCHES = {
     "06_choose_a_file_format",
     "07_cache_and_stage",
     "08_augment_on_cpu_or_gpu",
+    "09_prefetch_to_cuda",
 }
 
 
