@@ -1,8 +1,9 @@
-"""Run the course from a terminal: `course lab | doctor | data | check | stage`."""
+"""Run the course from a terminal: `course lab | doctor | data | check | stage | serve`."""
 
 import argparse
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import sys
@@ -32,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="course", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="lab | doctor | data | check | stage")
+    commands = parser.add_subparsers(
+        required=True, metavar="lab | doctor | data | check | stage | serve"
+    )
     sized = argparse.ArgumentParser(add_help=False)
     sized.add_argument("--size", choices=paths.SIZES, help="how much data (default: M)")
 
@@ -56,6 +59,19 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--list", action="store_true", help="show what is staged")
     command.add_argument("--remove", action="store_true", help="remove the copy of PATH, or all")
     command.set_defaults(command=_stage)
+    command = commands.add_parser("serve", help="serve a folder as an object store would, by HTTP")
+    command.add_argument("folder", metavar="DIR", help="what lies in it can be read, nothing else")
+    command.add_argument(
+        "--port", type=int, default=0, help="port to serve on (default: a free one)"
+    )
+    command.add_argument(
+        "--preset", default="S3", help="whose limits; `none` for none (default: S3)"
+    )
+    command.add_argument("--token", help="what a client must send (default: a new one)")
+    command.add_argument(
+        "--break-after", type=float, metavar="MB", help="break off there once, for each file"
+    )
+    command.set_defaults(command=_serve)
     return parser
 
 
@@ -147,6 +163,36 @@ def _stage(arguments: argparse.Namespace) -> int:
     if arguments.list:
         copies = staging.staged_copies(to=arguments.to)
         print("\n".join(map(str, copies)) or "Nothing is staged.")
+    return 0
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from course_utils.hardware.object_server import ADDRESS, serve
+    from course_utils.hardware.storage_presets import storage_preset
+
+    try:
+        preset = None if arguments.preset == "none" else storage_preset(arguments.preset)
+    except ValueError as error:
+        raise CourseError(str(error)) from None
+    token = secrets.token_urlsafe(16) if arguments.token is None else arguments.token
+
+    def show(port: int) -> None:
+        url = f"http://{ADDRESS}:{port}"
+        print(f"Serving {arguments.folder}, {preset or 'without limits'}: {url}/?token={token}")
+        print(f'  curl -H "Authorization: Bearer {token}" -O {url}/NAME')
+        print("It runs until you press Ctrl-C here.", flush=True)
+
+    broken = None if arguments.break_after is None else round(1e6 * arguments.break_after)
+    with contextlib.suppress(KeyboardInterrupt):
+        serve(
+            arguments.folder,
+            preset,
+            token=token,
+            port=arguments.port,
+            break_after=broken,
+            ready=show,
+        )
+    print("The store has ended.")
     return 0
 
 

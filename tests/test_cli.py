@@ -133,7 +133,7 @@ def test_an_expected_error_is_one_line_and_exit_code_1(
 def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main([])
-    assert "lab | doctor | data | check | stage" in capsys.readouterr().err
+    assert "lab | doctor | data | check | stage | serve" in capsys.readouterr().err
 
 
 def test_check_tells_what_is_wrong_by_its_exit_code(

@@ -145,8 +145,8 @@ class _Guarded(RequestHandler):
 
 class _Counters(_Guarded):
     def get(self) -> None:
-        self.store.counters = replace(self.store.counters, connections=len(self.store.connections))
-        self.write(vars(self.store.counters))
+        others = len(self.store.connections) - 1
+        self.write(vars(replace(self.store.counters, connections=others)))
 
 
 class _Objects(_Guarded, StaticFileHandler):

@@ -110,12 +110,12 @@ def _wait_for_end(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None
 
 
 def _listen(port: int) -> list[socket.socket]:
-    try:
-        return bind_sockets(port, ADDRESS, family=socket.AF_INET)
-    except (OSError, OverflowError):
-        raise CourseError(
-            f"Port {port} is taken or cannot be had; choose another, or 0 for a free one."
-        ) from None
+    if 0 <= port < 2**16:  # tornado takes a larger one for its remainder
+        with contextlib.suppress(OSError):
+            return bind_sockets(port, ADDRESS, family=socket.AF_INET)
+    raise CourseError(
+        f"Port {port} is taken or cannot be had; choose another, or 0 for a free one."
+    )
 
 
 def _main() -> int:
