@@ -133,6 +133,7 @@ from course_utils.measure.timeline import Timeline
 gpu = cu.get_accelerator(step_ms=30)
 
 
+# %%
 def train(workers):
     with object_store(shards, "S3") as store:
         stream = stream_shards(store.url, headers=store.headers, decode=decode_event, buffer=100)
@@ -140,6 +141,7 @@ def train(workers):
         loader = DataLoader(stream, 64, num_workers=workers, **options)
         for _ in range(2):  # in the first epoch the workers start; the second one counts
             with cu.record() as trace:
+                trace.mention("emulated S3")
                 for batch in trace.batches(loader, ids="event_id"):
                     gpu.step(gpu.upload(batch)).item()
     return trace
@@ -200,7 +202,7 @@ except ValueError as error:
 # %%
 cu.predict(
     "10.4",
-    "Four shards, each breaks off after 200 kB of 360. WebDataset shall warn and continue: how many "
+    "Four shards, each breaks off once, after 200 kB. WebDataset shall warn and continue: how many "
     "of the 400 events does the epoch have?",
     unit="events",
 )
@@ -260,7 +262,7 @@ with object_store(shards, None) as store:
 # %% [markdown]
 # ## Six snippets
 #
-# Here is what two lectures print, cut into six, each with one thing wrong. Read them first.
+# Here is what two lectures print and what is often advised, cut into six, each with something wrong. Read them first.
 
 # %%
 from torch.utils.data import DataLoader
@@ -351,7 +353,7 @@ print(f"{buffer / 1e9:.0f} GB in each worker, {8 * buffer / 1e9:.0f} GB in eight
 cu.predict("10.6", "20 draws out of 20 shards: how many different ones, on average?", unit="shards")
 
 # %%
-cu.predict("10.7", "shardshuffle=100, five epochs: how many different orders?", unit="orders")
+cu.predict("10.7", "shardshuffle=100, five epochs: how many different orders?", unit="different")
 
 # %%
 from itertools import islice
@@ -368,7 +370,7 @@ orders = {tuple(dict.fromkeys(sample["__url__"] for sample in pipeline)) for _ i
 cu.reveal("10.7", len(orders))
 
 # %% [markdown]
-# A third of the data is not seen, another third twice or more. That may be fine for a model that trains for long, if you know it:
+# A third of the data is not seen, a quarter twice or more. That may be fine for a model that trains for long, if you know it:
 # say `.with_epoch(n)`, and call it draws. It does not make ranks disjoint either: each worker draws by itself.
 #
 # And the shuffle: its seed is drawn once, when the pipeline is made. `detshuffle=True` counts epochs, as long as
@@ -565,7 +567,7 @@ cu.reveal("10.8", len(origins))
 
 # %% [markdown]
 # All of them: if the shards do not divide evenly, each rank reads everything and keeps every third sample. Every event is
-# served once, and the storage is asked for three times as much. With 21 shards it would be seven each. `set_epoch` gives the <!-- given -->
+# served once, and the storage is asked for three times as much. With 21 shards it would be seven each. `set_epoch` gives the
 # buffer and the shards a new order.
 #
 # A lecture prints a block for it that ends with an error three times, and one for **tf.data**. What does not run is shown with

@@ -1,4 +1,4 @@
-"""The six snippets of exercise 10.1 as notebook 10 prints them: each has one thing wrong.
+"""The six snippets of exercise 10.1 as notebook 10 prints them: each has something wrong.
 
 Attempts are compared with them: what is still as printed is not attempted.
 """

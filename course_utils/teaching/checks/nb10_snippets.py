@@ -1,4 +1,4 @@
-"""Check of notebook 10: six pipelines of WebDataset, each with one thing to repair."""
+"""Check of notebook 10: six pipelines of WebDataset, each with something to repair."""
 
 from __future__ import annotations
 

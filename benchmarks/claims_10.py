@@ -1,0 +1,186 @@
+"""Count or measure what notebook 10 claims."""
+
+import gc
+import io
+import os
+import tarfile
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import webdataset as wds
+from torch.utils.data import DataLoader
+
+from course_utils.hardware.counting import counting_storage
+from course_utils.hardware.storage import slow_storage
+from course_utils.hardware.virtual_time import VirtualClock
+from course_utils.loading.datasets import NpzEvents
+from course_utils.loading.shards import event_samples, stream_shards, write_shards
+from course_utils.paths import data_path
+from course_utils.teaching.checks.nb10_hidden import Shards, small_shards
+from course_utils.teaching.checks.nb10_printed import PRINTED, cached
+
+FEW = 200  # events, where a ratio does not depend on how many there are
+
+
+@contextmanager
+def _room() -> Iterator[Path]:
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")  # webdataset leaves its files open
+        yield Path(folder)
+        gc.collect()  # here, where it may complain
+
+
+def requests_for_files_over_shards() -> float:
+    """Return how many times the requests of 2 shards reading the same events from files takes."""
+    events = data_path("events", "S")
+    with _room() as room:
+        samples = islice(event_samples(events), FEW)
+        write_shards(samples, room / "shards", per_shard=FEW // 2)
+        requests = []
+        for folder, read in (
+            (events, lambda fs: map(NpzEvents(events, fs=fs).__getitem__, range(FEW))),
+            (room / "shards", lambda fs: stream_shards(room / "shards", fs=fs)),
+        ):
+            requests.append(_requests(folder, read))
+    return requests[0] / requests[1]
+
+
+def _requests(folder: Path, read: Callable[[Any], Any]) -> int:
+    """Count the requests for samples, those for labels and lists left out."""
+    storage = slow_storage(folder, "S3")
+    VirtualClock(storage)
+    samples = read(storage)
+    storage.reset_counters()
+    assert sum(1 for _ in samples) == FEW
+    return storage.counters().requests
+
+
+def shards_opened_half_way() -> list[int]:
+    """Return how many of 3 shards WebDataset and our reader have opened half way into the first."""
+    with _room() as room:
+        paths = write_shards(_numbers(60), room, per_shard=20)
+        storage = counting_storage(room)
+        ours = stream_shards(room, fs=storage, buffer=1, shuffle_shards=False)
+        storage.reset_counters()
+        list(islice(ours, 10))
+        opened: list[str] = []
+
+        def note(urls: Any) -> Iterator[Any]:
+            for url in urls:
+                opened.append(url["url"])
+                yield url
+
+        shards = wds.SimpleShardList([str(path) for path in paths])
+        list(islice(wds.DataPipeline(shards, note, wds.tarfile_to_samples()), 10))
+    return [len(opened), storage.counters().requests]
+
+
+def _numbers(count: int) -> Iterator[dict[str, Any]]:
+    for number in range(count):
+        yield {"__key__": f"{number:06d}", "bin": np.full(5_000, number, np.uint8).tobytes()}
+
+
+def what_webdataset_says_to_s3() -> list[str]:
+    """Return the end of the error that an s3:// address raises."""
+    try:
+        next(iter(wds.WebDataset("s3://bucket/shard.tar", shardshuffle=False)))
+    except ValueError as error:
+        return [str(error).rpartition(": ")[2]]
+    return []
+
+
+def samples_of_a_shard_cut_between_two() -> int:
+    """Return how many of 10 samples come, without an error, from half a tar file."""
+    with _room() as room:
+        (path,) = write_shards(_numbers(10), room, per_shard=10)
+        with tarfile.open(path) as archive:
+            middle = archive.getmembers()[5].offset
+        whole = path.read_bytes()
+        with tarfile.open(fileobj=io.BytesIO(whole[:middle]), mode="r|") as archive:
+            return sum(1 for _ in archive)
+
+
+def snippets_that_raise() -> int:
+    """Count the printed snippets that end with an error when they are asked for a batch."""
+    raised = 0
+    with _room() as room:
+        shards = Shards.write(room)
+        more: dict[str, list[Any]] = {"mixed": [dict], "cached": [str(room / "not there")]}
+        for printed in PRINTED:
+            try:
+                next(iter(printed(shards.urls, *more.get(printed.__name__, []))))
+            except (TypeError, ValueError):
+                raised += 1
+    return raised
+
+
+def share_that_draws_do_not_meet() -> float:
+    """Return the share of 20 shards that 20 draws with replacement do not meet, on average."""
+    names = [str(number) for number in range(20)]
+    met = [
+        len({draw["url"] for draw in islice(wds.ResampledShards(names), len(names))})
+        for _ in range(500)
+    ]
+    return 1 - float(np.mean(met)) / len(names)
+
+
+def orders_of_shards() -> int:
+    """Count the orders that shardshuffle gives in five epochs of one pipeline."""
+    with _room() as room:
+        pipeline = wds.WebDataset(list(small_shards(room, 12)), shardshuffle=100)
+        return len({tuple(sample["__key__"] for sample in pipeline) for _ in range(5)})
+
+
+def orders_with_detshuffle() -> list[int]:
+    """Count the orders in three epochs with new workers, and with persistent ones."""
+    with _room() as room:
+        urls = list(small_shards(room, 12))
+        return [len(set(_orders(urls, persistent))) for persistent in (False, True)]
+
+
+def _orders(urls: list[str], persistent: bool) -> list[tuple[str, ...]]:
+    pipeline = wds.WebDataset(urls, shardshuffle=100, detshuffle=True).to_tuple("__key__")
+    loader = DataLoader(pipeline, None, num_workers=1, persistent_workers=persistent)
+    return [tuple(key for (key,) in loader) for _ in range(3)]
+
+
+def caches_that_are_limited() -> int:
+    """Count the caches in the printed pipeline that remove anything."""
+    with _room() as room:
+        stages = cached(list(small_shards(room, 2)), str(room)).pipeline
+        caches = [stage for stage in stages if isinstance(stage, wds.cache.FileCache)]
+        assert caches
+        return sum(stage.cleaner is not None for stage in caches)
+
+
+def shards_read_by_one_of_three_ranks() -> list[int]:
+    """Return how many of 20 and of 21 shards one rank reads with the split by node of datasets."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # else it may ask its hub
+    from datasets import load_dataset
+    from datasets.distributed import split_dataset_by_node
+
+    found = []
+    for count in (20, 21):
+        with _room() as room:
+            paths = write_shards(_numbers(3 * count), room / "shards", per_shard=3)
+            stream = load_dataset(
+                "webdataset",
+                data_files=[str(path) for path in paths],
+                split="train",
+                streaming=True,
+                cache_dir=str(room / "cache"),
+            )
+            part = split_dataset_by_node(stream, rank=0, world_size=3)
+            samples = list(part)
+            assert len({sample["__key__"] for sample in samples}) == count
+            found.append(len({sample["__url__"] for sample in samples}))
+    return found
