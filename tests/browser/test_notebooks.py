@@ -21,6 +21,7 @@ WITH_SWITCHES = {
     "07_cache_and_stage",
     "08_augment_on_cpu_or_gpu",
     "09_prefetch_to_cuda",
+    "10_stream_shards",
 }
 
 
