@@ -133,7 +133,7 @@ def compare_snippets(urls: Sequence[str], *names: str) -> Pairs:
     chosen = [SNIPPETS[name] for name in names or SNIPPETS]
     here = [snippet for snippet in chosen if not _missing(snippet)]
     codes = [code for snippet in here for code in (snippet.broken, snippet.mended)]
-    demo = _run(codes, urls, _END, 60, 2000)
+    demo = _run(codes, urls, _END, 120, 2000)
     said = [text.strip() for text in demo.output.split(_END.strip())]
     if demo.returncode or len(said) < len(codes):
         raise CourseError(f"The snippets did not come to their end; run again.\n{demo}")
