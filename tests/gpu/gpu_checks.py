@@ -8,6 +8,7 @@ from statistics import median
 
 import torch
 from gpu_loops import lengths, noise, stage
+from gpu_prefetch_checks import PREFETCH_CHECKS
 
 from course_utils.hardware.accelerator import Accelerator
 from course_utils.hardware.checksum import checksum
@@ -138,6 +139,7 @@ CHECKS: tuple[Callable[[Accelerator], str], ...] = (
     check_record_stream,
     check_pinned,
     check_smi,
+    *PREFETCH_CHECKS,
 )
 
 

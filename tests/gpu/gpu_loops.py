@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -13,8 +13,11 @@ import torch
 from course_utils.hardware.accelerator import Accelerator
 from course_utils.hardware.accelerator_presets import PRESETS
 from course_utils.hardware.emulated import EmulatedAccelerator
+from course_utils.loading.augment import Augment
+from course_utils.loading.cuda_prefetch import CudaPrefetcher
 from course_utils.measure.trace import Trace, record
 
+SIDE = 224
 TOLERANCE = 0.03  # by which the utilisation of the two devices may differ
 STEPS = 25
 
@@ -27,8 +30,14 @@ class Loop:
     load_ms: float
     step_ms: float
     batch_mb: int
-    mode: str  # "pageable", "pinned" or "overlapped"
+    mode: str  # "pageable", "pinned", "overlapped", "prefetcher" or "augmented"
     sync: bool = True
+    augment_ms: float = 0  # of the emulated device; a real one takes as long as it takes
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels are launched for a batch: the step, and before it the augmentation."""
+        return 2 if self.mode == "augmented" else 1
 
 
 # Batches small enough for the emulated device to hold them in host memory without delay.
@@ -38,16 +47,25 @@ LOOPS = (
     Loop(name="short-steps-pinned", load_ms=5, step_ms=10, batch_mb=32, mode="pinned"),
     Loop(name="short-steps-overlapped", load_ms=5, step_ms=10, batch_mb=32, mode="overlapped"),
     Loop(name="loss-not-read", load_ms=15, step_ms=20, batch_mb=32, mode="overlapped", sync=False),
+    Loop(name="short-steps-prefetcher", load_ms=5, step_ms=10, batch_mb=32, mode="prefetcher"),
+    Loop(
+        name="prefetcher-late", load_ms=15, step_ms=20, batch_mb=32, mode="prefetcher", sync=False
+    ),
+    Loop(name="gpu-augmentation", load_ms=5, step_ms=10, batch_mb=19, mode="augmented"),
 )
 
 
 def run_loop(gpu: Accelerator, loop: Loop) -> Trace:
     """Return the trace of `loop` on `gpu`."""
-    batch = noise(loop.batch_mb)
+    batch = images(loop.batch_mb) if loop.mode == "augmented" else noise(loop.batch_mb)
     if loop.mode != "pageable":
         batch = gpu.pin(batch)
 
-    run = _overlapped if loop.mode == "overlapped" else _serial
+    run = {
+        "overlapped": _overlapped,
+        "prefetcher": _prefetched,
+        "augmented": _augmented,
+    }.get(loop.mode, _serial)
     # Not recorded: the first use of a kernel and of so much memory takes longer.
     run(gpu, _load(batch, loop, steps=4), loop)
     gpu.synchronize()
@@ -81,6 +99,35 @@ def _overlapped(gpu: Accelerator, batches: Iterator[Any], loop: Loop) -> None:
         _step(gpu, *ahead, loop)
 
 
+def _prefetched(gpu: Accelerator, batches: Iterator[Any], loop: Loop) -> None:
+    for batch in CudaPrefetcher(batches, gpu):
+        loss = gpu.step(batch, ms=loop.step_ms)
+        if loop.sync:
+            loss.item()
+
+
+def _augmented(gpu: Accelerator, batches: Iterator[Any], loop: Loop) -> None:
+    """Copy bytes, a quarter of what floats are, and augment on the device."""
+    augment = _pass_over if gpu.emulated else _drawn(gpu, loop)
+    for batch in CudaPrefetcher(batches, gpu):
+        augmented = gpu.launch(augment, batch, ms=loop.augment_ms)
+        loss = gpu.step(augmented, ms=loop.step_ms)
+        if loop.sync:
+            loss.item()
+
+
+def _drawn(gpu: Any, loop: Loop) -> Callable[[torch.Tensor], torch.Tensor]:
+    augment = Augment(size=SIDE)
+    shape = images(loop.batch_mb).shape
+    draws = augment.draw(shape, generator=torch.Generator().manual_seed(0)).to(gpu.device)
+    return lambda batch: augment(batch, draws)
+
+
+def _pass_over(batch: torch.Tensor) -> torch.Tensor:
+    """Stand in for the augmentation: this machine would compute it, in time that counts."""
+    return batch[:0]
+
+
 def stage(gpu: Accelerator, copies: Any, batch: Any) -> tuple[Any, Any]:
     """Start a copy on the stream `copies`; return the tensor and the event of its arrival."""
     with gpu.stream(copies):
@@ -100,23 +147,34 @@ def noise(megabytes: float, seed: int = 0) -> torch.Tensor:
     return torch.randn(round(megabytes * 1e6 / 4), generator=torch.Generator().manual_seed(seed))
 
 
+def images(megabytes: float) -> torch.Tensor:
+    """Return images of noise, uint8 (batch, 3, 224, 224)."""
+    count = round(megabytes * 1e6 / (3 * SIDE * SIDE))
+    random = torch.Generator().manual_seed(0)
+    return torch.randint(0, 256, (count, 3, SIDE, SIDE), dtype=torch.uint8, generator=random)
+
+
 def lengths(trace: Trace, lane: str) -> list[float]:
     """Return the milliseconds that each span of `lane` lasted."""
     return [span.duration_ns / 1e6 for span in trace.spans if span.lane == lane]
 
 
-def calibrated(trace: Trace, loop: Loop) -> EmulatedAccelerator:
-    """Return an emulated device with the times that `trace` shows."""
+def calibrated(trace: Trace, loop: Loop) -> tuple[EmulatedAccelerator, Loop]:
+    """Return an emulated device with the times that `trace` shows, and the loop with them."""
     gb_s = loop.batch_mb / median(lengths(trace, "copy"))
     preset = replace(PRESETS["H200"], pinned_gb_s=gb_s, pageable_gb_s=gb_s)
-    return EmulatedAccelerator(preset, step_ms=median(lengths(trace, "gpu")))
+    # an augmentation and a step take turns
+    *augmentation, step = (
+        median(lengths(trace, "gpu")[first :: loop.kernels]) for first in range(loop.kernels)
+    )
+    twin = replace(loop, step_ms=step, augment_ms=sum(augmentation))
+    return EmulatedAccelerator(preset, step_ms=step), twin
 
 
 def compare(gpu: Accelerator, loop: Loop) -> tuple[bool, Trace, Trace]:
     """Run `loop` on both devices; tell whether they agree."""
     real = run_loop(gpu, loop)
-    twin = calibrated(real, loop)
-    emulated = run_loop(twin, replace(loop, step_ms=twin.step_ms))
+    emulated = run_loop(*calibrated(real, loop))
     busy, same = (trace.summary().utilisation for trace in (real, emulated))
     agree = abs(busy - same) <= TOLERANCE
     print(f"  {loop.name:28} {busy:6.1%} {same:6.1%}  {'ok' if agree else 'TOO FAR APART'}")

@@ -24,20 +24,45 @@ sys.path[:0] = [str(HERE), str(REPO)]
 
 from gpu_checks import CHECKS  # noqa: E402
 from gpu_loops import LOOPS, Loop, compare  # noqa: E402
+from gpu_training import report, train  # noqa: E402
 
+from course_utils.errors import CourseError  # noqa: E402
 from course_utils.hardware.accelerator import Accelerator, get_accelerator  # noqa: E402
 from course_utils.measure.export import chrome_trace  # noqa: E402
 from course_utils.measure.trace import Trace  # noqa: E402
+from course_utils.paths import data_path  # noqa: E402
 
 
 def save(loop: Loop, real: Trace, emulated: Trace, machine: dict[str, str], folder: Path) -> None:
     """Write both traces, for `load_chrome` and Perfetto, with all that is needed to repeat them."""
     folder.mkdir(exist_ok=True)
-    slug = re.sub(r"\W+", "-", f"{machine['gpu']} {loop.name}".lower())
+    slug = _slug(machine, loop.name)
     for kind, trace in (("measured", real), ("emulated", emulated)):
         recording = chrome_trace(trace)
         recording["otherData"] |= {**machine, "loop": asdict(loop)}
         (folder / f"{slug}-{kind}.json").write_text(json.dumps(recording) + "\n")
+
+
+def save_training(
+    gpu: Accelerator, images: Path | None, machine: dict[str, str], folder: Path
+) -> None:
+    """Train a real model, fed in four ways, and write down how long the GPU was idle."""
+    print("A small ResNet on JPEGs, by how it is fed:")
+    try:
+        images = images or data_path("images")
+        found = []
+        for fed in train(images, gpu):
+            print(fed)
+            found.append(fed)
+    except (CourseError, ImportError, OSError, ValueError) as error:
+        print(f"  not measured: {error}")
+        return
+    text = json.dumps(report(found, machine, images), indent=1)
+    (folder / f"{_slug(machine, 'training')}.json").write_text(text + "\n")
+
+
+def _slug(machine: dict[str, str], name: str) -> str:
+    return re.sub(r"\W+", "-", f"{machine['gpu']} {name}".lower())
 
 
 def machine_facts(gpu: Accelerator) -> dict[str, str]:
@@ -64,6 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--emulated", action="store_true", help="use no GPU and write nothing")
     parser.add_argument("--out", type=Path, default=REPO / "recordings", help="folder to write to")
+    parser.add_argument("--images", type=Path, help="class folders of JPEGs, if not the course's")
     options = parser.parse_args(arguments)
     if not (options.emulated or torch.cuda.is_available()):
         print("There is no CUDA device here; run this where one is, or add --emulated.")
@@ -84,6 +110,8 @@ def main(arguments: list[str] | None = None) -> int:
         failures += not agree
         if not options.emulated:
             save(loop, real, emulated, facts, options.out)
+    if not options.emulated:
+        save_training(gpu, options.images, facts, options.out)
     return failures
 
 
