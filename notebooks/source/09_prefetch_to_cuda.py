@@ -83,26 +83,27 @@ hardware = "emulated" if gpu.emulated else gpu.name
 
 def draw_copies():
     figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")
-    held, there = zip(*copies_ms.values(), strict=True)
-    panel.barh(list(copies_ms), there, color="none", edgecolor="C0", hatch="//", label="copy runs")
-    panel.barh(list(copies_ms), held, color="C1", height=0.4, label="program waits")
-    panel.set(xlabel=f"ms ({hardware})")
+    (held, there), names = zip(*copies_ms.values(), strict=True), list(copies_ms)
+    panel.barh(names, there, color="none", edgecolor="C0", hatch="//", label="batch is there")
+    panel.barh(names, held, color="C1", height=0.4, label="program goes on")
+    panel.set(xlabel=f"ms until ... ({hardware})")
     panel.invert_yaxis()
     panel.legend()
     plt.close()  # the last line of a cell shows the figure; without this it would be shown twice
     return figure
 
 
+# %%
 draw_copies()
 
 # %%
 free = [name for name, (held, there) in copies_ms.items() if held < 0.2 * there]
-found = {2: "both with non_blocking", 0: "none"}.get(len(free), "pinned with non_blocking")
+found = ["none", "pinned with non_blocking", "both with non_blocking"][len(free)]
 cu.reveal("09.1", found)
 
 # %% [markdown]
 # From pageable memory the driver copies twice: the program's thread fills a pinned buffer of the driver, and from there it goes to
-# the device. `non_blocking` cannot change that, and does not complain.
+# the device. `non_blocking` changes next to nothing there, and does not complain.
 #
 # So pin first? Many loops do, with one more line.
 
@@ -255,7 +256,8 @@ cu.predict("09.5", "Design 2: in how many of 20 epochs are all batches right?", 
 # %%
 epochs = [train(without_wait) for _ in range(20)]
 right_epochs = sum(right == len(wanted) for _, right in epochs)
-print(f"hidden: {hidden_share(epochs[0][0].spans):.0%}, epochs all right: {right_epochs} of 20")
+hidden = 100 * hidden_share(epochs[0][0].spans)
+print(f"hidden: {hidden:.0f} %, epochs all right: {right_epochs} of 20")
 epochs[0][0].timeline()
 
 # %%
@@ -277,7 +279,8 @@ def with_wait(batches):
 
 
 waits, right_waits = train(with_wait)
-print(f"right batches: {right_waits} of {len(wanted)}, hidden: {hidden_share(waits.spans):.0%}")
+hidden = 100 * hidden_share(waits.spans)
+print(f"right batches: {right_waits} of {len(wanted)}, hidden: {hidden:.0f} %")
 Timeline({"1: default stream": one_queue, "3: stream and event": waits})
 
 # %% [markdown]
@@ -383,8 +386,18 @@ epochs = [train(ours, read_late=number % 2) for number in range(20)]
 right_epochs = sum(right == len(wanted) for _, right in epochs)
 first_copy = next(span for span in epochs[0][0].spans if span.lane == "copy")
 later = [span for span in epochs[0][0].spans if span is not first_copy]
-print(f"hidden, after the first copy: {hidden_share(later):.0%}")
+print(f"hidden, after the first copy: {100 * hidden_share(later):.0f} %")
 print(f"epochs all right: {right_epochs} of 20")
+
+# %% [markdown]
+# And on a real GPU? Here is what was recorded on one, beside an emulated device with its times.
+
+# %%
+from course_utils.measure.recordings import listing, recordings
+
+recorded = recordings()
+print(listing(recorded))
+display(*(recording.timeline() for recording in recorded))
 
 # %% [markdown]
 # Read it: `course_utils/loading/cuda_prefetch.py`. It has no thread. The loader has its workers, and one thread that pins; all that
@@ -422,6 +435,12 @@ cu.reveal("09.8", sum(defect.proven for defect in defects))
 #
 # In real life you get the symptom. Give each its cause: a key of `CAUSES`. One of them is left over. From (h) on,
 # somebody repairs step by step.
+#
+# <details><summary>Hint</summary>
+#
+# Print `CAUSES[...]`: each says how it shows. Four symptoms belong to the thread.
+#
+# </details>
 
 # %%
 from course_utils.teaching.checks.nb09 import CAUSES, SYMPTOMS
@@ -445,12 +464,6 @@ j = "pageable memory"  ### SOLUTION
 cu.check("09.1", a, b, c, d, e, f, g, h, i, j)
 
 # %% [markdown]
-# <details><summary>Hint</summary>
-#
-# Print `CAUSES[...]`: each says how it shows. Five symptoms belong to the thread.
-#
-# </details>
-#
 # ### Exercise 9.2 · 13 min · ●●●
 #
 # Repair it. `devices.current()` is the GPU of the calling thread, with the methods of our `gpu`; batches are pinned, of
@@ -541,6 +554,8 @@ cu.check("09.2", Prefetcher)
 # %%
 from itertools import islice
 
+import numpy as np
+
 (many,) = gpu.pinned([torch.zeros(640, 3, 224, 224, dtype=torch.uint8)])
 copy_ms = copies_ms["pinned"][1] / 160  # for one image
 
@@ -575,17 +590,21 @@ trainings = {  # ms per image: of the step, beside 1 ms in any case, and of the 
     "small model, slow workers": (1 / 160, 1 / 60),
 }
 counts = [10, 20, 40, 80, 160, 320, 640]
-gains, predicted = {}, {}
+gains = {}
 for name, (step, load) in trainings.items():
     jobs = [(n, 1 + step * n, load * n) for n in counts]
-    predicted[name] = [max(L, C + n * copy_ms) / max(L, C, n * copy_ms) for n, C, L in jobs]
     gains[name] = [pace_ms(in_the_loop, *job) / pace_ms(ours, *job) for job in jobs]
 
 # %%
 figure, panel = plt.subplots(figsize=(7, 2.8), layout="constrained")
-for number, (name, form) in enumerate(zip(gains, "os^", strict=True)):
-    panel.plot(counts, predicted[name], f"C{number}")
-    panel.plot(counts, gains[name], form, color=f"C{number}", label=name)
+fine = np.geomspace(counts[0], counts[-1], 200)
+for (name, (step, load)), colour, form in zip(
+    trainings.items(), ("C0", "C1", "C2"), "os^", strict=True
+):
+    L, C, P = load * fine, 1 + step * fine, copy_ms * fine
+    predicted = np.maximum(L, C + P) / np.maximum(np.maximum(L, C), P)
+    panel.plot(fine, predicted, color=colour)
+    panel.plot(counts, gains[name], form, color=colour, label=name)
 panel.set(xscale="log", xlabel="images in a batch (log)", ylabel=f"times faster ({hardware})")
 panel.legend()
 plt.close()

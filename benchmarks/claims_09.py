@@ -1,0 +1,162 @@
+"""Measure on an emulated device what notebook 09 claims; no figure depends on this machine."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+
+from course_utils.hardware.checksum import checksum
+from course_utils.hardware.device_clock import timed_accelerator
+from course_utils.loading.cuda_prefetch import CudaPrefetcher
+from course_utils.measure.overlap import hidden_share
+from course_utils.measure.trace import record
+from course_utils.teaching.notes_prefetcher import (
+    default_stream,
+    side_stream,
+    side_stream_with_wait,
+)
+from course_utils.teaching.prefetch_defects import prove_all
+
+BATCHES, RUNS = 6, 20
+Design = Callable[[Any, Iterable[Any]], Iterator[Any]]
+
+
+def copies_that_let_the_program_go_on() -> set[str]:
+    """Return which of the four kinds of copies return before the batch has arrived."""
+    gpu, clock = timed_accelerator(emulate=True)
+    batch = torch.zeros(24_000_000, dtype=torch.uint8)
+    found = set()
+    for memory, source in ("pageable", batch), ("pinned", gpu.pin(batch)):
+        for non_blocking in False, True:
+            gpu.synchronize()
+            gpu.upload(source, non_blocking=non_blocking)
+            returned = clock()
+            gpu.synchronize()
+            if clock() > returned:
+                found.add(f"{memory}{', non_blocking' if non_blocking else ''}")
+    return found
+
+
+def pinned_in_the_loop_over_plain() -> float:
+    """Return how many times as long a batch takes that is pinned first."""
+    gpu, clock = timed_accelerator(emulate=True)
+    batch, marks = torch.zeros(24_000_000, dtype=torch.uint8), [clock()]
+    for source in (lambda: batch), (lambda: gpu.pin(batch)):
+        gpu.upload(source(), non_blocking=True)
+        gpu.synchronize()
+        marks.append(clock())
+    return (marks[2] - marks[1]) / (marks[1] - marks[0])
+
+
+def _train(design: Design, *, late: bool = False) -> tuple[float, int]:
+    """Return the percent of the copying that is hidden, and how many batches were right."""
+    gpu, clock = timed_accelerator(step_ms=0.03, emulate=True)
+    batches = list(gpu.pinned(torch.randn(60_000) for _ in range(BATCHES)))
+    losses = []
+    with record(clock=clock) as trace:
+        for batch in design(gpu, batches):
+            losses.append(gpu.step(batch))
+            if not late:
+                losses[-1].item()
+        found = [loss.item() for loss in losses]
+    first = min(span.start_ns for span in trace.spans if span.lane == "gpu")
+    later = [span for span in trace.spans if span.start_ns >= first]
+    wanted = [checksum([batch]).item() for batch in batches]
+    return 100 * hidden_share(later), sum(a == b for a, b in zip(found, wanted, strict=True))
+
+
+def percent_hidden_on_the_default_stream() -> float:
+    """Return how much of its copying is hidden where copies and steps share a stream."""
+    return _train(default_stream)[0]
+
+
+def right_epochs_without_a_wait() -> int:
+    """Count the epochs in which all is right, though no step waits for its copy."""
+    return sum(_train(side_stream)[1] == BATCHES for _ in range(RUNS))
+
+
+def percent_hidden_with_a_wait() -> float:
+    """Return how much of its copying is hidden, after the first, where steps wait for an event."""
+    return _train(side_stream_with_wait)[0]
+
+
+def right_epochs_with_losses_read_late() -> int:
+    """Count the epochs without record_stream in which all is right, the losses read at the end."""
+    return sum(_train(side_stream_with_wait, late=True)[1] == BATCHES for _ in range(RUNS))
+
+
+def percent_hidden_behind_a_whole_stream() -> float:
+    """Return how much of its copying is hidden where steps wait for all copies."""
+
+    def design(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
+        copies, ready = gpu.Stream(), None
+        for batch in [*batches, None]:
+            before = ready
+            if batch is not None:
+                with gpu.stream(copies):
+                    ready = gpu.upload(batch, non_blocking=True)
+            if before is not None:
+                gpu.current_stream().wait_stream(copies)
+                yield before
+
+    return _train(design)[0]
+
+
+def percent_hidden_when_asked() -> float:
+    """Return how much of its copying is hidden where a copy begins when the loop asks for it."""
+
+    def design(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
+        copies = gpu.Stream()
+        for batch in batches:
+            with gpu.stream(copies):
+                ready = gpu.upload(batch, non_blocking=True)
+            gpu.current_stream().wait_stream(copies)
+            yield ready
+
+    return _train(design)[0]
+
+
+def percent_hidden_by_ours() -> float:
+    """Return how much CudaPrefetcher hides, after the first copy; nothing if a batch is wrong."""
+    runs = [_train(_ours, late=run % 2 == 0) for run in range(RUNS)]
+    return min(hidden if right == BATCHES else 0.0 for hidden, right in runs)
+
+
+def proven_defects() -> int:
+    """Count the defects of the notes' prefetcher that are proved here and now."""
+    return sum(defect.proven for defect in prove_all())
+
+
+def gain_with_slow_workers() -> float:
+    """Return how many times faster prefetching makes a training whose workers are slower."""
+    return _pace_ms(_in_the_loop, load_ms=11) / _pace_ms(_ours, load_ms=11)
+
+
+def gain_where_the_copy_is_as_long_as_the_step() -> float:
+    """Return the same where workers are fast, and copy and step take equally long."""
+    return _pace_ms(_in_the_loop, load_ms=0) / _pace_ms(_ours, load_ms=0)
+
+
+def _in_the_loop(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
+    return (gpu.upload(batch, non_blocking=True) for batch in batches)
+
+
+def _ours(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
+    return iter(CudaPrefetcher(batches, gpu))
+
+
+def _pace_ms(design: Design, *, load_ms: float) -> float:
+    gpu, clock = timed_accelerator("RTX 3090", step_ms=4, emulate=True)
+    (batch,) = gpu.pinned([torch.zeros(95_600_000, dtype=torch.uint8)])  # its copy takes 4 ms
+
+    def loader() -> Iterator[torch.Tensor]:
+        for number in range(1, 8):
+            clock.sleep_until(round(number * load_ms * 1e6))
+            yield batch
+
+    ends = []
+    for uploaded in islice(design(gpu, loader()), 6):
+        gpu.step(uploaded).item()
+        ends.append(clock())
+    return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e6
