@@ -98,8 +98,8 @@ def locate(url: str, fs: Any, headers: Mapping[str, str] | None = None) -> tuple
             options["headers"] = {"Accept-Encoding": "identity", **(headers or {})}
         fs, path = fsspec.core.url_to_fs(url, **options)
         return fs, path
-    if getattr(fs, "_pid", os.getpid()) != os.getpid():
-        # it has a thread, which did not come along in a fork
+    if fs.async_impl and fs._pid != os.getpid():
+        # its requests are made by a thread, which did not come along in a fork
         fs = type(fs)(*fs.storage_args, **fs.storage_options)
     return fs, fs._strip_protocol(url)
 
