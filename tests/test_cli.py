@@ -1,4 +1,9 @@
+import http.client
+import os
+import signal
+import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -188,3 +193,52 @@ def test_stage_removes_all_but_what_a_job_uses(
 def test_stage_wants_to_know_what(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["stage"]) == 1
     assert "Name what is to be staged" in capsys.readouterr().err
+
+
+def test_serve_shows_an_address_and_ends_at_an_interrupt_in_the_middle_of_an_answer(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.tar").write_bytes(bytes(200_000_000))
+    command = [sys.executable, "-m", "course_utils.cli", "serve", str(tmp_path)]
+    with subprocess.Popen(
+        [*command, "--token", "secret", "--preset", "NFS", "--break-after", "0.5"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        try:
+            assert server.stdout is not None
+            said = server.stdout.readline()
+            assert said.startswith(f"Serving {tmp_path}, emulated NFS (1 ms a request")
+            url = said.split()[-1]
+            assert url.endswith("/?token=secret")
+            with urllib.request.urlopen(url.replace("?", "a.tar?")) as answer:
+                with pytest.raises(http.client.IncompleteRead) as broken:
+                    answer.read()
+                assert len(broken.value.partial) == 500_000
+            with urllib.request.urlopen(url.replace("?", "a.tar?")) as answer:
+                answer.read(10)
+                server.send_signal(signal.SIGTERM if os.name == "nt" else signal.SIGINT)
+                rest, error = server.communicate(timeout=20)
+        finally:
+            server.kill()
+    if os.name != "nt":
+        assert (server.returncode, error) == (0, "")
+        assert rest.splitlines()[-1] == "The store has ended."
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--preset", "Moon"], "There is no storage 'Moon'; choose one of"),
+        (["--token", ""], "A token has letters, digits"),
+        (["--port", "99999"], "Port 99999 is taken or cannot be had; choose another"),
+    ],
+)
+def test_serve_says_what_it_cannot_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    assert cli.main(["serve", str(tmp_path), *options]) == 1
+    assert capsys.readouterr().err.startswith(f"course: {said}")
+    assert cli.main(["serve", str(tmp_path / "nothing")]) == 1
+    assert "There is no folder" in capsys.readouterr().err

@@ -6,6 +6,7 @@ address may hold the token.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -43,8 +44,9 @@ class StoreCounters:
 
     def __str__(self) -> str:
         return (
-            f"{self.requests:,} requests, {self.lookups:,} look-ups, {self.bytes_sent / 1e6:,.1f} "
-            f"MB sent, {self.broken:,} broken, {self.connections:,} connections open"
+            f"{self.requests:,} request{'s' * (self.requests != 1)}, "
+            f"{self.lookups:,} look-up{'s' * (self.lookups != 1)}, "
+            f"{self.bytes_sent / 1e6:,.1f} MB sent, {self.broken:,} broken off"
         )
 
 
@@ -139,7 +141,8 @@ class _Guarded(RequestHandler):
         tb: TracebackType | None,
     ) -> None:
         """Log what is a mistake of ours, without the request: its address may hold the token."""
-        if not isinstance(value, HTTPError | StreamClosedError) and typ and value:
+        expected = HTTPError | StreamClosedError | asyncio.CancelledError
+        if typ and value and not isinstance(value, expected):
             app_log.error("The store failed at a request.", exc_info=(typ, value, tb))
 
 
@@ -206,6 +209,8 @@ class _Objects(_Guarded, StaticFileHandler):
                 self.detach().close()
         except StreamClosedError:
             return  # the client has gone
+        except asyncio.CancelledError:  # the store ends; tornado would try to send an error page
+            self.detach().close()
 
     def _is_folder(self, name: str) -> bool:
         try:

@@ -1,0 +1,80 @@
+"""The calendar of an object store, with a clock that stands still unless it is moved."""
+
+from dataclasses import replace
+
+import pytest
+
+from course_utils.hardware.object_limits import NO_LIMITS, Limits
+from course_utils.hardware.storage_presets import StoragePreset, storage_preset
+
+MB = 1_000_000
+PRESET = replace(
+    storage_preset("S3"), open_ms=50, opens_per_s=100, request_ms=100, mb_s=40, stream_mb_s=10
+)
+
+
+class FakeClock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def arrivals(clock: FakeClock, preset: StoragePreset, readers: int, pieces: int) -> list[float]:
+    """Return when each reader of `pieces` times 0.1 MB has them all; whoever is first goes on."""
+    limits = Limits(preset, clock=clock)
+    answers = [limits.answer() for _ in range(readers)]
+    due = [(answer.first_byte, reader, pieces) for reader, answer in enumerate(answers)]
+    ends = [0.0] * readers
+    while due:
+        clock.now, reader, left = min(due)
+        due.remove((clock.now, reader, left))
+        if left:
+            due.append((answers[reader].arrival(MB // 10), reader, left - 1))
+        else:
+            ends[reader] = clock.now
+    return ends
+
+
+def test_an_answer_takes_the_latency_and_the_rate_of_one_stream(clock: FakeClock) -> None:
+    assert arrivals(clock, PRESET, readers=1, pieces=10) == pytest.approx([0.1 + 1 / 10])
+
+
+def test_four_readers_fill_the_line_and_eight_take_twice_as_long(clock: FakeClock) -> None:
+    assert max(arrivals(clock, PRESET, readers=4, pieces=20)) == pytest.approx(0.1 + 2 / 10)
+    clock.now = 0
+    assert max(arrivals(clock, PRESET, readers=8, pieces=20)) == pytest.approx(0.1 + 16 / 40, 0.02)
+
+
+def test_readers_share_the_line_evenly(clock: FakeClock) -> None:
+    ends = arrivals(clock, PRESET, readers=16, pieces=20)
+    assert min(ends) > 0.95 * max(ends)
+
+
+def test_a_late_wake_up_is_made_good_by_the_next_piece(clock: FakeClock) -> None:
+    answer = Limits(PRESET, clock=clock).answer()
+    for _ in range(100):
+        clock.now = answer.arrival(MB // 100) + 0.001
+    assert clock.now == pytest.approx(0.1 + 1 / 10, abs=0.002)
+
+
+def test_a_reader_that_paused_catches_nothing_up(clock: FakeClock) -> None:
+    answer = Limits(PRESET, clock=clock).answer()
+    clock.now = 60
+    assert answer.arrival(MB) > 60 + 0.05
+
+
+def test_look_ups_queue_at_the_metadata_server(clock: FakeClock) -> None:
+    limits = Limits(PRESET, clock=clock)
+    assert [limits.look_up() for _ in range(3)] == pytest.approx([0.05, 0.06, 0.07])
+
+
+def test_without_limits_everything_is_there_at_once(clock: FakeClock) -> None:
+    limits = Limits(NO_LIMITS, clock=clock)
+    answer = limits.answer()
+    assert limits.look_up() == answer.first_byte == answer.arrival(10**12) == 0

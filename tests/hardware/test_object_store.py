@@ -1,0 +1,263 @@
+"""A store as its user has it: started, counted, broken, killed, started again, sent to workers."""
+
+import http.client
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from course_utils.errors import CourseError
+from course_utils.hardware.object_store import ObjectStore, object_store
+from course_utils.hardware.storage_presets import storage_preset
+
+DATA = np.random.default_rng(0).bytes(400_000)
+S3 = storage_preset("S3")
+SLOW = replace(S3, request_ms=1, mb_s=0.4, stream_mb_s=0.4)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "shards").mkdir()
+    for name in ("a.tar", "b.tar"):
+        (tmp_path / "shards" / name).write_bytes(DATA)
+    return tmp_path / "shards"
+
+
+def get(store: ObjectStore, name: str = "a.tar", **headers: str) -> bytes:
+    request = urllib.request.Request(store.url_of(name), headers=headers)
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        body: bytes = answer.read()
+        return body
+
+
+def test_a_store_serves_until_the_block_is_left(folder: Path) -> None:
+    with object_store(folder, None) as store:
+        assert get(store) == DATA
+        assert store.url.startswith("http://127.0.0.1:")
+        assert store.headers == {"Authorization": f"Bearer {store.token}"}
+        assert len(store.token) >= 20
+    with pytest.raises(urllib.error.URLError):
+        get(store)
+    store.close()
+
+
+def test_it_says_that_it_is_emulated_and_keeps_its_token_to_itself(folder: Path) -> None:
+    with object_store(folder, "S3") as store:
+        assert "emulated S3" in repr(store)
+        assert store.token not in repr(store)
+        server = psutil.Process().children()
+        assert all(store.token not in " ".join(process.cmdline()) for process in server)
+
+
+def test_an_address_is_quoted_but_for_what_webdataset_expands(folder: Path) -> None:
+    with object_store(folder, None, token="a+b/c=") as store:
+        url = store.url_of("two words/{000..003}.tar")
+        assert url == f"{store.url}/two%20words/{{000..003}}.tar?token=a%2Bb%2Fc%3D"
+        assert get(store) == DATA
+
+
+def test_counters_count_from_the_last_reset(folder: Path) -> None:
+    with object_store(folder, None) as store:
+        get(store)
+        store.reset_counters()
+        get(store, Range="bytes=0-99")
+        seen = store.counters()
+        assert (seen.requests, seen.lookups, seen.bytes_sent, seen.broken) == (1, 0, 100, 0)
+        assert str(seen).startswith("1 request, 0 look-ups, 0.0 MB sent")
+
+
+@pytest.mark.parametrize("at", [0, 1, 65_536, 399_999])
+def test_a_connection_breaks_once_for_each_file_and_a_second_try_goes_on(
+    folder: Path, at: int
+) -> None:
+    with object_store(folder, None, break_after=at) as store:
+        for name in ("a.tar", "b.tar"):
+            with pytest.raises(http.client.IncompleteRead) as broken:
+                get(store, name)
+            assert broken.value.partial == DATA[:at]
+            assert DATA[:at] + get(store, name, Range=f"bytes={at}-") == DATA
+            assert get(store, name) == DATA
+        assert store.counters().broken == 2
+
+
+def test_an_answer_no_longer_than_the_break_comes_whole(folder: Path) -> None:
+    with object_store(folder, None, break_after=400_000) as store:
+        assert get(store) == DATA
+        assert store.counters().broken == 0
+
+
+def test_a_store_killed_in_the_middle_of_an_answer_can_be_started_again(folder: Path) -> None:
+    with object_store(folder, SLOW) as store:
+        with urllib.request.urlopen(store.url_of("a.tar")) as answer:
+            assert answer.read(10) == DATA[:10]
+            store.kill()
+            with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+                answer.read()
+        with pytest.raises(CourseError, match=r"start it again with store\.restart\(\)"):
+            store.counters()
+        url, token = store.url, store.token
+        store.restart()
+        assert (store.url, store.token) == (url, token)
+        assert get(store, Range="bytes=10-99") == DATA[10:100]
+        assert store.counters().requests == 1
+
+
+def test_a_file_that_is_cut_short_meanwhile_is_an_error_not_wrong_data(folder: Path) -> None:
+    with (
+        object_store(folder, SLOW) as store,
+        urllib.request.urlopen(store.url_of("a.tar")) as answer,
+    ):
+        answer.read(10)
+        os.truncate(folder / "a.tar", 70_000)
+        with pytest.raises(http.client.IncompleteRead):
+            answer.read()
+
+
+def test_a_file_replaced_meanwhile_is_read_to_its_old_end(folder: Path) -> None:
+    (folder / "new").write_bytes(bytes(400_000))
+    preset = replace(SLOW, mb_s=1, stream_mb_s=1)
+    with (
+        object_store(folder, preset) as store,
+        urllib.request.urlopen(store.url_of("a.tar")) as answer,
+    ):
+        first = answer.read(10)
+        if os.name != "nt":  # there a file in use stays where it is
+            os.replace(folder / "new", folder / "a.tar")
+        assert first + answer.read() == DATA
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("nothing", "There is no folder .*; make it"), ("a.tar", "is a file; name")]
+)
+def test_what_is_no_folder_is_not_served(folder: Path, name: str, said: str) -> None:
+    with pytest.raises(CourseError, match=said):
+        object_store(folder / name)
+
+
+@pytest.mark.parametrize("port", [-1, 70_000])
+def test_a_port_that_cannot_be_had_is_said(folder: Path, port: int) -> None:
+    with pytest.raises(CourseError, match=rf"^Port {port} is taken or cannot be had; choose"):
+        object_store(folder, port=port)
+
+
+def test_a_port_that_somebody_took_meanwhile_is_said(folder: Path) -> None:
+    with object_store(folder, None) as store:
+        store.kill()
+        port = int(store.url.rpartition(":")[2])
+        with object_store(folder, None, port=port) as other:
+            with pytest.raises(CourseError, match=f"^Port {port} is taken"):
+                store.restart()
+            assert get(other) == DATA
+
+
+@pytest.mark.parametrize("token", ["", "two words", "new\nline", "ä"])
+def test_a_token_that_no_header_could_carry_is_refused(folder: Path, token: str) -> None:
+    with pytest.raises(CourseError, match=r"^A token has letters, digits"):
+        object_store(folder, token=token)
+
+
+def test_an_unknown_preset_is_named(folder: Path) -> None:
+    with pytest.raises(ValueError, match="There is no storage 's3'; choose one of"):
+        object_store(folder, "s3")
+
+
+def read_and_leave(store: ObjectStore) -> None:
+    assert get(store) == DATA
+    with pytest.raises(CourseError, match="A worker has a copy of the store"):
+        store.kill()
+    store.close()
+
+
+@pytest.mark.slow
+def test_a_worker_may_read_but_ends_nothing(folder: Path, start_method: str) -> None:
+    with object_store(folder, None) as store:
+        context = multiprocessing.get_context(start_method)
+        worker = context.Process(target=read_and_leave, args=(store,))
+        worker.start()
+        worker.join()
+        assert worker.exitcode == 0
+        assert store.counters().requests == 1
+
+
+def test_a_pickled_store_counts_what_its_original_does(folder: Path) -> None:
+    with object_store(folder, None) as store:
+        copy = pickle.loads(pickle.dumps(store))
+        get(copy)
+        assert store.counters().requests == copy.counters().requests == 1
+
+
+PROGRAM = """
+import sys
+from course_utils.hardware.object_store import object_store
+store = object_store(sys.argv[1], None)
+print(store._process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("ending", ["killed", "by itself"])
+def test_a_store_ends_with_the_process_that_started_it(folder: Path, ending: str) -> None:
+    starter = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with starter:
+        assert starter.stdout is not None
+        server = psutil.Process(int(starter.stdout.readline()))
+        if ending == "killed":
+            starter.kill()
+    assert psutil.wait_procs([server], timeout=20)[1] == []
+
+
+def test_a_store_that_nobody_holds_any_more_ends(folder: Path) -> None:
+    store = object_store(folder, None)
+    assert store._process is not None
+    server = psutil.Process(store._process.pid)
+    del store
+    assert not server.is_running()
+
+
+def test_nothing_that_is_asked_for_is_printed(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with object_store(folder, None) as store:
+        get(store)
+        for name in ("nothing", "../secret"):
+            with pytest.raises(urllib.error.HTTPError):
+                get(store, name)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+def test_readers_share_slots_and_the_line(folder: Path) -> None:
+    """Rates are compared with each other, in one test."""
+
+    def seconds(store: ObjectStore, readers: int) -> float:
+        with ThreadPoolExecutor(readers) as pool:
+            start = time.perf_counter()
+            assert set(pool.map(lambda _: get(store), range(readers))) == {DATA}
+            return time.perf_counter() - start
+
+    line = replace(S3, request_ms=1, mb_s=4, stream_mb_s=2)
+    with object_store(folder, line) as store:
+        one, two, eight = (seconds(store, readers) for readers in (1, 2, 8))
+    assert 0.8 < two / one < 1.3  # each stream at its own rate
+    assert 3 < eight / one < 5  # 8 streams of 2 MB/s through a line of 4
+    slots = replace(S3, request_ms=200, requests_at_once=2)
+    with object_store(folder, slots) as store:
+        one, eight = (seconds(store, readers) for readers in (1, 8))
+    assert 3 < eight / one < 5
