@@ -100,10 +100,10 @@ def main(arguments: list[str] | None = None) -> int:
     failures = 0
     for check in CHECKS:
         try:
-            print(f"  {check.__name__:20} {check(gpu)}")
+            print(f"  {check.__name__:36} {check(gpu)}")
         except AssertionError as error:
             failures += 1
-            print(f"  {check.__name__:20} FAILED: {error}")
+            print(f"  {check.__name__:36} FAILED: {error}")
     print("Utilisation on this device, and emulated with its times:")
     for loop in LOOPS:
         agree, real, emulated = compare(gpu, loop)

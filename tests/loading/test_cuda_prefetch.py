@@ -235,6 +235,39 @@ def test_break_leaves_no_batch_and_closes_the_loader(depth, gpu):
     assert (source.closed, gpu.memory_allocated()) == (1, 0)
 
 
+def test_break_closes_an_iterator_that_somebody_else_keeps(gpu):
+    source, kept = Source(gpu), []
+
+    class Keeping:
+        def __iter__(self):
+            kept.append(iter(source))
+            return kept[0]
+
+    for _ in CudaPrefetcher(Keeping(), gpu):
+        break
+    assert source.closed == 1
+
+
+def test_a_traceback_that_is_kept_keeps_no_iterator_of_the_loader(gpu):
+    class Numbers:
+        def __next__(self):
+            return 1
+
+    class Loader:
+        def __iter__(self):
+            numbers = Numbers()
+            alive.append(weakref.ref(numbers))
+            return numbers
+
+    alive = []
+    stream = iter(CudaPrefetcher(Loader(), gpu))
+    next(stream)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        stream.throw(KeyboardInterrupt())
+    assert caught.tb is not None
+    assert alive[0]() is None
+
+
 def test_a_loop_may_be_left_and_begun_again_inside_another(gpu):
     prefetcher = CudaPrefetcher(Source(gpu), gpu)
     seen = []
