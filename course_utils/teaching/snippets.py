@@ -133,11 +133,7 @@ def compare_snippets(urls: Sequence[str], *names: str) -> Pairs:
     chosen = [SNIPPETS[name] for name in names or SNIPPETS]
     here = [snippet for snippet in chosen if not _missing(snippet)]
     codes = [code for snippet in here for code in (snippet.broken, snippet.mended)]
-    demo = _run(codes, urls, _END, 120, 2000)
-    said = [text.strip() for text in demo.output.split(_END.strip())]
-    if demo.returncode or len(said) < len(codes):
-        raise CourseError(f"The snippets did not come to their end; run again.\n{demo}")
-    found = dict(zip(codes, said, strict=False))
+    found = _all(codes, urls)
     reasons = {snippet.name: _missing(snippet) for snippet in chosen}
     return Pairs(
         Pair(
@@ -159,13 +155,24 @@ def outcome(code: str, urls: Sequence[str]) -> str:
                 exec(compile(code, "<snippet>", "exec"), names)
             except Exception as error:  # whatever it is: it is what the snippet shows
                 print(_last_words(error))
+                error.__traceback__ = None
+                gc.collect()  # else workers of a later snippet find the loop that failed here
             else:
                 served = [int(number) for number in names.get("served", ())]
                 if served:
                     print(f"{len(served)} served, {len(set(served))} distinct, of {COUNT}")
-        names.clear()
-        gc.collect()  # else a later snippet's workers would find the loop of one that failed
     return said.getvalue().strip()
+
+
+def _all(codes: Sequence[str], urls: Sequence[str]) -> dict[str, str]:
+    """Return what each says; they share a process, because every new one imports torch again."""
+    if not codes:
+        return {}
+    demo = _run(codes, urls, _END, 120, 2000)
+    said = [text.strip() for text in demo.output.split(_END.strip())]
+    if demo.returncode or len(said) < len(codes):
+        raise CourseError(f"The snippets did not come to their end; run again.\n{demo}")
+    return dict(zip(codes, said, strict=False))
 
 
 def _run(

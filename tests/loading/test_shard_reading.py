@@ -60,7 +60,7 @@ def change(shard: Path, at: int) -> None:
     shard.write_bytes(content)
 
 
-@pytest.mark.parametrize("request_bytes", [1, 100, 10_000, 10_240, 300_007, 10**8])
+@pytest.mark.parametrize("request_bytes", [77, 1000, 10_000, 10_240, 10**8])
 def test_every_size_of_request_gives_the_same_samples(request_bytes: int, tmp_path: Path) -> None:
     samples = [{"__key__": f"{number}", "bin": bytes([number]) * 700} for number in range(9)]
     (path,) = write_shards(samples, tmp_path, per_shard=9)
