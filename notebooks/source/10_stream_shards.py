@@ -175,7 +175,7 @@ cu.reveal("10.3", 100 * four.summary().idle)
 #
 # ```python
 # stream_shards("shards", fs=cu.slow_storage("shards", "busy Lustre"))       # emulated
-# stream_shards("s3://bucket/shards", fs=fsspec.filesystem("s3", profile="me"))
+# stream_shards("s3://bucket/shards", fs=fsspec.filesystem("s3", profile="me"))  # needs s3fs
 # ```
 #
 # Both lectures give WebDataset itself an `s3://` address:
@@ -196,8 +196,8 @@ except ValueError as error:
 #
 # ## A connection breaks
 #
-# On a large machine, over days, some do. We let every shard break off once, and give WebDataset the handler that many recipes
-# recommend. There are 400 events. <!-- given -->
+# On a large machine, over days, some do. We let every shard break off once, and give WebDataset the handler of many
+# recipes. There are 400 events. <!-- given -->
 
 # %%
 cu.predict(
@@ -306,7 +306,7 @@ cu.predict(
 # %%
 from course_utils.loading.shards import image_samples
 
-pictures = Path(room.name) / "pictures"
+pictures = Path(tempfile.mkdtemp(dir=room.name))
 write_shards(image_samples(cu.data_path("images", "S"), seed=1), pictures, per_shard=20)
 # without a drive letter, which would pass for the scheme of a URL
 urls = [path.as_posix()[len(path.drive) :] for path in sorted(pictures.glob("*.tar"))]
@@ -319,7 +319,7 @@ def decode(sample):
 
 
 # %%
-errors, more = 0, {"mixed": [decode], "cached": ["no/such/folder"]}
+errors, more = 0, {"mixed": [decode], "cached": [f"{room.name}/cache"]}
 for make in labels, images, epoch, mixed, cached, complete:
     try:
         first = next(iter(make(urls, *more.get(make.__name__, []))))
@@ -549,7 +549,7 @@ disable_progress_bars()
 
 files = [str(path) for path in paths]
 stream = load_dataset(
-    "webdataset", data_files=files, split="train", streaming=True, cache_dir=f"{room.name}/cache"
+    "webdataset", data_files=files, split="train", streaming=True, cache_dir=f"{room.name}/hf"
 )
 mixed_stream = stream.shuffle(seed=0, buffer_size=200)
 for number in 0, 1:
@@ -570,15 +570,14 @@ cu.reveal("10.8", len(origins))
 # served once, and the storage is asked for three times as much. With 21 shards it would be seven each. `set_epoch` gives the
 # buffer and the shards a new order.
 #
-# A lecture prints a block for it that ends with an error three times, and one for **tf.data**. What does not run is shown with
-# the reason; unfold the code.
+# A lecture prints a block for `datasets` that fails three times over, and one for **tf.data**. What cannot run here is
+# shown with the reason; unfold the code.
 
 # %%
 from course_utils.teaching.snippets import compare_snippets, numbered_shards
 
-compare_snippets(
-    numbered_shards(Path(room.name) / "numbered"), "script", "columns", "padding", "tf_data"
-)
+numbered = numbered_shards(tempfile.mkdtemp(dir=room.name))
+compare_snippets(numbered, "script", "columns", "padding", "tf_data")
 
 # %% [markdown]
 # Where do the others fit?
