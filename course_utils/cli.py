@@ -167,7 +167,8 @@ def _stage(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from course_utils.hardware.object_server import ADDRESS, serve
+    from course_utils.hardware.object_handlers import ADDRESS
+    from course_utils.hardware.object_server import serve
     from course_utils.hardware.storage_presets import storage_preset
 
     try:

@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -195,7 +196,7 @@ def test_stage_wants_to_know_what(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Name what is to be staged" in capsys.readouterr().err
 
 
-def test_serve_shows_an_address_and_ends_at_an_interrupt_in_the_middle_of_an_answer(
+def test_serve_shows_an_address_logs_nothing_and_ends_at_an_interrupt_in_mid_answer(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a.tar").write_bytes(bytes(200_000_000))
@@ -216,6 +217,10 @@ def test_serve_shows_an_address_and_ends_at_an_interrupt_in_the_middle_of_an_ans
                 with pytest.raises(http.client.IncompleteRead) as broken:
                     answer.read()
                 assert len(broken.value.partial) == 500_000
+            for right, wrong in (("?", "nothing?"), ("?", "%ff?"), ("?", "../x?"), ("=", "=not-")):
+                with pytest.raises(urllib.error.HTTPError) as refused:
+                    urllib.request.urlopen(url.replace(right, wrong)).close()
+                refused.value.close()
             with urllib.request.urlopen(url.replace("?", "a.tar?")) as answer:
                 answer.read(10)
                 server.send_signal(signal.SIGTERM if os.name == "nt" else signal.SIGINT)

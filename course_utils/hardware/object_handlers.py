@@ -29,7 +29,7 @@ _SENTENCES = {
     400: "This is not a request that can be read; mend the address or the headers.",
     405: "This store only reads; use GET or HEAD.",
 }
-_ELSE = "The store failed at this request; look at what it printed where it was started."
+_ELSE = "The store failed at this request; start it with `course serve` to see why."
 
 
 @dataclass(frozen=True)

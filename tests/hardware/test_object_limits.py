@@ -69,6 +69,12 @@ def test_a_reader_that_paused_catches_nothing_up(clock: FakeClock) -> None:
     assert answer.arrival(MB) > 60 + 0.05
 
 
+def test_an_idle_line_saves_nothing_up(clock: FakeClock) -> None:
+    limits = Limits(PRESET, clock=clock)
+    for clock.now in (0, 60):
+        assert limits.pass_line(MB) == clock.now + 1 / 40
+
+
 def test_look_ups_queue_at_the_metadata_server(clock: FakeClock) -> None:
     limits = Limits(PRESET, clock=clock)
     assert [limits.look_up() for _ in range(3)] == pytest.approx([0.05, 0.06, 0.07])

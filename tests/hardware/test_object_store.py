@@ -230,17 +230,6 @@ def test_a_store_that_nobody_holds_any_more_ends(folder: Path) -> None:
     assert not server.is_running()
 
 
-def test_nothing_that_is_asked_for_is_printed(
-    folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with object_store(folder, None) as store:
-        get(store)
-        for name in ("nothing", "../secret"):
-            with pytest.raises(urllib.error.HTTPError):
-                get(store, name)
-    assert capfd.readouterr() == ("", "")
-
-
 @pytest.mark.alone
 @pytest.mark.slow
 def test_readers_share_slots_and_the_line(folder: Path) -> None:
