@@ -253,3 +253,9 @@ def test_a_cuda_device_is_fixed_when_the_prefetcher_is_made(
 def test_a_third_of_two_cuda_devices_is_refused(two_cuda_devices):
     with pytest.raises(RuntimeError, match=r"cuda:2 is not here \(CUDA devices: 2\)"):
         CudaPrefetcher([], "cuda:2")
+
+
+def test_what_is_on_a_device_already_need_not_be_pinned(two_cuda_devices):
+    gpu = CudaPrefetcher([], "cuda").device
+    assert gpu.is_pinned({"elsewhere": torch.zeros(1, device="meta"), "name": "event"})
+    assert not gpu.is_pinned({"elsewhere": torch.zeros(1, device="meta"), "here": torch.zeros(1)})
