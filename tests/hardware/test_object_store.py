@@ -222,6 +222,13 @@ def test_a_store_ends_with_the_process_that_started_it(folder: Path, ending: str
     assert psutil.wait_procs([server], timeout=20)[1] == []
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no process groups of this kind")
+def test_an_interrupted_cell_does_not_interrupt_the_store(folder: Path) -> None:
+    with object_store(folder, None) as store:
+        assert store._process is not None
+        assert os.getpgid(store._process.pid) != os.getpgid(0)  # what Jupyter sends SIGINT to
+
+
 def test_a_store_that_nobody_holds_any_more_ends(folder: Path) -> None:
     store = object_store(folder, None)
     assert store._process is not None
