@@ -173,10 +173,10 @@ for rank in ("0", "1"):
         urls, resampled=True, shardshuffle=True, nodesplitter=wds.split_by_node
     )
     numbers = [int(sample["cls"]) for sample in islice(data, 10 * count)]
-    seen.append(set(numbers[: count // 2]))
+    seen.append(set(numbers[:count]))
 print(f"no end after {len(numbers)} of {count} samples")
-print(f"half an epoch each: {len(seen[0] & seen[1])} samples were on both ranks")
-print(f"{len(seen[0] | seen[1])} of {count} samples came")
+print(f"with {count} draws each, {len(seen[0] & seen[1])} samples were on both ranks")
+print(f"rank 0 saw {len(seen[0])} of {count} samples, rank 1 saw {len(seen[1])}")
 """,
         error=r"ignored for resampled(?s:.*)no end after 480 of 48 samples",
         mended="""\

@@ -14,6 +14,7 @@ import importlib.util
 import os
 import re
 import tempfile
+import textwrap
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,23 +63,26 @@ class Pair:
 
     def __repr__(self) -> str:
         """Say it in words."""
-        return "\n".join([self._title, *self._lines, self.snippet.why])
+        cases = [f"{name}:\n{textwrap.indent(said, '    ')}" for name, said, _ in self._cases]
+        return "\n".join([self._title, *cases, self.snippet.why])
 
     def _repr_html_(self) -> str:
-        codes = {"As printed": self.snippet.broken, "Mended": self.snippet.mended}
         body = "".join(
-            f"<details><summary>{escape(name)}</summary>{block(code)}</details>"
-            for name, code in codes.items()
+            f"<details><summary>{escape(name)}</summary>{block(code)}</details>{block(said)}"
+            for name, said, code in self._cases
         )
-        return card("plain", self._title, *self._lines, self.snippet.why, body=body)
+        return card("plain", self._title, self.snippet.why, body=body)
 
     @property
     def _title(self) -> str:
         return f"{self.snippet.name} ({self.snippet.source})"
 
     @property
-    def _lines(self) -> list[str]:
-        return [f"As printed: {self.before}", f"Mended: {self.after}"]
+    def _cases(self) -> list[tuple[str, str, str]]:
+        return [
+            ("As printed", self.before, self.snippet.broken),
+            ("Mended", self.after, self.snippet.mended),
+        ]
 
 
 class Pairs(list[Pair]):
@@ -161,7 +165,7 @@ def outcome(code: str, urls: Sequence[str]) -> str:
                 served = [int(number) for number in names.get("served", ())]
                 if served:
                     print(f"{len(served)} served, {len(set(served))} distinct, of {COUNT}")
-    return said.getvalue().strip()
+    return said.getvalue().replace(folder + os.sep, "").strip()
 
 
 def _all(codes: Sequence[str], urls: Sequence[str]) -> dict[str, str]:
@@ -199,7 +203,7 @@ def _as_it_was() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            warnings.filterwarnings("always", category=UserWarning, module="webdataset|snippet")
+            warnings.filterwarnings("once", category=UserWarning, module="webdataset|snippet")
             warnings.showwarning = lambda message, *_, **__: print(f"Warning: {message}")
             yield
     finally:
