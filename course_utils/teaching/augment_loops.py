@@ -37,7 +37,7 @@ def photo_loader(
     )
     if warm_up:
         with record() as trace:  # persistent workers send spans if their first epoch was recorded
-            list(trace.batches(loader))
+            next(trace.batches(loader))
     return loader
 
 
@@ -102,6 +102,13 @@ def load_ms(trace: Trace) -> float:
     """Return L: the milliseconds of work that the workers do for a batch."""
     work = [span for span in trace.spans if span.lane.startswith("worker")]
     return sum(span.duration_ns for span in work) / len({span.batch for span in work}) / 1e6
+
+
+def augment_ms(trace: Trace) -> float:
+    """Return A: the milliseconds that the device augments a batch, before the step."""
+    on_device = [span for span in trace.spans if span.lane == "gpu"]
+    first = {span.batch: span for span in reversed(on_device)}
+    return sum(span.duration_ns for span in first.values()) / len(first) / 1e6
 
 
 def copy_ms(gpu: Accelerator, batch: Tensor) -> float:

@@ -148,7 +148,7 @@ print(
 
 # %% [markdown]
 # Crop, flip, brightness, contrast, float and normalise cost more than the JPEG does. We give the GPU a step of twice
-# the time in which one core decodes a batch: two workers that only decoded could feed four such GPUs.
+# the time in which one core decodes a batch: two workers that only decode have time to spare.
 
 # %%
 cu.predict(
@@ -167,8 +167,8 @@ starved.timeline()
 cu.reveal("08.2", 100 * starved.summary().idle)
 
 # %% [markdown]
-# Look at the rows of the workers: they never rest, and the longest blocks are *transform* and *collate*. The second
-# is a surprise: float32 has four times the bytes of uint8, and all of them travel through shared memory.
+# Look at the rows of the workers: they hardly rest, and most of their time goes to *transform* and *collate*. The
+# second is a surprise: float32 has four times the bytes of uint8, and all of them travel through shared memory.
 #
 # ## On the device
 #
@@ -224,7 +224,7 @@ from course_utils.teaching.operations import count_operations
 
 operations = {name: count_operations(way)[0].calls for name, way in ways.items()}
 figure, panels = plt.subplots(1, 2, figsize=(10, 1.9), sharey=True, layout="constrained")
-titles = "ms on one core of this CPU", "operations (GPU: launches)"
+titles = "ms on one core of this CPU", "operations, launches on a GPU"
 for panel, title, bars in zip(panels, titles, (cpu_ms, operations), strict=True):
     drawn = panel.barh(list(bars), list(bars.values()), color=["C1", "C0", "C0"])
     panel.bar_label(drawn, fmt="{:,.0f}", padding=3, color=STYLE["text.color"])
@@ -242,9 +242,9 @@ cu.reveal("08.3", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one ba
 # goes to memory and back. And torchvision touches only the pixels of the window, where `Augment` multiplies whole
 # images with matrices: the kind of work that a GPU is made for.
 #
-# On a GPU the right picture counts. Each operation is a **launch**, which costs the host some microseconds however
-# little there is to do. One at a time would launch hundreds of operations for each photograph of the batch; in one batch
-# their number does not grow with its size. So: one at a time in workers, a batch at a time on the device.
+# On a GPU the right picture counts. An operation is a **launch** or more, which costs the host some microseconds however
+# little there is to do. One at a time, every photograph has launches of its own; in one batch their number does not
+# grow with its size. So: one at a time in workers, a batch at a time on the device.
 #
 # ## Over the bus
 #
@@ -419,7 +419,7 @@ cu.check("08.2", random_crops)
 # - in the workers: **T = max(C, (L + augmentation) / W)**
 # - on the device: **T = max(C + A, L / W)**
 #
-# Now a model that is larger: the step takes twice as long, and the workers keep up.
+# Now a larger model. Its step takes twice as long as the workers need for a batch.
 
 # %%
 cu.predict(
@@ -430,15 +430,25 @@ cu.predict(
 )
 
 # %%
-steps_ms = {"the GPU starves": decode_ms, "the GPU is the bottleneck": 4 * decode_ms}
-parts = 0.25, 1.0  # A / C
-measured = {
-    name: [
-        train_epoch(gpu, augmenting, step_ms=c),
-        *(train_epoch(gpu, decoding, step_ms=c, augment=augment, augment_ms=a * c) for a in parts),
-    ]
-    for name, c in steps_ms.items()
-}
+from course_utils.teaching.augment_loops import augment_ms
+
+workers_ms = pace_ms(starved)  # what the workers need for a batch, augmented
+parts = 0.25, 0.75  # A / C
+
+
+def train(c):
+    """Return the trace with the workers augmenting, and one with the device for each A."""
+    device = {"augment": augment, "step_ms": c}
+    traces = [train_epoch(gpu, decoding, augment_ms=part * c, **device) for part in parts]
+    return [train_epoch(gpu, augmenting, step_ms=c), *traces]
+
+
+# %%
+steps_ms = {"the GPU starves": workers_ms / 3, "the GPU is the bottleneck": 2 * workers_ms}
+measured = {"the GPU starves": train(workers_ms / 3)}
+
+# %%
+measured["the GPU is the bottleneck"] = train(2 * workers_ms)
 
 # %%
 figure, panels = plt.subplots(1, 2, figsize=(10, 2.8), sharey=True, layout="constrained")
@@ -449,10 +459,11 @@ for panel, (name, c) in zip(panels, steps_ms.items(), strict=True):
     panel.plot(0, cpu, "oC0", clip_on=False, label="workers, measured")
     predicted = [max(1 + a, less_ms / 2 / c) for a in (0, *parts)]
     panel.plot([0, *parts], predicted, "--C1", label="device, predicted")
-    panel.plot(parts, device, "sC1", label="device, measured")
+    taken = [augment_ms(trace) / c for trace in measured[name][1:]]  # on CUDA: what it is
+    panel.plot(taken, device, "sC1", label="device, measured")
     panel.set(title=f"{name} ({gpu.name})", xlabel="A / C", ylim=0)
 panels[0].set_ylabel("T / C")
-panels[1].legend(fontsize="small")
+panels[1].legend(fontsize="small", loc="upper right")
 plt.close()
 figure
 
@@ -522,10 +533,10 @@ cu.check("08.3", where_to_augment)
 # | runs on | CPU, CUDA | CPU, CUDA | CPU, CUDA |
 # | decodes JPEG | yes | with an add-on | yes, also partly on the GPU |
 # | place in the loop | `Dataset`, in workers | after the copy, like a model | replaces `DataLoader` |
-# | needs | nothing | nothing | an NVIDIA GPU and its CUDA |
+# | needs | nothing | nothing | Linux; CUDA for its GPU part |
 #
-# DALI is a pipeline of its own, with threads in place of workers. It needs a GPU that most of you do not have here, so
-# this is to be read and is not run:
+# DALI is a pipeline of its own, with threads in place of workers. What it is made for needs an NVIDIA GPU, so this is to
+# be read and is not run here:
 #
 # ```python
 # @pipeline_def(batch_size=64, num_threads=4, device_id=0)
@@ -533,7 +544,8 @@ cu.check("08.3", where_to_augment)
 #     files, labels = fn.readers.file(file_root=folder, random_shuffle=True)
 #     images = fn.decoders.image(files, device="mixed")           # begins on the CPU, ends on the GPU
 #     images = fn.random_resized_crop(images, size=(224, 224))    # on the GPU: a window per sample
-#     images = fn.crop_mirror_normalize(images, mirror=fn.random.coin_flip(), mean=MEAN, std=STD)
+#     flips = fn.random.coin_flip()
+#     images = fn.crop_mirror_normalize(images, mirror=flips, mean=MEAN_255, std=STD_255)
 #     return images, labels
 # ```
 #

@@ -1,3 +1,4 @@
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,14 @@ from course_utils.loading.images import Jpegs
 from course_utils.measure.trace import Span, Trace
 from course_utils.paths import data_path
 from course_utils.teaching import augment_loops
-from course_utils.teaching.augment_loops import copy_ms, load_ms, pace_ms, photo_loader, train_epoch
+from course_utils.teaching.augment_loops import (
+    augment_ms,
+    copy_ms,
+    load_ms,
+    pace_ms,
+    photo_loader,
+    train_epoch,
+)
 
 
 @pytest.fixture
@@ -26,6 +34,7 @@ def test_the_device_augments_before_each_step(photos: Jpegs) -> None:
     kernels = [span.duration_ns for span in trace.spans if span.lane == "gpu"]
 
     assert kernels == [1_000_000, 2_000_000] * trace.served
+    assert augment_ms(trace) == 1
     assert trace.summary().complete
 
 
@@ -33,8 +42,6 @@ def test_the_device_augments_before_each_step(photos: Jpegs) -> None:
 def test_the_workers_of_a_loader_send_their_spans_in_every_epoch(
     photos: Jpegs, start_method: str
 ) -> None:
-    import multiprocessing
-
     multiprocessing.set_start_method(start_method, force=True)
     loader, gpu = photo_loader(photos), get_accelerator(emulate=True)
     for _ in range(2):
