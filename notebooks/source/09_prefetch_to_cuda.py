@@ -98,7 +98,7 @@ draw_copies()
 
 # %%
 free = [name for name, (held, there) in copies_ms.items() if held < 0.2 * there]
-found = ["none", "pinned with non_blocking", "both with non_blocking"][len(free)]
+found = {0: "none", 1: "pinned with non_blocking"}.get(len(free), "both with non_blocking")
 cu.reveal("09.1", found)
 
 # %% [markdown]
@@ -390,7 +390,7 @@ print(f"hidden, after the first copy: {100 * hidden_share(later):.0f} %")
 print(f"epochs all right: {right_epochs} of 20")
 
 # %% [markdown]
-# And on a real GPU? Here is what was recorded on one, beside an emulated device with its times.
+# And on a real GPU? Recordings of one are shown here, each beside an emulated device with its times.
 
 # %%
 from course_utils.measure.recordings import listing, recordings
@@ -447,7 +447,7 @@ from course_utils.teaching.checks.nb09 import CAUSES, SYMPTOMS
 
 for letter, symptom in SYMPTOMS.items():
     print(f"({letter}) {symptom}")
-print(f"\nCAUSES: {', '.join(CAUSES)}")
+print("\nCAUSES:", *CAUSES, sep="\n  ")
 
 # %%
 a = "thread in __init__"  ### SOLUTION
@@ -469,6 +469,7 @@ cu.check("09.1", a, b, c, d, e, f, g, h, i, j)
 # Repair it. `devices.current()` is the GPU of the calling thread, with the methods of our `gpu`; batches are pinned, of
 # any shape. Target: an error of the loader comes after the batches before it; every loop is an epoch, and nothing is loaded before it;
 # `break` leaves nothing; at most `depth + 1` batches on the device; all checksums right, losses read late too; 80 % hidden. <!-- given -->
+# Delete methods that you have no use for.
 #
 # <details><summary>Hint 1: no thread</summary>
 #
@@ -493,6 +494,7 @@ from collections import deque
 from course_utils.hardware.nested import leaves
 
 
+# %%
 class Prefetcher:
     def __init__(self, loader, devices, depth=1):
         self.loader, self.depth = loader, depth
@@ -508,6 +510,17 @@ class Prefetcher:
             return self.gpu.upload(batch, non_blocking=True), self.copies.record_event()
         ### END SOLUTION
 
+    def hand_over(self, batch, arrived):
+        """Make it safe for the loop to use the batch; return it."""
+        ### BEGIN SOLUTION
+        user = self.gpu.current_stream()
+        user.wait_event(arrived)
+        for leaf in leaves(batch):
+            if hasattr(leaf, "record_stream"):
+                leaf.record_stream(user)
+        return batch
+        ### END SOLUTION
+
     def __iter__(self):
         ### BEGIN SOLUTION
         staged, error, batches = deque(), None, iter(self.loader)
@@ -521,14 +534,6 @@ class Prefetcher:
                 yield self.hand_over(*staged.popleft())
         if not isinstance(error, StopIteration):
             raise error
-
-    def hand_over(self, batch, arrived):
-        user = self.gpu.current_stream()
-        user.wait_event(arrived)
-        for leaf in leaves(batch):
-            if hasattr(leaf, "record_stream"):
-                leaf.record_stream(user)
-        return batch
         ### END SOLUTION
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from course_utils.loading.cuda_prefetch import CudaPrefetcher
-from course_utils.teaching.checks import nb09_bench, nb09_prefetcher
+from course_utils.teaching.checks import nb09_bench, nb09_on_device, nb09_prefetcher
 from course_utils.teaching.checks.nb09 import _LABELS, CAUSES, SYMPTOMS
 from course_utils.teaching.checks.nb09_pinning import _SLIPS, _TIMES, CASES, Case, measure_ms
 from course_utils.teaching.exercise import check
@@ -17,7 +17,7 @@ from tests.teaching.answers import answer, assert_refused
 
 SOURCE = HERE / "source/09_prefetch_to_cuda.py"
 GIVEN = {
-    "09.2": "from collections import deque",
+    "09.2": "from collections import deque\nfrom course_utils.hardware.nested import leaves",
     "09.3": "from course_utils.teaching.checks.nb09_pinning import *",
 }
 ANSWERS = {"09.2": "Prefetcher", "09.3": "step_time_ms"}
@@ -28,6 +28,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait less for what never comes."""
     monkeypatch.setattr(nb09_bench, "PATIENCE_S", 0.5)
     monkeypatch.setattr(nb09_prefetcher, "SETTLE_S", 0.1)
+    monkeypatch.setattr(nb09_prefetcher, "LEAVE_S", 0.3)
+    monkeypatch.setattr(nb09_on_device, "WAKE_S", 0.3)
 
 
 def _labels(version: Callable[[Any], Any]) -> list[Any]:

@@ -19,7 +19,6 @@ PULSES = 50_000  # float32, 0.2 MB: copied in 0.008 ms, a step takes 0.1
 BATCH_BYTES = 4 * PULSES
 BATCHES = 8
 PATIENCE_S = 5.0  # until a loop counts as hung; a right one needs milliseconds
-PAUSE_S = 0.1  # how long a thread may take to copy what it has room for
 
 Make = Callable[..., Iterable[Any]]
 
@@ -118,7 +117,14 @@ class Bench:
         self.gpu.Stream = counted_stream  # type: ignore[method-assign]
         self.gpu.upload = counted_upload  # type: ignore[method-assign]
 
-    def sums(self, batches: Iterable[Any], *, late: bool = False, ahead: int = 0) -> list[float]:
+    def sums(
+        self,
+        batches: Iterable[Any],
+        *,
+        late: bool = False,
+        ahead: int = 0,
+        pause_s: float = 0.0,
+    ) -> list[float]:
         """Train on the batches of an epoch and return what the steps read, NaN for garbage.
 
         Args:
@@ -126,6 +132,7 @@ class Bench:
             late: read no loss before the end.
             ahead: in each step, leave a thread the real time to launch so many copies more; a
                 virtual step is over before a thread wakes up. Who once does not, never will.
+            pause_s: how long that may take.
         """
         losses: list[Any] = []
         patient = ahead > 0
@@ -133,7 +140,7 @@ class Bench:
             losses.append(self.gpu.step(batch))
             del batch
             if patient and len(losses) + ahead <= BATCHES:
-                patient = self.copies.wait_until(len(losses) + ahead, PAUSE_S)
+                patient = self.copies.wait_until(len(losses) + ahead, pause_s)
             if not late:
                 losses[-1].item()
         return [loss.item() for loss in losses]

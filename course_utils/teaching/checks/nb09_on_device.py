@@ -11,6 +11,8 @@ from course_utils.teaching.checks.nb09_bench import BATCH_BYTES, Bench, Make, So
 from course_utils.teaching.exercise import expect
 
 RUNS = 20
+WAKE_S = 1.0  # by then, a thread that copies beside the step has woken up
+SOON_S = 0.1  # by then, a thread that copies too much has done so
 
 
 def judge_device(make: Make) -> None:
@@ -58,7 +60,7 @@ def judge_memory(make: Make) -> None:
     for depth in (1, 2):
         bench = Bench()
         within(
-            partial(_epoch, make, Source(), bench, depth=depth, ahead=depth + 1),
+            partial(_epoch, make, Source(), bench, depth=depth, ahead=depth + 1, pause_s=SOON_S),
             "The loop never ends.",
             "Stop when the loader is through.",
         )
@@ -80,7 +82,7 @@ def judge_overlap(make: Make) -> None:
 
     def loop(keep: list[Any]) -> float:
         with record(clock=bench.clock) as trace:
-            _epoch(make, Source(), bench, keep, ahead=1)
+            _epoch(make, Source(), bench, keep, ahead=1, pause_s=WAKE_S)
         copies = [span for span in trace.spans if span.lane == "copy"]
         return hidden_share([span for span in trace.spans if span is not copies[0]])
 
@@ -96,13 +98,6 @@ def judge_overlap(make: Make) -> None:
 
 
 def _epoch(
-    make: Make,
-    source: Source,
-    bench: Bench,
-    _keep: list[Any],
-    *,
-    depth: int = 1,
-    late: bool = False,
-    ahead: int = 0,
+    make: Make, source: Source, bench: Bench, _keep: list[Any], *, depth: int = 1, **how: Any
 ) -> list[float]:
-    return bench.sums(make(source, bench.gpus, depth), late=late, ahead=ahead)
+    return bench.sums(make(source, bench.gpus, depth), **how)

@@ -31,7 +31,8 @@ from course_utils.teaching.checks.nb09_on_device import (
 )
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 
-SETTLE_S = 0.3  # how long a thread may show that it has begun, or ended
+SETTLE_S = 0.3  # how long a thread may show that it has begun
+LEAVE_S = 2.0  # how long a thread may take to end, once nobody listens any more
 
 Trial = Callable[[Make], None]
 
@@ -201,7 +202,7 @@ def _judge_break(make: Make) -> None:
     )
     left = [thread for thread in threading.enumerate() if thread not in before]
     for thread in left:
-        thread.join(SETTLE_S)
+        thread.join(LEAVE_S)
     expect(
         not any(thread.is_alive() and thread.name != "check" for thread in left),
         "Long after a break a thread is still there, waiting for room in a queue that nobody "
@@ -209,7 +210,7 @@ def _judge_break(make: Make) -> None:
         "Without a thread, leaving the loop closes your generator, and that is all.",
     )
     expect(
-        source.closed.wait(SETTLE_S),
+        source.closed.wait(LEAVE_S),
         "After a break the loader is still open: somebody holds its iterator.",
         "Keep the loader's iterator in __iter__ alone, not in self.",
     )
