@@ -85,9 +85,7 @@ show({"a photograph, and seven augmentations": torch.cat([resize(cat[:1], [224])
 # Take offline first: ten copies of each photograph, and a training of ninety epochs.
 
 # %%
-cu.predict(
-    "08.1", "How many different versions of a photograph has the model seen in 90 epochs?", unit=""
-)
+cu.predict("08.1", "How many different versions of a photograph has the model seen in 90 epochs?")
 
 # %%
 small = Augment(size=32)
