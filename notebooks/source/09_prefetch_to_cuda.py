@@ -127,7 +127,8 @@ cu.reveal("09.2", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 # %% [markdown]
 # To pin a tensor is to *copy* it, in your loop: the same copy that you wanted to save. PyTorch's tutorial on pinning
 # finds it up to twice as slow as a plain `.to()`. `DataLoader(pin_memory=True)` does it in a thread, beside your loop. That
-# costs a copy too, and pinned pages cannot be swapped: what you pin, all other programs lack.
+# costs a copy too, and pinned pages cannot be swapped: what you pin, all other programs lack. Without a GPU it does
+# nothing; `gpu.pinned(loader)` stands for it below.
 #
 # ## Streams, events, and who waits for whom
 #
@@ -422,7 +423,7 @@ from IPython.display import Markdown
 
 from course_utils.teaching.prefetch_defects import prove_all
 
-defects = prove_all()  # each is measured now, with the notes' design and with ours
+defects = prove_all()  # measured now on emulated GPUs, with the notes' design and with ours
 rows = [f"| {d.number} | {d.title} | {d.notes} | {d.ours} |" for d in defects]
 head = ["| | Defect | Seen, with the notes | With `CudaPrefetcher` |", "|---|---|---|---|"]
 Markdown("\n".join(head + rows))
@@ -541,11 +542,11 @@ class Prefetcher:
 cu.check("09.2", Prefetcher)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 09.1: half of the room says "both with non_blocking". 09.4: guesses of 80 to 100; let somebody draw the one
-# queue. 09.5: most say 18 or 19, "races are rare". 09.6 surprises all: ask who still holds batch 0. 09.7: those who
-# know CUDA say 100. 09.8: four or five are usual.
+# **Instructor.** Expect "both with non_blocking" for 09.1, 80 to 100 for 09.4 (let somebody draw the one queue), and 18 or 19
+# for 09.5: races are thought to be rare. At 09.6 ask who still holds batch 0. Those who know CUDA will say 100 for
+# 09.7. Let the room count aloud for 09.8.
 #
-# In 9.2 the error overtakes the staged batch, and a variable keeps a third batch alive: `for batch in ...` holds the old one
+# In 9.2 two slips are likely: the error overtakes the staged batch, and a variable keeps a third batch alive: `for batch in ...` holds the old one
 # until the new one is there. Both verdicts are worth reading out.
 
 # %% [markdown]

@@ -23,10 +23,10 @@ GIVEN = {
 ANSWERS = {"09.2": "Prefetcher", "09.3": "step_time_ms"}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait less for what never comes."""
-    monkeypatch.setattr(nb09_bench, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(nb09_bench, "PATIENCE_S", 0.7)
     monkeypatch.setattr(nb09_prefetcher, "SETTLE_S", 0.1)
     monkeypatch.setattr(nb09_prefetcher, "LEAVE_S", 0.3)
     monkeypatch.setattr(nb09_on_device, "WAKE_S", 0.3)
@@ -107,6 +107,7 @@ def test_the_prefetcher_of_the_course_is_right() -> None:
     assert verdict.status == "right", verdict
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("attempt", "misconception"),
     [
@@ -143,6 +144,7 @@ def test_a_wrong_prefetcher_is_explained(attempt: Any, misconception: str) -> No
     assert_refused(check("09.2", attempt), misconception)
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("trial", "design", "misconception"),
     [
