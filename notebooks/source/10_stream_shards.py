@@ -149,7 +149,7 @@ def train(workers):
 
 # %%
 one = train(workers=1)
-Timeline({"one worker": one})
+one.timeline()
 
 # %%
 cu.reveal("10.2", 100 * one.summary().idle)
