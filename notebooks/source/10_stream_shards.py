@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10 · Stream shards with WebDataset
 #
-# **You will do:** put a thousand files into a few, stream them over HTTP, and repair what two lectures say about it.
+# **You will do:** put 2,000 files into 20, stream them over HTTP, and repair what two lectures say about it.
 #
 # **You will learn**
 #
