@@ -71,8 +71,8 @@ def test_another_repair_is_right_too(name: str, attempt: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "misconception"),
     [
-        ("labels", "`labels`: It is still as printed. a batch of labels has the shape (1, 16)"),
-        ("images", "`images`: It is still as printed. it stops: TypeError"),
+        ("labels", "`labels`, still as printed: a batch of labels has the shape (1, 16)"),
+        ("images", "`images`, still as printed: it stops: TypeError"),
         ("epoch", "there is no end"),
         ("mixed", "100 samples are decoded before the first is served"),
         ("cached", "does not exist"),
@@ -105,6 +105,13 @@ def test_a_wrong_repair_is_explained(name: str, attempt: Any, misconception: str
     verdict = check("10.1", *attempts.with_one(name, attempt))
     assert_refused(verdict, misconception)
     assert f"`{name}`" in verdict.message
+
+
+def test_the_snippets_that_are_right_are_named_and_those_that_are_not() -> None:
+    six = {**attempts.AS_PRINTED, "epoch": attempts.epoch, "cached": attempts.cached}
+    verdict = check("10.1", *six.values())
+    assert_refused(verdict, "Right: epoch, cached. `labels`, still as printed:")
+    assert "To repair after it: images, mixed, complete." in verdict.message
 
 
 def test_five_snippets_are_refused() -> None:

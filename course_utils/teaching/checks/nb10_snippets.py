@@ -13,8 +13,8 @@ from typing import Any
 
 from course_utils.teaching.checks.nb10_hidden import Shards
 from course_utils.teaching.checks.nb10_printed import PRINTED
-from course_utils.teaching.checks.nb10_six import HINTS, JUDGES, Attempt, Say
-from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo
+from course_utils.teaching.checks.nb10_six import HINTS, JUDGES, Attempt, Fault
+from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo, wrong
 from course_utils.teaching.explain import explain
 
 
@@ -35,12 +35,20 @@ def repair_six(*attempts: Callable[..., Any]) -> Verdict:
     ]
     if len(as_printed) == len(names):
         return todo("All six are as printed. Change them, run their cells, then this one.")
+    faults: dict[str, Fault] = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         shards = Shards.write(Path(folder))
-        for number, (attempt, judge) in enumerate(zip(attempts, JUDGES, strict=True)):
-            before = f"{', '.join(names[:number])}: right. " if number else ""
-            note = " It is still as printed." if attempt.__name__ in as_printed else ""
-            _judge_one(attempt, judge, shards, f"{before}`{attempt.__name__}`:{note}")
+        for name, attempt, judge in zip(names, attempts, JUDGES, strict=True):
+            if fault := _fault(attempt, judge, shards):
+                faults[name] = fault
+    if faults:
+        name, *later = faults
+        done = [other for other in names if other not in faults]
+        before = f"Right: {', '.join(done)}. " if done else ""
+        note = ", still as printed" if name in as_printed else ""
+        after = f" To repair after it: {', '.join(later)}." if later else ""
+        message = f"{before}`{name}`{note}: {faults[name].misconception}{after}"
+        return wrong(message, faults[name].next_step)
     return right(
         "Six pipelines that serve every sample once, in batches that a model takes, and say so "
         "when a shard is broken."
@@ -65,17 +73,17 @@ def _statements(function: Callable[..., Any]) -> list[str]:
     ]
 
 
-def _judge_one(
-    attempt: Attempt, judge: Callable[[Attempt, Shards, Say], None], shards: Shards, before: str
-) -> None:
-    def say(holds: object, misconception: str, next_step: str) -> None:
-        expect(holds, f"{before} {misconception}", next_step)
-
+def _fault(
+    attempt: Attempt, judge: Callable[[Attempt, Shards], None], shards: Shards
+) -> Fault | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            judge(attempt, shards, say)
-        except (TimeoutError, KeyboardInterrupt):
+            judge(attempt, shards)
+        except Fault as fault:
+            return fault
+        except TimeoutError:
             raise
-        except (RuntimeError, TypeError, ValueError, AssertionError, LookupError, OSError) as error:
-            say(False, f"it stops: {explain(error)}.", HINTS[attempt.__name__])
+        except Exception as error:  # whatever it is: the learner's pipeline raised it
+            return Fault(f"it stops: {explain(error)}.", HINTS[attempt.__name__])
+    return None
