@@ -228,6 +228,10 @@ def always_the_same(urls: list[str], epoch: int, rank: int, world_size: int) -> 
     return _pipeline(urls[rank::world_size])
 
 
+def mixes_samples_only(urls: list[str], epoch: int, rank: int, world_size: int) -> Any:
+    return _pipeline(urls[rank::world_size]).shuffle(100)
+
+
 def checks_for_empty(urls: list[str], epoch: int, rank: int, world_size: int) -> Any:
     return _pipeline(_shuffled(urls, epoch)[rank::world_size], empty_check=True)
 

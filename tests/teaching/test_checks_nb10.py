@@ -178,6 +178,7 @@ def test_webdataset_may_shuffle_the_shards_itself() -> None:
         (attempts.draws, "there is no end"),
         (attempts.draws_an_epoch, "served"),
         (attempts.always_the_same, "Every epoch reads the shards in the same order"),
+        (attempts.mixes_samples_only, "only neighbours are ever mixed"),
         (attempts.checks_for_empty, "a worker has no shard"),
         (attempts.loses_the_tail, "are served by nobody"),
         (attempts.gives_tuples, "it has no __key__"),

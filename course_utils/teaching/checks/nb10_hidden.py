@@ -65,12 +65,18 @@ def _inside_a_member(whole: bytes) -> int:
     return members[4].offset_data + members[4].size // 2
 
 
-def small_shards(folder: Path, count: int) -> dict[str, list[str]]:
-    """Write shards of a few bytes and return the keys in each, by its URL."""
+def small_shards(folder: Path, count: int, *, samples: int = 3) -> dict[str, list[str]]:
+    """Write shards of few bytes and return the keys in each, by its URL.
+
+    Args:
+        folder: where; shards with other arguments may be there.
+        count: number of shards.
+        samples: in the smallest; others have one or two more.
+    """
     found: dict[str, list[str]] = {}
     for shard in range(count):
-        path = folder / f"small-{shard:02d}-of-{count:02d}.tar"
-        keys = [f"{shard:02d}{sample:02d}" for sample in range(3 + shard % 3)]
+        path = folder / f"{samples}-{shard:02d}-of-{count:02d}.tar"
+        keys = [f"{shard:02d}{sample:02d}" for sample in range(samples + shard % 3)]
         with path.open("wb") as file, wds.TarWriter(file) as writer:
             for key in keys:
                 writer.write({"__key__": key, "txt": key})
