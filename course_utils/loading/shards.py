@@ -13,12 +13,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch.utils.data import IterableDataset
 from webdataset.shardlists import expand_urls
 from webdataset.tariterators import group_by_keys
 
@@ -30,9 +29,7 @@ from course_utils.loading.shard_samples import (
     event_samples,
     image_samples,
 )
-from course_utils.loading.shuffling import buffer_shuffle, epoch_rng, shuffled
-from course_utils.loading.splitting import KnowsItsRank, count_batches, split
-from course_utils.loading.workers import SharedEpoch
+from course_utils.loading.sharded import ShardedStream
 
 __all__ = [
     "Shard",
@@ -80,9 +77,8 @@ def stream_shards(
         FileNotFoundError: the folder has no shards.
         ValueError: there are no urls, or a number is less than 1.
     """
-    for name, value in {"buffer": buffer, "request_bytes": request_bytes}.items():
-        if value < 1:
-            raise ValueError(f"{name}={value} cannot be; take at least 1.")
+    if request_bytes < 1:
+        raise ValueError(f"{request_bytes=} cannot be; take at least 1.")
     shards = _find(urls, fs, headers)
     # kept by the dataset, so that no forked worker closes what it inherited
     storage, _ = locate(shards[0].url, fs, headers)
@@ -92,12 +88,8 @@ def stream_shards(
     )
 
 
-class TarStream(KnowsItsRank, IterableDataset[Any]):
-    """The samples of shards, each shard read by one worker of one rank; see `stream_shards`.
-
-    The order depends on (seed, epoch, rank, worker) and on nothing else. A worker for which there
-    is no shard serves nothing.
-    """
+class TarStream(ShardedStream[Any, Shard]):
+    """The samples of tar shards, drawn as bytes and decoded afterwards; see `stream_shards`."""
 
     def __init__(
         self,
@@ -110,63 +102,30 @@ class TarStream(KnowsItsRank, IterableDataset[Any]):
         seed: int,
     ):
         """Read nothing yet; `reading` opens shards, as `open_shards` does."""
-        self.shards, self.reading, self.decode = list(shards), reading, decode
-        self.shuffle_shards, self.buffer, self.seed = shuffle_shards, buffer, seed
-        self.epoch = SharedEpoch()
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next epoch; workers that persist see it too."""
-        self.epoch.value = epoch
+        super().__init__(shards, shuffle_shards=shuffle_shards, buffer=buffer, seed=seed)
+        self.reading, self.decode = reading, decode
 
     def __iter__(self) -> Iterator[Any]:
-        here = self.here()
-        opened = self.reading(map(asdict, split(self._order(), here)))
-        samples = group_by_keys(read_members(opened))
-        own = epoch_rng(self.seed, self.epoch.value, here)
-        drawn = buffer_shuffle(samples, self.buffer, own)
+        drawn = super().__iter__()
         return map(self.decode, drawn) if self.decode else drawn
 
-    def __len__(self) -> int:
-        """Return the number of samples of this rank in this epoch, all its workers together.
+    def read(self, shards: Sequence[Shard]) -> Iterator[Any]:
+        """Yield samples of bytes, one shard after the other."""
+        samples: Iterator[Any] = group_by_keys(read_members(self.reading(map(asdict, shards))))
+        return samples
+
+    def size(self, shard: Shard) -> int:
+        """Return the number of samples of a shard.
 
         Raises:
-            TypeError: the shards have no list that says so.
+            TypeError: there is no list that says so.
         """
-        whole_rank = replace(self.here(), worker=0, num_workers=1)
-        return sum(split(self._sizes(), whole_rank))
-
-    def count_batches(
-        self, batch_size: int, *, num_workers: int = 0, drop_last: bool = False
-    ) -> int:
-        """Return how many batches this rank will see in this epoch; `len(loader)` cannot know.
-
-        Raises:
-            TypeError: the shards have no list that says so.
-        """
-        here = self.here()
-        return count_batches(
-            self._sizes(),
-            batch_size,
-            rank=here.rank,
-            world_size=here.world_size,
-            num_workers=num_workers,
-            drop_last=drop_last,
-        )
-
-    def _sizes(self) -> list[int]:
-        sizes = [shard.samples for shard in self._order()]
-        if None in sizes:
+        if shard.samples is None:
             raise TypeError(
                 "Shards do not say how many samples they hold; give the folder that has their "
                 f"{LIST}, or count as you go."
             )
-        return [size for size in sizes if size is not None]
-
-    def _order(self) -> list[Shard]:
-        """Return the shards in the order of this epoch, which is the same in all places."""
-        if not self.shuffle_shards:
-            return self.shards
-        return shuffled(self.shards, epoch_rng(self.seed, self.epoch.value))
+        return shard.samples
 
 
 def _find(

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 from torch import distributed
 from torch.utils.data import get_worker_info
@@ -50,7 +50,7 @@ class Place:
         The rank is that of torch.distributed, or else that of the variables RANK and WORLD_SIZE,
         which torchrun sets before Python starts and workers inherit. A worker that is not forked
         knows neither of a process group nor of variables that were changed later: where the rank
-        comes from them, ask for it in the main process and send it along, as `KnowsItsRank` does.
+        comes from them, ask for it in the main process and send it along, as `ShardedStream` does.
 
         Raises:
             ValueError: only one of the two variables is set, or they are no such place.
@@ -60,27 +60,6 @@ class Place:
         if worker is None:
             return cls(rank, world_size)
         return cls(rank, world_size, worker.id, worker.num_workers)
-
-
-class KnowsItsRank:
-    """Let a dataset know its rank in a worker that cannot ask for it; mix it in.
-
-    A worker that is not forked is in no process group, and may not have the variables either: so
-    the main process sends its rank along.
-    """
-
-    _sent_from: Place | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Send the rank along."""
-        return {**self.__dict__, "_sent_from": Place.here()}
-
-    def here(self) -> Place:
-        """Return the place of this copy: the rank it was sent from, and the worker it is in."""
-        here = Place.here()
-        if self._sent_from is None or get_worker_info() is None:
-            return here
-        return replace(self._sent_from, worker=here.worker, num_workers=here.num_workers)
 
 
 def _rank() -> tuple[int, int]:

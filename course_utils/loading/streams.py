@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch.utils.data import IterableDataset
 
 from course_utils.loading.datasets import MemmapEvents
 from course_utils.loading.events import Sample
-from course_utils.loading.shuffling import blocks, buffer_shuffle, epoch_rng, interleave, shuffled
-from course_utils.loading.splitting import KnowsItsRank, count_batches, split
-from course_utils.loading.workers import SharedEpoch
+from course_utils.loading.sharded import ShardedStream
+from course_utils.loading.shuffling import blocks, interleave
 
 
-class EventShards(KnowsItsRank, IterableDataset[Sample]):
+class EventShards(ShardedStream[Sample, range]):
     """The events of a folder as contiguous shards, each of which one worker of one rank reads.
 
         stream = EventShards(data_path("events"), shards=16, buffer=500)
@@ -60,7 +57,7 @@ class EventShards(KnowsItsRank, IterableDataset[Sample]):
             ValueError: a number is less than 1, or there are more shards than events.
         """
         self.events = MemmapEvents(folder, fs=fs)
-        for name, value in {"interleave": interleave, "chunk": chunk, "buffer": buffer}.items():
+        for name, value in {"interleave": interleave, "chunk": chunk}.items():
             if value < 1:
                 raise ValueError(f"{name}={value} cannot be; take at least 1.")
         if not 1 <= shards <= len(self.events):
@@ -69,45 +66,21 @@ class EventShards(KnowsItsRank, IterableDataset[Sample]):
                 f"{len(self.events):,}."
             )
         edges = np.linspace(0, len(self.events), shards + 1).astype(int).tolist()
-        self.shards = [range(*pair) for pair in pairwise(edges)]
-        self.interleave, self.chunk, self.buffer = interleave, chunk, buffer
-        self.shuffle_shards, self.seed = shuffle_shards, seed
-        self.epoch = SharedEpoch()
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next epoch; workers that persist see it too."""
-        self.epoch.value = epoch
-
-    def __len__(self) -> int:
-        """Return the number of events of this rank in this epoch, all its workers together."""
-        whole_rank = replace(self.here(), worker=0, num_workers=1)
-        return sum(len(shard) for shard in split(self._order(), whole_rank))
-
-    def __iter__(self) -> Iterator[Sample]:
-        here = self.here()
-        streams = map(self._read, split(self._order(), here))
-        own = epoch_rng(self.seed, self.epoch.value, here)
-        return buffer_shuffle(interleave(streams, self.interleave), self.buffer, own)
-
-    def count_batches(
-        self, batch_size: int, *, num_workers: int = 0, drop_last: bool = False
-    ) -> int:
-        """Return how many batches this rank will see in this epoch; `len(loader)` cannot know."""
-        here = self.here()
-        return count_batches(
-            [len(shard) for shard in self._order()],
-            batch_size,
-            rank=here.rank,
-            world_size=here.world_size,
-            num_workers=num_workers,
-            drop_last=drop_last,
+        super().__init__(
+            [range(*pair) for pair in pairwise(edges)],
+            shuffle_shards=shuffle_shards,
+            buffer=buffer,
+            seed=seed,
         )
+        self.interleave, self.chunk = interleave, chunk
 
-    def _order(self) -> list[range]:
-        """Return the shards in the order of this epoch, which is the same in all places."""
-        if not self.shuffle_shards:
-            return self.shards
-        return shuffled(self.shards, epoch_rng(self.seed, self.epoch.value))
+    def read(self, shards: Sequence[range]) -> Iterator[Sample]:
+        """Yield events of `interleave` shards in turn, `chunk` at a time."""
+        return interleave(map(self._read, shards), self.interleave)
+
+    def size(self, shard: range) -> int:
+        """Return the number of events of a shard."""
+        return len(shard)
 
     def _read(self, shard: range) -> Iterator[Sample]:
         for run in blocks(len(shard), self.chunk):
