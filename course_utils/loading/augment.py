@@ -6,123 +6,29 @@
 
 What is drawn is kept apart from what is done: the same draws give the same picture on the CPU and
 on the device, one at a time and in a batch. All is plain torch, without a loop over the samples.
+`augment_draws` has what is drawn.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log
-from typing import Self
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
+from course_utils.loading.augment_draws import (
+    Crops,
+    Draws,
+    draw_crops,
+    draw_factors,
+    draw_flips,
+)
+
 # Mean and standard deviation of the channels of ImageNet, as torchvision's models expect them.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-TRIES = 10  # candidates for a crop, as in torchvision
 GREY = (0.2989, 0.587, 0.114)  # weights of red, green, blue in the grey of torchvision
-
-
-@dataclass(frozen=True)
-class Crops:
-    """Windows to cut out, one for each sample: int64 tensors of (batch,), in pixels."""
-
-    top: Tensor
-    left: Tensor
-    height: Tensor
-    width: Tensor
-
-    def to(self, device: torch.device | str) -> Crops:
-        """Return the same windows on `device`."""
-        return Crops(*(part.to(device) for part in vars(self).values()))
-
-
-@dataclass(frozen=True)
-class Draws:
-    """What is random in an augmentation, drawn for each sample of a batch."""
-
-    crops: Crops
-    flips: Tensor  # bool (batch,)
-    brightness: Tensor  # float32 (batch,), 1 leaves it as it is
-    contrast: Tensor  # the same
-
-    def to(self, device: torch.device | str) -> Self:
-        """Return the same draws on `device`."""
-        return type(self)(*(part.to(device) for part in vars(self).values()))
-
-
-def draw_crops(
-    batch: int,
-    size: tuple[int, int],
-    *,
-    scale: tuple[float, float] = (0.08, 1.0),
-    ratio: tuple[float, float] = (3 / 4, 4 / 3),
-    generator: torch.Generator | None = None,
-) -> Crops:
-    """Draw a window for each sample as `RandomResizedCrop` of torchvision draws one.
-
-    Its area is uniform in `scale` times the image, the logarithm of width over height uniform in
-    `ratio`. Of ten such windows the first one that fits counts; if none does, the largest one in
-    the middle.
-
-    Args:
-        batch: number of samples.
-        size: height and width of the images.
-        scale: smallest and largest share of the image.
-        ratio: smallest and largest width over height.
-        generator: of the CPU, where all is drawn: so the draws are the same for every device.
-
-    Raises:
-        ValueError: `scale` or `ratio` is no range of positive numbers.
-    """
-    for name, (low, high) in (("scale", scale), ("ratio", ratio)):
-        if not 0 < low <= high:
-            raise ValueError(f"{name}=({low}, {high}) is no range; give 0 < lowest <= highest.")
-    rows, columns = size
-    area = rows * columns * _uniform((batch, TRIES), *scale, generator)
-    aspect = _uniform((batch, TRIES), log(ratio[0]), log(ratio[1]), generator).exp()
-    width = (area * aspect).sqrt().round().long()
-    height = (area / aspect).sqrt().round().long()
-    fits = (width > 0) & (width <= columns) & (height > 0) & (height <= rows)
-    first = fits.byte().argmax(1, keepdim=True)
-    found = fits.any(1)
-    middle_height, middle_width = _middle(size, ratio)
-    height = torch.where(found, height.gather(1, first)[:, 0], middle_height)
-    width = torch.where(found, width.gather(1, first)[:, 0], middle_width)
-    top = (torch.rand(batch, generator=generator) * (rows - height + 1)).long()
-    left = (torch.rand(batch, generator=generator) * (columns - width + 1)).long()
-    top = torch.where(found, top, (rows - middle_height) // 2)
-    left = torch.where(found, left, (columns - middle_width) // 2)
-    return Crops(top, left, height, width)
-
-
-def _middle(size: tuple[int, int], ratio: tuple[float, float]) -> tuple[int, int]:
-    """Return height and width of the largest window whose ratio is allowed."""
-    rows, columns = size
-    if columns / rows < ratio[0]:
-        return round(columns / ratio[0]), columns
-    if columns / rows > ratio[1]:
-        return rows, round(rows * ratio[1])
-    return rows, columns
-
-
-def draw_flips(
-    batch: int, share: float = 0.5, *, generator: torch.Generator | None = None
-) -> Tensor:
-    """Draw which samples are flipped: bool (batch,)."""
-    return torch.rand(batch, generator=generator) < share
-
-
-def draw_factors(batch: int, spread: float, *, generator: torch.Generator | None = None) -> Tensor:
-    """Draw factors from 1 - spread to 1 + spread for brightness or contrast: float32 (batch,)."""
-    return _uniform((batch,), max(0.0, 1 - spread), 1 + spread, generator)
-
-
-def _uniform(
-    shape: tuple[int, ...], low: float, high: float, generator: torch.Generator | None
-) -> Tensor:
-    return low + (high - low) * torch.rand(shape, generator=generator)
 
 
 def crop_resize(images: Tensor, crops: Crops, size: int) -> Tensor:
@@ -130,7 +36,8 @@ def crop_resize(images: Tensor, crops: Crops, size: int) -> Tensor:
 
     Bilinear with antialias, the numbers of `torchvision.transforms.v2.functional.resized_crop` on
     float images; on uint8 images torchvision rounds the result, this does not. A window has a
-    size of its own, so the scaling is two products with matrices of weights, one pair per sample.
+    size of its own, so the scaling is two products with matrices of weights, one pair per sample:
+    in float32 also under autocast. (TF32, if you allow it for products, rounds them.)
 
     Args:
         images: (batch, channels, height, width), uint8 or float32.
@@ -143,7 +50,8 @@ def crop_resize(images: Tensor, crops: Crops, size: int) -> Tensor:
     height, width = images.shape[-2:]
     down = _weights(crops.top, crops.height, size, height)
     across = _weights(crops.left, crops.width, size, width)
-    return down[:, None] @ images.float() @ across[:, None].mT
+    with torch.autocast(images.device.type, enabled=False):
+        return down[:, None] @ images.float() @ across[:, None].mT
 
 
 def _weights(first: Tensor, length: Tensor, size: int, pixels: int) -> Tensor:
@@ -170,7 +78,7 @@ def adjust(images: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
     0..1, as `adjust_brightness` and `adjust_contrast` of torchvision do.
     """
     bright = (images * _per_sample(brightness)).clamp(0, 1)
-    grey = torch.tensor(GREY, device=images.device)[:, None, None]
+    grey = _constant(GREY, images.device)
     mean = (bright * grey).sum(1, keepdim=True).mean((2, 3), keepdim=True)
     return torch.lerp(mean, bright, _per_sample(contrast)).clamp(0, 1)
 
@@ -181,8 +89,13 @@ def normalise(
     std: tuple[float, ...] = IMAGENET_STD,
 ) -> Tensor:
     """Subtract the mean of each channel and divide by its standard deviation."""
-    parts = torch.tensor([mean, std], device=images.device)[:, :, None, None]
-    return (images - parts[0]) / parts[1]
+    return (images - _constant(mean, images.device)) / _constant(std, images.device)
+
+
+@lru_cache(maxsize=64)
+def _constant(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Return one value per channel, float32 (channels, 1, 1); made once, since that waits."""
+    return torch.tensor(values, device=device)[:, None, None]
 
 
 def _per_sample(values: Tensor) -> Tensor:

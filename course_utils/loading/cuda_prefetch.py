@@ -6,7 +6,7 @@
 
 No thread is needed: a loader has its workers and, to pin, a thread already. A copy is only
 launched, on a stream of its own, and the device itself holds the step back until it has arrived.
-When recording: `for batch in CudaPrefetcher(trace.batches(loader), gpu)`.
+When recording, make it anew in each epoch: `CudaPrefetcher(trace.batches(loader), gpu)`.
 """
 
 from __future__ import annotations
@@ -68,8 +68,10 @@ class CudaPrefetcher:
             device: a CUDA device, fixed now ("cuda": the current one of this thread), or an
                 accelerator of `get_accelerator`, emulated ones too. On a CPU, and on devices other
                 than CUDA, batches are moved one by one. None: CUDA if there is any.
-            depth: batches copied ahead. With the one that the loop works on, `depth` + 1 are on the
-                device, and for a moment one more if the loop still holds its last when it asks.
+            depth: batches copied ahead. `depth` + 1 are on the device if the loop reads each loss
+                and drops its batch before it asks for the next; else one more. A loop that reads
+                no loss is held up until the device is at most two steps behind it: what a step
+                still has to read takes memory, and would pile up.
 
         Raises:
             ValueError: if `depth` is less than 1.
@@ -97,8 +99,11 @@ class CudaPrefetcher:
     def _prefetch(self, gpu: Copier) -> Iterator[Any]:
         self._copies = self._copies or gpu.Stream()
         batches, staged, end = iter(self.loader), deque[Staged](), cast(Exception | None, None)
+        launched = deque[Any]()  # an event behind each step whose end was not waited for
         try:
             while end is None or staged:
+                if len(launched) > 1:  # not for the last one: the device would run dry
+                    launched.popleft().synchronize()
                 while end is None and len(staged) <= self.depth:
                     try:
                         staged.append(self._stage(gpu, next(batches)))
@@ -108,6 +113,7 @@ class CudaPrefetcher:
                     # Only now that the next copy is under way: it runs even if the loop waits for
                     # the device at the end of its step.
                     yield self._hand_over(gpu, *staged.popleft())
+                    launched.append(gpu.current_stream().record_event())
             _number(-1)
             if not isinstance(end, StopIteration):
                 raise end
@@ -116,7 +122,7 @@ class CudaPrefetcher:
             staged.clear()
             if hasattr(batches, "close"):
                 batches.close()
-            del batches  # with it go the workers, even while a notebook keeps the traceback
+            del batches  # with it go the workers, also where a notebook keeps an error of the loop
 
     def _stage(self, gpu: Copier, batch: Any) -> Staged:
         """Launch the copy of `batch`; the stream is left again before the loop runs on."""

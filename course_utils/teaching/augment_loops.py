@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, DataLoader
+from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from course_utils.hardware.accelerator import Accelerator
 from course_utils.loading.augment import Augment
@@ -27,9 +27,9 @@ def photo_loader(
 
     The photographs come several times over: 200 of them are too few for a steady pace.
     """
-    epochs = -(-(STEPS + 1) * BATCH // len(photos))
+    epochs = -(-STEPS * BATCH // len(photos))
     loader: DataLoader[tuple[Any, int]] = DataLoader(
-        ConcatDataset([photos] * epochs),
+        Subset(ConcatDataset([photos] * epochs), range(STEPS * BATCH)),
         BATCH,
         num_workers=workers,
         persistent_workers=workers > 0,

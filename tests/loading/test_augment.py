@@ -13,15 +13,12 @@ from course_utils.loading.augment import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     Augment,
-    Crops,
     adjust,
     crop_resize,
-    draw_crops,
-    draw_factors,
-    draw_flips,
     flip,
     normalise,
 )
+from course_utils.loading.augment_draws import Crops, draw_crops, draw_factors, draw_flips
 from course_utils.loading.augment_samples import per_sample
 
 SIZES = [(5, 37, 53), (1, 64, 64), (3, 200, 31), (2, 9, 11)]  # samples, height, width
@@ -285,3 +282,12 @@ def test_torchvision_draws_one_set_of_parameters_for_a_batch() -> None:
 
     assert len(batch.flatten(1).unique(dim=0)) == 1
     assert len(ours.flatten(1).unique(dim=0)) == 12
+
+
+def test_half_precision_around_it_changes_no_value() -> None:
+    images = _images(3, 40, 50)
+    augment = Augment(size=16)
+    draws = augment.draw(images.shape, generator=_generator())
+    with torch.autocast("cpu", torch.bfloat16):
+        found = augment(images, draws)
+    assert torch.equal(found, augment(images, draws))

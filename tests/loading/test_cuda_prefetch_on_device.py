@@ -22,7 +22,7 @@ class Log(list):
     """A device that copies nothing and writes down what it is asked for, in order."""
 
     def __init__(self):
-        self.streams, self.events = [], itertools.count()
+        self.streams = []
         self.now = self.user = LoggedStream(self, "user")
 
     def Stream(self):
@@ -49,15 +49,23 @@ class Log(list):
 
 class LoggedStream:
     def __init__(self, log, name):
-        self.log, self.name = log, name
+        self.log, self.name, self.events = log, name, itertools.count()
 
     def record_event(self):
-        event = next(self.log.events)
-        self.log.append(f"{self.name} records e{event}")
+        event = LoggedEvent(self.log, f"{self.name} {next(self.events)}")
+        self.log.append(f"mark {event.name}")
         return event
 
     def wait_event(self, event):
-        self.log.append(f"{self.name} waits for e{event}")
+        self.log.append(f"{self.name} waits for {event.name}")
+
+
+class LoggedEvent:
+    def __init__(self, log, name):
+        self.log, self.name = log, name
+
+    def synchronize(self):
+        self.log.append(f"host waits for {self.name}")
 
 
 class LoggedTensor:
@@ -77,24 +85,29 @@ def logged(depth=1, count=3):
 
 def handed_over(number):
     return [
-        f"user waits for e{number}",
+        f"user waits for copies {number}",
         f"batch {number} is read on user",
         f"step {number} on user",
+        f"mark user {number}",
     ]
 
 
 def copied(number):
-    return [f"copy {number} on copies", f"copies records e{number}"]
+    return [f"copy {number} on copies", f"mark copies {number}"]
 
 
 def test_each_copy_is_launched_before_the_step_before_it_and_waited_for_by_event():
-    assert logged() == [
+    assert logged(count=4) == [
         *copied(0),
         *copied(1),
         *handed_over(0),
         *copied(2),
         *handed_over(1),
+        "host waits for user 0",
+        *copied(3),
         *handed_over(2),
+        "host waits for user 1",
+        *handed_over(3),
     ]
 
 
@@ -106,7 +119,9 @@ def test_depth_is_how_many_copies_are_launched_ahead():
         *handed_over(0),
         *copied(3),
         *handed_over(1),
+        "host waits for user 0",
         *handed_over(2),
+        "host waits for user 1",
         *handed_over(3),
     ]
 
@@ -125,7 +140,7 @@ def test_the_stream_of_the_loop_is_asked_for_at_each_batch():
     next(stream)
     log.now = LoggedStream(log, "other")
     next(stream)
-    assert log[-2:] == ["other waits for e1", "batch 1 is read on other"]
+    assert log[-2:] == ["other waits for copies 1", "batch 1 is read on other"]
 
 
 def losses(gpu, batches, *, late=False):
@@ -184,6 +199,14 @@ def test_a_batch_that_the_loop_keeps_is_the_third():
     for batch in CudaPrefetcher(gpu.pinned([megabytes(1)] * 8), gpu):
         gpu.step(batch).item()
     assert gpu.max_memory_allocated() == 3 * MB
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_loop_that_reads_no_loss_piles_up_no_batches_and_never_lets_the_device_run_dry(depth):
+    gpu, clock = fake_device(step_ms=20)
+    losses(gpu, CudaPrefetcher(gpu.pinned([megabytes(1)] * 30), gpu, depth=depth), late=True)
+    assert gpu.max_memory_allocated() == (depth + 2) * MB
+    assert clock.ms == 0.5 + 30 * 20
 
 
 def test_memory_is_flat_over_forty_epochs():
