@@ -99,11 +99,16 @@ def listing(found: Sequence[Recording]) -> str:
 
 def _read(measured: Path, emulated: Path) -> Recording:
     traces = load_chrome(measured), load_chrome(emulated)
-    about = json.loads(measured.read_text("utf-8"))["otherData"]
+    about = json.loads(measured.read_text("utf-8")).get("otherData", {})
     try:
         gpu, date, command = (about[name] for name in ("gpu", "date", "command"))
         return Recording(about["loop"]["name"], gpu, date, command, *traces)
     except KeyError as missing:
         raise ValueError(
             f"{measured} does not say its {missing.args[0]}; record it again with make gpu-check."
+        ) from None
+    except TypeError:
+        raise ValueError(
+            f"{measured} does not name its loop as a recording does; record it again with "
+            "make gpu-check."
         ) from None

@@ -68,6 +68,26 @@ def test_a_file_that_does_not_say_its_gpu_is_named(tmp_path):
         recordings(tmp_path)
 
 
+def test_a_loop_that_is_no_table_is_named(tmp_path):
+    save(tmp_path, "naive")
+    path = tmp_path / "h200-naive-measured.json"
+    recorded = json.loads(path.read_text())
+    recorded["otherData"]["loop"] = "naive"
+    path.write_text(json.dumps(recorded))
+    with pytest.raises(ValueError, match=r"naive-measured.json does not name its loop"):
+        recordings(tmp_path)
+
+
+def test_a_file_without_facts_is_named(tmp_path):
+    save(tmp_path, "naive")
+    path = tmp_path / "h200-naive-measured.json"
+    recorded = json.loads(path.read_text())
+    del recorded["otherData"]
+    path.write_text(json.dumps(recorded))
+    with pytest.raises(ValueError, match=r"naive-measured.json does not say its gpu"):
+        recordings(tmp_path)
+
+
 def test_a_broken_file_is_named(tmp_path):
     save(tmp_path, "naive")
     (tmp_path / "h200-naive-measured.json").write_text("{")
