@@ -30,7 +30,7 @@ class CudaDevice:
         self.device = torch.device("cuda", torch.cuda.current_device() if index is None else index)
         self.name = torch.cuda.get_device_name(self.device)
         self.idle_stream = self.Stream()  # nothing but the anchors of recordings
-        self._recording: Recording | None = None
+        self._marks: DeviceMarks | None = None
 
     def __repr__(self) -> str:
         """Name the GPU."""
@@ -107,13 +107,13 @@ class CudaDevice:
         if trace is None:
             yield
             return
-        if self._recording is None or self._recording.trace is not trace:
-            self._recording = Recording(trace, self)
+        if self._marks is None or self._marks.trace is not trace:
+            self._marks = DeviceMarks(trace, self)
         stream, start, end = self.current_stream(), timer(), timer()
         start.record(stream)
         yield
         end.record(stream)
-        self._recording.marks.append((lane, name, start, end, batch))
+        self._marks.spans.append((lane, name, start, end, batch))
 
 
 class CudaAccelerator(CudaDevice):
@@ -163,12 +163,12 @@ class CudaLoss:
         return "<loss on the device: item() waits for it>"
 
 
-class Recording:
+class DeviceMarks:
     """The events of one trace, and two anchors that tie the device's time to the host's."""
 
     def __init__(self, trace: Trace, gpu: CudaDevice):
         self.trace = trace
-        self.marks: list[tuple[str, str, torch.cuda.Event, torch.cuda.Event, int]] = []
+        self.spans: list[tuple[str, str, torch.cuda.Event, torch.cuda.Event, int]] = []
         self._gpu = gpu
         self._first = self._anchor()
         trace.mention(gpu.name)
@@ -179,7 +179,7 @@ class Recording:
         self._gpu.synchronize()
         (first, first_ns), (last, last_ns) = self._first, self._anchor()
         length_ms = first.elapsed_time(last)
-        for lane, name, start, end, batch in self.marks:
+        for lane, name, start, end, batch in self.spans:
             begin_ns, end_ns = (
                 host_time(first.elapsed_time(mark), length_ms, first_ns, last_ns)
                 for mark in (start, end)

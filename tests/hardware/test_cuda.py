@@ -151,7 +151,7 @@ def test_each_recording_has_its_own_spans(gpu, clock):
 
 def test_nothing_is_kept_while_nobody_records(gpu):
     gpu.step(gpu.upload(torch.ones(3)))
-    assert gpu._recording is None
+    assert gpu._marks is None
 
 
 def test_the_checksum_is_that_of_the_emulated_device(gpu):
