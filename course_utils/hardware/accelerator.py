@@ -17,11 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from course_utils.hardware.accelerator_presets import PRESETS
 from course_utils.hardware.nested import PinnedBatches
 from course_utils.hardware.smi import Smi
+
+if TYPE_CHECKING:
+    from course_utils.hardware.device_clock import HostClock
 
 
 class Event(Protocol):
@@ -140,7 +143,11 @@ class Accelerator(Protocol):
 
 
 def get_accelerator(
-    preset: str = "RTX 3090", *, step_ms: float | None = None, emulate: bool | None = None
+    preset: str = "RTX 3090",
+    *,
+    step_ms: float | None = None,
+    emulate: bool | None = None,
+    clock: HostClock | None = None,
 ) -> Accelerator:
     """Return the CUDA device if there is one, else an emulated one.
 
@@ -148,6 +155,7 @@ def get_accelerator(
         preset: kind of GPU to emulate: "RTX 3090", "A100" or "H200".
         step_ms: how long `step` takes; by default what the preset would need for 0.6 TFLOP.
         emulate: True to emulate even beside a CUDA device, False to insist on CUDA.
+        clock: the time of an emulated device; by default that of this machine.
 
     Raises:
         ValueError: if there is no such preset.
@@ -163,7 +171,11 @@ def get_accelerator(
     if emulate or not torch.cuda.is_available():
         from course_utils.hardware.emulated import EmulatedAccelerator
 
-        return EmulatedAccelerator(figures, step_ms=step_ms)
+        if clock is None:
+            return EmulatedAccelerator(figures, step_ms=step_ms)
+        return EmulatedAccelerator(
+            figures, step_ms=step_ms, clock=clock, sleep_until=clock.sleep_until
+        )
     from course_utils.hardware.cuda import CudaAccelerator
 
     return CudaAccelerator(step_ms=figures.step_ms if step_ms is None else step_ms)

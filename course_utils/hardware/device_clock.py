@@ -15,7 +15,7 @@ import time
 from typing import Protocol
 
 from course_utils.hardware.accelerator import Accelerator, get_accelerator
-from course_utils.hardware.accelerator_presets import PRESETS
+from course_utils.hardware.emulated_streams import sleep_until
 
 
 class HostClock(Protocol):
@@ -37,7 +37,7 @@ class RealTime:
 
     def sleep_until(self, end_ns: int) -> None:
         """Sleep until it is `end_ns`."""
-        time.sleep(max(end_ns - self(), 0) / 1e9)
+        sleep_until(end_ns)
 
 
 class VirtualTime:
@@ -65,13 +65,6 @@ def timed_accelerator(
         ValueError: if there is no such preset.
         RuntimeError: if CUDA is insisted on (`emulate=False`) and there is none.
     """
-    gpu = get_accelerator(preset, step_ms=step_ms, emulate=emulate)
-    if not gpu.emulated:
-        return gpu, RealTime()
-    from course_utils.hardware.emulated import EmulatedAccelerator
-
     clock = VirtualTime()
-    figures = PRESETS[preset]
-    return EmulatedAccelerator(
-        figures, step_ms=step_ms, clock=clock, sleep_until=clock.sleep_until
-    ), clock
+    gpu = get_accelerator(preset, step_ms=step_ms, emulate=emulate, clock=clock)
+    return gpu, clock if gpu.emulated else RealTime()

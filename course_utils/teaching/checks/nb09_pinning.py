@@ -9,9 +9,9 @@ from functools import cache
 import numpy as np
 import torch
 
+from course_utils.hardware.accelerator import Accelerator
 from course_utils.hardware.accelerator_presets import PRESETS
-from course_utils.hardware.device_clock import VirtualTime
-from course_utils.hardware.emulated import EmulatedAccelerator
+from course_utils.hardware.device_clock import HostClock, timed_accelerator
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, wrong
 
 PRESET = PRESETS["RTX 3090"]
@@ -45,10 +45,7 @@ Answer = Callable[[Case], float]
 @cache
 def measure_ms(case: Case) -> float:
     """Return how long a step takes in the long run, on an emulated device that nobody waits for."""
-    clock = VirtualTime()
-    gpu = EmulatedAccelerator(
-        PRESET, step_ms=case.step_ms, clock=clock, sleep_until=clock.sleep_until
-    )
+    gpu, clock = timed_accelerator(PRESET.name, step_ms=case.step_ms, emulate=True)
     copies, ends, before = gpu.Stream(), list[int](), None
     for batch in _deliver(case, gpu, clock):
         pinned = gpu.pin(batch) if case.pin == "in the loop" else batch
@@ -62,7 +59,7 @@ def measure_ms(case: Case) -> float:
     return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e6
 
 
-def _deliver(case: Case, gpu: EmulatedAccelerator, clock: VirtualTime) -> Iterator[torch.Tensor]:
+def _deliver(case: Case, gpu: Accelerator, clock: HostClock) -> Iterator[torch.Tensor]:
     """Hand over batches when workers, and the thread that pins, would have them ready."""
     batch = torch.zeros(round(case.mb * 1e6), dtype=torch.uint8)
     (pinned,) = gpu.pinned([batch])
