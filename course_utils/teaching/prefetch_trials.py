@@ -23,7 +23,7 @@ from course_utils.hardware.emulated_devices import EmulatedDevices
 from course_utils.loading.cuda_prefetch import CudaPrefetcher
 from course_utils.measure.overlap import hidden_share
 from course_utils.measure.trace import record
-from course_utils.teaching.checks.hanging import quiet_threads
+from course_utils.teaching.hanging import quiet_threads
 from course_utils.teaching.notes_prefetcher import NotesPrefetcher
 
 PULSES, LABELS = 60_000, 2_000  # float32 of a batch: 0.25 MB, copied in 0.01 ms, a step takes 0.1

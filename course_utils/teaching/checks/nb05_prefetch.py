@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
-from course_utils.teaching.checks.hanging import quiet_threads, within_limits
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from course_utils.teaching.hanging import quiet_threads, within_limits
 
 PATIENCE_S = 10.0  # until a loop counts as hung; a right one needs milliseconds
 SETTLE_S = 0.5  # how long a prefetcher may show that it loads too much

@@ -13,7 +13,7 @@ from course_utils.hardware.device_clock import VirtualTime
 from course_utils.hardware.emulated_devices import EmulatedDevices
 from course_utils.hardware.emulated_memory import mark_pinned
 from course_utils.hardware.nested import leaves, map_leaves
-from course_utils.teaching.checks.hanging import within_limits
+from course_utils.teaching.hanging import within_limits
 
 PULSES = 50_000  # float32, 0.2 MB: copied in 0.008 ms, a step takes 0.1
 BATCH_BYTES = 4 * PULSES

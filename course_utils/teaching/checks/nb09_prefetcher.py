@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from course_utils.teaching.checks.hanging import quiet_threads
 from course_utils.teaching.checks.nb09_bench import (
     BATCH_BYTES,
     Bench,
@@ -30,6 +29,7 @@ from course_utils.teaching.checks.nb09_on_device import (
     judge_overlap,
 )
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from course_utils.teaching.hanging import quiet_threads
 
 SETTLE_S = 0.3  # how long a thread may show that it has begun
 LEAVE_S = 2.0  # how long a thread may take to end, once nobody listens any more
@@ -46,7 +46,7 @@ def repair_the_prefetcher(prefetcher_class: Make) -> Verdict:
     return right(
         f"Right in {RUNS} of {RUNS} epochs, and the copies run beside the steps. An error reaches "
         "the loop, a second epoch begins, a break leaves nothing behind; any batch, on the right "
-        "GPU, and no more than two of them there."
+        "GPU, and no more than two of them there if each loss is read."
     )
 
 
