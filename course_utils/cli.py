@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import os
-import secrets
 import shutil
 import signal
 import sys
@@ -15,6 +14,7 @@ from course_utils import lab, paths, workfolder
 from course_utils.errors import CourseError, sentence
 
 _FIRST = "work/00_start_here.ipynb"
+_SHARDS = "shards.json"  # the list that `write_shards` writes: its module needs torch
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,7 +67,11 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--preset", default="S3", help="whose limits; `none` for none (default: S3)"
     )
-    command.add_argument("--token", help="what a client must send (default: a new one)")
+    command.add_argument(
+        "--token",
+        help="what a client must send; the list of processes shows it, so rather set COURSE_TOKEN "
+        "(default: that, or a new one)",
+    )
     command.add_argument(
         "--break-after", type=float, metavar="MB", help="break off there once, for each file"
     )
@@ -167,23 +171,26 @@ def _stage(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from course_utils.hardware.object_handlers import ADDRESS
-    from course_utils.hardware.object_server import serve
-    from course_utils.hardware.storage_presets import storage_preset
+    from course_utils.hardware.object_server import address, figures, new_token, serve
 
     try:
-        preset = None if arguments.preset == "none" else storage_preset(arguments.preset)
+        preset = figures(arguments.preset)
     except ValueError as error:
         raise CourseError(str(error)) from None
-    token = secrets.token_urlsafe(16) if arguments.token is None else arguments.token
+    token = arguments.token
+    if token is None:
+        token = os.environ.get("COURSE_TOKEN") or new_token()
 
     def show(port: int) -> None:
-        url = f"http://{ADDRESS}:{port}"
-        print(f"Serving {arguments.folder}, {preset or 'without limits'}: {url}/?token={token}")
-        print(f'  curl -H "Authorization: Bearer {token}" -O {url}/NAME')
+        limits, browsed = preset or "without limits", address(port, token=token)
+        print(f"Serving {arguments.folder}, {limits}: {browsed}")
+        print(f'  curl -H "Authorization: Bearer {token}" -O {address(port)}/NAME')
+        if Path(arguments.folder, _SHARDS).exists():
+            headers = f'{{"Authorization": "Bearer {token}"}}'
+            print(f'  stream_shards("{address(port)}", headers={headers})')
         print("It runs until you press Ctrl-C here.", flush=True)
 
-    broken = None if arguments.break_after is None else round(1e6 * arguments.break_after)
+    broken = None if arguments.break_after is None else 1e6 * arguments.break_after
     with contextlib.suppress(KeyboardInterrupt):
         serve(
             arguments.folder,

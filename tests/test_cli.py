@@ -233,10 +233,62 @@ def test_serve_shows_an_address_logs_nothing_and_ends_at_an_interrupt_in_mid_ans
 
 
 @pytest.mark.parametrize(
+    ("options", "set_to", "token"),
+    [
+        ([], "from+afar=", "from+afar="),
+        (["--token", "typed"], "from+afar=", "typed"),
+        ([], "", None),
+    ],
+)
+def test_serve_takes_its_token_from_where_no_list_of_processes_shows_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    set_to: str,
+    token: str | None,
+) -> None:
+    monkeypatch.setenv("COURSE_TOKEN", set_to)
+    with serving(tmp_path, *options) as said:
+        url, header = said[0].split()[-1], said[1].split('"')[1]
+        given = header.removeprefix("Authorization: Bearer ")
+        assert given == token if token else len(given) >= 20
+        with urllib.request.urlopen(url) as listing:
+            assert listing.status == 200
+
+
+def test_serve_prints_a_line_that_streams_what_write_shards_wrote(tmp_path: Path) -> None:
+    from course_utils.loading.shards import stream_shards, write_shards
+
+    write_shards([{"__key__": "0", "a.txt": b"first"}], tmp_path / "shards", per_shard=1)
+    with serving(tmp_path / "shards") as said:
+        assert len(said[2].strip()) <= 100
+        (sample,) = eval(said[2].strip(), {"stream_shards": stream_shards})
+    assert sample["a.txt"] == b"first"
+
+
+@contextmanager
+def serving(*arguments: str | Path) -> Iterator[list[str]]:
+    """Run `course serve` without limits; give what it says until it is ready."""
+    command = [sys.executable, "-m", "course_utils.cli", "serve", *map(str, arguments)]
+    with subprocess.Popen(
+        [*command, "--preset", "none"], stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            lines = iter(server.stdout.readline, "It runs until you press Ctrl-C here.\n")
+            yield list(lines)
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--preset", "Moon"], "There is no storage 'Moon'; choose one of"),
         (["--token", ""], "A token has letters, digits"),
+        (["--break-after", "nan"], "An answer cannot break off after nan bytes; choose 0 or more."),
+        (["--break-after", "inf"], "An answer cannot break off after inf bytes; choose 0 or more."),
+        (["--break-after=-1"], "An answer cannot break off after -1,000,000 bytes; choose 0"),
         (["--port", "99999"], "Port 99999 is taken or cannot be had; choose another"),
     ],
 )

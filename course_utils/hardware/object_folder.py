@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 from course_utils.errors import CourseError
 
+MISSING = "There is no such file here; ask for a name from the listing at /."
 _NEVER_IN_A_NAME = "\\\0:" if os.name == "nt" else "\\\0"
 
 
@@ -55,9 +56,7 @@ class ObjectFolder:
                 "This link leads to something that is not served; put the file itself there."
             )
         if not regular or (name.endswith("/") and not found.is_dir()):
-            raise FileNotFoundError(
-                "There is no such file here; ask for a name from the listing at /."
-            )
+            raise FileNotFoundError(MISSING)
         return found
 
     def listing(self, name: str, *, token: str = "") -> str:
@@ -66,6 +65,9 @@ class ObjectFolder:
         Args:
             name: the folder, as `find` takes it.
             token: goes into every link, for a browser, which sends no header of ours.
+
+        Raises:
+            OSError: as `find` does, or the system's own, which names the whole path.
         """
         prefix = f"{name.removesuffix('/')}/" if name else ""
         query = f"?{urlencode({'token': token})}" if token else ""
@@ -87,11 +89,11 @@ class ObjectFolder:
         entries = []
         for child in sorted(entry.name for entry in self.find(name).iterdir()):
             try:
-                found = self.find(prefix + child)
+                is_folder = self.find(prefix + child).is_dir()
             except OSError:
                 continue  # hidden, a link that leads out, or gone meanwhile
             if child.isprintable():  # a name that is no UTF-8 could not be asked for
-                entries.append(f"{child}/" if found.is_dir() else child)
+                entries.append(f"{child}/" if is_folder else child)
         return entries
 
     def _shows(self, found: Path) -> bool:

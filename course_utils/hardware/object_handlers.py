@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import os
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,11 +20,11 @@ from tornado.iostream import StreamClosedError
 from tornado.log import app_log
 from tornado.web import Application, HTTPError, RequestHandler, StaticFileHandler
 
-from course_utils.hardware.object_folder import ObjectFolder
+from course_utils.hardware.object_counters import COUNTERS, StoreCounters
+from course_utils.hardware.object_folder import MISSING, ObjectFolder
 from course_utils.hardware.object_limits import Limits
 
 ADDRESS = "127.0.0.1"
-COUNTERS = ".counters"
 _HOSTS = {ADDRESS, "localhost"}
 _CHUNK = 64 * 1024
 _SENTENCES = {
@@ -30,24 +32,6 @@ _SENTENCES = {
     405: "This store only reads; use GET or HEAD.",
 }
 _ELSE = "The store failed at this request; start it with `course serve` to see why."
-
-
-@dataclass(frozen=True)
-class StoreCounters:
-    """What a store was asked for with the right token, and what it did."""
-
-    requests: int = 0  # GET of a file, whole or in part
-    lookups: int = 0  # HEAD, and listings of a folder
-    bytes_sent: int = 0  # of files; a client that went away may have got up to 64 KiB fewer
-    broken: int = 0  # connections broken on purpose
-    connections: int = 0  # open now, those that asked for something
-
-    def __str__(self) -> str:
-        return (
-            f"{self.requests:,} request{'s' * (self.requests != 1)}, "
-            f"{self.lookups:,} look-up{'s' * (self.lookups != 1)}, "
-            f"{self.bytes_sent / 1e6:,.1f} MB sent, {self.broken:,} broken off"
-        )
 
 
 @dataclass
@@ -58,9 +42,10 @@ class ServedStore:
     token: str
     limits: Limits
     break_after: int | None
-    counters: StoreCounters = StoreCounters()
+    counters: StoreCounters = field(default_factory=StoreCounters)
     was_broken: set[Path] = field(default_factory=set)
     connections: set[object] = field(default_factory=set)  # open, and used
+    start: str = field(default_factory=secrets.token_urlsafe)  # which start has counted
 
     def count(self, **more: int) -> None:
         """Add to the counters."""
@@ -91,6 +76,14 @@ class _Refusal(HTTPError):
     def __init__(self, status: int, sentence: str):
         super().__init__(status)
         self.sentence = sentence
+
+    @classmethod
+    def of(cls, error: OSError) -> _Refusal:
+        """Say it in a sentence of ours: the system's names the whole path."""
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            return cls(404, MISSING)
+        ours = error.errno is None
+        return cls(403, str(error) if ours else "This cannot be read here; ask for something else.")
 
 
 class _Guarded(RequestHandler):
@@ -149,13 +142,15 @@ class _Guarded(RequestHandler):
 class _Counters(_Guarded):
     def get(self) -> None:
         others = len(self.store.connections) - 1
-        self.write(vars(replace(self.store.counters, connections=others)))
+        counters = replace(self.store.counters, connections=others)
+        self.write({"start": self.store.start, "counters": vars(counters)})
 
 
 class _Objects(_Guarded, StaticFileHandler):
     """Files and listings. Tornado reads the conditions and ranges; the body goes at our pace."""
 
     _found: Path
+    _status: os.stat_result
     _span: tuple[int, int] | None = None  # what is to be sent of it
 
     async def get(self, path: str, include_body: bool = True) -> None:
@@ -178,15 +173,14 @@ class _Objects(_Guarded, StaticFileHandler):
         """Find it and write the headers; a folder's body too."""
         try:
             self._found = self.store.folder.find(name)
+            self._status = self._found.stat()
             if self._found.is_dir():
                 token = self.get_query_argument("token", "")
                 self.finish(self.store.folder.listing(name, token=token))
-                return
-        except PermissionError as error:
-            raise _Refusal(403, str(error)) from None
-        except FileNotFoundError as error:
-            raise _Refusal(404, str(error)) from None
-        await super().get(name, include_body)
+            else:
+                await super().get(name, include_body)
+        except OSError as error:
+            raise _Refusal.of(error) from None
 
     async def _send(
         self, body: BinaryIO, start: int, stop: int, arrival: Callable[[int], float]
@@ -229,7 +223,7 @@ class _Objects(_Guarded, StaticFileHandler):
 
     def compute_etag(self) -> str:
         """Tell versions of a file apart without reading it; tornado would hash the first only."""
-        status = self._found.stat()
+        status = self._status  # tornado asks once more at the end, when the file may be gone
         return f'"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}"'
 
     def get_content(  # type: ignore[override]  # tornado's reads; this notes what is to be sent
@@ -241,5 +235,5 @@ class _Objects(_Guarded, StaticFileHandler):
     def _open(self) -> BinaryIO:
         try:
             return self._found.open("rb")
-        except OSError:
-            raise _Refusal(404, "This file cannot be read here; ask for another.") from None
+        except OSError as error:
+            raise _Refusal.of(error) from None

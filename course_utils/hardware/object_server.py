@@ -13,12 +13,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import re
+import secrets
 import socket
 import sys
 import threading
 from collections.abc import Callable
+from urllib.parse import quote, urlencode
 
 from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPConnection, HTTPMessageDelegate
@@ -28,9 +31,50 @@ from course_utils.errors import CourseError
 from course_utils.hardware.object_folder import ObjectFolder
 from course_utils.hardware.object_handlers import ADDRESS, ServedStore, application
 from course_utils.hardware.object_limits import NO_LIMITS, Limits
-from course_utils.hardware.storage_presets import StoragePreset
+from course_utils.hardware.storage_presets import StoragePreset, storage_preset
 
 _LONGEST_BODY = 64 * 1024  # a request has none; so much of one is read, and refused
+
+
+def new_token() -> str:
+    """Return a token that nobody can guess."""
+    return secrets.token_urlsafe(16)
+
+
+def figures(preset: str | StoragePreset | None) -> StoragePreset | None:
+    """Return the limits that are meant; None, or "none", for no limits.
+
+    Raises:
+        ValueError: there is no such preset.
+    """
+    if preset == "none":
+        return None
+    return storage_preset(preset) if isinstance(preset, str) else preset
+
+
+def address(port: int, name: str = "", *, token: str = "") -> str:
+    """Return where a store is, without a `/` at the end; or a file of it, or all with a token.
+
+    `{000000..000003}` stays as it is: WebDataset expands it.
+    """
+    path = f"/{quote(name, safe='/{},')}" if name or token else ""
+    query = f"?{urlencode({'token': token})}" if token else ""
+    return f"http://{ADDRESS}:{port}{path}{query}"
+
+
+def whole_bytes(break_after: float | None) -> int | None:
+    """Return after how many bytes to break off; None for never.
+
+    Raises:
+        CourseError: that is less than none, without end, or no number.
+    """
+    if break_after is None:
+        return None
+    if not 0 <= break_after < math.inf:
+        raise CourseError(
+            f"An answer cannot break off after {break_after:,.12g} bytes; choose 0 or more."
+        )
+    return round(break_after)
 
 
 def serve(
@@ -40,7 +84,7 @@ def serve(
     token: str,
     ready: Callable[[int], None],
     port: int = 0,
-    break_after: int | None = None,
+    break_after: float | None = None,
     until_stdin_ends: bool = False,
 ) -> None:
     """Serve the files of `folder` until the process is interrupted.
@@ -55,12 +99,13 @@ def serve(
         until_stdin_ends: end when the process that holds the other end of stdin does.
 
     Raises:
-        CourseError: the folder cannot be served, the port cannot be had, or the token cannot be
-            sent in a header.
+        CourseError: the folder cannot be served, the port cannot be had, the token cannot be sent
+            in a header, or nothing can break off there.
     """
+    broken = whole_bytes(break_after)
     if not re.fullmatch(r"[A-Za-z0-9._~+/-]+=*", token):
         raise CourseError("A token has letters, digits and ._~+/- in it; choose another.")
-    store = ServedStore(ObjectFolder(folder), token, Limits(preset or NO_LIMITS), break_after)
+    store = ServedStore(ObjectFolder(folder), token, Limits(preset or NO_LIMITS), broken)
     sockets = _listen(port)
     asyncio.run(_serve(store, sockets, ready, until_stdin_ends=until_stdin_ends))
 

@@ -14,24 +14,25 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import subprocess
 import sys
 import tempfile
+import threading
 import urllib.request
 import weakref
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from types import TracebackType
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from course_utils.errors import CourseError
+from course_utils.hardware.object_counters import COUNTERS, StoreCounters
 from course_utils.hardware.object_folder import ObjectFolder
-from course_utils.hardware.object_handlers import ADDRESS, COUNTERS, StoreCounters
-from course_utils.hardware.storage_presets import StoragePreset, storage_preset
+from course_utils.hardware.object_server import address, figures, new_token, whole_bytes
+from course_utils.hardware.storage_presets import StoragePreset
 
 _PATIENCE_S = 30
+_SILENT = "The store did not start; close what keeps this machine busy, and try again."
 # A proxy, as companies set it, does not lead back to this machine.
 _LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -56,17 +57,17 @@ def object_store(
         port: where to listen; 0 for a free port.
 
     Raises:
-        CourseError: the folder is missing or is none, the port is taken, or the token cannot be
-            sent.
+        CourseError: the folder is missing or is none, the port is taken, the token cannot be sent,
+            or nothing can break off there.
         ValueError: there is no such preset.
     """
     root = ObjectFolder(folder).root
-    figures = storage_preset(preset) if isinstance(preset, str) else preset
+    limits = figures(preset)
     settings = {
         "folder": str(root),
-        "preset": asdict(figures) if figures else None,
-        "token": secrets.token_urlsafe(16) if token is None else token,
-        "break_after": break_after,
+        "preset": asdict(limits) if limits else None,
+        "token": new_token() if token is None else token,
+        "break_after": whole_bytes(break_after),
         "port": port,
     }
     return ObjectStore(settings)
@@ -78,7 +79,7 @@ class ObjectStore:
     def __init__(self, settings: dict[str, Any]):
         """Start the server with the keyword arguments of `serve`."""
         self._settings = settings
-        self._before = StoreCounters()
+        self._before = ("", StoreCounters())  # and in which start of the server
         self._owner = os.getpid()
         self._process: subprocess.Popen[str] | None = None
         self._start()
@@ -91,7 +92,7 @@ class ObjectStore:
     @property
     def url(self) -> str:
         """Where the folder is, without a `/` at the end and without the token."""
-        return f"http://{ADDRESS}:{self._settings['port']}"
+        return address(self._settings["port"])
 
     @property
     def token(self) -> str:
@@ -108,7 +109,7 @@ class ObjectStore:
 
         `{000000..000003}` stays as it is: WebDataset expands it.
         """
-        return f"{self.url}/{quote(name, safe='/{},')}?{urlencode({'token': self.token})}"
+        return address(self._settings["port"], name, token=self.token)
 
     def counters(self) -> StoreCounters:
         """Return what all clients together asked for since the last reset.
@@ -116,9 +117,11 @@ class ObjectStore:
         Raises:
             CourseError: the store does not answer.
         """
-        now = self._counted()
+        (start, now), (counted_from, before) = self._counted(), self._before
+        if start != counted_from:
+            return now
         counted = {
-            field.name: getattr(now, field.name) - getattr(self._before, field.name)
+            field.name: getattr(now, field.name) - getattr(before, field.name)
             for field in fields(now)
             if field.name != "connections"
         }
@@ -139,7 +142,6 @@ class ObjectStore:
             CourseError: somebody else took the port meanwhile.
         """
         _end(self._own(), self._owner)
-        self._before = StoreCounters()
         self._start()
 
     def close(self) -> None:
@@ -179,7 +181,7 @@ class ObjectStore:
             if not port:
                 self.close()
                 said.seek(0)
-                reason = said.read().strip().splitlines() or ["The store did not start."]
+                reason = said.read().strip().splitlines() or [_SILENT]
                 raise CourseError(reason[-1])
         self._settings = self._settings | {"port": int(port)}
 
@@ -188,11 +190,13 @@ class ObjectStore:
             raise CourseError("A worker has a copy of the store; ask where it was started.")
         return self._process
 
-    def _counted(self) -> StoreCounters:
+    def _counted(self) -> tuple[str, StoreCounters]:
+        """Return what the server counted, and the name of its start."""
         request = urllib.request.Request(f"{self.url}/{COUNTERS}", headers=self.headers)
         try:
             with _LOCAL.open(request, timeout=_PATIENCE_S) as answer:
-                return StoreCounters(**json.load(answer))
+                said = json.load(answer)
+                return said["start"], StoreCounters(**said["counters"])
         except OSError:
             raise CourseError(
                 "The store does not answer; start it again with store.restart()."
@@ -200,13 +204,21 @@ class ObjectStore:
 
 
 def _hand_over(process: subprocess.Popen[str], settings: str) -> str:
-    """Give the server its settings; return the port it answers at, or "" if it ended instead."""
+    """Give the server its settings; return the port it answers at, or "" if it ended instead.
+
+    One that stays silent is ended: no pipe has a time limit on every system.
+    """
     assert process.stdin is not None
     assert process.stdout is not None
-    with suppress(BrokenPipeError):
-        process.stdin.write(settings + "\n")
-        process.stdin.flush()
-    return process.stdout.readline()
+    patience = threading.Timer(_PATIENCE_S, process.kill)
+    patience.start()
+    try:
+        with suppress(OSError):
+            process.stdin.write(settings + "\n")
+            process.stdin.flush()
+        return process.stdout.readline()
+    finally:
+        patience.cancel()
 
 
 def _end(process: subprocess.Popen[str], owner: int) -> None:
@@ -215,6 +227,7 @@ def _end(process: subprocess.Popen[str], owner: int) -> None:
         return
     for pipe in (process.stdin, process.stdout):
         if pipe:
-            pipe.close()
+            with suppress(OSError):  # closing writes what a server that had ended did not take
+                pipe.close()
     process.kill()  # it holds nothing that a gentler end would save
     process.wait()

@@ -4,6 +4,8 @@ import hashlib
 import http.client
 import os
 import socket
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -46,13 +48,19 @@ def store(folder: Path) -> Iterator[ObjectStore]:
 
 
 def ask(
-    store: ObjectStore, path: str, *, method: str = "GET", token: str = "right", **headers: str
+    store: ObjectStore | str,
+    path: str,
+    *,
+    method: str = "GET",
+    token: str = "right",
+    **headers: str,
 ) -> Answer:
     """Send a request just as it is spelled: other clients tidy a path up before."""
+    url = store if isinstance(store, str) else store.url
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     if token:
         sent["Authorization"] = f"Bearer {token}"
-    connection = http.client.HTTPConnection(urlsplit(store.url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
     try:
         connection.putrequest(method, path, skip_host="Host" in sent)
         for name, value in sent.items():
@@ -270,6 +278,39 @@ def test_a_missing_file_is_one_sentence(store: ObjectStore, path: str) -> None:
     assert status == 404
     assert body == b"There is no such file here; ask for a name from the listing at /.\n"
     assert headers["Content-Type"] == "text/plain; charset=utf-8"
+
+
+AS_NOBODY = """
+import os, sys
+from course_utils.hardware.object_server import serve
+os.geteuid() or os.setuid(65534)  # root may read everything
+say = lambda port: print(port, flush=True)
+serve(sys.argv[1], None, token="right", ready=say, until_stdin_ends=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows locks files in other ways")
+def test_what_may_not_be_read_is_refused_without_its_path(tmp_path: Path) -> None:
+    for private in (tmp_path, *tmp_path.parents[:2]):
+        private.chmod(0o755)
+    (tmp_path / "locked").mkdir()
+    for name in ("locked.tar", "locked/a.tar"):
+        (tmp_path / name).touch(mode=0)
+    (tmp_path / "locked").chmod(0)
+    command = [sys.executable, "-c", AS_NOBODY, str(tmp_path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as server:
+        try:
+            assert server.stdout is not None
+            url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
+            for name in ("locked", "locked/", "locked.tar"):
+                refused = b"This cannot be read here; ask for something else.\n"
+                assert ask(url, f"/{name}")[::2] == (403, refused)
+            assert ask(url, "/locked/a.tar")[0] == 404
+        finally:
+            (tmp_path / "locked").chmod(0o755)
+            _, logged = server.communicate(timeout=20)
+    assert logged == ""
 
 
 def test_a_listing_has_what_can_be_had(store: ObjectStore) -> None:

@@ -18,6 +18,8 @@ import psutil
 import pytest
 
 from course_utils.errors import CourseError
+from course_utils.hardware import object_store as module
+from course_utils.hardware.object_server import serve
 from course_utils.hardware.object_store import ObjectStore, object_store
 from course_utils.hardware.storage_presets import storage_preset
 
@@ -95,6 +97,18 @@ def test_an_answer_no_longer_than_the_break_comes_whole(folder: Path) -> None:
     with object_store(folder, None, break_after=400_000) as store:
         assert get(store) == DATA
         assert store.counters().broken == 0
+
+
+@pytest.mark.parametrize("at", [-5, -0.3, float("nan"), float("inf")])
+def test_a_break_at_no_number_of_bytes_is_refused_before_anything_starts(
+    folder: Path, at: float
+) -> None:
+    before = psutil.Process().children()
+    with pytest.raises(CourseError, match=f"^An answer cannot break off after {at} bytes; choose"):
+        object_store(folder, None, break_after=at)
+    assert psutil.Process().children() == before
+    with pytest.raises(CourseError, match=r"^An answer cannot break off after"):
+        serve(folder, None, token="right", break_after=at, ready=pytest.fail)
 
 
 def test_a_store_killed_in_the_middle_of_an_answer_can_be_started_again(folder: Path) -> None:
@@ -195,6 +209,35 @@ def test_a_pickled_store_counts_what_its_original_does(folder: Path) -> None:
         copy = pickle.loads(pickle.dumps(store))
         get(copy)
         assert store.counters().requests == copy.counters().requests == 1
+
+
+def test_a_copy_from_before_a_restart_counts_from_the_restart(folder: Path) -> None:
+    with object_store(folder, None) as store:
+        get(store)
+        store.reset_counters()
+        copy = pickle.loads(pickle.dumps(store))
+        store.restart()
+        assert store.counters().requests == copy.counters().requests == 0
+        get(store)
+        assert store.counters().requests == copy.counters().requests == 1
+
+
+def test_a_server_that_stays_silent_is_ended_and_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE_S", 0)
+    with pytest.raises(CourseError, match=r"^The store did not start; close what"):
+        object_store(folder, None)
+
+
+def test_a_server_that_ended_before_it_took_its_settings_can_be_cleaned_up() -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-c", ""], text=True, **pipes)
+    process.wait()
+    assert module._hand_over(process, "{}") == ""
+    module._end(process, os.getpid())
+    assert process.stdin is not None
+    assert process.stdin.closed
 
 
 PROGRAM = """
