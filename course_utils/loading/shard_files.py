@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain, count, islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import webdataset
@@ -50,7 +50,8 @@ def write_shards(
     Raises:
         FileExistsError: the folder has shards.
         ValueError: there is no sample, or one that would not come back as it is: a key that is
-            missing, was there before or has a dot, or a sample without a field.
+            missing, was there before or has a dot, a field that is not lower case or begins with
+            "_", or none. Fields that begin with "__" are webdataset's, and left out.
     """
     target = Path(folder)
     if per_shard < 1:
@@ -80,8 +81,21 @@ def write_shards(
     return [target / shard.url for shard in shards]
 
 
-def read_list(text: str | bytes, place: str) -> list[Shard]:
+def url_of(path: PurePath) -> str:
+    """Return a path as webdataset takes it: a drive letter would pass for the scheme of a URL."""
+    text = path.as_posix()
+    if not path.drive:
+        return text
+    return f"file://{text}" if text.startswith("//") else f"file:{text}"
+
+
+def read_list(text: str | bytes, place: str, query: str = "") -> list[Shard]:
     """Return the shards of a `shards.json` that lies at `place`, with their full addresses.
+
+    Args:
+        text: what it says.
+        place: its folder, without a "/" at the end; messages tell it.
+        query: what each address ends with, such as "?token=..."; no message tells it.
 
     Raises:
         ValueError: the text is no such list.
@@ -93,7 +107,7 @@ def read_list(text: str | bytes, place: str) -> list[Shard]:
         raise ValueError(f"{place}/{LIST} is no list of shards; write the shards again.") from error
     if not entries or not whole:
         raise ValueError(f"{place}/{LIST} does not say what it should; write the shards again.")
-    return [Shard(f"{place}/{at.url}", at.samples, at.bytes, at.crc32) for at in entries]
+    return [Shard(f"{place}/{at.url}{query}", at.samples, at.bytes, at.crc32) for at in entries]
 
 
 def _write(samples: Iterable[Mapping[str, Any]], path: Path) -> Shard:
@@ -143,7 +157,23 @@ def _checked(samples: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
             )
         if key in seen:
             raise ValueError(f"The key {key!r} comes twice; give each sample a key of its own.")
-        if all(field.startswith("_") for field in sample):
+        fields = [field for field in sample if not field.startswith("__")]
+        if not fields:
             raise ValueError(f"Sample {key!r} has no field; give it one, such as 'npy'.")
+        for field in fields:
+            _check_field(field, key)
         seen.add(key)
         yield sample
+
+
+def _check_field(field: str, key: str) -> None:
+    if field.startswith("_"):
+        raise ValueError(
+            f"The field {field!r} of sample {key!r} begins with _, and webdataset would leave it "
+            "out; take another name."
+        )
+    if field != field.lower():
+        raise ValueError(
+            f"The field {field!r} of sample {key!r} would come back as {field.lower()!r}; write "
+            "it in lower case."
+        )

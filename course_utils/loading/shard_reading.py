@@ -11,10 +11,12 @@ whole that is not. They are plain generators, and go to any worker.
 from __future__ import annotations
 
 import os
+import re
 import tarfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import UnsupportedOperation
 from typing import Any
 
 import fsspec
@@ -119,7 +121,8 @@ class ShardStream:
         wait: Callable[[float], object],
     ):
         """Ask for the size where it is not known, and for nothing else."""
-        self.url = url.partition("?")[0]  # a token may follow, which no message should tell
+        self.url, token, _ = url.partition("?")  # what may follow, no message should tell
+        self._tells_cause = not token  # fsspec and aiohttp give the whole address
         self.fs, self.path = fs, path
         self.request_bytes, self.attempts, self.wait = request_bytes, attempts, wait
         self.position = 0  # bytes that were given out
@@ -163,7 +166,7 @@ class ShardStream:
         with stage("read"):
             data: bytes = self.fs.cat_file(self.path, start=start, end=stop)
         if len(data) > stop - start:
-            raise OSError("the server sends whole files only; it must understand Range")
+            raise UnsupportedOperation
         if not data:
             raise EOFError(f"it ends there, but should have {self.size:,} bytes")
         return data
@@ -183,12 +186,12 @@ class ShardStream:
                 return request(attempt)
             except Exception as error:  # every file system has exceptions of its own
                 if (final := self._final(error)) is not None:
-                    raise final from error
+                    raise final from (error if self._tells_cause else None)
                 reason = error
         raise ConnectionError(
             f"{self.url} cannot be read from byte {self.position:,} on, after {self.attempts} "
             f"attempts ({_words(reason)}); see that the server runs, and run again."
-        ) from reason
+        ) from (reason if self._tells_cause else None)
 
     def _final(self, error: Exception) -> OSError | None:
         """Return what to raise at once, if another attempt would not help."""
@@ -199,11 +202,18 @@ class ShardStream:
                 f"{self.url} is not given out without the right token or key; look at what you "
                 "pass as headers= or fs=, and run again."
             )
-        # over HTTP, fsspec says so whatever went wrong: there the status counts
-        is_missing = isinstance(error, FileNotFoundError) and "http" not in self.fs.protocol
+        # asked for a size over HTTP, fsspec says so whatever went wrong: there the cause counts
+        is_missing = isinstance(error, FileNotFoundError) and (
+            error.__cause__ is None or "http" not in self.fs.protocol
+        )
         if is_missing or 404 in statuses:
             return FileNotFoundError(
                 f"There is no {self.url}; look at the address, and whether the shards are written."
+            )
+        if isinstance(error, UnsupportedOperation):
+            return UnsupportedOperation(
+                f"{self.url} comes whole where a part was asked for; take a server that "
+                "understands Range."
             )
         if isinstance(error, EOFError) or 416 in statuses:
             return OSError(
@@ -221,7 +231,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _words(error: BaseException) -> str:
     *_, root = _causes(error)
-    return " ".join(str(root).split()) or type(root).__name__
+    text = re.sub(r"\?[^\s'\")]*", "", str(root))  # what follows an address may be a token
+    return " ".join(text.split()) or type(root).__name__
 
 
 def _corrupted(url: str, at: int) -> OSError:

@@ -21,7 +21,7 @@ from typing import Any
 from webdataset.shardlists import expand_urls
 from webdataset.tariterators import group_by_keys
 
-from course_utils.loading.shard_files import LIST, Shard, read_list, write_shards
+from course_utils.loading.shard_files import LIST, Shard, read_list, url_of, write_shards
 from course_utils.loading.shard_reading import REQUEST_BYTES, locate, open_shards, read_members
 from course_utils.loading.shard_samples import (
     decode_event,
@@ -41,6 +41,7 @@ __all__ = [
     "open_shards",
     "read_members",
     "stream_shards",
+    "url_of",
     "write_shards",
 ]
 
@@ -61,7 +62,8 @@ def stream_shards(
     Args:
         urls: a folder, or its address, that `write_shards` wrote; or shards: a list of them, or a
             pattern such as "http://host/shard-{000000..000009}.tar". A folder has a list, from
-            which length and checksums are known. All are on one storage.
+            which length and checksums are known. All are on one storage. An address may end with
+            what the server wants, such as "?token=...".
         fs: fsspec file system that has them, such as `slow_storage(...)` or
             `fsspec.filesystem("s3", ...)`; None: the one that the urls name, or the local disk.
         headers: sent with every request over HTTP, such as a token.
@@ -138,9 +140,17 @@ def _find(
     elif str(urls).partition("?")[0].endswith(".tar"):
         named = [str(urls)]
     else:
-        place = str(urls).rstrip("/")
-        (found,) = open_shards([{"url": f"{place}/{LIST}"}], fs=fs, headers=headers)
-        return read_list(found["stream"].read(), place)
+        place, query = _parted(str(urls))
+        (found,) = open_shards([{"url": f"{place}/{LIST}{query}"}], fs=fs, headers=headers)
+        return read_list(found["stream"].read(), place, query)
     if not named:
         raise ValueError("There are no shards to stream; give their paths, or their folder.")
     return [Shard(url) for url in named]
+
+
+def _parted(folder: str) -> tuple[str, str]:
+    """Return the folder, and the query that an address may end with, such as ?token=..."""
+    if not folder.startswith(("http://", "https://")):
+        return folder.rstrip("/"), ""
+    place, mark, query = folder.partition("?")
+    return place.rstrip("/"), mark + query

@@ -1,17 +1,19 @@
 import json
 import tarfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
+from urllib.parse import urlparse
 
 import numpy as np
 import pytest
+import webdataset as wds
 from torchvision.datasets import ImageFolder
 from webdataset.filters import decode
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
 from course_utils.loading.datasets import MemmapEvents
-from course_utils.loading.shard_files import Shard, read_list, write_shards
+from course_utils.loading.shard_files import Shard, read_list, url_of, write_shards
 from course_utils.loading.shards import (
     decode_event,
     decode_image,
@@ -102,8 +104,11 @@ def test_images_come_back_as_the_folder_has_them(images_folder: Path, tmp_path: 
         ([{"__key__": "a.b", "txt": "x"}], "'a.b' has a dot"),
         ([{"__key__": "a", "txt": "x"}, {"__key__": "a", "txt": "y"}], "'a' comes twice"),
         ([{"__key__": "a"}], "'a' has no field"),
+        ([{"__key__": "a", "__url__": "x"}], "'a' has no field"),
+        ([{"__key__": "a", "txt": "x", "_id": "1"}], "The field '_id' of sample 'a' begins with _"),
+        ([{"__key__": "a", "JPG": b"x"}], "'JPG' of sample 'a' would come back as 'jpg'; write"),
     ],
-    ids=["empty", "no key", "dot", "twice", "no field"],
+    ids=["empty", "no key", "dot", "twice", "no field", "none of its own", "_", "capitals"],
 )
 def test_what_would_not_come_back_is_refused_and_leaves_nothing(
     samples: list[dict[str, Any]], message: str, tmp_path: Path
@@ -118,6 +123,16 @@ def test_a_dot_in_a_folder_of_the_key_is_no_harm(tmp_path: Path) -> None:
     write_shards([{"__key__": "v1.0/a", "txt": "x"}], tmp_path, per_shard=1)
 
     assert [sample["__key__"] for sample in stream_shards(tmp_path)] == ["v1.0/a"]
+
+
+def test_what_webdataset_says_of_a_sample_is_left_out(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    write_shards(texts(1), first, per_shard=1)
+    write_shards(stream_shards(first), second, per_shard=1)
+    (before,), (after,) = stream_shards(first), stream_shards(second)
+
+    assert "__url__" in before
+    assert {**after, "__url__": before["__url__"]} == before
 
 
 def test_what_is_interrupted_leaves_what_was_there_before(tmp_path: Path) -> None:
@@ -174,3 +189,46 @@ def test_a_list_gives_full_addresses() -> None:
     text = json.dumps({"shards": [{"url": "a.tar", "samples": 1, "bytes": 2, "crc32": 3}]})
 
     assert read_list(text, "http://host/x") == [Shard("http://host/x/a.tar", 1, 2, 3)]
+
+
+def test_what_an_address_ends_with_is_put_on_each_shard_and_in_no_message() -> None:
+    text = json.dumps({"shards": [{"url": "a.tar", "samples": 1, "bytes": 2}]})
+
+    assert read_list(text, "http://host", "?token=x")[0].url == "http://host/a.tar?token=x"
+    with pytest.raises(ValueError, match=r"^http://host/shards\.json is no list"):
+        read_list("", "http://host", "?token=x")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        PureWindowsPath(r"C:\data\a 1.tar"),
+        PureWindowsPath(r"\\server\data\a.tar"),
+        PureWindowsPath(r"data\a.tar"),
+        PurePosixPath("/data/a 1.tar"),
+        PurePosixPath("data/a.tar"),
+    ],
+    ids=["drive", "share", "relative", "absolute", "relative, posix"],
+)
+def test_webdataset_takes_no_part_of_a_path_for_a_scheme_or_a_host(
+    path: PurePosixPath | PureWindowsPath,
+) -> None:
+    parts = urlparse(url_of(path))  # as webdataset does
+
+    assert parts.scheme == ("file" if path.drive else "")
+    assert not parts.netloc
+    assert parts.path == path.as_posix()
+
+
+def test_what_has_no_drive_is_a_path() -> None:
+    assert url_of(PureWindowsPath(r"C:\data\a.tar")) == "file:C:/data/a.tar"
+    assert url_of(PurePosixPath("/data/a.tar")) == "/data/a.tar"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # webdataset's
+def test_an_address_with_the_scheme_of_files_is_read_as_the_path(tmp_path: Path) -> None:
+    (path,) = write_shards(texts(3), tmp_path, per_shard=3)
+    url = f"file:{path.as_posix()}"
+
+    for data in (stream_shards([url], buffer=1), wds.WebDataset([url], shardshuffle=False)):
+        assert [sample["__key__"] for sample in data] == ["0000", "0001", "0002"]

@@ -1,6 +1,11 @@
 import tarfile
+import threading
+import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from io import UnsupportedOperation
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +120,11 @@ def test_a_server_that_stays_away_is_named_with_the_byte(shards: Path) -> None:
         read(url, wait=waited.append)
 
 
-def test_a_wrong_token_and_a_wrong_address_are_said_at_once(breaking: ObjectStore) -> None:
-    def never(seconds: float) -> None:
-        raise AssertionError
+def never(seconds: float) -> None:
+    raise AssertionError
 
+
+def test_a_wrong_token_and_a_wrong_address_are_said_at_once(breaking: ObjectStore) -> None:
     with pytest.raises(PermissionError, match="without the right token or key; look at"):
         stream_shards(breaking.url, headers={"Authorization": "Bearer wrong"})
     with pytest.raises(PermissionError, match="without the right token"):
@@ -127,11 +133,112 @@ def test_a_wrong_token_and_a_wrong_address_are_said_at_once(breaking: ObjectStor
         read(f"{breaking.url}/nothing.tar", headers=breaking.headers, wait=never)
 
 
-def test_no_message_tells_the_token(breaking: ObjectStore) -> None:
-    with pytest.raises(FileNotFoundError) as error:
-        read(breaking.url_of("nothing.tar"))
+def test_a_listed_shard_that_is_missing_is_said_at_once(breaking: ObjectStore) -> None:
+    url = f"{breaking.url}/nothing.tar"
+    listed = [{"url": url, "bytes": 1000}]
+    with pytest.raises(FileNotFoundError, match=rf"There is no {url}; look at the address"):
+        list(read_members(open_shards(listed, headers=breaking.headers, wait=never)))
 
-    assert breaking.token not in str(error.value)
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Sends whole files, whatever is asked for, and keeps what was."""
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)  # type: ignore[attr-defined]
+        del self.headers["Range"]
+        super().do_GET()
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+class Busy(Quiet):
+    """Sends nothing."""
+
+    def do_GET(self) -> None:
+        self.send_error(503, "Busy")
+
+
+@contextmanager
+def serving(folder: Path, handler: type[Quiet] = Quiet) -> Iterator[tuple[str, list[str]]]:
+    """Give the address of a server in a thread, and the paths that it is asked for."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as server:
+        server.asked = []  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", server.asked  # type: ignore[attr-defined]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_server_without_range_is_asked_for_a_whole_shard_once(shards: Path) -> None:
+    with (
+        serving(shards) as (url, asked),
+        pytest.raises(UnsupportedOperation, match=r"take a server that understands Range\.$"),
+    ):
+        read(f"{url}/shard-000000.tar", request_bytes=500_000, wait=never)
+
+    assert asked == ["/shard-000000.tar"]
+
+
+def test_a_server_without_range_will_do_where_a_request_is_for_all_of_a_shard(
+    shards: Path,
+) -> None:
+    with serving(shards) as (url, _):
+        assert read(f"{url}/shard-000000.tar", wait=never) == KEYS
+
+
+def missing(store: ObjectStore) -> None:
+    read(store.url_of("nothing.tar"))
+
+
+def missing_folder(store: ObjectStore) -> None:
+    stream_shards(f"{store.url}/nothing/?token={store.token}")
+
+
+def shorter_than_listed(store: ObjectStore) -> None:
+    listed = [{"url": store.url_of("shard-000000.tar"), "bytes": 10**7}]
+    list(read_members(open_shards(listed, wait=[].append)))
+
+
+def another_checksum(store: ObjectStore) -> None:
+    listed = [{"url": store.url_of("shard-000000.tar"), "crc32": 1}]
+    list(read_members(open_shards(listed, wait=[].append)))
+
+
+def no_tar(store: ObjectStore) -> None:
+    read(store.url_of("shards.json"))
+
+
+def stays_away(store: ObjectStore) -> None:
+    stream = stream_shards(f"{store.url}/?token={store.token}")
+    store.kill()
+    list(read_members(open_shards(map(vars, stream.shards), wait=[].append)))
+
+
+@pytest.mark.parametrize(
+    "fails", [missing, missing_folder, shorter_than_listed, another_checksum, no_tar, stays_away]
+)
+def test_no_message_tells_the_token(
+    fails: Callable[[ObjectStore], None], breaking: ObjectStore
+) -> None:
+    with pytest.raises(OSError, match="http://") as error:
+        fails(breaking)
+
+    # a worker's error reaches the main process with all of its traceback
+    assert breaking.token not in "".join(traceback.format_exception(error.value))
+
+
+def test_a_status_is_said_without_the_address_that_holds_the_token(shards: Path) -> None:
+    message = r"after 5 attempts \(503, message='Busy', url='http[^?]*tar'\); see that the server"
+    with serving(shards, Busy) as (url, _):
+        listed = [{"url": f"{url}/a.tar?token=abc", "bytes": 1000}]
+        with pytest.raises(ConnectionError, match=message) as error:
+            list(read_members(open_shards(listed, wait=[].append)))
+
+    assert "abc" not in "".join(traceback.format_exception(error.value))
 
 
 def cut_in_a_sample(shard: Path) -> None:
