@@ -108,25 +108,28 @@ served = [int(sample["cls"]) for sample in stream_shards(shards)]
         name="handler",
         source="often advised",
         broken="""\
-from pathlib import Path
-
+import fsspec
 import webdataset as wds
 
-content = Path(urls[0]).read_bytes()
+from course_utils.loading.shards import url_of
+
+with fsspec.open(urls[0]) as file:
+    content = file.read()
 cut = folder / "cut.tar"
 cut.write_bytes(content[: len(content) // 2])  # as a broken connection leaves it
 data = wds.WebDataset(
-    [str(cut), *urls[1:]], shardshuffle=False, handler=wds.warn_and_continue
+    [url_of(cut), *urls[1:]], shardshuffle=False, handler=wds.warn_and_continue
 )
 served = [int(sample["cls"]) for sample in data]
 """,
         error=r"unexpected end of data(?s:.*)4\d served, 4\d distinct, of 48",
         mended="""\
-from pathlib import Path
+import fsspec
 
 from course_utils.loading.shards import stream_shards
 
-content = Path(urls[0]).read_bytes()
+with fsspec.open(urls[0]) as file:
+    content = file.read()
 cut = folder / "cut.tar"
 cut.write_bytes(content[: len(content) // 2])
 try:

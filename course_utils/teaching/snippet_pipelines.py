@@ -1,6 +1,6 @@
 """Pipelines of WebDataset as lecture notes print them, in words of our own, and mended.
 
-Each runs where `urls` (the paths of 6 tar shards), `count` (their 48 samples, JPEGs of several
+Each runs where `urls` (the URLs of 6 tar shards), `count` (their 48 samples, JPEGs of several
 sizes whose class is their number) and `folder` (an empty folder) are known. What it calls `served`
 are the numbers that came.
 """

@@ -29,7 +29,7 @@ import numpy as np
 from PIL import Image
 
 from course_utils.errors import CourseError
-from course_utils.loading.shards import write_shards
+from course_utils.loading.shards import url_of, write_shards
 from course_utils.teaching.demo import Demo, run_demo
 from course_utils.teaching.look import block, card
 from course_utils.teaching.snippet_files import OTHERS
@@ -97,12 +97,12 @@ class Pairs(list[Pair]):
 
 
 def numbered_shards(folder: str | Path) -> list[str]:
-    """Write 48 JPEGs of several sizes into 6 shards and return their paths; classes are numbers.
+    """Write 48 JPEGs of several sizes into 6 shards and return their URLs; classes are numbers.
 
     Raises:
         FileExistsError: the folder has shards.
     """
-    return [str(path) for path in write_shards(_numbered(), folder, per_shard=PER_SHARD)]
+    return [url_of(path) for path in write_shards(_numbered(), folder, per_shard=PER_SHARD)]
 
 
 def run_snippet(
@@ -174,7 +174,7 @@ def _all(codes: Sequence[str], urls: Sequence[str]) -> dict[str, str]:
         return {}
     demo = _run(codes, urls, _END, 120, 2000)
     said = [text.strip() for text in demo.output.split(_END.strip())]
-    if demo.returncode or len(said) < len(codes):
+    if demo.returncode or len(said) <= len(codes):  # each text is followed by the end
         raise CourseError(f"The snippets did not come to their end; run again.\n{demo}")
     return dict(zip(codes, said, strict=False))
 

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from course_utils.errors import CourseError
+from course_utils.teaching.snippet_pipelines import Snippet
 from course_utils.teaching.snippets import (
     SNIPPETS,
     Pairs,
@@ -99,3 +100,24 @@ def test_what_a_snippet_sets_is_undone(
 
     assert said == "2"
     assert outcome("import os\nprint(os.environ.get('WORLD_SIZE'))", urls) == "None"
+
+
+def test_a_snippet_that_ends_the_process_is_an_error(
+    urls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = "import os, sys\nsys.__stdout__.flush()\nos._exit(0)"
+    snippet = Snippet(name="ends", source="", broken="print(1)", error="", mended=ends, why="")
+    monkeypatch.setitem(SNIPPETS, "ends", snippet)
+
+    with pytest.raises(CourseError, match="The snippets did not come to their end; run again"):
+        compare_snippets(urls, "ends")
+
+
+@pytest.mark.parametrize("code", ["broken", "mended"])
+def test_a_broken_connection_is_shown_where_a_path_has_a_drive_too(
+    code: str, urls: list[str]
+) -> None:
+    as_there = [f"file:{Path(url).as_posix()}" for url in urls]
+    said = outcome(getattr(SNIPPETS["handler"], code), as_there)
+
+    assert re.search(r"4\d served, 4\d distinct", said)

@@ -11,6 +11,8 @@ import numpy as np
 import webdataset as wds
 from PIL import Image
 
+from course_utils.loading.shards import url_of
+
 SHARDS = 12
 PER_SHARD = range(9, 14)  # samples, by turns
 
@@ -45,11 +47,6 @@ class Shards:
         whole = (self.folder / "hidden-03.tar").read_bytes()
         cut.write_bytes(whole[: _inside_a_member(whole)])
         return [*self.urls[:3], url_of(cut), *self.urls[4:]]
-
-
-def url_of(path: Path) -> str:
-    """Return a path as webdataset takes it: a drive letter would pass for the scheme of a URL."""
-    return path.as_posix()[len(path.drive) :]
 
 
 def _jpeg(rng: np.random.Generator) -> bytes:
