@@ -9,14 +9,12 @@ from course_utils.teaching.notes_prefetcher import (
     side_stream,
     side_stream_with_wait,
 )
+from course_utils.teaching.prefetch_bench import Source, make_gpus, make_pairs, sums
 from course_utils.teaching.prefetch_trials import (
     Defect,
     Prefetcher,
-    Source,
     hidden_after_first,
-    make_gpus,
-    outcome,
-    sums,
+    try_loop,
     warned,
     wrong,
 )
@@ -27,9 +25,9 @@ RUNS = 20
 def nothing_is_hidden() -> Defect:
     """Measure which share of the copies runs beside a step."""
     gpus, clock = make_gpus()
-    notes = hidden_after_first(gpus[0], clock, NotesPrefetcher(gpus, Source()))
+    notes = hidden_after_first(gpus[0], clock, NotesPrefetcher(gpus, Source(make_pairs())))
     gpus, clock = make_gpus()
-    ours = hidden_after_first(gpus[0], clock, CudaPrefetcher(Source(), gpus[0]))
+    ours = hidden_after_first(gpus[0], clock, CudaPrefetcher(Source(make_pairs()), gpus[0]))
     return Defect(
         1,
         "Copies and steps are on one stream",
@@ -48,9 +46,9 @@ def not_there_yet() -> Defect:
         with gpu.stream(gpu.Stream()):
             return wrong(sums(gpu, prefetcher), source)
 
-    source, (gpus, _) = Source(), make_gpus()
+    source, (gpus, _) = Source(make_pairs()), make_gpus()
     notes, ours = seen(NotesPrefetcher(gpus, source)), seen(CudaPrefetcher(source, gpus[0]))
-    count = len(source.sums)
+    count = len(source)
     return Defect(
         2,
         "The copy is only enqueued, and no event tells of its end",
@@ -63,7 +61,7 @@ def not_there_yet() -> Defect:
 
 def the_obvious_repair_is_a_race() -> Defect:
     """Put the copies on a stream of their own, as everybody does first."""
-    source = Source(6)
+    source = Source(make_pairs(6))
     unwaited = late = ours = 0
     for _ in range(RUNS):
         gpu = make_gpus()[0][0]
@@ -83,13 +81,13 @@ def the_obvious_repair_is_a_race() -> Defect:
 
 def two_tensors_only() -> Defect:
     """Give it batches of three tensors, a dict of two, and two in pageable memory."""
-    source, (gpus, _) = Source(), make_gpus()
+    source, (gpus, _) = Source(make_pairs()), make_gpus()
     source.batches = [(*batch, batch[0]) for batch in source.batches]
-    three = outcome(lambda: NotesPrefetcher(gpus, source))
-    ours_three = outcome(lambda: CudaPrefetcher(source, gpus[0]))
+    three = try_loop(lambda: NotesPrefetcher(gpus, source))
+    ours_three = try_loop(lambda: CudaPrefetcher(source, gpus[0]))
     source.batches = [{"inputs": a, "targets": b} for a, b, _ in source.batches]
     (first, *_), (ours_first, *_) = NotesPrefetcher(gpus, source), CudaPrefetcher(source, gpus[0])
-    pageable = Source(pinned=False)
+    pageable = Source(make_pairs(), pinned=False)
     silent, ours_said = (
         warned(prefetcher)
         for prefetcher in (NotesPrefetcher(gpus, pageable), CudaPrefetcher(pageable, gpus[0]))

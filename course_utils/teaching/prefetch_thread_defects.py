@@ -6,41 +6,45 @@ from collections import Counter
 
 from course_utils.loading.cuda_prefetch import CudaPrefetcher
 from course_utils.teaching.notes_prefetcher import NotesPrefetcher
-from course_utils.teaching.prefetch_trials import (
+from course_utils.teaching.prefetch_bench import (
     BATCH_BYTES,
-    Defect,
-    Prefetcher,
     Source,
     make_gpus,
-    on_device,
-    outcome,
-    stop,
+    make_pairs,
     sums,
+)
+from course_utils.teaching.prefetch_trials import (
+    LIMIT_S,
+    Defect,
+    Prefetcher,
+    on_device,
+    stop,
+    try_loop,
     until,
     wrong,
 )
 
 
 def an_error_vanishes() -> Defect:
-    """Let the fourth batch be corrupt."""
-    source, (gpus, _) = Source(fails_at=3), make_gpus()
-    notes = outcome(lambda: NotesPrefetcher(gpus, source))
-    ours = outcome(lambda: CudaPrefetcher(source, gpus[0]))
+    """Let the disk go before the fourth batch."""
+    source, (gpus, _) = Source(make_pairs(), fails_at=3), make_gpus()
+    notes = try_loop(lambda: NotesPrefetcher(gpus, source))
+    ours = try_loop(lambda: CudaPrefetcher(source, gpus[0]))
     return Defect(
         4,
         "An error of the loader ends the thread, and nobody hears of it",
         "The thread puts an end mark into the queue; only after the last batch.",
         str(notes),
         str(ours),
-        notes.stuck and not ours.stuck and ours.batches == 3 and "corrupt" in ours.error,
+        notes.stuck and not ours.stuck and ours.batches == 3 and "DiskError" in ours.error,
     )
 
 
 def one_epoch_only() -> Defect:
     """Loop twice."""
-    source, (gpus, _) = Source(), make_gpus()
-    notes = outcome(lambda: NotesPrefetcher(gpus, source), epochs=2)
-    ours = outcome(lambda: CudaPrefetcher(source, gpus[0]), epochs=2)
+    source, (gpus, _) = Source(make_pairs()), make_gpus()
+    notes = try_loop(lambda: NotesPrefetcher(gpus, source), epochs=2)
+    ours = try_loop(lambda: CudaPrefetcher(source, gpus[0]), epochs=2)
     return Defect(
         5,
         "The second epoch hangs",
@@ -53,16 +57,16 @@ def one_epoch_only() -> Defect:
 
 def break_leaves_all_behind() -> Defect:
     """Leave the loop at its first batch."""
-    source, (gpus, _) = Source(), make_gpus()
+    source, (gpus, _) = Source(make_pairs()), make_gpus()
     prefetcher = NotesPrefetcher(gpus, source, queue_size=4)
     for batch in prefetcher:
         del batch
         break
     until(lambda: on_device(gpus[0]) == 5)
-    alive, kept, left_open = prefetcher.thread.is_alive(), on_device(gpus[0]), source.open
+    alive, kept, left_open = prefetcher.thread.is_alive(), on_device(gpus[0]), source.is_open
     stop(prefetcher)
 
-    ours, (gpus, _) = Source(), make_gpus()
+    ours, (gpus, _) = Source(make_pairs()), make_gpus()
     for batch in CudaPrefetcher(ours, gpus[0]):
         del batch
         break
@@ -73,8 +77,9 @@ def break_leaves_all_behind() -> Defect:
         "The thread is a daemon and needs no care.",
         f"after break: thread {'alive' if alive else 'ended'}, {kept} batches kept, "
         f"loader {'open' if left_open else 'closed'}",
-        f"after break: no thread, {after} batches kept, loader {'open' if ours.open else 'closed'}",
-        alive and kept == 5 and left_open == 1 and after == 0 and ours.open == 0,
+        f"after break: no thread, {after} batches kept, "
+        f"loader {'open' if ours.is_open else 'closed'}",
+        alive and kept == 5 and left_open and after == 0 and not ours.is_open,
     )
 
 
@@ -85,7 +90,7 @@ def always_gpu_0() -> Defect:
         names = Counter(inputs.device for inputs, _ in prefetcher)
         return ", ".join(f"{count} batches on the {name}" for name, count in names.items())
 
-    source, (gpus, _) = Source(), make_gpus(2)
+    source, (gpus, _) = Source(make_pairs()), make_gpus(2)
     gpus.set_device(1)
     notes = place(NotesPrefetcher(gpus, source))
     ours = place(CudaPrefetcher(source, gpus.current()))
@@ -101,7 +106,7 @@ def always_gpu_0() -> Defect:
 
 def the_queue_is_device_memory() -> Defect:
     """Count the batches on the device while the loop works on its first."""
-    source, (gpus, _) = Source(), make_gpus()
+    source, (gpus, _) = Source(make_pairs()), make_gpus()
     prefetcher = NotesPrefetcher(gpus, source, queue_size=4)
     for batch in prefetcher:
         until(lambda: on_device(gpus[0]) == 6)
@@ -127,8 +132,8 @@ def it_starts_too_early() -> Defect:
     """Choose the epoch after the prefetcher was made, as a training loop does."""
 
     def begun(prefetcher: Prefetcher, *, early: int) -> tuple[int, str]:
-        until(lambda: source.served >= early)
-        read = source.served
+        source.served.wait_until(early, LIMIT_S)
+        read = source.served.value
         source.set_epoch(1)
         found = sums(gpus[0], prefetcher)
         epochs = [epoch for epoch in (0, 1) if not wrong(found, source, epoch)]
@@ -136,9 +141,9 @@ def it_starts_too_early() -> Defect:
             f"epoch {epochs[0]}" if epochs else "no epoch"
         )
 
-    source, (gpus, _) = Source(), make_gpus()
+    source, (gpus, _) = Source(make_pairs()), make_gpus()
     early, notes = begun(NotesPrefetcher(gpus, source), early=4)
-    source, (gpus, _) = Source(), make_gpus()
+    source, (gpus, _) = Source(make_pairs()), make_gpus()
     none, ours = begun(CudaPrefetcher(source, gpus[0]), early=0)
     return Defect(
         10,

@@ -1,7 +1,6 @@
-"""Try a prefetcher on emulated GPUs, on a clock that only waiting puts forward.
+"""Trials of a prefetcher, and what their outcome is called.
 
-What comes out is counts, checksums and shares of the emulated time. Real time is waited for only
-where something hangs, and then not for long.
+Real time is waited for only where something hangs, and then not for long.
 """
 
 from __future__ import annotations
@@ -9,90 +8,27 @@ from __future__ import annotations
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Thread
 from typing import Any
 
-import torch
-
-from course_utils.hardware.checksum import checksum
 from course_utils.hardware.device_clock import VirtualTime
 from course_utils.hardware.emulated import EmulatedAccelerator
-from course_utils.hardware.emulated_devices import EmulatedDevices
 from course_utils.loading.cuda_prefetch import CudaPrefetcher
 from course_utils.measure.overlap import hidden_share
 from course_utils.measure.trace import record
 from course_utils.teaching.hanging import quiet_threads
 from course_utils.teaching.notes_prefetcher import NotesPrefetcher
+from course_utils.teaching.prefetch_bench import BATCH_BYTES, Source, sums
 
-PULSES, LABELS = 60_000, 2_000  # float32 of a batch: 0.25 MB, copied in 0.01 ms, a step takes 0.1
-BATCH_BYTES = 4 * (PULSES + LABELS)
 SURE_S = 0.3  # whoever waits that long for a thread that is dead waits for ever
 LIMIT_S = 30.0
 
 
-def make_gpus(count: int = 1) -> tuple[EmulatedDevices, VirtualTime]:
-    """Return emulated GPUs and their clock."""
-    clock = VirtualTime()
-    return EmulatedDevices(count, step_ms=0.1, clock=clock, sleep_until=clock.sleep_until), clock
-
-
-class Source:
-    """A loader of pinned batches (pulses, labels), in an order that the epoch decides."""
-
-    def __init__(self, count: int = 8, *, fails_at: int = -1, pinned: bool = True):
-        """Make `count` batches; number `fails_at` of an epoch is corrupt."""
-        random = torch.Generator().manual_seed(count)
-        sizes = (PULSES, LABELS)
-        batches = [tuple(torch.randn(n, generator=random) for n in sizes) for _ in range(count)]
-        self.batches: list[Any] = list(make_gpus()[0][0].pinned(batches)) if pinned else batches
-        self.sums = [checksum(batch).item() for batch in batches]
-        self.fails_at, self.epoch = fails_at, 0
-        self.served = self.open = 0  # batches so far; iterators that are neither through nor closed
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the iterators that are made from now on."""
-        self.epoch = epoch
-
-    def order(self, epoch: int) -> list[int]:
-        """Return the numbers of the batches in the order of an epoch."""
-        shuffle = torch.Generator().manual_seed(epoch)
-        return torch.randperm(len(self.batches), generator=shuffle).tolist()
-
-    def __iter__(self) -> Iterator[Any]:
-        self.open += 1
-        try:
-            for place, number in enumerate(self.order(self.epoch)):
-                if place == self.fails_at:
-                    raise ValueError(f"corrupt event in batch {place}")
-                self.served += 1
-                yield self.batches[number]
-        finally:
-            self.open -= 1
-
-
-def sums(gpu: EmulatedAccelerator, batches: Iterable[Any], *, late: bool = False) -> list[float]:
-    """Train on the batches and return what the steps read; NaN where that was garbage.
-
-    Args:
-        gpu: computes a step on each batch.
-        batches: uploaded; the loop drops each as soon as its step is launched.
-        late: read no loss before the end.
-    """
-    losses = []
-    for batch in batches:
-        losses.append(gpu.step(batch))
-        del batch
-        if not late:
-            losses[-1].item()
-    return [loss.item() for loss in losses]
-
-
 def wrong(found: Sequence[float], source: Source, epoch: int = 0) -> int:
     """Count the checksums that are not those of the source's batches, in order."""
-    wanted = [source.sums[number] for number in source.order(epoch)]
-    return sum(a != b for a, b in zip(found, wanted, strict=True))
+    return sum(a != b for a, b in zip(found, source.checksums(epoch), strict=True))
 
 
 def hidden_after_first(
@@ -144,7 +80,7 @@ class Outcome:
 Prefetcher = NotesPrefetcher | CudaPrefetcher
 
 
-def outcome(make: Callable[[], Prefetcher], *, epochs: int = 1) -> Outcome:
+def try_loop(make: Callable[[], Prefetcher], *, epochs: int = 1) -> Outcome:
     """Make a prefetcher and loop over it in a thread; if that hangs, say so and set it free."""
     got: list[object] = []
     errors: list[str] = []

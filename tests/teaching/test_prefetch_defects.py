@@ -11,22 +11,16 @@ from course_utils.teaching.notes_prefetcher import (
     side_stream,
     side_stream_with_wait,
 )
+from course_utils.teaching.prefetch_bench import Source, make_gpus, make_pairs, sums
 from course_utils.teaching.prefetch_defects import DEFECTS, prove_all
-from course_utils.teaching.prefetch_trials import (
-    Source,
-    hidden_after_first,
-    make_gpus,
-    outcome,
-    sums,
-    wrong,
-)
+from course_utils.teaching.prefetch_trials import hidden_after_first, try_loop, wrong
 
 RUNS = 20
 
 
 @pytest.fixture(scope="module")
 def source():
-    return Source(6)
+    return Source(make_pairs(6))
 
 
 def wrong_runs(source, design, *, late=False):
@@ -65,8 +59,8 @@ def test_the_notes_do_well_where_nothing_is_asked_of_them(source):
 
 @pytest.mark.parametrize("count", [2, 3, 6, 7])
 def test_an_epoch_of_the_notes_ends_whatever_the_queue_holds(count):
-    gpus, _ = make_gpus()
-    assert str(outcome(lambda: NotesPrefetcher(gpus, Source(count)))) == f"{count} batches"
+    source, (gpus, _) = Source(make_pairs(count)), make_gpus()
+    assert str(try_loop(lambda: NotesPrefetcher(gpus, source))) == f"{count} batches"
 
 
 def test_on_the_default_stream_nothing_is_hidden_and_all_is_right(source):
@@ -101,4 +95,4 @@ def test_ours_hides_all_copies_but_the_first(source):
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_design_serves_a_short_epoch(design, count):
     gpu = make_gpus()[0][0]
-    assert len(list(design(gpu, Source(count)))) == count
+    assert len(list(design(gpu, Source(make_pairs(count))))) == count

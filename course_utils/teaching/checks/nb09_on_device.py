@@ -7,8 +7,9 @@ from typing import Any
 
 from course_utils.measure.overlap import hidden_share
 from course_utils.measure.trace import record
-from course_utils.teaching.checks.nb09_bench import BATCH_BYTES, Bench, Make, Source, within
+from course_utils.teaching.checks.nb09_bench import Bench, Make, within
 from course_utils.teaching.exercise import expect
+from course_utils.teaching.prefetch_bench import BATCH_BYTES, Source, make_tensors, sums
 
 RUNS = 20
 WAKE_S = 1.0  # by then, a thread that copies beside the step has woken up
@@ -17,7 +18,7 @@ SOON_S = 0.1  # by then, a thread that copies too much has done so
 
 def judge_device(make: Make) -> None:
     """Loop on the second GPU of the machine."""
-    bench, source = Bench(gpus=2), Source()
+    bench, source = Bench(gpus=2), Source(make_tensors())
 
     def loop(_: list[Any]) -> None:
         bench.gpus.set_device(1)
@@ -39,13 +40,13 @@ def judge_late(make: Make) -> None:
     """Compare checksums, with the losses read at once and at the end."""
     spoilt = 0
     for run in range(RUNS):
-        source = Source()
+        source = Source(make_tensors())
         found = within(
             partial(_epoch, make, source, Bench(), late=run % 2 == 0),
             "With the losses read at the end, the loop never ends.",
             "Do not wait on the host for what the GPU has not begun.",
         )
-        spoilt += found != source.sums()
+        spoilt += found != source.checksums()
     expect(
         not spoilt,
         f"Wrong in {spoilt} of {RUNS} epochs, all of them where the losses are read late: the "
@@ -58,9 +59,9 @@ def judge_late(make: Make) -> None:
 def judge_memory(make: Make) -> None:
     """Count the batches on the device while the loop drops its own."""
     for depth in (1, 2):
-        bench = Bench()
+        bench, source = Bench(), Source(make_tensors())
         within(
-            partial(_epoch, make, Source(), bench, depth=depth, ahead=depth + 1, pause_s=SOON_S),
+            partial(_epoch, make, source, bench, depth=depth, pause=bench.pause(depth + 1, SOON_S)),
             "The loop never ends.",
             "Stop when the loader is through.",
         )
@@ -78,11 +79,11 @@ def judge_memory(make: Make) -> None:
 
 def judge_overlap(make: Make) -> None:
     """Measure how much of the copying is hidden, without the first copy."""
-    bench = Bench()
+    bench, source = Bench(), Source(make_tensors())
 
     def loop(keep: list[Any]) -> float:
         with record(clock=bench.clock) as trace:
-            _epoch(make, Source(), bench, keep, ahead=1, pause_s=WAKE_S)
+            _epoch(make, source, bench, keep, pause=bench.pause(1, WAKE_S))
         copies = [span for span in trace.spans if span.lane == "copy"]
         return hidden_share([span for span in trace.spans if span is not copies[0]])
 
@@ -100,4 +101,4 @@ def judge_overlap(make: Make) -> None:
 def _epoch(
     make: Make, source: Source, bench: Bench, _keep: list[Any], *, depth: int = 1, **how: Any
 ) -> list[float]:
-    return bench.sums(make(source, bench.gpus, depth), **how)
+    return sums(bench.gpu, make(source, bench.gpus, depth), **how)

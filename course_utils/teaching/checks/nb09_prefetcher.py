@@ -11,16 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from course_utils.teaching.checks.nb09_bench import (
-    BATCH_BYTES,
-    Bench,
-    DiskError,
-    Make,
-    Pair,
-    Source,
-    nested_batches,
-    within,
-)
+from course_utils.teaching.checks.nb09_bench import Bench, Make, Pair, nested_batches, within
 from course_utils.teaching.checks.nb09_on_device import (
     RUNS,
     judge_device,
@@ -30,6 +21,13 @@ from course_utils.teaching.checks.nb09_on_device import (
 )
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from course_utils.teaching.hanging import quiet_threads
+from course_utils.teaching.prefetch_bench import (
+    BATCH_BYTES,
+    DiskError,
+    Source,
+    make_tensors,
+    sums,
+)
 
 SETTLE_S = 0.3  # how long a thread may show that it has begun
 LEAVE_S = 2.0  # how long a thread may take to end, once nobody listens any more
@@ -51,9 +49,9 @@ def repair_the_prefetcher(prefetcher_class: Make) -> Verdict:
 
 
 def _judge_right(make: Make) -> None:
-    bench, source = Bench(), Source()
+    bench, source = Bench(), Source(make_tensors())
     found = within(
-        lambda _: bench.sums(make(source, bench.gpus)),
+        lambda _: sums(bench.gpu, make(source, bench.gpus)),
         "The loop waits for ever. Here a batch is one tensor: if a thread of yours expects a pair, "
         "it dies of that without a word.",
         "gpu.upload(batch) takes any batch; and no thread, no waiting for it.",
@@ -66,12 +64,12 @@ def _judge_right(make: Make) -> None:
         "gpu.current_stream().wait_event(that event).",
     )
     expect(
-        len(found) == len(source.batches),
-        f"The loader has {len(source.batches)} batches, the loop gets {len(found)}.",
+        len(found) == len(source),
+        f"The loader has {len(source)} batches, the loop gets {len(found)}.",
         "What was copied ahead is handed over when the loader is through: the last batches too.",
     )
     expect(
-        found == source.sums(),
+        found == source.checksums(),
         "The batches come out changed or in another order than the loader has them.",
         "Hand over in the order in which you copy: a deque, append() and popleft().",
     )
@@ -97,7 +95,7 @@ def _judge_nested(make: Make) -> None:
         for (got, _), batch in zip(found, source.batches, strict=False)
     )
     expect(
-        shaped and [sum_ for _, sum_ in found] == source.sums(),
+        shaped and [sum_ for _, sum_ in found] == source.checksums(),
         "A batch that is a dict, with a named tuple and a list of ids in it, does not come out as "
         "it went in.",
         "gpu.upload(batch) keeps the shape of a batch; record_stream is for its tensors only.",
@@ -105,17 +103,17 @@ def _judge_nested(make: Make) -> None:
 
 
 def _judge_order(make: Make) -> None:
-    bench, source = Bench(), Source()
+    bench, source = Bench(), Source(make_tensors())
 
     def loop(_: list[Any]) -> list[float]:
         prefetcher = make(source, bench.gpus)
-        source.begun.wait(SETTLE_S)  # a thread that starts here has begun by then
+        source.begun.wait_until(1, SETTLE_S)  # a thread that starts here has begun by then
         source.set_epoch(1)
-        return bench.sums(prefetcher)
+        return sums(bench.gpu, prefetcher)
 
     found = within(loop, "The loop never ends.", "Begin with the loader when the loop begins.")
     expect(
-        found == source.sums(),
+        found == source.checksums(),
         "set_epoch(1) before the loop, and the loop gets the order of epoch 0, at least at first: "
         "you have asked the loader for batches before anybody asked you.",
         "Leave the loader alone in __init__; call iter(loader) in __iter__.",
@@ -123,11 +121,11 @@ def _judge_order(make: Make) -> None:
 
 
 def _judge_epochs(make: Make) -> None:
-    bench, source = Bench(), Source()
+    bench, source = Bench(), Source(make_tensors())
 
     def loop(_: list[Any]) -> list[int]:
         prefetcher = make(source, bench.gpus)
-        return [len(bench.sums(prefetcher)) for _ in range(3)]
+        return [len(sums(bench.gpu, prefetcher)) for _ in range(3)]
 
     counts = within(
         loop,
@@ -135,8 +133,8 @@ def _judge_epochs(make: Make) -> None:
         "Begin anew in every __iter__: make it a generator, with yield.",
     )
     expect(
-        counts == [len(source.batches)] * 3,
-        f"Three epochs serve {counts} batches; the loader has {len(source.batches)} in each.",
+        counts == [len(source)] * 3,
+        f"Three epochs serve {counts} batches; the loader has {len(source)} in each.",
         "Begin anew in every __iter__: make it a generator, with yield.",
     )
     expect(
@@ -148,7 +146,7 @@ def _judge_epochs(make: Make) -> None:
 
 
 def _judge_exception(make: Make) -> None:
-    bench, source = Bench(), Source(fails_at=3)
+    bench, source = Bench(), Source(make_tensors(), fails_at=3)
 
     def loop(_: list[Any]) -> tuple[int, BaseException | None]:
         count = 0
@@ -185,14 +183,14 @@ def _judge_exception(make: Make) -> None:
 
 
 def _judge_break(make: Make) -> None:
-    bench, source = Bench(), Source()
+    bench, source = Bench(), Source(make_tensors())
     before = set(threading.enumerate())
 
     def loop(_: list[Any]) -> None:
         for number, batch in enumerate(make(source, bench.gpus)):
             bench.gpu.step(batch).item()
             if number == 1:
-                source.taken.wait_until(len(source.batches), SETTLE_S)  # let a thread get stuck
+                source.served.wait_until(len(source), SETTLE_S)  # let a thread get stuck
                 break
 
     within(
@@ -210,7 +208,7 @@ def _judge_break(make: Make) -> None:
         "Without a thread, leaving the loop closes your generator, and that is all.",
     )
     expect(
-        source.closed.wait(LEAVE_S),
+        source.closed.wait_until(1, LEAVE_S),
         "After a break the loader is still open: somebody holds its iterator.",
         "Keep the loader's iterator in __iter__ alone, not in self.",
     )
