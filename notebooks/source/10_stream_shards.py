@@ -28,7 +28,7 @@ cu.ready("10")
 # ## Why shards
 #
 # An object store such as S3 has no folders and no blocks. You ask over HTTP for an object, or for a range of its bytes,
-# and wait a tenth of a second for the first of them. One file for each event means to wait for each event. A **shard** is a
+# and wait a tenth of a second for the first of them. With a file for each event you wait that long for each event. A **shard** is a
 # tar file with many samples, read from its beginning to its end.
 
 # %%
@@ -51,6 +51,9 @@ with tarfile.open(paths[0]) as tar:
         print(f"{member.name:24} {member.size:7,} bytes")
 
 # %% [markdown]
+# (`write_shards` is ours. It uses WebDataset's `TarWriter`, whose `ShardWriter` begins a new shard when one is full, and
+# leaves a list with sizes and checksums beside them.)
+#
 # Files whose names agree up to the first dot are one **sample**; what follows is the name of the field. They must lie side by
 # side, since nobody looks back. The events were shuffled once, when they were written: a stream can mix neighbours
 # only (notebook 05).
@@ -169,7 +172,7 @@ cu.reveal("10.3", 100 * four.summary().idle)
 
 # %% [markdown]
 # Four workers have four streams; while one waits, others decode. Waiting takes no core, so more workers than cores may
-# pay. What is left is mostly the wait for the first batches; in a long epoch it hardly counts.
+# pay. Part of what is left is the wait for the first batches, at the left end of the picture; in a long epoch it hardly counts.
 #
 # The storage is one argument, nothing else changes:
 #
@@ -191,8 +194,8 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
-# It has no client for S3. `"pipe:aws s3 cp s3://bucket/... -"` works where that program is installed, and so does a
-# signed `https://` address.
+# It has no client for S3. `"pipe:aws s3 cp s3://bucket/... -"` works where that program is installed, and a signed `https://`
+# address where `curl` is.
 #
 # ## A connection breaks
 #
@@ -202,8 +205,8 @@ except ValueError as error:
 # %%
 cu.predict(
     "10.4",
-    "Four shards, each breaks off once, after 200 kB. WebDataset shall warn and continue: how many "
-    "of the 400 events does the epoch have?",
+    "Four shards, each breaks off once, after 200 kB. WebDataset is told to warn and to go on: how "
+    "many of the 400 events does the epoch have?",
     unit="events",
 )
 
@@ -304,12 +307,11 @@ cu.predict(
 )
 
 # %%
-from course_utils.loading.shards import image_samples
+from course_utils.loading.shards import image_samples, url_of
 
 pictures = Path(tempfile.mkdtemp(dir=room.name))
 write_shards(image_samples(cu.data_path("images", "S"), seed=1), pictures, per_shard=20)
-# without a drive letter, which would pass for the scheme of a URL
-urls = [path.as_posix()[len(path.drive) :] for path in sorted(pictures.glob("*.tar"))]
+urls = [url_of(path) for path in sorted(pictures.glob("*.tar"))]
 decoded = []
 
 
@@ -371,7 +373,7 @@ cu.reveal("10.7", len(orders))
 
 # %% [markdown]
 # A third of the data is not seen, a quarter twice or more. That may be fine for a model that trains for long, if you know it:
-# say `.with_epoch(n)`, and call it draws. It does not make ranks disjoint either: each worker draws by itself.
+# say `.with_epoch(n)`, and call it draws. `split_by_node` does not make ranks disjoint here: each worker of each rank draws by itself.
 #
 # And the shuffle: its seed is drawn once, when the pipeline is made. `detshuffle=True` counts epochs, as long as
 # the workers are persistent.
@@ -390,7 +392,8 @@ cu.reveal("10.7", len(orders))
 # </details>
 # <details><summary>Hint 2: order</summary>
 #
-# `.shuffle` works on whatever flows past it: also on undecoded bytes.
+# `.shuffle` works on whatever flows past it: also on undecoded bytes. For `epoch`, reread what is said above about
+# `detshuffle`.
 #
 # </details>
 # <details><summary>Hint 3: folder and errors</summary>
@@ -491,15 +494,16 @@ cu.check("10.2", choose_shards)
 # %% [markdown]
 # ## Every sample once
 #
-# WebDataset divides the shards among workers by itself, and for ranks there is `nodesplitter=wds.split_by_node`. It asks
-# `torch.distributed` or the variable `RANK`. A worker that was not forked is in no process group: there it finds nothing, and every
-# rank reads everything, unless torchrun has set the variable. So decide in the main process, and send the answer along.
+# WebDataset divides the shards among workers by itself. Among ranks it does not: where torchrun has set `RANK`, it stops
+# with an error until you choose a `nodesplitter`. `wds.split_by_node` asks `RANK`, or else `torch.distributed`. But a
+# worker that was not forked is in no process group: without the variable it takes itself for the only one, and
+# every rank reads everything. So decide in the main process, and send the answer along.
 #
 # ### Exercise 10.3 · 6 min · ●●○
 #
 # `make_stream` returns a pipeline of samples for one rank in one epoch. Target: all ranks and workers together serve every sample
 # exactly once, a shard is read in one place only, a worker without a shard is no error, and the order of the shards is
-# new in each epoch.
+# new in each epoch; under torchrun, too.
 #
 # <details><summary>Hint 1: one order for all</summary>
 #
@@ -508,7 +512,8 @@ cu.check("10.2", choose_shards)
 # </details>
 # <details><summary>Hint 2: what WebDataset should not do</summary>
 #
-# Hand it the shards of the rank only, with `shardshuffle=False, empty_check=False`.
+# Hand it the shards of the rank only, and switch its own rules off: `shardshuffle=False, nodesplitter=None,
+# empty_check=False`.
 #
 # </details>
 
@@ -523,7 +528,8 @@ def make_stream(urls: list[str], epoch: int, rank: int, world_size: int) -> wds.
     ### BEGIN SOLUTION
     order = np.random.default_rng(epoch).permutation(urls).tolist()  # the same on all ranks
     mine = order[rank::world_size]
-    return wds.WebDataset(mine, shardshuffle=False, empty_check=False).shuffle(100)
+    data = wds.WebDataset(mine, shardshuffle=False, nodesplitter=None, empty_check=False)
+    return data.shuffle(100)
     ### END SOLUTION
 
 
