@@ -1,4 +1,4 @@
-"""What the check of a prefetcher measures with: GPUs that are counted on, and limits of time."""
+"""What the check of a prefetcher measures with: GPUs that count, and a limit to waiting."""
 
 from __future__ import annotations
 
