@@ -104,13 +104,6 @@ def load_ms(trace: Trace) -> float:
     return sum(span.duration_ns for span in work) / len({span.batch for span in work}) / 1e6
 
 
-def augment_ms(trace: Trace) -> float:
-    """Return A: the milliseconds that the device augments a batch, before the step."""
-    on_device = [span for span in trace.spans if span.lane == "gpu"]
-    first = {span.batch: span for span in reversed(on_device)}
-    return sum(span.duration_ns for span in first.values()) / len(first) / 1e6
-
-
 def copy_ms(gpu: Accelerator, batch: Tensor) -> float:
     """Return the milliseconds that `batch` takes over the bus, from pinned memory."""
     pinned = gpu.pin(batch)

@@ -29,8 +29,8 @@ cu.ready("09")
 # ## What a copy costs
 #
 # A batch of 160 photographs in 8 bits, 24 MB. With a CUDA GPU, this notebook measures it. Without, the device is
-# emulated, and time with it: the clock goes on when somebody would wait. So the pictures are exact, and over
-# at once. <!-- given -->
+# emulated, and its clock moves only where the program would have to wait; nobody really waits. So the times are
+# exact, and the cells are done at once. <!-- given -->
 
 # %%
 import torch
@@ -133,7 +133,7 @@ cu.reveal("09.2", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 # ## Streams, events, and who waits for whom
 #
 # - A **stream** is a queue on the device. What is in it runs one after the other.
-# - Two streams know nothing of each other. All you do without asking goes to the *default stream*.
+# - Two streams of PyTorch know nothing of each other. All you do without asking goes to the *default stream*.
 # - An **event** is a mark in a stream. Another stream can wait for it, or the program can.
 #
 # The notes of a lecture prefetch batches, and say at the top of the training loop: *inputs and targets already on
@@ -164,8 +164,8 @@ cu.reveal("09.3", "yes" if at_once else "no")
 #
 # ## Four designs
 #
-# While the GPU works on a batch, copy the next. A loop gets a batch when the copy of the one after it is under
-# way:
+# While the GPU works on a batch, copy the next. The loop gets batch 0 only when the copy of batch 1 has been
+# launched:
 
 
 # %%
@@ -265,8 +265,8 @@ epochs[0][0].timeline()
 cu.reveal("09.5", right_epochs)
 
 # %% [markdown]
-# All hidden, and all wrong: the steps do not wait for their data. The emulator is stricter than the real thing: there the copy often
-# wins the race, and it may go well for weeks. No error ever tells you.
+# All hidden. And on an emulated GPU, all wrong: the steps do not wait for their data. A real one is less strict: its copies often
+# win the race, perhaps in all 20 epochs, and for weeks after. No error ever tells you.
 #
 # **Design 3** draws the missing arrow: what the loop launches from now on waits for *this* copy. The program does
 # not wait.
@@ -342,7 +342,9 @@ def when_asked(batches):
 
 # %%
 cu.predict(
-    "09.7", "wait_stream(copies) instead of wait_event(arrived): how much is hidden?", unit="%"
+    "09.7",
+    "wait_stream(copies) instead of wait_event(arrived), each loss read: how much is hidden?",
+    unit="%",
 )
 
 # %%
@@ -366,14 +368,17 @@ figure
 cu.reveal("09.7", 100 * hidden_share(train(whole_stream)[0].spans))
 
 # %% [markdown]
-# `whole_stream` also waits for the copy *after* ours, which is under way already. `when_asked` overlaps only as long
-# as the program never waits: one `loss.item()`, and the next copy is not enqueued before the step is over. Design 4
+# `whole_stream` also waits for the copy *after* ours, which is under way already: it hides something only if the program is
+# far ahead. So does `when_asked`: one `loss.item()`, and the next copy is not enqueued before the step is over. Design 4
 # is right, and hides its copies, in both loops.
+#
+# It has a price. What a step still has to read stays taken, also after Python has dropped it: a program that runs far
+# ahead of its GPU piles up batches there, in the end a whole epoch.
 #
 # ## Ours
 #
-# `CudaPrefetcher` is design 4 for any loader, any batch, any device. It takes an accelerator of this course, or a plain
-# `"cuda"`.
+# `CudaPrefetcher` is design 4 for any loader, any batch, any device, and holds the program up when it is more than two
+# steps ahead. It takes an accelerator of this course, or a plain `"cuda"`.
 
 # %%
 from course_utils.loading.cuda_prefetch import CudaPrefetcher
@@ -391,7 +396,8 @@ print(f"hidden, after the first copy: {100 * hidden_share(later):.0f} %")
 print(f"epochs all right: {right_epochs} of 20")
 
 # %% [markdown]
-# And on a real GPU? Recordings of one are shown here, each beside an emulated device with its times.
+# And on a real GPU? Recordings made on one are shown here, each beside an emulated device with its times. If there is none,
+# the line says how to make one.
 
 # %%
 from course_utils.measure.recordings import listing, recordings
@@ -469,7 +475,7 @@ cu.check("09.1", a, b, c, d, e, f, g, h, i, j)
 #
 # Repair it. `devices.current()` is the GPU of the calling thread, with the methods of our `gpu`; batches are pinned, of
 # any shape. Target: an error of the loader comes after the batches before it; every loop is an epoch, and nothing is loaded before it;
-# `break` leaves nothing; at most `depth + 1` batches on the device; all checksums right, losses read late too; 80 % hidden. <!-- given -->
+# `break` leaves nothing; at most `depth + 1` batches on the device where each loss is read; all checksums right, losses read late too; 80 % hidden. <!-- given -->
 # Delete methods that you have no use for.
 #
 # <details><summary>Hint 1: no thread</summary>
@@ -584,7 +590,7 @@ def pace_ms(prefetch, count, step_ms, load_ms):
 # %%
 cu.predict(
     "09.9",
-    "640 images: the step takes 5 ms, the copy 4, and the workers deliver every 11 ms. How many times "
+    "640 images, RTX 3090: the step takes 5 ms, the copy 4, and the workers deliver every 11 ms. How many times "
     "faster does prefetching make the training?",
     unit="times",
 )
@@ -625,7 +631,7 @@ cu.reveal("09.9", gains["small model, slow workers"][-1])
 #
 # ### Exercise 9.3 · 6 min · ●●○
 #
-# When does pinning lose? `Case` is a loop that prefetches on a stream of its own and reads each loss. How long does
+# When does pinning pay? `Case` is a loop that prefetches on a stream of its own and reads each loss. How long does
 # a step take, in ms? MB divided by GB/s is ms, and pinning runs at `PAGEABLE_GB_S`, whoever does it.
 
 # %%
@@ -663,7 +669,7 @@ def step_time_ms(case: Case) -> float:
 cu.check("09.3", step_time_ms)
 
 # %% [markdown]
-# Pinned in the loop, a batch costs what it saves. In the loader it pays, unless there is nothing to save: small batches, for which a
+# Pinned in the loop, a batch costs what it saves; in a loop that does not prefetch it loses, that was 09.2. In the loader it pays, unless there is nothing to save: small batches, for which a
 # thread more is only one more hand-over, slow workers, or a host whose memory is busy already.
 
 # %% [markdown]

@@ -24,7 +24,7 @@ def answer(notebook: str, name: str, version: Version, folder: Path, *, given: s
         folder: where the cell becomes a module that workers can import.
         given: what earlier cells of the notebook provide.
     """
-    module = f"{version.__name__}_{name.lower()}"
+    module = f"{version.__name__}_{notebook}_{name.lower()}"
     defined = define(module, f"{given}\n{code(notebook, name, version)}", folder=folder)
     return getattr(defined, name)
 

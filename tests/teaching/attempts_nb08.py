@@ -54,15 +54,26 @@ def to_numpy(image: Tensor, top: int, left: int) -> object:
 
 
 def finish(images: Tensor, flips: Tensor) -> Tensor:
-    images = (images / 255 - MEAN) / STD
+    images = no_flip(images, flips)
     return torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images)
 
 
 def finish_by_index(images: Tensor, flips: Tensor) -> Tensor:
-    across = torch.arange(224)
+    across = torch.arange(224, device=images.device)
     columns = torch.where(flips[:, None], 223 - across, across)
     flipped = images.gather(3, columns[:, None, None, :].expand(-1, 3, 224, -1))
-    return (flipped / 255 - MEAN) / STD
+    return no_flip(flipped, flips)
+
+
+def finish_by_mask(images: Tensor, flips: Tensor) -> Tensor:
+    images = no_flip(images, flips)
+    images[flips] = images[flips].flip(-1)
+    return images
+
+
+def in_host_memory(images: Tensor, flips: Tensor) -> Tensor:
+    images = (images / 255 - MEAN) / STD
+    return torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images)
 
 
 def finish_in_a_loop(images: Tensor, flips: Tensor) -> Tensor:
@@ -71,7 +82,7 @@ def finish_in_a_loop(images: Tensor, flips: Tensor) -> Tensor:
 
 
 def no_flip(images: Tensor, flips: Tensor) -> Tensor:
-    return (images / 255 - MEAN) / STD
+    return (images / 255 - MEAN.to(images.device)) / STD.to(images.device)
 
 
 def flip_all(images: Tensor, flips: Tensor) -> Tensor:

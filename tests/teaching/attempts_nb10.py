@@ -187,7 +187,8 @@ def _shuffled(urls: list[str], seed: Any) -> list[str]:
 
 
 def _pipeline(urls: list[str], **options: Any) -> Any:
-    return wds.WebDataset(urls, **{"shardshuffle": False, "empty_check": False, **options})
+    given = {"shardshuffle": False, "nodesplitter": None, "empty_check": False, **options}
+    return wds.WebDataset(urls, **given)
 
 
 def once(urls: list[str], epoch: int, rank: int, world_size: int) -> Any:
@@ -206,6 +207,16 @@ def no_ranks(urls: list[str], epoch: int, rank: int, world_size: int) -> Any:
 
 def asks_torch(urls: list[str], epoch: int, rank: int, world_size: int) -> Any:
     return _pipeline(_shuffled(urls, epoch), nodesplitter=wds.split_by_node)
+
+
+def divides_twice(urls: list[str], epoch: int, rank: int, world_size: int) -> Any:
+    mine = _shuffled(urls, epoch)[rank::world_size]
+    return _pipeline(mine, nodesplitter=wds.split_by_node)
+
+
+def forgets_torchrun(urls: list[str], epoch: int, rank: int, world_size: int) -> Any:
+    mine = _shuffled(urls, epoch)[rank::world_size]
+    return wds.WebDataset(mine, shardshuffle=False, empty_check=False)
 
 
 def no_workers(urls: list[str], epoch: int, rank: int, world_size: int) -> Any:

@@ -39,7 +39,9 @@ def test_the_solution_is_right(key: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("in_worker", [attempts.cut, attempts.cut_and_copy])
-@pytest.mark.parametrize("on_device", [attempts.finish, attempts.finish_by_index])
+@pytest.mark.parametrize(
+    "on_device", [attempts.finish, attempts.finish_by_index, attempts.finish_by_mask]
+)
 def test_other_right_ways_to_split_pass(in_worker: Any, on_device: Any) -> None:
     verdict = check("08.1", in_worker, on_device)
     assert verdict.status == "right", verdict
@@ -67,6 +69,7 @@ def test_what_is_wrong_in_the_worker_is_explained(in_worker: Any, misconception:
     ("on_device", "misconception"),
     [
         (attempts.finish_in_a_loop, "it works on one image after the other"),
+        (attempts.in_host_memory, "on a GPU it would end with an error"),
         (attempts.no_flip, "No image is flipped"),
         (attempts.flip_all, "Every image is flipped"),
         (attempts.flip_others, "The values differ by up to"),

@@ -1,7 +1,8 @@
 """The checks of notebook 10: stubs are not attempted, solutions right, typical slips named."""
 
+import gc
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,13 @@ pytestmark = [
 
 SOURCE = HERE / "source/10_stream_shards.py"
 STREAM = "import numpy as np\nimport webdataset as wds"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collect_open_files() -> Iterator[None]:
+    """Let webdataset say so now, and not in a test of something else."""
+    yield
+    gc.collect()
 
 
 def _six(version: Any, folder: Path) -> list[Callable[..., Any]]:
@@ -173,6 +181,8 @@ def test_webdataset_may_shuffle_the_shards_itself() -> None:
     [
         (attempts.no_ranks, "every rank serves the same samples"),
         (attempts.asks_torch, "split_by_node would ask torch.distributed"),
+        (attempts.divides_twice, "Under torchrun, with 2 ranks and 2 shards"),
+        (attempts.forgets_torchrun, "Under torchrun"),
         (attempts.no_workers, "the workers of a rank serve the same samples"),
         (attempts.seed_of_the_rank, "deal from an order of their own"),
         (attempts.draws, "there is no end"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -42,3 +43,19 @@ def in_worker(worker: int, num_workers: int) -> Iterator[None]:
         yield
     finally:
         torch_worker._worker_info = before
+
+
+@contextmanager
+def as_rank(rank: int, world_size: int) -> Iterator[None]:
+    """Set the variables that torchrun sets."""
+    wanted = {"RANK": str(rank), "WORLD_SIZE": str(world_size)}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

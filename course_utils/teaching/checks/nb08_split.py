@@ -64,6 +64,7 @@ def split(in_worker: InWorker, on_device: OnDevice) -> Verdict:
         "Write it for the whole batch: torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), "
         "images).",
     )
+    _judge_device(on_device, sent, many.flips)
     return right(
         f"A quarter of the bytes over the bus, nearly no work in the workers, and the same values: "
         f"{calls.calls} operations on the device, whatever the batch size."
@@ -135,6 +136,21 @@ def _judge_values(result: Any, samples: _Samples) -> None:
         f"The values differ by up to {(result - truth).abs().max():.2g} from those of the given "
         "pipeline.",
         "Take its lines in their order: scale, normalise, flip.",
+    )
+
+
+def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
+    """Refuse what mixes devices; the one without memory stands in for a GPU."""
+    mixed = False
+    try:
+        on_device(sent.to("meta"), flips.to("meta"))
+    except RuntimeError as error:  # others are of operations that have to look at values
+        mixed = "expected device" in str(error) or "same device" in str(error)
+    expect(
+        not mixed,
+        "The values are right here, but on a GPU it would end with an error: the images are there, "
+        "and MEAN and STD, or tensors that you make, are in host memory.",
+        "Bring them along: MEAN.to(images.device), STD.to(images.device).",
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from course_utils.measure.wording import plural
-from course_utils.teaching.checks.for_workers import expect_in_a_file, in_worker
+from course_utils.teaching.checks.for_workers import as_rank, expect_in_a_file, in_worker
 from course_utils.teaching.checks.nb10_hidden import small_shards
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from course_utils.teaching.explain import explain
@@ -44,6 +44,7 @@ def every_sample_once(make_stream: Make) -> Verdict:
             shards = small_shards(Path(folder), count)
             for workers, world_size in product(WORKERS, RANKS):
                 _judge_places(make_stream, shards, workers, world_size)
+            _judge_under_torchrun(make_stream, shards)
         _judge_order(make_stream, Path(folder))
         expect_in_a_file(make_stream)
         _judge_real_workers(make_stream, shards)
@@ -68,6 +69,16 @@ def _judge_places(make_stream: Make, shards: Shards, workers: int, world_size: i
             _places(make_stream, shards, 1, rank, world_size, workers, where)
         )
     }
+    _judge_share(served, shards, f"{where},")
+
+
+def _judge_under_torchrun(make_stream: Make, shards: Shards) -> None:
+    """Judge what two ranks serve that find their number in the environment too."""
+    where = f"Under torchrun, with 2 ranks and {plural(len(shards), 'shard')}"
+    served: Served = {}
+    for rank in range(2):
+        with as_rank(rank, 2):
+            (served[rank, 0],) = _places(make_stream, shards, 1, rank, 2, 0, where)
     _judge_share(served, shards, f"{where},")
 
 
@@ -102,7 +113,7 @@ def _read(stream: Any, shards: Shards, where: str) -> list[str]:
         expect(
             "nodesplitter" not in str(error),
             f"{where}: {explain(error)}.",
-            "Take the shards of the rank yourself, before WebDataset sees them.",
+            "Take the shards of the rank yourself, and say so to WebDataset: nodesplitter=None.",
         )
         raise
     expect(
