@@ -196,11 +196,20 @@ def test_stage_wants_to_know_what(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Name what is to be staged" in capsys.readouterr().err
 
 
+# what a script starts in the background is told to ignore interrupts, and so is its offspring
+AS_IN_A_TERMINAL = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from course_utils.cli import main
+sys.exit(main())
+"""
+
+
 def test_serve_shows_an_address_logs_nothing_and_ends_at_an_interrupt_in_mid_answer(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a.tar").write_bytes(bytes(200_000_000))
-    command = [sys.executable, "-m", "course_utils.cli", "serve", str(tmp_path)]
+    command = [sys.executable, "-c", AS_IN_A_TERMINAL, "serve", str(tmp_path)]
     with subprocess.Popen(
         [*command, "--token", "secret", "--preset", "NFS", "--break-after", "0.5"],
         stdout=subprocess.PIPE,
