@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -289,15 +290,21 @@ serve(sys.argv[1], None, token="right", ready=say, until_stdin_ends=True)
 """
 
 
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """Return a folder that others may enter: all those above `tmp_path` keep them out."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows locks files in other ways")
-def test_what_may_not_be_read_is_refused_without_its_path(tmp_path: Path) -> None:
-    for private in (tmp_path, *tmp_path.parents[:2]):
-        private.chmod(0o755)
-    (tmp_path / "locked").mkdir()
+def test_what_may_not_be_read_is_refused_without_its_path(open_to_all: Path) -> None:
+    (open_to_all / "locked").mkdir()
     for name in ("locked.tar", "locked/a.tar"):
-        (tmp_path / name).touch(mode=0)
-    (tmp_path / "locked").chmod(0)
-    command = [sys.executable, "-c", AS_NOBODY, str(tmp_path)]
+        (open_to_all / name).touch(mode=0)
+    (open_to_all / "locked").chmod(0)
+    command = [sys.executable, "-c", AS_NOBODY, str(open_to_all)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as server:
         try:
@@ -308,7 +315,7 @@ def test_what_may_not_be_read_is_refused_without_its_path(tmp_path: Path) -> Non
                 assert ask(url, f"/{name}")[::2] == (403, refused)
             assert ask(url, "/locked/a.tar")[0] == 404
         finally:
-            (tmp_path / "locked").chmod(0o755)
+            (open_to_all / "locked").chmod(0o755)
             _, logged = server.communicate(timeout=20)
     assert logged == ""
 
