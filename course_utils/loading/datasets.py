@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
+from threading import Lock
 from typing import Any, ClassVar
 
 import h5py
@@ -161,6 +162,21 @@ class GroupEvents(Events):
         return [found[index].copy() for index in indices]
 
 
+class _ParquetFile(pq.ParquetFile):  # type: ignore[misc]
+    """A file that one thread reads at a time.
+
+    It buffers one row group: a second thread would throw away what the first waits for, for ever.
+    """
+
+    def __init__(self, path: str, fs: Any):
+        super().__init__(path, filesystem=fs, pre_buffer=True)
+        self._lock = Lock()
+
+    def read_row_group(self, group: int) -> Any:
+        with self._lock:
+            return super().read_row_group(group, use_threads=False)
+
+
 class ParquetEvents(GroupEvents):
     """One Parquet file with a row per pulse; the least it can read is one row group."""
 
@@ -174,14 +190,14 @@ class ParquetEvents(GroupEvents):
 
     @staticmethod
     def _open(path: str, fs: Any) -> pq.ParquetFile:
-        return pq.ParquetFile(path, filesystem=fs, pre_buffer=True)
+        return _ParquetFile(path, fs)
 
     def _place(self, index: int) -> tuple[int, int]:
         return divmod(index, self.events_per_group)
 
     def _group(self, group: int) -> list[Pulses]:
         with stage("read"):
-            table = self.file.read_row_group(group, use_threads=False)
+            table = self.file.read_row_group(group)
         with stage("decode"):
             event_id, *columns = (column.to_numpy() for column in table.itercolumns())
             pulses = np.column_stack(columns).astype(np.float32, copy=False)

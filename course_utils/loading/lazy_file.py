@@ -76,7 +76,8 @@ class LazyFile(Generic[F]):
         return {"opener": self.opener, "args": self.args, "kwargs": self.kwargs}
 
     def __del__(self) -> None:
-        self._let_go()
+        if os:  # Python takes modules away when it ends, and then closes files itself
+            self._let_go()
 
     def __repr__(self) -> str:
         """Show what it opens, and whether it is open here."""

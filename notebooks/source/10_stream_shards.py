@@ -538,7 +538,7 @@ cu.check("10.3", make_stream)
 
 # %% [markdown]
 # Ours, `stream_shards`, keeps these rules. Neither can go on in the middle of an epoch after a restart: a lecture says
-# that WebDataset does, its author says that it cannot. Notebook 11 does it.
+# that WebDataset does, its author says that it cannot.
 #
 # ## The same shards, other readers
 #
