@@ -17,8 +17,8 @@ test: lint ## everything: lint, types, unit tests, notebooks, browser
 	@$(VENV) -m pytest -n 2 --dist worksteal -m "not alone"
 	@$(VENV) -m pytest -m alone
 
-test-fast: $(READY) ## the unit tests, in less than a minute
-	@$(VENV) -m pytest -q -m "not slow and not browser and not gpu"
+test-fast: $(READY) ## the quick unit tests, on two cores
+	@$(VENV) -m pytest -q -n 2 --dist worksteal -m "not slow and not browser and not gpu"
 
 test-matrix: $(READY) ## both versions of every notebook under every way to start workers
 	@COURSE_TEST_MATRIX=full $(VENV) -m pytest tests/notebooks

@@ -51,8 +51,8 @@ with tarfile.open(paths[0]) as tar:
         print(f"{member.name:24} {member.size:7,} bytes")
 
 # %% [markdown]
-# (`write_shards` is ours. It uses WebDataset's `TarWriter`, whose `ShardWriter` begins a new shard when one is full, and
-# leaves a list with sizes and checksums beside them.)
+# (`write_shards` is ours, and leaves a list with sizes and checksums. WebDataset itself has `TarWriter` for one shard, and
+# `ShardWriter`, which begins a new one when one is full.)
 #
 # Files whose names agree up to the first dot are one **sample**; what follows is the name of the field. They must lie side by
 # side, since nobody looks back. The events were shuffled once, when they were written: a stream can mix neighbours

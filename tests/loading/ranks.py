@@ -1,6 +1,12 @@
 """What the tests of divided streams share."""
 
+from typing import Any
+
 import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from course_utils.loading.collate import pad_collate
 
 MORE_WORKERS_THAN_CORES = "ignore:This DataLoader will create:UserWarning"
 
@@ -9,3 +15,17 @@ def set_rank(patch: pytest.MonkeyPatch, rank: int, world_size: int) -> None:
     """Make this process one rank of several, as torchrun does."""
     patch.setenv("RANK", str(rank))
     patch.setenv("WORLD_SIZE", str(world_size))
+
+
+def load(stream: IterableDataset[Any], num_workers: int = 0, **options: Any) -> DataLoader[Any]:
+    """Return a loader of events that does not wait for a hanging worker for ever."""
+    if num_workers:
+        options["timeout"] = 120
+    return DataLoader(
+        stream, batch_size=32, num_workers=num_workers, collate_fn=pad_collate, **options
+    )
+
+
+def event_ids(loader: DataLoader[Any]) -> list[int]:
+    """Return the ids of all events, in the order in which they come."""
+    return torch.cat([batch["event_id"] for batch in loader]).tolist()

@@ -6,14 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import webdataset as wds
-from torch.utils.data import DataLoader
 from webdataset.tariterators import group_by_keys
 
 from course_utils.hardware.object_store import ObjectStore, object_store
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.collate import pad_collate
 from course_utils.loading.shards import (
     TarStream,
     decode_event,
@@ -24,7 +21,7 @@ from course_utils.loading.shards import (
     write_shards,
 )
 from course_utils.measure.trace import record
-from tests.loading.ranks import MORE_WORKERS_THAN_CORES, set_rank
+from tests.loading.ranks import MORE_WORKERS_THAN_CORES, event_ids, load, set_rank
 
 IDS = list(range(600))
 
@@ -42,18 +39,6 @@ def store(shards: Path) -> Iterator[ObjectStore]:
     """Return a store without limits that serves the shards."""
     with object_store(shards, None) as store:
         yield store
-
-
-def load(stream: TarStream, num_workers: int = 0, **options: Any) -> DataLoader[Any]:
-    if num_workers:
-        options["timeout"] = 120
-    return DataLoader(
-        stream, batch_size=32, num_workers=num_workers, collate_fn=pad_collate, **options
-    )
-
-
-def event_ids(loader: DataLoader[Any]) -> list[int]:
-    return torch.cat([batch["event_id"] for batch in loader]).tolist()
 
 
 def keys(stream: TarStream) -> list[int]:

@@ -11,26 +11,13 @@ import torch
 from torch.utils.data import DataLoader
 
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.collate import pad_collate
 from course_utils.loading.datasets import MemmapEvents
 from course_utils.loading.mixing import mixing
 from course_utils.loading.shuffling import batched
 from course_utils.loading.splitting import even_batches
 from course_utils.loading.streams import EventShards
 from course_utils.measure.trace import record
-from tests.loading.ranks import MORE_WORKERS_THAN_CORES, set_rank
-
-
-def load(stream: EventShards, num_workers: int = 0, **options: Any) -> DataLoader[Any]:
-    if num_workers:
-        options["timeout"] = 120
-    return DataLoader(
-        stream, batch_size=32, num_workers=num_workers, collate_fn=pad_collate, **options
-    )
-
-
-def event_ids(loader: DataLoader[Any]) -> list[int]:
-    return torch.cat([batch["event_id"] for batch in loader]).tolist()
+from tests.loading.ranks import MORE_WORKERS_THAN_CORES, event_ids, load, set_rank
 
 
 def order(stream: EventShards) -> list[int]:
