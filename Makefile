@@ -5,13 +5,13 @@ READY := .venv/.ready
 NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian, Ubuntu: apt install \
  python3-venv), or name another one you have: make PYTHON=python3.12 $(MAKECMDGOALS)
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-fast test-matrix lint data notebooks bench gpu-check
+.PHONY: help lab test test-fast test-matrix lint house data notebooks bench gpu-check
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
 
 lab: $(READY) ## install what is missing, make the data, open the notebooks
-	@$(VENV) -m course_utils.cli lab
+	@$(VENV) -m course_utils.command.cli lab
 
 test: lint ## everything: lint, types, unit tests, notebooks, browser
 	@$(VENV) -m pytest -n 2 --dist worksteal -m "not alone"
@@ -26,8 +26,11 @@ test-matrix: $(READY) ## both versions of every notebook under every way to star
 lint: $(READY) ## style and types
 	@$(VENV) -m ruff check && $(VENV) -m ruff format --check && $(VENV) -m mypy
 
+house: $(READY) ## measure rooms, folders and walls from the imports
+	@$(VENV) docs/house.py
+
 data: $(READY) ## make the data sets (COURSE_SIZE=S, M or L)
-	@$(VENV) -m course_utils.cli data
+	@$(VENV) -m course_utils.command.cli data
 
 notebooks: $(READY) ## build the notebooks from notebooks/source
 	@$(VENV) notebooks/build.py

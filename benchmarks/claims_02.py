@@ -4,11 +4,10 @@ import random
 from dataclasses import replace
 from tempfile import TemporaryDirectory
 
-from course_utils.hardware.page_cache import BLOCK
-from course_utils.hardware.storage import slow_storage
+from course_utils.hardware.storage import BLOCK, slow_storage
 from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.teaching.run_pipeline import run_pipeline
-from course_utils.teaching.start import start_workers
+from course_utils.teaching.explorer import run_pipeline
+from course_utils.teaching.notebook import start_workers
 
 LOOP = Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=2)
 CHANGES = (

@@ -7,12 +7,10 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset, Subset
 
-from course_utils.hardware.accelerator import get_accelerator
+from course_utils.hardware.gpu import get_accelerator
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.collate import pad_collate
-from course_utils.loading.datasets import MemmapEvents
-from course_utils.paths import data_path
-from course_utils.teaching.start import start_workers
+from course_utils.loading.events import MemmapEvents, pad_collate
+from course_utils.teaching.notebook import data_path, start_workers
 
 
 class Everything(IterableDataset[int]):

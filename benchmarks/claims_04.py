@@ -11,18 +11,16 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
-from course_utils.hardware.machine_facts import usable_cores
+from course_utils.hardware.machine import usable_cores
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.collate import pad_collate
-from course_utils.loading.datasets import NpzEvents
+from course_utils.loading.events import NpzEvents, pad_collate
 from course_utils.loading.images import Jpegs
-from course_utils.loading.packed import PackedStrings
-from course_utils.measure.rate import steady_rate
-from course_utils.paths import data_path
-from course_utils.teaching.checks.nb04_memory import grown_mb
-from course_utils.teaching.run_pipeline import use_cpu
-from course_utils.teaching.start import start_workers
-from course_utils.teaching.worker_demos import compare
+from course_utils.loading.workers import PackedStrings
+from course_utils.measure.diagnosis import steady_rate
+from course_utils.teaching.explorer import use_cpu
+from course_utils.teaching.notebook import data_path, start_workers
+from notebooks.exercises.nb04.ex2_packed import grown_mb
+from notebooks.stories.worker_traps import compare
 
 
 class Counted(Dataset[int]):

@@ -8,17 +8,12 @@ from itertools import islice
 import numpy as np
 from torch.utils.data import DataLoader, IterableDataset
 
-from course_utils.hardware.accelerator import get_accelerator
+from course_utils.hardware.gpu import get_accelerator
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.collate import pad_collate
-from course_utils.loading.events import Sample
-from course_utils.loading.labels import read_labels
-from course_utils.loading.mixing import mixing
+from course_utils.loading.events import Sample, pad_collate, read_labels
 from course_utils.loading.prefetch import ThreadPrefetcher
-from course_utils.loading.shuffling import batched, buffer_shuffle
-from course_utils.loading.splitting import Place, split
-from course_utils.loading.streams import EventShards
-from course_utils.paths import data_path
+from course_utils.loading.stream import EventShards, Place, batched, buffer_shuffle, mixing, split
+from course_utils.teaching.notebook import data_path
 
 
 class Numbers(IterableDataset[int]):

@@ -16,12 +16,11 @@ import numpy as np
 import pyarrow.parquet as pq
 from PIL import Image
 
-from course_utils.hardware.counting import counting_storage
-from course_utils.loading.labels import read_labels
-from course_utils.loading.sqlite_file import connect
-from course_utils.paths import data_path
-from course_utils.teaching.compression import compare_codecs
+from course_utils.hardware.storage import counting_storage
+from course_utils.loading.events import connect, read_labels
+from course_utils.teaching.notebook import data_path
 from data_scripts import as_sqlite, native
+from notebooks.stories.compression import compare_codecs
 
 
 class Reads(io.BytesIO):

@@ -13,17 +13,13 @@ import torch
 from fsspec.implementations.local import LocalFileSystem
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from course_utils.hardware.page_cache import UNIT
-from course_utils.hardware.storage import slow_storage
-from course_utils.hardware.virtual_time import VirtualClock
-from course_utils.loading.datasets import MemmapEvents, NpzEvents
-from course_utils.loading.events import Events, Sample
-from course_utils.loading.sample_cache import SampleCache
-from course_utils.loading.shuffling import batched
-from course_utils.loading.staging import stage_to_shm
-from course_utils.paths import data_path
-from course_utils.teaching.many_nodes import node_rates
-from course_utils.teaching.staging_scripts import AS_IN_THE_LECTURES, run_script
+from course_utils.hardware.storage import UNIT, VirtualClock, slow_storage
+from course_utils.loading.cache import SampleCache, stage_to_shm
+from course_utils.loading.events import Events, MemmapEvents, NpzEvents, Sample
+from course_utils.loading.stream import batched
+from course_utils.teaching.notebook import data_path
+from notebooks.stories.many_nodes import node_rates
+from notebooks.stories.staging_scripts import AS_IN_THE_LECTURES, run_script
 
 FEW = 200  # files, where a count does not depend on how many there are
 

@@ -9,10 +9,8 @@ from torch import Tensor
 from torchvision.transforms import v2
 
 from benchmarks.peers import one_thread
-from course_utils.loading.augment import Augment
-from course_utils.loading.augment_samples import per_sample
-from course_utils.loading.images import Jpegs
-from course_utils.paths import data_path
+from course_utils.loading.images import Augment, Jpegs, per_sample
+from course_utils.teaching.notebook import data_path
 
 AUGMENT = Augment(size=224)
 

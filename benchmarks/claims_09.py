@@ -6,17 +6,16 @@ from typing import Any
 
 import torch
 
-from course_utils.hardware.checksum import checksum
-from course_utils.hardware.device_clock import timed_accelerator
-from course_utils.loading.cuda_prefetch import CudaPrefetcher
-from course_utils.measure.overlap import hidden_share
+from course_utils.hardware.gpu import checksum, timed_accelerator
+from course_utils.loading.prefetch import CudaPrefetcher
+from course_utils.measure.spans import hidden_share
 from course_utils.measure.trace import record
-from course_utils.teaching.notes_prefetcher import (
+from notebooks.stories.prefetchers import (
     default_stream,
+    prove_all,
     side_stream,
     side_stream_with_wait,
 )
-from course_utils.teaching.prefetch_defects import prove_all
 
 BATCHES, RUNS = 6, 20
 Design = Callable[[Any, Iterable[Any]], Iterator[Any]]

@@ -16,14 +16,12 @@ import numpy as np
 import webdataset as wds
 from torch.utils.data import DataLoader
 
-from course_utils.hardware.counting import counting_storage
-from course_utils.hardware.storage import slow_storage
-from course_utils.hardware.virtual_time import VirtualClock
-from course_utils.loading.datasets import NpzEvents
+from course_utils.hardware.storage import VirtualClock, counting_storage, slow_storage
+from course_utils.loading.events import NpzEvents
 from course_utils.loading.shards import event_samples, stream_shards, write_shards
-from course_utils.paths import data_path
-from course_utils.teaching.checks.nb10_hidden import Shards, small_shards
-from course_utils.teaching.checks.nb10_printed import PRINTED, cached
+from course_utils.teaching.notebook import data_path
+from notebooks.exercises.nb10.hidden import Shards, small_shards
+from notebooks.exercises.nb10.printed import PRINTED, cached
 
 FEW = 200  # events, where a ratio does not depend on how many there are
 

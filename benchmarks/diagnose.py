@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from benchmarks.known_loaders import CAUSES, loop
 from course_utils.errors import CourseError
-from course_utils.measure.diagnose import diagnose
+from course_utils.measure.diagnosis import diagnose
 
 RUNS = ("quiet", "quiet again", "two busy processes beside it")
 BAR = 11 / 12

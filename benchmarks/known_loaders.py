@@ -18,14 +18,12 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.hardware.accelerator_presets import PRESETS
-from course_utils.hardware.emulated import EmulatedAccelerator
-from course_utils.hardware.storage import slow_storage
-from course_utils.hardware.storage_presets import StoragePreset
+from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
+from course_utils.hardware.storage import StoragePreset, slow_storage
 from course_utils.loading.images import Jpegs
-from course_utils.measure.verdict import Cause
-from course_utils.paths import data_path
-from course_utils.teaching.run_pipeline import use_cpu
+from course_utils.measure.diagnosis import Cause
+from course_utils.teaching.explorer import use_cpu
+from course_utils.teaching.notebook import data_path
 
 Loop = tuple[Any, Callable[[Any], Any]]
 CAUSES: dict[str, Cause] = {}

@@ -8,9 +8,9 @@ from itertools import pairwise
 from statistics import median
 
 from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.measure.summary import compute_spans
-from course_utils.teaching.run_pipeline import run_pipeline
-from course_utils.teaching.start import start_workers
+from course_utils.measure.spans import compute_spans
+from course_utils.teaching.explorer import run_pipeline
+from course_utils.teaching.notebook import start_workers
 
 REPEATS = 3
 IO = {"read_ms": 80.0, "step_ms": 50.0}  # bound by storage

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from course_utils.loading.lazy_file import LazyFile
+from course_utils.loading.workers import LazyFile
 
 
 class Npz(Dataset[Any]):

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import webdataset
 from numpy.typing import NDArray
 
-from course_utils.loading.records import write_records
+from course_utils.loading.fast import write_records
 from data_scripts import native
 from data_scripts.catalogue import EVENT
 

@@ -24,10 +24,8 @@ from benchmarks.peer_datasets import (
     Npz,
 )
 from benchmarks.peer_files import SHAPE
-from course_utils.loading.collate import pad_collate
-from course_utils.loading.datasets import MemmapEvents
-from course_utils.loading.mapped_loader import MappedLoader
-from course_utils.loading.records import RaggedLoader, RecordLoader
+from course_utils.loading.events import MemmapEvents, pad_collate
+from course_utils.loading.fast import MappedLoader, RaggedLoader, RecordLoader
 
 Epoch = Callable[[int], Iterator[torch.Tensor]]  # from the number of the epoch to its batches
 LIMIT = "limit: the set in RAM, index_select(out=)"

@@ -22,7 +22,7 @@ import torch
 from benchmarks.ledger import Ledger, ledger
 from benchmarks.peer_files import write
 from benchmarks.peer_loaders import BATCHED, LIMIT, LISTED, PEERS, RECORDS, SAME_FILE, Epoch
-from course_utils.hardware.drop_cache import drop_cache
+from course_utils.hardware.machine import drop_cache
 
 EVENTS, SINGLE, BATCH = 200_000, 4_096, 1_024
 ROUNDS, QUICK_ROUNDS, QUICK_S = 3, 21, 0.4  # who takes less than QUICK_S has more rounds

@@ -16,9 +16,7 @@ from statistics import median
 from time import perf_counter, perf_counter_ns
 from typing import IO, Any
 
-from course_utils.hardware.page_cache import BLOCK
-from course_utils.hardware.storage import SlowFileSystem, slow_storage
-from course_utils.hardware.storage_presets import PRESETS
+from course_utils.hardware.storage import BLOCK, PRESETS, SlowFileSystem, slow_storage
 
 PIECE = 256 * 1024
 INSTANT = replace(

@@ -10,9 +10,8 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
-from course_utils.measure.columns import Control, Picture, key, states
+from course_utils.measure.picture import Control, Picture, Timeline, TimelineGrid, key, states
 from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.measure.timeline import Timeline, TimelineGrid
 from course_utils.measure.trace import Trace
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]

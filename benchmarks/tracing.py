@@ -8,7 +8,8 @@ from collections.abc import Callable
 from statistics import median
 from time import perf_counter
 
-from course_utils.measure.trace import record, stage
+from course_utils.measure.spans import stage
+from course_utils.measure.trace import record
 
 REPEATS = 7
 

@@ -6,20 +6,25 @@ The public names are loaded when they are first used, so that importing the pack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from course_utils.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from course_utils.hardware.accelerator import get_accelerator
+    from course_utils.hardware.gpu import get_accelerator
     from course_utils.hardware.storage import slow_storage
-    from course_utils.measure.diagnose import diagnose
+    from course_utils.measure.diagnosis import diagnose
     from course_utils.measure.simulate import Pipeline, simulate
-    from course_utils.measure.trace import record, stage
-    from course_utils.paths import data_path
+    from course_utils.measure.spans import stage
+    from course_utils.measure.trace import record
     from course_utils.teaching.exercise import check
     from course_utils.teaching.explorer import explorer
-    from course_utils.teaching.leftovers import cleanup_workers
-    from course_utils.teaching.predict import predict, reveal
-    from course_utils.teaching.start import ready, start_workers
-
-__version__ = "0.1.0"
+    from course_utils.teaching.notebook import (
+        cleanup_workers,
+        data_path,
+        predict,
+        ready,
+        reveal,
+        start_workers,
+    )
 
 __all__ = [
     "Pipeline",
@@ -42,19 +47,19 @@ __all__ = [
 _HOME = {
     "Pipeline": "measure.simulate",
     "check": "teaching.exercise",
-    "cleanup_workers": "teaching.leftovers",
-    "data_path": "paths",
-    "diagnose": "measure.diagnose",
+    "cleanup_workers": "teaching.notebook",
+    "data_path": "teaching.notebook",
+    "diagnose": "measure.diagnosis",
     "explorer": "teaching.explorer",
-    "get_accelerator": "hardware.accelerator",
-    "predict": "teaching.predict",
-    "ready": "teaching.start",
+    "get_accelerator": "hardware.gpu",
+    "predict": "teaching.notebook",
+    "ready": "teaching.notebook",
     "record": "measure.trace",
-    "reveal": "teaching.predict",
+    "reveal": "teaching.notebook",
     "simulate": "measure.simulate",
     "slow_storage": "hardware.storage",
-    "stage": "measure.trace",
-    "start_workers": "teaching.start",
+    "stage": "measure.spans",
+    "start_workers": "teaching.notebook",
 }
 
 

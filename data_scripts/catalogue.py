@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from course_utils.loading.labels import CASCADE, TRACK
+from course_utils.loading.events import CASCADE, TRACK
 from data_scripts.detector import STRINGS
 
 EVENT = np.dtype(

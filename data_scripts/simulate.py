@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from course_utils.loading.labels import TRACK, unit_vectors
+from course_utils.loading.events import TRACK, unit_vectors
 from data_scripts.catalogue import Runs
 from data_scripts.detector import SENSORS, SENSORS_PER_STRING, STRINGS
 from data_scripts.light import DELAY, JITTER, SCATTERING, Particles, arrivals

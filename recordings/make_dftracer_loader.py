@@ -18,7 +18,7 @@ import torch
 from dftracer.python import dft_fn, dftracer
 from torch.utils.data import DataLoader, Subset
 
-from course_utils.loading.datasets import NpzEvents
+from course_utils.loading.events import NpzEvents
 
 fetching, training = dft_fn("data_loader"), dft_fn("compute")
 

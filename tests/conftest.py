@@ -2,7 +2,9 @@
 
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FunctionType
 
 import pytest
@@ -33,6 +35,15 @@ def start_method(request: pytest.FixtureRequest) -> str:
     if name not in multiprocessing.get_all_start_methods():
         pytest.skip(f"this system cannot start processes by {name}")
     return name
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Name a folder for the modules of a notebook; this process and its workers find them there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path])
+        patch.setenv("PYTHONPATH", "")
+        yield tmp_path_factory.mktemp("cells")
 
 
 @pytest.fixture

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from course_utils import cli, lab, paths
+from course_utils import paths
+from course_utils.command import cli, lab
+from course_utils.command.workfolder import HandedOut
 from course_utils.errors import CourseError
-from course_utils.workfolder import HandedOut
+from course_utils.teaching import notebook
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "notebooks" / "00_start_here.ipynb").write_text('{"cells": []}')
     monkeypatch.setattr(paths, "REPO", tmp_path)
-    monkeypatch.setattr(paths, "make_data", lambda name: 0)
+    monkeypatch.setattr(notebook, "make_data", lambda name: 0)
     monkeypatch.setattr(lab, "running", lambda state, notebook: None)
     return tmp_path
 
@@ -72,7 +74,7 @@ def test_lab_does_not_start_twice(
 def test_lab_starts_nothing_without_data(
     project: Path, served: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paths, "make_data", lambda name: 1)
+    monkeypatch.setattr(notebook, "make_data", lambda name: 1)
     assert cli.main(["lab"]) == 1
     assert served == []
 
@@ -108,7 +110,7 @@ def test_data_are_made_in_the_size_asked_for_up_to_the_first_failure(
         made.append((name, paths.size()))
         return 130
 
-    monkeypatch.setattr(paths, "make_data", make_data)
+    monkeypatch.setattr(notebook, "make_data", make_data)
     assert cli.main(["data", "--size", "S"]) == 130
     assert made == [("events", "S")]
 
@@ -129,7 +131,7 @@ def test_an_expected_error_is_one_line_and_exit_code_1(
     def make_data(name: str) -> int:
         raise error
 
-    monkeypatch.setattr(paths, "make_data", make_data)
+    monkeypatch.setattr(notebook, "make_data", make_data)
     assert cli.main(["data"]) == 1
     stderr = capsys.readouterr().err
     assert stderr.startswith(said)
@@ -147,7 +149,7 @@ def test_check_tells_what_is_wrong_by_its_exit_code(
 ) -> None:
     findings = ["ok     fine", "wrong  broken -> mend it"]
     stand_in = SimpleNamespace(findings=lambda: map(StandIn, findings))
-    monkeypatch.setitem(sys.modules, "course_utils.installation", stand_in)
+    monkeypatch.setitem(sys.modules, "course_utils.command.installation", stand_in)
     assert cli.main(["check"]) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "1 to mend; each line above says how."
 
@@ -177,7 +179,7 @@ def test_stage_copies_lists_and_removes(tmp_path: Path, capsys: pytest.CaptureFi
 def test_stage_removes_all_but_what_a_job_uses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from course_utils.loading.staging import stage_to_shm
+    from course_utils.loading.cache import stage_to_shm
 
     (tmp_path / "used").write_bytes(b"1")
     (tmp_path / "unused").write_bytes(b"2")
@@ -200,7 +202,7 @@ def test_stage_wants_to_know_what(capsys: pytest.CaptureFixture[str]) -> None:
 AS_IN_A_TERMINAL = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from course_utils.cli import main
+from course_utils.command.cli import main
 sys.exit(main())
 """
 
@@ -278,7 +280,7 @@ def test_serve_prints_a_line_that_streams_what_write_shards_wrote(tmp_path: Path
 @contextmanager
 def serving(*arguments: str | Path) -> Iterator[list[str]]:
     """Run `course serve` without limits; give what it says until it is ready."""
-    command = [sys.executable, "-m", "course_utils.cli", "serve", *map(str, arguments)]
+    command = [sys.executable, "-m", "course_utils.command.cli", "serve", *map(str, arguments)]
     with subprocess.Popen(
         [*command, "--preset", "none"], stdout=subprocess.PIPE, text=True
     ) as server:

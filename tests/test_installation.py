@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from course_utils import installation, paths
-from course_utils.installation import Finding
+from course_utils import paths
+from course_utils.command import installation
+from course_utils.command.installation import Finding
 
 
 def finding(part: str) -> Finding:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from course_utils import lab, lab_settings
+from course_utils.command import lab, lab_settings
 from course_utils.errors import CourseError
 
 NOTEBOOK = "work/00_start_here.ipynb"

@@ -1,12 +1,11 @@
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from course_utils import paths
 from course_utils.errors import CourseError
+from course_utils.teaching.notebook import data_path
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Sequence[str]]
         return 0
 
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "data_scripts.make_events", SimpleNamespace(main=main))
+    monkeypatch.setattr("data_scripts.make_events.main", main)
     return calls
 
 
@@ -54,12 +53,12 @@ def test_an_unknown_size_is_refused_with_the_sizes_there_are(
 
 def test_an_unknown_data_set_is_refused_with_the_ones_there_are() -> None:
     with pytest.raises(CourseError, match="choose one of events, images, volumes"):
-        paths.data_path("event")
+        data_path("event")
 
 
 def test_absent_data_are_made_once(made: list[Sequence[str]], tmp_path: Path) -> None:
-    folder = paths.data_path("events", "S")
-    assert folder == paths.data_path("events", "S") == tmp_path / "events-S"
+    folder = data_path("events", "S")
+    assert folder == data_path("events", "S") == tmp_path / "events-S"
     assert made == [["--size", "S", "--out", str(folder)]]
 
 
@@ -67,11 +66,9 @@ def test_data_without_a_manifest_are_not_taken_for_whole(
     made: list[Sequence[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "events-S").mkdir()
-    monkeypatch.setitem(
-        sys.modules, "data_scripts.make_events", SimpleNamespace(main=lambda argv: 1)
-    )
+    monkeypatch.setattr("data_scripts.make_events.main", lambda argv: 1)
     with pytest.raises(CourseError, match=r"could not be made.*course data"):
-        paths.data_path("events", "S")
+        data_path("events", "S")
 
 
 def test_a_recording_is_found_from_any_folder(

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from course_utils import cli
+from course_utils.command import cli
 from course_utils.errors import CourseError
-from course_utils.start_method import start_method
+from course_utils.hardware.machine import start_method
 
 
 def test_fork_is_never_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from course_utils.command.workfolder import hand_out, hand_out_beside
 from course_utils.errors import CourseError
-from course_utils.workfolder import hand_out, hand_out_beside
 
 FIRST = "01_first.ipynb"
 

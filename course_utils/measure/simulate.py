@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from course_utils.measure.event_loop import EventLoop, Process, Signal, Slots
-from course_utils.measure.trace import Span, Trace
+from course_utils.measure.spans import Span
+from course_utils.measure.trace import Trace
 
 CPU_STAGES = ("decode", "transform", "collate")
 

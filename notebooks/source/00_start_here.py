@@ -36,7 +36,7 @@ cu.ready("00")
 # emulates one: copies and computing take the time they would take, and every picture says so.
 
 # %%
-from course_utils.hardware.probe import probe
+from course_utils.hardware.machine import probe
 
 print(probe())
 
@@ -56,8 +56,7 @@ import random
 
 from torch.utils.data import DataLoader, Subset
 
-from course_utils.loading.collate import pad_collate
-from course_utils.loading.datasets import NpzEvents
+from course_utils.loading.events import NpzEvents, pad_collate
 
 events = cu.data_path("events")
 storage = cu.slow_storage(events, "busy Lustre", cache_mb=0)

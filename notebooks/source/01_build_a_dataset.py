@@ -36,9 +36,7 @@ cu.ready("01")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from course_utils.loading.datasets import MemmapEvents
-from course_utils.loading.display import STYLE, draw_event
-from course_utils.loading.labels import read_labels, read_sensors
+from course_utils.loading.events import STYLE, MemmapEvents, draw_event, read_labels, read_sensors
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 folder = cu.data_path("events")
@@ -309,8 +307,7 @@ cu.check("01.1", pad_events)
 # %%
 import inspect
 
-from course_utils.loading.collate import pad_collate
-from course_utils.loading.datasets import NpzEvents
+from course_utils.loading.events import NpzEvents, pad_collate
 
 print(inspect.getsource(pad_collate))
 

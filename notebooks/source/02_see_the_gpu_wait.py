@@ -96,7 +96,7 @@ cu.predict(
 # %%
 import random
 
-from course_utils.hardware.page_cache import BLOCK
+from course_utils.hardware.storage import BLOCK
 
 folder = cu.data_path("events", "S")  # the small set: 2,000 events
 cache_mb = 40 * BLOCK / 1e6
@@ -121,7 +121,7 @@ def hit_share(data_over_cache: float, shuffled: bool) -> float:
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.display import STYLE
+from course_utils.loading.events import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 sizes = [0.5, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5]
@@ -152,9 +152,8 @@ from itertools import islice
 
 from torch.utils.data import DataLoader
 
-from course_utils.hardware.accelerator import Accelerator
-from course_utils.loading.collate import pad_collate
-from course_utils.loading.datasets import MemmapEvents
+from course_utils.hardware.gpu import Accelerator
+from course_utils.loading.events import MemmapEvents, pad_collate
 from course_utils.measure.trace import Trace
 
 
@@ -190,7 +189,7 @@ fits = train(fast_gpu, events_on(roomy), steps=30)
 does_not_fit = train(fast_gpu, events_on(tight), steps=30)
 
 # %%
-from course_utils.measure.timeline import Timeline
+from course_utils.measure.picture import Timeline
 
 Timeline({"fits": fits, "does not fit": does_not_fit})
 
@@ -339,7 +338,7 @@ cu.predict("02.4", "L = 80 ms, C = 50 ms. How many steps per second with two wor
 # storage and an emulated GPU.
 
 # %%
-from course_utils.teaching.run_pipeline import run_pipeline
+from course_utils.teaching.explorer import run_pipeline
 
 loops = {
     w: cu.Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=w, steps=30) for w in (0, 1, 2)

@@ -40,8 +40,7 @@ import time
 
 from torch.utils.data import DataLoader, Subset
 
-from course_utils.loading.collate import pad_collate
-from course_utils.loading.datasets import MemmapEvents
+from course_utils.loading.events import MemmapEvents, pad_collate
 
 folder = cu.data_path("events", "S")  # the small set: 2,000 events
 gpu = cu.get_accelerator(step_ms=40)
@@ -138,7 +137,7 @@ cu.predict(
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.display import STYLE
+from course_utils.loading.events import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 watched = {
@@ -227,7 +226,7 @@ cu.check("03.1", ms_per_step)
 # below.
 
 # %%
-from course_utils.measure.rate import steady_rate
+from course_utils.measure.diagnosis import steady_rate
 
 loader = DataLoader(
     Subset(events_on("busy Lustre"), range(0, 2000, 4)),
@@ -306,7 +305,7 @@ figure
 # </details>
 
 # %%
-from course_utils.teaching.clinic import admit
+from notebooks.stories.clinic import admit
 
 clinic = admit()
 A, B, C, D, E, F = clinic
@@ -430,7 +429,7 @@ cu.reveal("03.4", answers["the first 8 after the warm-up"] / answers["the last 2
 # again, without special rights, and says so where the system cannot be asked.
 
 # %%
-from course_utils.hardware.drop_cache import drop_cache
+from course_utils.hardware.machine import drop_cache
 
 files = sorted((folder / "npz").rglob("*.npz"))
 print(drop_cache(folder / "npz"))
@@ -583,9 +582,9 @@ class SlowEvents(Dataset):
 # %%
 from torch.profiler import profile, schedule
 
-from course_utils.loading.datasets import NpzEvents
-from course_utils.measure.profile import load_profile
-from course_utils.teaching.state import state_folder
+from course_utils.loading.events import NpzEvents
+from course_utils.measure.exchange import load_profile
+from course_utils.teaching.notebook import state_folder
 
 slow = SlowEvents(NpzEvents(folder))
 loader = DataLoader(Subset(slow, range(144)), 16, num_workers=2, collate_fn=pad_collate)
@@ -598,7 +597,7 @@ with profile(schedule=schedule(wait=2, warmup=1, active=6)) as profiler, cu.reco
 profiler.export_chrome_trace(str(state_folder() / "profile.json"))
 
 # %%
-from course_utils.measure.timeline import Timeline
+from course_utils.measure.picture import Timeline
 
 Timeline({"torch.profiler": load_profile(state_folder() / "profile.json"), "our trace": trace})
 
@@ -612,8 +611,8 @@ Timeline({"torch.profiler": load_profile(state_folder() / "profile.json"), "our 
 # These need no change of the code, and look at processes that run already. All four at one running loader:
 
 # %%
-from course_utils.hardware.pressure import pressure
-from course_utils.teaching.onlookers import cpu_use, disk_use, hot_lines, worker_pids
+from course_utils.hardware.machine import pressure
+from course_utils.teaching.notebook import cpu_use, disk_use, hot_lines, worker_pids
 
 loader = DataLoader(slow, 16, num_workers=2, prefetch_factor=10, collate_fn=pad_collate)
 for number, _ in enumerate(loader):  # with 20 batches ahead, the workers go on while we look
@@ -641,7 +640,7 @@ machine
 # like a training does and pauses where a GPU would compute. Recorded traces of both:
 
 # %%
-from course_utils.measure.dftracer import load_dftracer
+from course_utils.measure.exchange import load_dftracer
 from course_utils.paths import recording
 
 names = {"our loader": "dftracer_loader.pfw.gz", "DLIO": "dlio_unet3d.pfw.gz"}

@@ -112,7 +112,7 @@ import time
 
 start_methods = multiprocessing.get_all_start_methods()
 if "forkserver" in start_methods:
-    multiprocessing.set_forkserver_preload(["torch", "course_utils.loading.datasets"])
+    multiprocessing.set_forkserver_preload(["torch", "course_utils.loading.events.datasets"])
 
 
 def first_batch_s(method: str) -> float:
@@ -127,7 +127,7 @@ def first_batch_s(method: str) -> float:
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.display import STYLE
+from course_utils.loading.events import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 start_s = {method: min(first_batch_s(method) for _ in range(2)) for method in start_methods}
@@ -157,8 +157,7 @@ two = {"num_workers": 2, "multiprocessing_context": quick}
 # %%
 from torch.utils.data import Subset
 
-from course_utils.loading.collate import pad_collate
-from course_utils.loading.datasets import NpzEvents
+from course_utils.loading.events import NpzEvents, pad_collate
 from course_utils.measure.trace import Trace
 
 folder = cu.data_path("events", "S")
@@ -179,7 +178,7 @@ def two_epochs(**options) -> Trace:
 
 
 # %%
-from course_utils.measure.timeline import Timeline
+from course_utils.measure.picture import Timeline
 
 new_ones = two_epochs(multiprocessing_context="spawn")
 kept = two_epochs(multiprocessing_context="spawn", persistent_workers=True)
@@ -210,7 +209,7 @@ def crop(image: torch.Tensor) -> torch.Tensor:
 from torch.utils.data import Dataset, RandomSampler
 
 from course_utils.loading.images import Jpegs
-from course_utils.measure.rate import steady_rate
+from course_utils.measure.diagnosis import steady_rate
 
 decoding = Jpegs(cu.data_path("images"), crop)
 
@@ -246,7 +245,7 @@ cu.reveal("04.4", decode_rates[4] / decode_rates[1])
 # storage, or the number of cores.
 
 # %%
-from course_utils.hardware.machine_facts import usable_cores
+from course_utils.hardware.machine import usable_cores
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 2.6), layout="constrained")
 cases = ("reading waits", read_rates, 8), ("decoding computes", decode_rates, usable_cores())
@@ -280,7 +279,7 @@ figure
 # a time; for `cpu_ms` it needs a core. It takes `worker_mb`, and has `prefetch_factor` = 2 batches ready.
 
 # %%
-from course_utils.teaching.checks.nb04 import MACHINES, Machine
+from notebooks.exercises.nb04.ex1_choose_workers import MACHINES, Machine
 
 print(" " * 10, *(f"{name:>13}" for name in MACHINES))
 for field in Machine.__dataclass_fields__:
@@ -371,8 +370,8 @@ figure
 import torch
 from torch.utils.data import Dataset
 
-from course_utils.measure.trace import stage
-from course_utils.teaching.run_pipeline import use_cpu
+from course_utils.measure.spans import stage
+from course_utils.teaching.explorer import use_cpu
 
 
 class SomeGiants(Dataset):
@@ -419,7 +418,7 @@ cu.predict(
 )
 
 # %%
-from course_utils.teaching.worker_demos import compare, show
+from notebooks.stories.worker_traps import compare, show
 
 threads = compare("threads", seconds=12)
 threads

@@ -95,7 +95,7 @@ for workers in 0, 2, 4:
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.display import STYLE
+from course_utils.loading.events import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")
@@ -209,7 +209,7 @@ cu.check("05.1", ShardStream)
 
 # %% [markdown]
 # The course has this ready: `split(shards, Place.here())`, in
-# `course_utils.loading.splitting`.
+# `course_utils.loading.stream.splitting`.
 #
 # ## How long is an epoch?
 #
@@ -220,7 +220,7 @@ cu.check("05.1", ShardStream)
 import numpy as np
 from torch.utils.data import IterableDataset
 
-from course_utils.loading.splitting import Place, split
+from course_utils.loading.stream import Place, split
 
 
 class Numbers(IterableDataset):
@@ -259,7 +259,7 @@ cu.reveal("05.2", served)
 # workers drop four tails, and `len(loader)` knows nothing of it. Between ranks it is worse: the one
 # with more batches waits for the others for ever.
 #
-# Two honest ways: count (`count_batches` in `course_utils.loading.splitting` does), or let the stream
+# Two honest ways: count (`count_batches` in `course_utils.loading.stream.splitting` does), or let the stream
 # repeat for ever and say how many steps an epoch shall have: `islice(loader, steps)`.
 #
 # ### The second epoch
@@ -290,8 +290,8 @@ cu.reveal("05.3", CHOICES[firsts[0] == firsts[1]])
 # events that comes with the course uses it. It reads contiguous *shards* of a file:
 
 # %%
-from course_utils.loading.collate import pad_collate
-from course_utils.loading.streams import EventShards
+from course_utils.loading.events import pad_collate
+from course_utils.loading.stream import EventShards
 
 folder = cu.data_path("events", "S")  # the small set: 2,000 events, sorted by energy
 stream = EventShards(folder, shards=20, buffer=100)
@@ -349,7 +349,7 @@ def run(stream, steps=16):
 
 
 # %%
-from course_utils.measure.timeline import Timeline
+from course_utils.measure.picture import Timeline
 
 one, one_energies = run(one_place)
 many, many_energies = run(many_places)
@@ -415,7 +415,7 @@ cu.predict(
 # %%
 from itertools import chain
 
-from course_utils.loading.shuffling import BlockSampler, blocks, buffer_shuffle, shuffled
+from course_utils.loading.stream import BlockSampler, blocks, buffer_shuffle, shuffled
 
 n, rng = len(energy), np.random.default_rng(0)
 shards = blocks(n, 100)  # 20 runs of 100 events, in the order on disk
@@ -429,9 +429,7 @@ ways = {  # name: the order, and how many events are held in memory
 }
 
 # %%
-from course_utils.loading.mixing import mixing
-from course_utils.loading.mixing_display import draw_together
-from course_utils.loading.shuffling import batched
+from course_utils.loading.stream import batched, draw_together, mixing
 
 quality = {
     name: mixing(batched(order, 32), energy, blocks=20, memory=memory)
@@ -455,7 +453,7 @@ cu.reveal("05.5", quality["buffer"].ratio)
 # events during four epochs.
 
 # %%
-from course_utils.teaching.small_training import held_out_loss
+from notebooks.stories.small_training import held_out_loss
 
 orders = {
     "in order": lambda n, rng: range(n),
@@ -516,7 +514,7 @@ cu.reveal("05.6", decoded_gb)
 
 
 # %%
-from course_utils.loading.shuffling import interleave
+from course_utils.loading.stream import interleave
 
 
 def try_out(at_once, chunk, buffer, seed=0):

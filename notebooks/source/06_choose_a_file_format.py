@@ -53,7 +53,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from course_utils.hardware.counting import counting_storage
+from course_utils.hardware.storage import counting_storage
 
 # for all that this notebook writes; it goes when the kernel ends
 room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -106,7 +106,7 @@ cu.predict(
 )
 
 # %%
-from course_utils.teaching.format_table import compare_formats
+from notebooks.stories.formats import compare_formats
 
 events = cu.data_path("events", "S")  # the small set: 2,000 events
 formats = compare_formats(events)
@@ -144,7 +144,7 @@ cu.predict(
 )
 
 # %%
-from course_utils.loading.volumes import Volumes
+from course_utils.loading.images import Volumes
 
 folder = cu.data_path("volumes")
 requests = {}
@@ -194,7 +194,7 @@ cu.predict(
 # %%
 import pyarrow.parquet as pq
 
-from course_utils.loading.labels import read_labels
+from course_utils.loading.events import read_labels
 
 some_id = int(read_labels(events).event_id[777])
 size = (events / "pulses.parquet").stat().st_size
@@ -225,7 +225,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 
-from course_utils.loading.sqlite_file import connect
+from course_utils.loading.events import connect
 from data_scripts import as_sqlite, native
 
 (here / "index.db").unlink(missing_ok=True)  # where this cell is run again
@@ -340,7 +340,7 @@ for chunks in (256, 4), (65536, 4), (65536, 1), True:
 # </details>
 
 # %%
-from course_utils.teaching.chunk_trial import try_chunks
+from notebooks.stories.chunk_trial import try_chunks
 
 print(try_chunks((1, 192, 192)))
 print(try_chunks(True))  # h5py chooses
@@ -432,7 +432,7 @@ cu.predict(
 )
 
 # %%
-from course_utils.teaching.compression import compare_codecs
+from notebooks.stories.compression import compare_codecs
 
 codecs = compare_codecs(events)
 codecs.picture()
@@ -503,7 +503,7 @@ cu.predict(
 # %%
 import torch
 
-from course_utils.loading.records import RecordLoader, write_records
+from course_utils.loading.fast import RecordLoader, write_records
 
 rng = np.random.default_rng(0)
 fields = {
@@ -623,7 +623,7 @@ climb("record loader", RecordLoader(here / "records.npy", 1024))
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.display import STYLE
+from course_utils.loading.events import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")
@@ -646,7 +646,7 @@ cu.reveal("06.7", ladder["record loader"] / ladder["npz per event"])
 # %%
 from itertools import islice
 
-from course_utils.measure.timeline import Timeline
+from course_utils.measure.picture import Timeline
 
 
 def train(loader):

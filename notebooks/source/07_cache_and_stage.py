@@ -43,9 +43,9 @@ import time
 
 import numpy as np
 
-from course_utils.hardware.virtual_time import VirtualClock
-from course_utils.loading.datasets import MemmapEvents, NpzEvents
-from course_utils.loading.shuffling import batched
+from course_utils.hardware.storage import VirtualClock
+from course_utils.loading.events import MemmapEvents, NpzEvents
+from course_utils.loading.stream import batched
 
 folder = cu.data_path("events", "S")  # the small set: 2,000 events
 
@@ -78,7 +78,7 @@ cu.predict(
 )
 
 # %%
-from course_utils.loading.staging import stage_to_shm
+from course_utils.loading.cache import stage_to_shm
 
 staged = stage_to_shm(folder, progress=False)
 print(staged.path)
@@ -89,7 +89,7 @@ rungs |= dict(zip(both, np.min(rounds, axis=0).tolist(), strict=True))
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.display import STYLE
+from course_utils.loading.events import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")
@@ -124,7 +124,7 @@ cu.predict(
 )
 
 # %%
-from course_utils.hardware.page_cache import UNIT
+from course_utils.hardware.storage import UNIT
 
 files = [folder / "npz" / "000" / f"{event:06d}.npz" for event in range(400)]
 need_mb = sum(-(-path.stat().st_size // UNIT) * UNIT for path in files) / 1e6
@@ -237,7 +237,7 @@ cu.reveal("07.3", paid["2,000 files on NFS"])
 # %%
 from pathlib import Path
 
-from course_utils.teaching.staging_scripts import AS_IN_THE_LECTURES, REPAIRED, run_script
+from notebooks.stories.staging_scripts import AS_IN_THE_LECTURES, REPAIRED, run_script
 
 print(AS_IN_THE_LECTURES)
 
@@ -395,7 +395,7 @@ cu.predict(
 # %%
 from torch.utils.data import DataLoader, Subset
 
-from course_utils.loading.collate import pad_collate
+from course_utils.loading.events import pad_collate
 
 nfs = cu.slow_storage(folder, "NFS", cache_mb=0)
 few = Subset(NpzEvents(folder, fs=nfs), range(64))
@@ -422,7 +422,7 @@ cu.reveal("07.5", in_a_dict[1])
 # stays lies in **shared memory**, made before the workers start. `SampleCache` does that.
 
 # %%
-from course_utils.loading.sample_cache import SampleCache
+from course_utils.loading.cache import SampleCache
 
 cache = SampleCache(few, megabytes=5)
 print("requests in the two epochs:", requests_of_epochs(cache))
@@ -455,7 +455,7 @@ figure
 # nine tenths of 400 shuffled events. (A page cache spares the reading, not the opening.) <!-- given -->
 
 # %%
-from course_utils.measure.timeline import Timeline
+from course_utils.measure.picture import Timeline
 
 gpu = cu.get_accelerator(step_ms=20)
 
@@ -609,7 +609,7 @@ print("removed:", staged.unstage())
 # and one more is in use. Without workers nothing travels. `program_mb` is the training program alone.
 
 # %%
-from course_utils.teaching.checks.nb07 import JOBS, Job
+from notebooks.exercises.nb07.ex3_stage_how_much import JOBS, Job
 
 print(" " * 15, *(f"{name:>13}" for name in JOBS))
 for field in Job.__dataclass_fields__:
@@ -646,7 +646,7 @@ cu.check("07.3", stageable_mb)
 # For your machine:
 
 # %%
-from course_utils.loading.shm_budget import shm_budget
+from course_utils.loading.workers import shm_budget
 
 shm_budget(pad_collate([few[event] for event in range(16)]), num_workers=2)
 
@@ -665,7 +665,7 @@ cu.predict(
 )
 
 # %%
-from course_utils.teaching.many_nodes import node_rates
+from notebooks.stories.many_nodes import node_rates
 
 event_bytes, nodes = events.offsets[-1] * 16 / len(events), (1, 2, 4, 8)
 shared = [node_rates("busy Lustre", n, shared=True, event_bytes=event_bytes) for n in nodes]

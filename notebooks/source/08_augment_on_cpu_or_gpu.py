@@ -34,8 +34,7 @@ cu.ready("08")
 # %%
 import torch
 
-from course_utils.loading.augment import Augment
-from course_utils.loading.images import Jpegs
+from course_utils.loading.images import Augment, Jpegs
 
 folder = cu.data_path("images", "S")
 photos, augment = Jpegs(folder), Augment(size=224)
@@ -51,7 +50,7 @@ import matplotlib.pyplot as plt
 from torchvision.transforms.v2.functional import resize
 from torchvision.utils import make_grid
 
-from course_utils.loading.display import STYLE
+from course_utils.loading.events import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 
@@ -126,7 +125,7 @@ cu.reveal("08.1", counts["offline, 10 copies"][-1])
 # %%
 from timeit import repeat
 
-from course_utils.loading.augment_samples import per_sample
+from course_utils.loading.images import per_sample
 
 augmented = Jpegs(folder, per_sample(augment))  # the same, made of torchvision's transforms
 
@@ -154,7 +153,7 @@ cu.predict(
 )
 
 # %%
-from course_utils.teaching.augment_loops import load_ms, pace_ms, photo_loader, train_epoch
+from notebooks.stories.augment_loops import load_ms, pace_ms, photo_loader, train_epoch
 
 gpu = cu.get_accelerator(step_ms=0.4 * both_ms)
 augmenting, decoding = photo_loader(augmented), photo_loader(photos)
@@ -183,7 +182,7 @@ cu.reveal("08.2", 100 * starved.summary().idle)
 # that would compute them are those of the workers. On CUDA it is all real. <!-- given -->
 
 # %%
-from course_utils.measure.timeline import Timeline
+from course_utils.measure.picture import Timeline
 
 fed = train_epoch(gpu, decoding, step_ms=gpu.step_ms, augment=augment, augment_ms=1)
 Timeline({"in the workers": starved, "on the device": fed})
@@ -218,7 +217,7 @@ ways = {
 cpu_ms = {name: best_ms(way, times=3) for name, way in ways.items()}
 
 # %%
-from course_utils.teaching.operations import count_operations
+from notebooks.stories.operations import count_operations
 
 operations = {name: count_operations(way)[0].calls for name, way in ways.items()}
 figure, panels = plt.subplots(1, 2, figsize=(10, 1.9), sharey=True, layout="constrained")
@@ -252,7 +251,7 @@ cu.reveal("08.3", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one ba
 cu.predict("08.4", "How many times longer do the float32 crops take over the bus?", unit="times")
 
 # %%
-from course_utils.teaching.augment_loops import copy_ms
+from notebooks.stories.augment_loops import copy_ms
 
 parcels = {
     "float32, 224²": augment(images),
@@ -290,7 +289,7 @@ cu.reveal("08.4", bus_ms["float32, 224²"] / bus_ms["uint8, 256²"])
 # %%worker_module all_in_the_worker
 import torch
 
-from course_utils.teaching.checks.nb08_split import MEAN, STD
+from notebooks.exercises.nb08.ex1_split import MEAN, STD
 
 
 def all_in_the_worker(image: torch.Tensor, top: int, left: int, flip: bool) -> torch.Tensor:
@@ -318,7 +317,7 @@ def all_in_the_worker(image: torch.Tensor, top: int, left: int, flip: bool) -> t
 # %%worker_module my_split
 import torch
 
-from course_utils.teaching.checks.nb08_split import MEAN, STD
+from notebooks.exercises.nb08.ex1_split import MEAN, STD
 
 
 def in_worker(image: torch.Tensor, top: int, left: int) -> torch.Tensor:
@@ -483,7 +482,7 @@ cu.reveal("08.6", 100 * (pace_ms(device) / pace_ms(workers) - 1))
 # and nothing that does not fit; the check tries these three jobs and sixty more.
 
 # %%
-from course_utils.teaching.checks.nb08 import JOBS, Job
+from notebooks.exercises.nb08.ex3_where_to_augment import JOBS, Job
 
 print(" " * 15, *(f"{name:>12}" for name in JOBS))
 for field in Job.__dataclass_fields__:

@@ -35,7 +35,7 @@ cu.ready("09")
 # %%
 import torch
 
-from course_utils.hardware.device_clock import timed_accelerator
+from course_utils.hardware.gpu import timed_accelerator
 
 gpu, clock = timed_accelerator("RTX 3090", step_ms=3)
 images = [torch.randint(0, 256, (160, 3, 224, 224), dtype=torch.uint8) for _ in range(6)]
@@ -75,7 +75,7 @@ copies_ms = {name: min(times(copy) for _ in range(3)) for name, copy in cases.it
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.display import STYLE
+from course_utils.loading.events import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 hardware = "emulated" if gpu.emulated else gpu.name
@@ -184,8 +184,8 @@ def one_ahead(stage, batches):
 # NaN then.
 
 # %%
-from course_utils.hardware.checksum import checksum
-from course_utils.measure.overlap import hidden_share
+from course_utils.hardware.gpu import checksum
+from course_utils.measure.spans import hidden_share
 
 loader = list(gpu.pinned(images))  # as if from DataLoader(pin_memory=True)
 wanted = [checksum([batch]).item() for batch in images]
@@ -224,7 +224,7 @@ cu.predict(
 )
 
 # %%
-from course_utils.measure.timeline import Timeline
+from course_utils.measure.picture import Timeline
 
 plain, right_plain = train(in_the_loop)
 one_queue, right_one = train(default_stream)
@@ -381,7 +381,7 @@ cu.reveal("09.7", 100 * hidden_share(train(whole_stream)[0].spans))
 # steps ahead. It takes an accelerator of this course, or a plain `"cuda"`.
 
 # %%
-from course_utils.loading.cuda_prefetch import CudaPrefetcher
+from course_utils.loading.prefetch import CudaPrefetcher
 
 
 def ours(batches):
@@ -400,7 +400,7 @@ print(f"epochs all right: {right_epochs} of 20")
 # the line says how to make one.
 
 # %%
-from course_utils.measure.recordings import listing, recordings
+from course_utils.measure.exchange import listing, recordings
 
 recorded = recordings()
 print(listing(recorded))
@@ -417,7 +417,7 @@ display(*(recording.timeline() for recording in recorded))
 # %%
 import inspect
 
-from course_utils.teaching.notes_prefetcher import NotesPrefetcher
+from notebooks.stories.prefetchers import NotesPrefetcher
 
 print(inspect.getsource(NotesPrefetcher))
 
@@ -427,7 +427,7 @@ cu.predict("09.8", "How many defects do you see?", unit="defects")
 # %%
 from IPython.display import Markdown
 
-from course_utils.teaching.prefetch_defects import prove_all
+from notebooks.stories.prefetchers import prove_all
 
 defects = prove_all()  # measured now on emulated GPUs, with the notes' design and with ours
 rows = [f"| {d.number} | {d.title} | {d.notes} | {d.ours} |" for d in defects]
@@ -450,7 +450,7 @@ cu.reveal("09.8", sum(defect.proven for defect in defects))
 # </details>
 
 # %%
-from course_utils.teaching.checks.nb09 import CAUSES, SYMPTOMS
+from notebooks.exercises.nb09.ex1_label_the_defects import CAUSES, SYMPTOMS
 
 for letter, symptom in SYMPTOMS.items():
     print(f"({letter}) {symptom}")
@@ -498,7 +498,7 @@ cu.check("09.1", a, b, c, d, e, f, g, h, i, j)
 # %%
 from collections import deque
 
-from course_utils.hardware.nested import leaves
+from course_utils.hardware.gpu import leaves
 
 
 # %%
@@ -635,7 +635,7 @@ cu.reveal("09.9", gains["small model, slow workers"][-1])
 # a step take, in ms? MB divided by GB/s is ms, and pinning runs at `PAGEABLE_GB_S`, whoever does it.
 
 # %%
-from course_utils.teaching.checks.nb09_pinning import CASES, PAGEABLE_GB_S, PINNED_GB_S, Case
+from notebooks.exercises.nb09.ex3_when_pinning_loses import CASES, PAGEABLE_GB_S, PINNED_GB_S, Case
 
 print(f"pageable: {PAGEABLE_GB_S} GB/s, pinned: {PINNED_GB_S} GB/s")
 for name, case in CASES.items():

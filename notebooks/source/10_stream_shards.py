@@ -67,8 +67,8 @@ cu.predict(
 )
 
 # %%
-from course_utils.hardware.virtual_time import VirtualClock
-from course_utils.loading.datasets import NpzEvents
+from course_utils.hardware.storage import VirtualClock
+from course_utils.loading.events import NpzEvents
 from course_utils.loading.shards import decode_event, stream_shards
 
 
@@ -96,7 +96,7 @@ epochs = {
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.display import STYLE
+from course_utils.loading.events import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 figure, panel = plt.subplots(figsize=(7, 1.4), layout="constrained")
@@ -130,8 +130,8 @@ cu.predict("10.2", "One worker streams. What share of the time is the GPU idle?"
 from torch.utils.data import DataLoader
 
 from course_utils.hardware.object_store import object_store
-from course_utils.loading.collate import pad_collate
-from course_utils.measure.timeline import Timeline
+from course_utils.loading.events import pad_collate
+from course_utils.measure.picture import Timeline
 
 gpu = cu.get_accelerator(step_ms=30)
 
@@ -460,7 +460,7 @@ cu.check("10.1", labels, images, epoch, mixed, cached, complete)
 # itself.
 
 # %%
-from course_utils.teaching.checks.nb10 import SHOWN
+from notebooks.exercises.nb10.ex2_how_many_shards import SHOWN
 
 for name, case in SHOWN.items():
     print(f"{name:9}  {case}: {case.mb:,.0f} MB")
@@ -580,7 +580,7 @@ cu.reveal("10.8", len(origins))
 # shown with the reason; unfold the code.
 
 # %%
-from course_utils.teaching.snippets import compare_snippets, numbered_shards
+from notebooks.stories.snippets import compare_snippets, numbered_shards
 
 numbered = numbered_shards(tempfile.mkdtemp(dir=room.name))
 compare_snippets(numbered, "script", "columns", "padding", "tf_data")

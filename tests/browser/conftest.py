@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from course_utils import lab
+from course_utils.command import lab
 from tests.browser.lab_page import FIRST, GuardedPage, LabPage
 
 _FLAGS = [

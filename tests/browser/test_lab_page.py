@@ -6,7 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_utils.lab import Server
+from course_utils.command.lab import Server
 from tests.browser.lab_page import FIRST, GuardedPage, LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

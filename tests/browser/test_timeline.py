@@ -5,10 +5,10 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from course_utils.measure.columns import Control, Picture, embedded, key, pack
-from course_utils.measure.palette import LOOKS
+from course_utils.measure.picture import LOOKS, Control, Picture, Timeline, TimelineGrid, key
+from course_utils.measure.picture.model import embedded, pack
+from course_utils.measure.picture.timeline import module_source
 from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.measure.timeline import Timeline, TimelineGrid, module_source
 from course_utils.measure.trace import Trace
 
 pytestmark = pytest.mark.browser

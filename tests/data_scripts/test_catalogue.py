@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from course_utils.loading.labels import CASCADE
+from course_utils.loading.events import CASCADE
 from data_scripts.catalogue import EVENTS_PER_RUN, Runs, draw_events
 
 COUNT = 50_000

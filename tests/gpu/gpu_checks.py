@@ -10,9 +10,9 @@ import torch
 from gpu_loops import lengths, noise, stage
 from gpu_prefetch_checks import PREFETCH_CHECKS
 
-from course_utils.hardware.accelerator import Accelerator
-from course_utils.hardware.checksum import checksum
-from course_utils.measure.trace import Span, record
+from course_utils.hardware.gpu import Accelerator, checksum
+from course_utils.measure.spans import Span
+from course_utils.measure.trace import record
 
 
 def expected(batch: torch.Tensor) -> float:

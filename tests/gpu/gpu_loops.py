@@ -10,11 +10,9 @@ from typing import Any
 
 import torch
 
-from course_utils.hardware.accelerator import Accelerator
-from course_utils.hardware.accelerator_presets import PRESETS
-from course_utils.hardware.emulated import EmulatedAccelerator
-from course_utils.loading.augment import Augment
-from course_utils.loading.cuda_prefetch import CudaPrefetcher
+from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator
+from course_utils.loading.images import Augment
+from course_utils.loading.prefetch import CudaPrefetcher
 from course_utils.measure.trace import Trace, record
 
 SIDE = 224

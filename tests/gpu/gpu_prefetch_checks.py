@@ -11,13 +11,11 @@ from typing import Any
 import torch
 from gpu_loops import noise
 
-from course_utils.hardware.accelerator import Accelerator
-from course_utils.hardware.checksum import checksum
-from course_utils.hardware.emulated_devices import EmulatedDevices
-from course_utils.loading.cuda_prefetch import CudaPrefetcher
-from course_utils.measure.overlap import hidden_share
-from course_utils.measure.profile import load_profile
-from course_utils.measure.trace import Span, record
+from course_utils.hardware.gpu import Accelerator, EmulatedDevices, checksum
+from course_utils.loading.prefetch import CudaPrefetcher
+from course_utils.measure.exchange import load_profile
+from course_utils.measure.spans import Span, hidden_share
+from course_utils.measure.trace import record
 
 
 class Unguarded(CudaPrefetcher):

@@ -16,9 +16,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from course_utils.hardware.accelerator import Accelerator
-from course_utils.loading.cuda_prefetch import CudaPrefetcher
+from course_utils.hardware.gpu import Accelerator
 from course_utils.loading.images import Jpegs
+from course_utils.loading.prefetch import CudaPrefetcher
 from course_utils.measure.trace import record
 
 WAYS = ("naive", "workers", "pinned", "prefetcher")

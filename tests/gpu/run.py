@@ -27,10 +27,9 @@ from gpu_loops import LOOPS, Loop, compare  # noqa: E402
 from gpu_training import report, train  # noqa: E402
 
 from course_utils.errors import CourseError  # noqa: E402
-from course_utils.hardware.accelerator import Accelerator, get_accelerator  # noqa: E402
-from course_utils.measure.export import chrome_trace  # noqa: E402
+from course_utils.hardware.gpu import Accelerator, get_accelerator  # noqa: E402
+from course_utils.measure.exchange.chrome import chrome_trace  # noqa: E402
 from course_utils.measure.trace import Trace  # noqa: E402
-from course_utils.paths import data_path  # noqa: E402
 
 
 def save(loop: Loop, real: Trace, emulated: Trace, machine: dict[str, str], folder: Path) -> None:
@@ -49,6 +48,8 @@ def save_training(
     """Train a real model, fed in four ways, and write down how long the GPU was idle."""
     print("A small ResNet on JPEGs, by how it is fed:")
     try:
+        from course_utils.teaching.notebook import data_path
+
         images = images or data_path("images")
         found = []
         for fed in train(images, gpu):

@@ -3,7 +3,7 @@ import torch
 from gpu_checks import CHECKS
 from gpu_loops import LOOPS, compare
 
-from course_utils.hardware.accelerator import get_accelerator
+from course_utils.hardware.gpu import get_accelerator
 
 pytestmark = [
     pytest.mark.gpu,

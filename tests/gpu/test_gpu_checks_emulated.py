@@ -8,9 +8,8 @@ import torch
 from gpu_checks import CHECKS
 from gpu_loops import LOOPS, run_loop
 
-from course_utils.hardware.accelerator import get_accelerator
-from course_utils.hardware.device_clock import timed_accelerator
-from course_utils.measure.export import load_chrome
+from course_utils.hardware.gpu import get_accelerator, timed_accelerator
+from course_utils.measure.exchange.chrome import load_chrome
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import run
 import torch
 from PIL import Image
 
-from course_utils.hardware.accelerator import get_accelerator
+from course_utils.hardware.gpu import get_accelerator
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from course_utils.hardware.accelerator_presets import PRESETS
-from course_utils.hardware.emulated import EmulatedAccelerator
+from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
 
 MS = 1_000_000
 

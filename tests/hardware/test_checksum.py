@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from course_utils.hardware.checksum import SAMPLE, checksum
+from course_utils.hardware.gpu import checksum
+from course_utils.hardware.gpu.checksum import SAMPLE
 
 DTYPES = [torch.bool, torch.uint8, torch.int16, torch.int64, torch.float16, torch.bfloat16]
 DTYPES += [torch.float32, torch.float64, torch.complex64]

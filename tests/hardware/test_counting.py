@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from course_utils.hardware.counting import counting_storage
-from course_utils.hardware.virtual_time import VirtualClock
+from course_utils.hardware.storage import VirtualClock, counting_storage
 
 
 def test_each_read_is_counted_also_the_second_of_the_same_bytes(tmp_path: Path) -> None:

@@ -5,12 +5,9 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from course_utils.hardware import cuda
-from course_utils.hardware.accelerator import Accelerator
-from course_utils.hardware.accelerator_presets import PRESETS
-from course_utils.hardware.cuda import CudaAccelerator, host_time
-from course_utils.hardware.cuda_work import Work
-from course_utils.hardware.emulated import EmulatedAccelerator
+from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator, cuda
+from course_utils.hardware.gpu.cuda import CudaAccelerator, host_time
+from course_utils.hardware.gpu.cuda_work import Work
 from course_utils.measure.trace import record
 from tests.hardware.fake_device import MS, FakeClock
 

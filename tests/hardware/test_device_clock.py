@@ -3,7 +3,8 @@ import threading
 import pytest
 import torch
 
-from course_utils.hardware.device_clock import RealTime, VirtualTime, timed_accelerator
+from course_utils.hardware.gpu import VirtualTime, timed_accelerator
+from course_utils.hardware.gpu.clock import RealTime
 from course_utils.measure.trace import record
 
 MS = 1_000_000

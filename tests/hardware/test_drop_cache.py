@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from course_utils.hardware.drop_cache import drop_cache
+from course_utils.hardware.machine import drop_cache
 
 can = pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="no posix_fadvise here")
 

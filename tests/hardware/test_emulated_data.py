@@ -5,9 +5,8 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from course_utils.hardware.accelerator_presets import PRESETS
-from course_utils.hardware.checksum import checksum
-from course_utils.hardware.emulated import UNREAD_LOSSES, EmulatedAccelerator
+from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator, checksum
+from course_utils.hardware.gpu.emulated import UNREAD_LOSSES
 from tests.hardware.fake_device import fake_device, megabytes
 
 

@@ -2,8 +2,7 @@ from threading import Thread
 
 import pytest
 
-from course_utils.hardware.checksum import checksum
-from course_utils.hardware.emulated_devices import EmulatedDevices
+from course_utils.hardware.gpu import EmulatedDevices, checksum
 from course_utils.measure.trace import record
 from tests.hardware.fake_device import FakeClock, megabytes
 

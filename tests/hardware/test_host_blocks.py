@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from course_utils.hardware.host_blocks import HostBlocks
+from course_utils.hardware.gpu.host_blocks import HostBlocks
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.bfloat16, torch.complex64])

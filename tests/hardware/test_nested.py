@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
-from course_utils.hardware.nested import leaves, map_leaves
+from course_utils.hardware.gpu import leaves, map_leaves
 
 Pair = namedtuple("Pair", ["pulses", "labels"])
 

@@ -9,9 +9,9 @@ from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
-from course_utils.hardware.object_folder import MISSING, ObjectFolder
-from course_utils.hardware.object_handlers import ADDRESS, ServedStore, application
-from course_utils.hardware.object_limits import NO_LIMITS, Limits
+from course_utils.hardware.object_store.folder import MISSING, ObjectFolder
+from course_utils.hardware.object_store.handlers import ADDRESS, ServedStore, application
+from course_utils.hardware.object_store.limits import NO_LIMITS, Limits
 
 
 class Vanishing(ObjectFolder):

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from course_utils.hardware.object_limits import NO_LIMITS, Limits
-from course_utils.hardware.storage_presets import StoragePreset, storage_preset
+from course_utils.hardware.object_store.limits import NO_LIMITS, Limits
+from course_utils.hardware.storage import StoragePreset, storage_preset
 
 MB = 1_000_000
 PRESET = replace(

@@ -17,7 +17,8 @@ import fsspec
 import numpy as np
 import pytest
 
-from course_utils.hardware.object_store import ObjectStore, object_store
+from course_utils.hardware.object_store import object_store
+from course_utils.hardware.object_store.store import ObjectStore
 
 SIZE = 300_000
 DATA = np.random.default_rng(0).bytes(SIZE)
@@ -283,7 +284,7 @@ def test_a_missing_file_is_one_sentence(store: ObjectStore, path: str) -> None:
 
 AS_NOBODY = """
 import os, sys
-from course_utils.hardware.object_server import serve
+from course_utils.hardware.object_store.server import serve
 os.geteuid() or os.setuid(65534)  # root may read everything
 say = lambda port: print(port, flush=True)
 serve(sys.argv[1], None, token="right", ready=say, until_stdin_ends=True)

@@ -18,10 +18,10 @@ import psutil
 import pytest
 
 from course_utils.errors import CourseError
-from course_utils.hardware import object_store as module
-from course_utils.hardware.object_server import serve
-from course_utils.hardware.object_store import ObjectStore, object_store
-from course_utils.hardware.storage_presets import storage_preset
+from course_utils.hardware.object_store import object_store, serve
+from course_utils.hardware.object_store import store as module
+from course_utils.hardware.object_store.store import ObjectStore
+from course_utils.hardware.storage import storage_preset
 
 DATA = np.random.default_rng(0).bytes(400_000)
 S3 = storage_preset("S3")

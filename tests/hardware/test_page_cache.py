@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 import pytest
 
-from course_utils.hardware.page_cache import PageCache
+from course_utils.hardware.storage.page_cache import PageCache
 
 
 def cache_of(capacity: int) -> PageCache:

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from course_utils.hardware import pressure as module
-from course_utils.hardware.pressure import cgroup_pressure, pressure
+from course_utils.hardware.machine import pressure
+from course_utils.hardware.machine import stalls as module
+from course_utils.hardware.machine.stalls import cgroup_pressure
 
 BOTH = (
     "some avg10=12.50 avg60=3.00 avg300=1.00 total=2500000\n"

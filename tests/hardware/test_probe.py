@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from course_utils.hardware import machine_facts as facts
-from course_utils.hardware.disk_speed import DiskSpeed, measure_disk
-from course_utils.hardware.probe import Machine, probe
+from course_utils.hardware.machine import facts as facts
+from course_utils.hardware.machine import probe
+from course_utils.hardware.machine.disk_speed import DiskSpeed, measure_disk
+from course_utils.hardware.machine.probe import Machine
 
 GB = 10**9
 LARGE = Machine(
@@ -48,14 +49,16 @@ def test_probe_looks_at_this_machine(tmp_path: Path) -> None:
 
 
 def test_probe_imports_no_torch() -> None:
-    program = "import sys; from course_utils.hardware.probe import probe; probe('.');"
+    program = "import sys; from course_utils.hardware.machine.probe import probe; probe('.');"
     program += "print('torch' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.stdout.strip() == "False"
 
 
 def test_probe_leaves_the_start_method_open() -> None:
-    program = "import multiprocessing; from course_utils.hardware.probe import probe; probe('.');"
+    program = (
+        "import multiprocessing; from course_utils.hardware.machine.probe import probe; probe('.');"
+    )
     program += "print(multiprocessing.get_start_method(allow_none=True))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.stdout.strip() == "None"

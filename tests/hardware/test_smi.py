@@ -2,9 +2,8 @@ import subprocess
 
 import pytest
 
-from course_utils.hardware import smi
-from course_utils.hardware.accelerator_presets import PRESETS
-from course_utils.hardware.smi import SAMPLE_NS, Kernel, Smi, emulated_smi, nvidia_smi
+from course_utils.hardware.gpu import PRESETS, smi
+from course_utils.hardware.gpu.smi import SAMPLE_NS, Kernel, Smi, emulated_smi, nvidia_smi
 from tests.hardware.fake_device import fake_device, megabytes
 
 RTX = PRESETS["RTX 3090"]

@@ -13,9 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from course_utils.hardware.page_cache import BLOCK
-from course_utils.hardware.storage import SlowFileSystem, slow_storage
-from course_utils.hardware.storage_presets import storage_preset
+from course_utils.hardware.storage import BLOCK, SlowFileSystem, slow_storage, storage_preset
 from course_utils.measure.trace import record
 
 INSTANT = replace(

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from course_utils.hardware.page_cache import BLOCK
-from course_utils.hardware.storage_device import Counters, Device, attach, make_state
-from course_utils.hardware.storage_presets import StoragePreset, storage_preset
+from course_utils.hardware.storage import BLOCK, StoragePreset, storage_preset
+from course_utils.hardware.storage.calendar import Counters, Device, attach, make_state
 
 MS = 1_000_000
 # 10 ms a request, 2 at once, 1 MB/ms on the line, no more than half of it for one request

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from course_utils.hardware.storage_presets import PRESETS, StoragePreset, storage_preset
+from course_utils.hardware.storage import PRESETS, StoragePreset, storage_preset
 
 FIGURES = {field.name for field in fields(StoragePreset)} - {"name", "readahead", "sources"}
 

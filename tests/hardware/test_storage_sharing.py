@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.storage import rate_together
-from course_utils.hardware.storage import slow_storage
-from course_utils.hardware.storage_presets import storage_preset
+from course_utils.hardware.storage import slow_storage, storage_preset
 
 LUSTRE = storage_preset("busy Lustre")
 

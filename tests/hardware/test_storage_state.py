@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from course_utils.hardware import storage_state
-from course_utils.hardware.storage import slow_storage
-from course_utils.hardware.storage_device import attach, make_state
-from course_utils.hardware.storage_presets import storage_preset
+from course_utils.hardware.storage import shared_state as storage_state
+from course_utils.hardware.storage import slow_storage, storage_preset
+from course_utils.hardware.storage.calendar import attach, make_state
 
 PRESET = storage_preset("laptop SSD")
 forks = pytest.mark.skipif(sys.platform == "win32", reason="this system does not fork")
@@ -124,8 +123,8 @@ def run_python(program: str) -> str:
     return run.stdout.strip()
 
 
-MAKE = "import os, signal, sys; from course_utils.hardware.storage_device import *\n"
-MAKE += "from course_utils.hardware.storage_presets import storage_preset\n"
+MAKE = "import os, signal, sys; from course_utils.hardware.storage.calendar import *\n"
+MAKE += "from course_utils.hardware.storage.presets import storage_preset\n"
 MAKE += "folder = make_state('.', storage_preset('laptop SSD'))\n"
 
 

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from course_utils.hardware.storage import slow_storage
-from course_utils.hardware.storage_presets import StoragePreset, storage_preset
-from course_utils.hardware.virtual_time import VirtualClock
+from course_utils.hardware.storage import StoragePreset, VirtualClock, slow_storage, storage_preset
 
 MS = 1_000_000
 MB = 1_000_000

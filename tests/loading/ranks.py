@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from course_utils.loading.collate import pad_collate
+from course_utils.loading.events import pad_collate
 
 MORE_WORKERS_THAN_CORES = "ignore:This DataLoader will create:UserWarning"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
-from course_utils.loading.staging import stage_to_shm
+from course_utils.loading.cache import stage_to_shm
 
 CHANGES = {
     "os.mkdir",

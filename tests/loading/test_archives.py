@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.archives import RootEvents, Shards, SqliteEvents, TarEvents
 from course_utils.loading.events import Events
+from course_utils.loading.events.archives import RootEvents, Shards, SqliteEvents, TarEvents
 from course_utils.measure.trace import record
 
 Kind = type[Events]

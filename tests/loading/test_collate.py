@@ -4,9 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_utils.loading.collate import pad_collate
-from course_utils.loading.datasets import MemmapEvents
-from course_utils.loading.events import Sample
+from course_utils.loading.events import MemmapEvents, Sample, pad_collate
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_worker_info
 
-from course_utils.hardware.checksum import checksum
-from course_utils.loading.cuda_prefetch import CudaPrefetcher
+from course_utils.hardware.gpu import checksum
+from course_utils.loading.prefetch import CudaPrefetcher
 from tests.hardware.fake_device import fake_device, megabytes
 
 Pair = namedtuple("Pair", ["pulses", "labels"])

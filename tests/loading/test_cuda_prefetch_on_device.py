@@ -6,13 +6,10 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from course_utils.hardware import cuda
-from course_utils.hardware.checksum import checksum
-from course_utils.hardware.cuda import CudaDevice
-from course_utils.hardware.emulated_devices import EmulatedDevices
-from course_utils.loading.cuda_prefetch import CudaPrefetcher
-from course_utils.measure.overlap import hidden_share
-from course_utils.measure.trace import record, stage
+from course_utils.hardware.gpu import CudaDevice, EmulatedDevices, checksum, cuda
+from course_utils.loading.prefetch import CudaPrefetcher
+from course_utils.measure.spans import hidden_share, stage
+from course_utils.measure.trace import record
 from tests.hardware.fake_device import FakeClock, fake_device, megabytes
 
 MB = 1_000_000

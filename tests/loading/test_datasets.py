@@ -10,15 +10,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from course_utils.hardware.storage import SlowFileSystem, slow_storage
-from course_utils.loading.collate import pad_collate
-from course_utils.loading.datasets import (
-    Hdf5Events,
-    MemmapEvents,
-    NpzEvents,
-    ParquetEvents,
-    neighbours,
-)
-from course_utils.loading.events import Events
+from course_utils.loading.events import Events, MemmapEvents, NpzEvents, pad_collate
+from course_utils.loading.events.datasets import Hdf5Events, ParquetEvents, neighbours
 from course_utils.measure.trace import record
 from data_scripts import native
 
@@ -101,7 +94,7 @@ def test_a_forked_process_opens_its_own_file(
     first = dataset.file
     assert dataset.file is first
 
-    monkeypatch.setattr("course_utils.loading.lazy_file.os.getpid", lambda: -7)
+    monkeypatch.setattr("course_utils.loading.workers.lazy_file.os.getpid", lambda: -7)
     assert dataset.file is not first
 
 

@@ -4,10 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course_utils.loading.datasets import MemmapEvents
-from course_utils.loading.display import draw_event
-from course_utils.loading.events import Sample
-from course_utils.loading.labels import read_sensors
+from course_utils.loading.events import MemmapEvents, Sample, draw_event, read_sensors
 
 
 @pytest.fixture

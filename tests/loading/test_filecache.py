@@ -9,8 +9,8 @@ import fsspec
 import pytest
 
 from course_utils.hardware.storage import SlowFileSystem, slow_storage
-from course_utils.loading.datasets import MemmapEvents, NpzEvents, ParquetEvents
-from course_utils.loading.events import Events
+from course_utils.loading.events import Events, MemmapEvents, NpzEvents
+from course_utils.loading.events.datasets import ParquetEvents
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ import torch
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.events import Events, Sample
-from course_utils.loading.formats import READERS, open_events
+from course_utils.loading.events import READERS, Events, Sample, open_events
 from data_scripts import native
 from data_scripts.formats import FORMATS
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 
-from course_utils.loading.labels import read_labels, read_sensors, unit_vectors
+from course_utils.loading.events import read_labels, read_sensors, unit_vectors
 from data_scripts.detector import sensor_positions
 
 

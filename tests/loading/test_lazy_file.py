@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
-from course_utils.loading import lazy_file
-from course_utils.loading.lazy_file import LazyFile
+from course_utils.loading.workers import lazy_file
+from course_utils.loading.workers.lazy_file import LazyFile
 from tests.loading.worker_datasets import Numbered, Opened, first, number_file, read_any
 
 

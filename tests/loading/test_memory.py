@@ -14,15 +14,15 @@ import pytest
 import torch
 
 from course_utils.errors import CourseError
-from course_utils.loading.memory import (
+from course_utils.loading.workers import (
     Budget,
-    affordable_workers,
     in_flight_bytes,
     nbytes,
     share_mb,
     shm_free,
     unique_mb,
 )
+from course_utils.loading.workers.memory import affordable_workers
 
 KB = torch.zeros(250)  # 1,000 bytes
 

@@ -3,8 +3,8 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from course_utils.loading.mixing import Mixing, mixing, who_sits_with_whom
-from course_utils.loading.shuffling import batched, blocks, buffer_shuffle, shuffled
+from course_utils.loading.stream import batched, blocks, buffer_shuffle, mixing, shuffled
+from course_utils.loading.stream.mixing import Mixing, who_sits_with_whom
 
 N = 100_000
 BATCH = 128

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from course_utils.loading.mixing import Mixing, mixing
-from course_utils.loading.mixing_display import BRIGHTEST, draw_together
-from course_utils.loading.shuffling import batched
+from course_utils.loading.stream import batched, draw_together, mixing
+from course_utils.loading.stream.mixing import Mixing
+from course_utils.loading.stream.mixing_display import BRIGHTEST
 
 
 def _mixed(memory: int | None = None) -> Mixing:

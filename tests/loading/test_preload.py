@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from course_utils.loading.preload import use_start_method
+from course_utils.hardware.machine import use_start_method
 
 linux = pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
 
@@ -20,7 +20,7 @@ def run(folder: Path, program: str) -> Any:
     script = folder / "program.py"
     script.write_text(
         "import json, sys, warnings\nimport multiprocessing\n"
-        "from course_utils.loading.preload import use_start_method\n"
+        "from course_utils.hardware.machine.starting import use_start_method\n"
         "def modules(): return sorted({'torch', 'wave'} & set(sys.modules))\n"
         'if __name__ == "__main__":\n    ' + program.replace("\n", "\n    ")
     )

@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from course_utils.loading.collate import Batch, pad_collate
-from course_utils.loading.datasets import MemmapEvents
-from course_utils.loading.ragged import RaggedLoader
+from course_utils.loading.events import Batch, MemmapEvents, pad_collate
+from course_utils.loading.fast.ragged import RaggedLoader
 
 
 def expected(folder: Path, ids: torch.Tensor) -> Batch:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from course_utils.errors import CourseError
-from course_utils.loading.records import RecordLoader, Records, write_records
+from course_utils.loading.fast import RecordLoader, write_records
+from course_utils.loading.fast.records import Records
 
 N = 1000
 

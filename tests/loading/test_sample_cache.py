@@ -13,11 +13,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from course_utils.errors import CourseError
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading import sample_cache
-from course_utils.loading.collate import pad_collate
-from course_utils.loading.datasets import MemmapEvents
-from course_utils.loading.sample_bytes import from_bytes, to_bytes
-from course_utils.loading.sample_cache import SampleCache
+from course_utils.loading.cache import SampleCache, sample_cache
+from course_utils.loading.cache.sample_bytes import from_bytes, to_bytes
+from course_utils.loading.events import MemmapEvents, pad_collate
 from tests.loading.staging_sources import start
 
 KB = 1000

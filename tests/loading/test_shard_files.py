@@ -12,15 +12,10 @@ from torchvision.datasets import ImageFolder
 from webdataset.filters import decode
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
-from course_utils.loading.datasets import MemmapEvents
-from course_utils.loading.shard_files import Shard, read_list, url_of, write_shards
-from course_utils.loading.shards import (
-    decode_event,
-    decode_image,
-    event_samples,
-    image_samples,
-    stream_shards,
-)
+from course_utils.loading.events import MemmapEvents
+from course_utils.loading.shards import decode_event, event_samples, image_samples, stream_shards
+from course_utils.loading.shards.stream import decode_image
+from course_utils.loading.shards.write import Shard, read_list, url_of, write_shards
 
 
 def texts(count: int) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from course_utils.loading.sharded import ShardedStream
+from course_utils.loading.stream import ShardedStream
 from tests.loading.ranks import set_rank
 
 

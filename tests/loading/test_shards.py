@@ -9,17 +9,11 @@ import pytest
 import webdataset as wds
 from webdataset.tariterators import group_by_keys
 
-from course_utils.hardware.object_store import ObjectStore, object_store
+from course_utils.hardware.object_store import object_store
+from course_utils.hardware.object_store.store import ObjectStore
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.shards import (
-    TarStream,
-    decode_event,
-    event_samples,
-    open_shards,
-    read_members,
-    stream_shards,
-    write_shards,
-)
+from course_utils.loading.shards import decode_event, event_samples, stream_shards, write_shards
+from course_utils.loading.shards.stream import TarStream, open_shards, read_members
 from course_utils.measure.trace import record
 from tests.loading.ranks import MORE_WORKERS_THAN_CORES, event_ids, load, set_rank
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from course_utils.hardware import machine_facts
-from course_utils.loading.memory import Budget
-from course_utils.loading.shm_budget import ShmBudget, shm_budget
+from course_utils.hardware.machine import facts as machine_facts
+from course_utils.loading.workers import Budget, ShmBudget, shm_budget
 
 MB = 10**6
 NODE = ShmBudget(  # 4 × (8 × 2 + 1) × 48 MB = 3,264 MB of batches

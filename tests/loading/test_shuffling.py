@@ -4,8 +4,9 @@ from itertools import chain, islice
 import numpy as np
 import pytest
 
-from course_utils.loading.shuffling import (
+from course_utils.loading.stream import (
     BlockSampler,
+    Place,
     batched,
     blocks,
     buffer_shuffle,
@@ -13,7 +14,6 @@ from course_utils.loading.shuffling import (
     interleave,
     shuffled,
 )
-from course_utils.loading.splitting import Place
 
 
 def rng(seed: int = 0) -> np.random.Generator:

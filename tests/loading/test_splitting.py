@@ -8,7 +8,8 @@ import torch
 from torch import distributed
 from torch.utils.data import DataLoader, IterableDataset
 
-from course_utils.loading.splitting import Place, count_batches, even_batches, split
+from course_utils.loading.stream import Place, split
+from course_utils.loading.stream.splitting import count_batches, even_batches
 from tests.loading.ranks import MORE_WORKERS_THAN_CORES, set_rank
 
 WORKERS = range(6)

@@ -14,11 +14,12 @@ import fsspec
 import pytest
 
 from course_utils.errors import CourseError
-from course_utils.hardware import machine_facts
+from course_utils.hardware.machine import facts as machine_facts
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.datasets import MemmapEvents
-from course_utils.loading.staged_place import find_place
-from course_utils.loading.staging import stage_to_shm, unstage
+from course_utils.loading.cache import stage_to_shm
+from course_utils.loading.cache.staged_place import find_place
+from course_utils.loading.cache.staging import unstage
+from course_utils.loading.events import MemmapEvents
 from tests.loading.staging_sources import Meddling
 
 

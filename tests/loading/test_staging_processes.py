@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from tqdm import tqdm
 
-from course_utils.loading.staged_place import find_place
-from course_utils.loading.staging import stage_to_shm, unstage
+from course_utils.loading.cache import stage_to_shm
+from course_utils.loading.cache.staged_place import find_place
+from course_utils.loading.cache.staging import unstage
 from course_utils.paths import REPO
 from tests.loading.staging_sources import hold, stage, stage_and_die, start
 
@@ -25,7 +26,7 @@ if not hasattr(os, "fork"):
 STAGE = (
     "import sys\n"
     "from course_utils.errors import CourseError\n"
-    "from course_utils.loading.staging import stage_to_shm\n"
+    "from course_utils.loading.cache.staging import stage_to_shm\n"
     "fs = None\n"
     "{setup}\n"
     "try:\n"

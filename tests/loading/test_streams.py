@@ -11,11 +11,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.datasets import MemmapEvents
-from course_utils.loading.mixing import mixing
-from course_utils.loading.shuffling import batched
-from course_utils.loading.splitting import even_batches
-from course_utils.loading.streams import EventShards
+from course_utils.loading.events import MemmapEvents
+from course_utils.loading.stream import EventShards, batched, mixing
+from course_utils.loading.stream.splitting import even_batches
 from course_utils.measure.trace import record
 from tests.loading.ranks import MORE_WORKERS_THAN_CORES, event_ids, load, set_rank
 

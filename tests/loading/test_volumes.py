@@ -8,7 +8,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.volumes import VolumeFormat, Volumes
+from course_utils.loading.images import Volumes
+from course_utils.loading.images.volumes import VolumeFormat
 from course_utils.measure.trace import record
 from data_scripts import make_volumes
 

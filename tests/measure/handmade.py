@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from course_utils.measure.measurements import Measurements
-from course_utils.measure.trace import Span, Trace
+from course_utils.measure.diagnosis.measurements import Measurements
+from course_utils.measure.spans import Span
+from course_utils.measure.trace import Trace
 
 MS = 1_000_000
 

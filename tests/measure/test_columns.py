@@ -3,7 +3,8 @@ import json
 
 import pytest
 
-from course_utils.measure.columns import Control, Picture, columns, key, pack, states, tick_ns
+from course_utils.measure.picture import Control, Picture, key, states
+from course_utils.measure.picture.model import columns, pack, tick_ns
 from course_utils.measure.simulate import Pipeline, simulate
 from tests.measure.handmade import MS, naive, span, trace_of
 

@@ -1,4 +1,5 @@
-from course_utils.measure.describe import facts, sentence
+from course_utils.measure.picture import facts
+from course_utils.measure.picture.captions import sentence
 from tests.measure.handmade import naive, span, trace_of
 
 

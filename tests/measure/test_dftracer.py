@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from course_utils.measure.dftracer import load_dftracer
+from course_utils.measure.exchange import load_dftracer
 from course_utils.paths import recording
 
 HOST = {"hhash": "68"}

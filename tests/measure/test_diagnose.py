@@ -13,9 +13,8 @@ from torch.utils.data import DataLoader
 
 from benchmarks import known_loaders
 from course_utils.errors import CourseError
-from course_utils.hardware.accelerator import get_accelerator
-from course_utils.measure import runs
-from course_utils.measure.diagnose import Diagnosis, diagnose
+from course_utils.hardware.gpu import get_accelerator
+from course_utils.measure.diagnosis import Diagnosis, diagnose, runs
 
 sys.path.insert(0, str(Path(__file__).parent))  # workers import the datasets by this name
 import diagnosed_loaders as data

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from course_utils.measure.epochs import end, length, prefetched, untouched
+from course_utils.measure.diagnosis.epochs import end, length, prefetched, untouched
 
 NUMBERS: Any = range(40)
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from course_utils.measure.evidence import gather, may_be_oversubscribed
-from course_utils.measure.gauges import Fetch
-from course_utils.measure.measurements import Measurements
-from course_utils.measure.runs import Run, Turn
+from course_utils.measure.diagnosis.evidence import gather, may_be_oversubscribed
+from course_utils.measure.diagnosis.gauges import Fetch
+from course_utils.measure.diagnosis.measurements import Measurements
+from course_utils.measure.diagnosis.runs import Run, Turn
 from course_utils.measure.trace import Trace
 from tests.measure.handmade import span, trace_of
 

@@ -3,7 +3,8 @@ import re
 
 import pytest
 
-from course_utils.measure.export import chrome_trace, load_chrome, save_chrome
+from course_utils.measure.exchange import save_chrome
+from course_utils.measure.exchange.chrome import chrome_trace, load_chrome
 from course_utils.measure.simulate import Pipeline, simulate
 from tests.measure.handmade import naive, span, trace_of
 

@@ -1,18 +1,21 @@
+import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from course_utils.measure import fallback
-from course_utils.measure.columns import Picture
-from course_utils.measure.palette import LOOKS
+from course_utils.measure.picture import LOOKS, Picture
+from course_utils.measure.picture import svg as fallback
 from course_utils.measure.simulate import Pipeline, simulate
+from course_utils.paths import REPO
 from tests.measure.handmade import naive, span, trace_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(picture):
-    return ElementTree.fromstring(fallback.svg(picture))
+    return ElementTree.fromstring(fallback.as_svg(picture))
 
 
 def test_title_and_description_say_what_is_drawn():
@@ -37,7 +40,7 @@ def test_every_stage_has_colour_and_pattern():
 
 
 def test_steps_and_gaps_have_the_width_of_their_time():
-    svg = fallback.svg(Picture([naive(steps=1, load_ms=30, step_ms=10)]))
+    svg = fallback.as_svg(Picture([naive(steps=1, load_ms=30, step_ms=10)]))
     width = fallback.WIDTH - fallback.LEFT - fallback.RIGHT
     assert f"h{width * 0.75:.1f}v" in svg
     assert f"h{width * 0.25:.1f}v" in svg
@@ -58,7 +61,7 @@ def test_two_pictures_on_a_page_do_not_share_ids():
 
 def test_a_long_run_stays_small_and_shows_shares():
     trace = simulate(Pipeline(read_ms=7, step_ms=4, num_workers=6, steps=2_000, jitter=0.5))
-    assert len(fallback.svg(Picture([trace]))) < 80_000
+    assert len(fallback.as_svg(Picture([trace]))) < 80_000
 
 
 def test_a_trace_without_steps_can_be_drawn():
@@ -68,6 +71,7 @@ def test_a_trace_without_steps_can_be_drawn():
 
 @pytest.mark.filterwarnings("error")
 def test_the_picture_of_the_readme_is_made_by_one_command(tmp_path):
-    assert fallback.main([str(tmp_path / "timeline.svg")]) == 0
+    draw = [sys.executable, REPO / "docs/draw_timeline.py", tmp_path / "timeline.svg"]
+    subprocess.run(draw, cwd=REPO, env=os.environ | {"PYTHONPATH": str(REPO)}, check=True)
     root = ElementTree.parse(tmp_path / "timeline.svg").getroot()
     assert root.tag == f"{SVG}svg"

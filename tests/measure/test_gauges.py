@@ -10,8 +10,8 @@ from threadpoolctl import threadpool_info
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data._utils import fetch as torch_fetch
 
-from course_utils.measure.gauges import ROWS, Gauges, gauged, read_clocks
-from course_utils.measure.this_process import affinity, bytes_read, own_bytes
+from course_utils.measure.diagnosis.gauges import ROWS, Gauges, gauged, read_clocks
+from course_utils.measure.process import affinity, bytes_read, own_bytes
 
 pytestmark = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="the datasets are local"

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from course_utils.measure.layout import MOST_ROWS, busy_shares, idle_gaps, lanes, place
+from course_utils.measure.picture import lanes
+from course_utils.measure.picture.layout import MOST_ROWS, busy_shares, idle_gaps, place
 from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.measure.trace import STAGES
+from course_utils.measure.spans import STAGES
 from tests.measure.handmade import MS, naive, span, trace_of
 
 

@@ -1,10 +1,10 @@
-from course_utils.measure.columns import Picture
-from course_utils.measure.letters import MARGIN, text
+from course_utils.measure.picture import Picture
+from course_utils.measure.picture.text import MARGIN, as_text
 from tests.measure.handmade import naive
 
 
 def lines(*traces, width=40):
-    return text(Picture(traces), width).splitlines()
+    return as_text(Picture(traces), width).splitlines()
 
 
 def test_each_letter_is_the_main_stage_of_its_time():

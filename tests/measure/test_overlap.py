@@ -1,7 +1,6 @@
 import pytest
 
-from course_utils.measure.overlap import hidden_share
-from course_utils.measure.trace import Span
+from course_utils.measure.spans import Span, hidden_share
 
 
 def copy(start, end):

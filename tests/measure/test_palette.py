@@ -2,8 +2,9 @@ import itertools
 
 import pytest
 
-from course_utils.measure.palette import DARK, IDLE, IDLE_DARK, LIGHT, LOOKS, contrast, mix
-from course_utils.measure.trace import STAGES
+from course_utils.measure.picture import LOOKS
+from course_utils.measure.picture.palette import DARK, IDLE, IDLE_DARK, LIGHT, contrast, mix
+from course_utils.measure.spans import STAGES
 
 EVERY = {**LOOKS, "idle": IDLE}
 

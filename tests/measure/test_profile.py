@@ -8,7 +8,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 from torch.utils.data import DataLoader, TensorDataset
 
-from course_utils.measure.profile import load_profile
+from course_utils.measure.exchange import load_profile
 from course_utils.paths import recording
 
 NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"

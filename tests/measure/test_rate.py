@@ -8,7 +8,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from course_utils.errors import CourseError
-from course_utils.measure.rate import first_dropped, steady_rate
+from course_utils.measure.diagnosis import steady_rate
+from course_utils.measure.diagnosis.rate import first_dropped
 
 
 class Timed:

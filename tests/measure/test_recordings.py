@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from course_utils.measure.export import chrome_trace
-from course_utils.measure.recordings import NONE, listing, recordings
+from course_utils.measure.exchange import listing, recordings
+from course_utils.measure.exchange.chrome import chrome_trace
+from course_utils.measure.exchange.recordings import NONE
 from course_utils.measure.simulate import Pipeline, simulate
 
 FACTS = {"gpu": "emulated H200", "date": "2026-11-21", "command": "python tests/gpu/run.py"}

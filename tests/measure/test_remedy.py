@@ -4,8 +4,8 @@ from typing import Any, get_args
 
 import pytest
 
-from course_utils.measure.remedy import gain, pipeline, remedy, turn_ms
-from course_utils.measure.verdict import Cause
+from course_utils.measure.diagnosis import Cause
+from course_utils.measure.diagnosis.remedy import gain, pipeline, remedy, turn_ms
 from tests.measure.handmade import HUNGRY, hungry
 
 

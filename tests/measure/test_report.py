@@ -5,9 +5,9 @@ from typing import Any, get_args
 
 import pytest
 
-from course_utils.measure.diagnose import concluded
-from course_utils.measure.findings import evidence, sentence, size
-from course_utils.measure.verdict import Cause
+from course_utils.measure.diagnosis import Cause
+from course_utils.measure.diagnosis.diagnose import concluded
+from course_utils.measure.diagnosis.findings import evidence, sentence, size
 from tests.measure.handmade import HUNGRY, hungry, naive
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.measure.summary import Summary
+from course_utils.measure.spans import Summary
 
 
 def summary(**times: float) -> Summary:

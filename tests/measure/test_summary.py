@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.measure.summary import summarise, union
-from course_utils.measure.trace import Span, Trace
+from course_utils.measure.spans import Span, summarise, union
+from course_utils.measure.trace import Trace
 
 MS = 1_000_000
 

@@ -1,13 +1,13 @@
 import base64
 import json
 import re
-from pathlib import Path
 
 import pytest
 
-from course_utils.measure.columns import Control, Picture, key
-from course_utils.measure.timeline import PARTS, Timeline, TimelineGrid, module_source
-from course_utils.measure.trace import record, stage
+from course_utils.measure.picture import Control, Picture, Timeline, TimelineGrid, key
+from course_utils.measure.picture.timeline import module_source
+from course_utils.measure.spans import stage
+from course_utils.measure.trace import record
 from tests.measure.handmade import naive
 
 CONTROLS = [
@@ -159,10 +159,3 @@ def test_the_module_has_no_imports_and_one_default_export():
     source = module_source()
     assert not re.search(r"^\s*import\b", source, re.MULTILINE)
     assert len(re.findall(r"^export default", source, re.MULTILINE)) == 1
-
-
-def test_every_part_can_be_read_in_one_sitting():
-    folder = Path(__file__).parents[2] / "course_utils" / "measure"
-    names = ["timeline.js", "timeline.css", *(f"timeline_{part}.js" for part in PARTS)]
-    for name in names:
-        assert len((folder / name).read_text("utf-8").splitlines()) <= 250

@@ -6,7 +6,8 @@ from threading import Thread
 
 import pytest
 
-from course_utils.measure.trace import Span, Trace, activate, current, record, stage
+from course_utils.measure.spans import Span, activate, current, stage
+from course_utils.measure.trace import Trace, record
 
 
 def ticking(step: int = 10) -> object:

@@ -160,7 +160,7 @@ def test_an_error_in_the_dataset_arrives(num_workers: int) -> None:
 
 
 def test_pinning_reaches_the_batch_inside_the_parcel(monkeypatch: pytest.MonkeyPatch) -> None:
-    from course_utils.measure import traced_loader
+    from course_utils.measure.spans import traced_loader
 
     monkeypatch.setattr(traced_loader, "pin_tensors", lambda batch: ("pinned", batch))
     parcel = traced_loader.Parcel([1], [], "", None).pin_memory()

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from course_utils.measure.verdict import Cause, judge, losses, slowest_stage
+from course_utils.measure.diagnosis import Cause
+from course_utils.measure.diagnosis.verdict import judge, losses, slowest_stage
 from tests.measure.handmade import hungry
 
 

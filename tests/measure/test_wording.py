@@ -1,6 +1,6 @@
 import pytest
 
-from course_utils.measure.wording import axis, duration, percent, plural
+from course_utils.words import axis, duration, percent, plural
 from tests.measure.handmade import MS
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from course_utils.measure.trace import current, stage
+from course_utils.measure.spans import current, stage
 
 
 class Marked(Dataset[torch.Tensor]):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from course_utils.paths import DATA_SETS, data_path
+from course_utils.teaching.notebook import DATA_SETS, data_path
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import nbclient
 import nbformat
 from nbformat import NotebookNode
 
-from course_utils.teaching.exercise import VERDICT_MIME
+from course_utils.teaching.exercise.verdict import VERDICT_MIME
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_utils.teaching.exercise import VERDICT_MIME
+from course_utils.teaching.exercise.verdict import VERDICT_MIME
 from notebooks.build import HERE
 from tests.notebooks.kernel import running_kernel
 from tests.notebooks.turns import turns
@@ -32,7 +32,7 @@ plt.close()
 """
 LEFT = """
 cu.cleanup_workers()
-from course_utils.teaching.leftovers import _children
+from course_utils.teaching.notebook.leftovers import _children
 print(len(_children()), "left")
 """
 

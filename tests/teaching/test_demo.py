@@ -5,7 +5,7 @@ import sys
 import psutil
 import pytest
 
-from course_utils.teaching.demo import run_demo
+from course_utils.teaching.notebook import run_demo
 
 
 def test_output_and_a_good_end_are_told() -> None:

@@ -7,17 +7,9 @@ from typing import Any
 import pytest
 
 from course_utils.errors import CourseError
-from course_utils.teaching import exercise as module
-from course_utils.teaching.exercise import (
-    VERDICT_MIME,
-    Verdict,
-    check,
-    exercise,
-    expect,
-    right,
-    todo,
-    wrong,
-)
+from course_utils.teaching.exercise import Verdict, check, exercise, expect, right, todo, wrong
+from course_utils.teaching.exercise import verdict as module
+from course_utils.teaching.exercise.verdict import VERDICT_MIME
 
 
 @pytest.fixture(autouse=True)

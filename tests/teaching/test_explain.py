@@ -6,7 +6,7 @@ import pickle
 import pytest
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.teaching.explain import advice, explain, learner_line
+from course_utils.teaching.notebook import advice, explain, learner_line
 
 
 class Broken(Dataset[int]):

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from course_utils.measure.simulate import simulate
-from course_utils.teaching.explorer import STRATEGIES, explorer
+from course_utils.teaching.explorer import explorer
+from course_utils.teaching.explorer.explorer import STRATEGIES
 
 
 def test_every_strategy_is_at_least_as_good_as_the_one_before_it() -> None:

@@ -73,7 +73,7 @@ def kernel(start_method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 COUNT = """
-from course_utils.teaching.leftovers import _children
+from course_utils.teaching.notebook.leftovers import _children
 print("children", len(_children()))
 """
 

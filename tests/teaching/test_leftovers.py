@@ -9,7 +9,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
-from course_utils.teaching.leftovers import Cleanup, cleanup_workers
+from course_utils.teaching.notebook import cleanup_workers
+from course_utils.teaching.notebook.leftovers import Cleanup
 
 
 def test_cleaning_up_after_nothing_says_so() -> None:

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from course_utils.teaching.look import _EDGE, Bar, bars, card
+from course_utils.teaching.notebook import Bar, bars, card
+from course_utils.teaching.notebook.cards import _EDGE
 
 
 def _luminance(colour: str) -> float:

@@ -11,9 +11,9 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from course_utils.errors import CourseError
-from course_utils.teaching import onlookers
-from course_utils.teaching.onlookers import cpu_use, disk_use, during, hot_lines, stacks
-from course_utils.teaching.onlookers import worker_pids as pids
+from course_utils.teaching.notebook import cpu_use, disk_use, hot_lines, onlookers
+from course_utils.teaching.notebook import worker_pids as pids
+from course_utils.teaching.notebook.onlookers import during, stacks
 
 RAW = """thread (0x7F): "MainThread";<module> (a.py:1);read (a.py:7) 30
 thread (0x7F): "MainThread";<module> (a.py:1);decode (a.py:9) 10

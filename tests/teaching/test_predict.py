@@ -10,8 +10,7 @@ import ipywidgets as widgets
 import pytest
 
 from course_utils.errors import CourseError
-from course_utils.teaching.predict import predict, reveal
-from course_utils.teaching.state import state_folder
+from course_utils.teaching.notebook import predict, reveal, state_folder
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.teaching.run_pipeline import run_pipeline
+from course_utils.teaching.explorer import run_pipeline
 
 LOOPS = {
     "naive": Pipeline(read_ms=40, decode_ms=10, step_ms=30, steps=20),

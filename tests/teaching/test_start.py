@@ -13,8 +13,7 @@ import torch
 
 import course_utils
 from course_utils.errors import CourseError
-from course_utils.teaching import start
-from course_utils.teaching.start import ready, start_workers
+from course_utils.teaching.notebook import ready, start, start_workers
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(multiprocessing, "set_forkserver_preload", made.append)
     monkeypatch.setattr(forkserver, "ensure_running", lambda: made.append("running"))
     monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none: None)
-    monkeypatch.setattr("course_utils.loading.preload.modules_of_server", lambda: None)
+    monkeypatch.setattr("course_utils.hardware.machine.starting.modules_of_server", lambda: None)
     return made
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from course_utils.teaching.state import FOLDER, state_folder
+from course_utils.teaching.notebook import FOLDER, state_folder
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.teaching.stubs import find_stub
+from course_utils.teaching.exercise.stubs import find_stub
 
 
 def only_dots(x: int) -> int:

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from course_utils.errors import CourseError
-from course_utils.teaching import worker_module
-from course_utils.teaching.state import state_folder
-from course_utils.teaching.worker_module import define, register
+from course_utils.teaching.notebook import state_folder, worker_module
+from course_utils.teaching.notebook.worker_module import define, register
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,215 @@
+"""Run the course from a terminal: `course lab | doctor | data | check | stage | serve`."""
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from course_utils import paths
+from course_utils.command import lab, workfolder
+from course_utils.errors import CourseError, sentence
+
+_FIRST = "work/00_start_here.ipynb"
+_SHARDS = "shards.json"  # the list that `write_shards` writes: its module needs torch
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command of the course and return its exit code."""
+    arguments = _parser().parse_args(argv)
+    command: Callable[[argparse.Namespace], int] = arguments.command
+    try:
+        return command(arguments)
+    except (CourseError, OSError) as error:
+        print(f"course: {sentence(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped.", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="course", description=__doc__)
+    commands = parser.add_subparsers(
+        required=True, metavar="lab | doctor | data | check | stage | serve"
+    )
+    sized = argparse.ArgumentParser(add_help=False)
+    sized.add_argument("--size", choices=paths.SIZES, help="how much data (default: M)")
+
+    command = commands.add_parser("lab", parents=[sized], help="open the notebooks in JupyterLab")
+    command.add_argument("--fresh", metavar="NN", help="put a new notebook NN beside your own")
+    command.add_argument("--port", type=int, help="port to serve on (default: first free one)")
+    command.add_argument("--ip", default="127.0.0.1", help="address to serve on, in a container")
+    command.add_argument("--no-browser", action="store_true", help="serve without opening a window")
+    command.set_defaults(command=_lab)
+    command = commands.add_parser("doctor", help="show what this machine has to offer")
+    command.set_defaults(command=_doctor)
+    command = commands.add_parser("data", parents=[sized], help="make the data")
+    command.set_defaults(command=_data)
+    command = commands.add_parser("check", help="verify the installation")
+    command.set_defaults(command=_check)
+    command = commands.add_parser(
+        "stage", help="copy data to /dev/shm for all jobs of this machine"
+    )
+    command.add_argument("path", nargs="?", help="file, folder, or URL of fsspec")
+    command.add_argument("--to", metavar="DIR", help="keep copies there (default: /dev/shm)")
+    command.add_argument("--list", action="store_true", help="show what is staged")
+    command.add_argument("--remove", action="store_true", help="remove the copy of PATH, or all")
+    command.set_defaults(command=_stage)
+    command = commands.add_parser("serve", help="serve a folder as an object store would, by HTTP")
+    command.add_argument("folder", metavar="DIR", help="what lies in it can be read, nothing else")
+    command.add_argument(
+        "--port", type=int, default=0, help="port to serve on (default: a free one)"
+    )
+    command.add_argument(
+        "--preset", default="S3", help="whose limits; `none` for none (default: S3)"
+    )
+    command.add_argument(
+        "--token",
+        help="what a client must send; the list of processes shows it, so rather set COURSE_TOKEN "
+        "(default: that, or a new one)",
+    )
+    command.add_argument(
+        "--break-after", type=float, metavar="MB", help="break off there once, for each file"
+    )
+    command.set_defaults(command=_serve)
+    return parser
+
+
+def _lab(arguments: argparse.Namespace) -> int:
+    shipped, work, state = (paths.REPO / name for name in ("notebooks", "work", ".jupyter"))
+    if arguments.fresh:
+        copy = workfolder.hand_out_beside(shipped, work, number=arguments.fresh)
+        print(f"The new version is {copy.relative_to(paths.REPO)}; your own is as it was.")
+        return 0
+    if code := _data(arguments):
+        return code
+    _tell(workfolder.hand_out(shipped, work))
+    url = lab.running(state, _FIRST)
+    if url:
+        _show(url, arguments)
+        return 0
+    for ending in ("SIGTERM", "SIGHUP"):  # a closed terminal ends JupyterLab too
+        if hasattr(signal, ending):
+            signal.signal(getattr(signal, ending), _interrupt)
+    with lab.serve(paths.REPO, _FIRST, state=state, port=arguments.port, ip=arguments.ip) as server:
+        _show(server.url, arguments)
+        print("It runs until you press Ctrl-C here.", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.process.wait()
+    print("JupyterLab has ended; your notebooks are in work/.")
+    return 0
+
+
+def _tell(handed_out: workfolder.HandedOut) -> None:
+    for verb, names in (("new", handed_out.new), ("updated", handed_out.refreshed)):
+        if names:
+            print(f"Notebooks, {verb}: {', '.join(names)}")
+    for name in handed_out.kept:
+        print(f"work/{name} is yours and stays; there is a newer version of it.")
+        print(f"  To have it beside yours: {_course()} lab --fresh {name[:2]}")
+
+
+def _course() -> str:
+    """Return what to type for this command: `make lab` leaves the environment inactive."""
+    return "course" if shutil.which("course") else str(Path(sys.executable).with_name("course"))
+
+
+def _show(url: str, arguments: argparse.Namespace) -> None:
+    print(f"JupyterLab: {url}")
+    if not arguments.no_browser and not lab.open_browser(url):
+        print("There is no browser here; open this address in one.")
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from course_utils.hardware.machine import probe
+
+    print(probe())
+    return 0
+
+
+def _data(arguments: argparse.Namespace) -> int:
+    if arguments.size:
+        os.environ["COURSE_SIZE"] = arguments.size
+    from course_utils.teaching.notebook import DATA_SETS, make_data
+
+    for name in DATA_SETS:
+        if code := make_data(name):
+            return code
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from course_utils.command.installation import findings
+
+    wrong = 0
+    for finding in findings():
+        print(finding, flush=True)
+        wrong += finding.is_wrong
+    print("All is well." if not wrong else f"{wrong} to mend; each line above says how.")
+    return 1 if wrong else 0
+
+
+def _stage(arguments: argparse.Namespace) -> int:
+    from course_utils.loading.cache import staging
+
+    if arguments.remove:
+        if not staging.unstage(arguments.path, to=arguments.to):
+            raise CourseError("A job uses a copy, which stays until it ends; then remove it again.")
+        print("Removed.")
+    elif arguments.path:
+        staged = staging.stage_to_shm(arguments.path, to=arguments.to)
+        staged.keep()
+        print(repr(staged))
+    elif not arguments.list:
+        raise CourseError("Name what is to be staged, or add --list or --remove.")
+    if arguments.list:
+        copies = staging.staged_copies(to=arguments.to)
+        print("\n".join(map(str, copies)) or "Nothing is staged.")
+    return 0
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from course_utils.hardware.object_store import address, figures, new_token, serve
+
+    try:
+        preset = figures(arguments.preset)
+    except ValueError as error:
+        raise CourseError(str(error)) from None
+    token = arguments.token
+    if token is None:
+        token = os.environ.get("COURSE_TOKEN") or new_token()
+
+    def show(port: int) -> None:
+        limits, browsed = preset or "without limits", address(port, token=token)
+        print(f"Serving {arguments.folder}, {limits}: {browsed}")
+        print(f'  curl -H "Authorization: Bearer {token}" -O {address(port)}/NAME')
+        if Path(arguments.folder, _SHARDS).exists():
+            headers = f'{{"Authorization": "Bearer {token}"}}'
+            print(f'  stream_shards("{address(port)}", headers={headers})')
+        print("It runs until you press Ctrl-C here.", flush=True)
+
+    broken = None if arguments.break_after is None else 1e6 * arguments.break_after
+    with contextlib.suppress(KeyboardInterrupt):
+        serve(
+            arguments.folder,
+            preset,
+            token=token,
+            port=arguments.port,
+            break_after=broken,
+            ready=show,
+        )
+    print("The store has ended.")
+    return 0
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

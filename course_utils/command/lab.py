@@ -1,0 +1,165 @@
+"""Serve the notebooks with a JupyterLab of the course's own: quiet, offline, apart from any other.
+
+Settings, workspaces, kernels and signatures live in one folder of the project; the learner's own
+Jupyter is neither read nor changed.
+"""
+
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import webbrowser
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_utils.command import lab_settings
+from course_utils.errors import CourseError
+
+_START_UP_S = 120.0
+# A proxy, as companies set it, does not lead back to this machine.
+_LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass(frozen=True)
+class Server:
+    """Know a running JupyterLab: its address with the token, and its process."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+
+@contextlib.contextmanager
+def serve(
+    root: Path,
+    notebook: str,
+    *,
+    state: Path,
+    port: int | None = None,
+    ip: str = "127.0.0.1",
+    options: Sequence[str] = (),
+) -> Iterator[Server]:
+    """Run JupyterLab on `notebook`, a path below `root`, until the block is left.
+
+    Args:
+        root: folder that the server shows.
+        notebook: path of the first notebook, relative to `root`, with forward slashes.
+        state: folder for everything that this JupyterLab keeps.
+        port: port to listen on; without one, the first free one from 8888 on.
+        ip: address to listen on.
+        options: further options of `jupyter lab`.
+
+    Raises:
+        CourseError: the port is taken, or JupyterLab does not start.
+    """
+    port = _free_port(ip, port)
+    token = secrets.token_hex(16)
+    lab_settings.prepare(state, notebook)
+    log = state / "lab.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            _command(root, notebook, port=port, ip=ip, options=options),
+            env=os.environ | lab_settings.environment(state) | {"JUPYTER_TOKEN": token},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            # Ctrl-C is for us: JupyterLab would ask a question on the terminal.
+            start_new_session=True,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )
+    base = f"http://127.0.0.1:{port}"
+    try:
+        _wait_until_up(f"{base}/api/status?token={token}", process, log)
+        yield Server(f"{base}{_lab_path(notebook)}?token={token}", process)
+    finally:
+        _stop(f"{base}/api/shutdown?token={token}", process)
+
+
+def running(state: Path, notebook: str) -> str | None:
+    """Return the address of a JupyterLab that already serves from `state`, if there is one."""
+    from jupyter_server.serverapp import list_running_servers
+
+    runtime = lab_settings.folders(state)["JUPYTER_RUNTIME_DIR"]
+    for server in list_running_servers(str(runtime)):
+        base, token = f"http://127.0.0.1:{server['port']}", server["token"]
+        if _is_up(f"{base}/api/status?token={token}"):
+            return f"{base}{_lab_path(notebook)}?token={token}"
+    return None
+
+
+def open_browser(url: str) -> bool:
+    """Open the address in a browser with windows; say whether there was one."""
+    windows = not sys.platform.startswith("linux") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    )
+    try:
+        return windows and webbrowser.open(url)
+    except (webbrowser.Error, OSError):
+        return False
+
+
+def _command(root: Path, notebook: str, *, port: int, ip: str, options: Sequence[str]) -> list[str]:
+    as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    return [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", *as_root),
+        f"--ServerApp.root_dir={root}",
+        f"--ServerApp.ip={ip}",
+        f"--ServerApp.port={port}",
+        "--ServerApp.port_retries=0",
+        f"--ContentsManager.preferred_dir={notebook.rpartition('/')[0]}",
+        f"--LabApp.default_url={_lab_path(notebook)}",
+        "--LabApp.news_url=None",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.extension_manager=readonly",
+        *options,
+    ]
+
+
+def _lab_path(notebook: str) -> str:
+    return f"/lab/workspaces/course/tree/{notebook}"
+
+
+def _free_port(ip: str, wanted: int | None) -> int:
+    for port in [wanted] if wanted is not None else [*range(8888, 8988), 0]:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            if os.name == "posix":  # a port that was served on a moment ago is free
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((ip, port))
+            return int(probe.getsockname()[1])
+    raise CourseError(f"Port {wanted} is taken; choose another with `course lab --port`.")
+
+
+def _wait_until_up(status: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    give_up = time.monotonic() + _START_UP_S
+    while process.poll() is None and time.monotonic() < give_up:
+        if _is_up(status):
+            return
+        time.sleep(0.1)
+    raise CourseError(f"JupyterLab did not start; the reason is at the end of {log}.")
+
+
+def _is_up(status: str) -> bool:
+    try:
+        _LOCAL.open(status, timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _stop(shutdown: str, process: subprocess.Popen[bytes]) -> None:
+    # Asked to, the server ends its kernels too, and they end their workers.
+    with contextlib.suppress(OSError):
+        _LOCAL.open(urllib.request.Request(shutdown, method="POST"), timeout=5).close()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

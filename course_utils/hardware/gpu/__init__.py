@@ -1,0 +1,49 @@
+"""One interface to a GPU: the real one, or one that is emulated and says so."""
+
+from course_utils.hardware.gpu.accelerator import (
+    Accelerator,
+    get_accelerator,
+)
+from course_utils.hardware.gpu.batches import (
+    leaves,
+    map_leaves,
+)
+from course_utils.hardware.gpu.checksum import (
+    checksum,
+)
+from course_utils.hardware.gpu.clock import (
+    HostClock,
+    VirtualTime,
+    timed_accelerator,
+)
+from course_utils.hardware.gpu.cuda import (
+    CudaDevice,
+)
+from course_utils.hardware.gpu.devices import (
+    EmulatedDevices,
+)
+from course_utils.hardware.gpu.emulated import (
+    EmulatedAccelerator,
+)
+from course_utils.hardware.gpu.memory import (
+    mark_pinned,
+)
+from course_utils.hardware.gpu.presets import (
+    PRESETS,
+)
+
+__all__ = [
+    "PRESETS",
+    "Accelerator",
+    "CudaDevice",
+    "EmulatedAccelerator",
+    "EmulatedDevices",
+    "HostClock",
+    "VirtualTime",
+    "checksum",
+    "get_accelerator",
+    "leaves",
+    "map_leaves",
+    "mark_pinned",
+    "timed_accelerator",
+]

@@ -1,0 +1,223 @@
+"""The accelerator interface on a real GPU: a thin skin over torch.
+
+Spans come from CUDA events around each copy and step. They are read when the recording ends, so
+that recording never makes the host wait for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+
+from course_utils.hardware.gpu.batches import PinnedBatches, leaves, map_leaves
+from course_utils.hardware.gpu.checksum import checksum
+from course_utils.hardware.gpu.cuda_work import Work, timer
+from course_utils.hardware.gpu.smi import Smi, nvidia_smi
+from course_utils.measure.spans import Span, SpanLog, current, stage
+
+
+class CudaDevice:
+    """One CUDA device, fixed for good: its streams, its memory, the copies to it."""
+
+    emulated = False
+
+    def __init__(self, device: torch.device | None = None):
+        """Take `device`, or the one current in this thread: in other threads that is device 0."""
+        index = None if device is None else device.index
+        self.device = torch.device("cuda", torch.cuda.current_device() if index is None else index)
+        self.name = torch.cuda.get_device_name(self.device)
+        self.idle_stream = self.Stream()  # nothing but the anchors of recordings
+        self._marks: DeviceMarks | None = None
+
+    def __repr__(self) -> str:
+        """Name the GPU."""
+        return f"{self.name} ({self.device})"
+
+    def Stream(self) -> torch.cuda.Stream:
+        """Make a stream."""
+        return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+
+    def Event(self, *, enable_timing: bool = False) -> torch.cuda.Event:
+        """Make an event."""
+        return torch.cuda.Event(enable_timing=enable_timing)  # type: ignore[no-untyped-call]
+
+    def stream(self, stream: torch.cuda.Stream | None) -> AbstractContextManager[Any]:
+        """Make `stream` the current one of this thread inside the `with` block."""
+        return torch.cuda.stream(stream)
+
+    def current_stream(self) -> torch.cuda.Stream:
+        """Return the stream that this thread launches on."""
+        return torch.cuda.current_stream(self.device)
+
+    def synchronize(self) -> None:
+        """Block the host until everything launched is finished."""
+        torch.cuda.synchronize(self.device)
+
+    def upload(self, batch: Any, *, non_blocking: bool = False) -> Any:
+        """Copy the tensors of `batch` to the device."""
+        trace = current()
+        number = -1 if trace is None else trace.batch
+
+        def copy(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            return leaf.to(self.device, non_blocking=non_blocking)
+
+        with self._span("copy", "transfer", number):
+            return _numbered(map_leaves(copy, batch), number)
+
+    def launch(
+        self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
+    ) -> Any:
+        """Launch `function(*buffers)`; it takes as long as it takes."""
+        number = _batch_number(_device_tensors(buffers))
+        with self._span("gpu", "compute", number):
+            return _numbered(function(*buffers), number)
+
+    def pin(self, batch: Any) -> Any:
+        """Return `batch` in pinned host memory, copied unless it is there already."""
+        with stage("transfer", lane="main"):
+            return map_leaves(
+                lambda leaf: leaf.pin_memory() if isinstance(leaf, torch.Tensor) else leaf, batch
+            )
+
+    def pinned(self, batches: Iterable[Any]) -> PinnedBatches:
+        """Hand over `batches` pinned; a `DataLoader(pin_memory=True)` has done it already."""
+        return PinnedBatches(batches, self.pin)
+
+    def is_pinned(self, batch: Any) -> bool:
+        """Tell whether all tensors of `batch` in host memory are pinned."""
+        tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
+        return all(tensor.is_pinned() for tensor in tensors if tensor.device.type == "cpu")
+
+    def memory_allocated(self) -> int:
+        """Return the bytes of device memory in use."""
+        return torch.cuda.memory_allocated(self.device)
+
+    def max_memory_allocated(self) -> int:
+        """Return the most bytes that were in use at a time."""
+        return torch.cuda.max_memory_allocated(self.device)
+
+    @contextmanager
+    def _span(self, lane: str, name: str, batch: int) -> Iterator[None]:
+        trace = current()
+        if trace is None:
+            yield
+            return
+        if self._marks is None or self._marks.trace is not trace:
+            self._marks = DeviceMarks(trace, self)
+        stream, start, end = self.current_stream(), timer(), timer()
+        start.record(stream)
+        yield
+        end.record(stream)
+        self._marks.spans.append((lane, name, start, end, batch))
+
+
+class CudaAccelerator(CudaDevice):
+    """A CUDA device that can also pass for one that trains; see `accelerator.Accelerator`."""
+
+    def __init__(self, *, step_ms: float):
+        """Take the current device and find out how fast it is."""
+        super().__init__()
+        self.step_ms = step_ms
+        self._work = Work(self.device)
+
+    def step(self, batch: Any, *, ms: float | None = None, occupancy: float = 1.0) -> CudaLoss:
+        """Launch `ms` of work and a checksum of `batch`.
+
+        The work is matrix products, as in a training step, which fill the device. With an occupancy
+        below one half it is a kernel that counts cycles on a single multiprocessor.
+        """
+        tensors = _device_tensors(batch)
+        with self._span("gpu", "compute", _batch_number(tensors)):
+            self._work.run(self.step_ms if ms is None else ms, occupancy)
+            return CudaLoss(checksum(tensors), self.current_stream())
+
+    def smi(self) -> Smi:
+        """Return what nvidia-smi shows; for the true idle share record a trace."""
+        return nvidia_smi(self.name, f"GPU-{torch.cuda.get_device_properties(self.device).uuid}")
+
+
+class CudaLoss:
+    """The checksum of a step on its way to the host."""
+
+    def __init__(self, value: torch.Tensor, stream: torch.cuda.Stream):
+        self._value = torch.empty((), dtype=value.dtype, pin_memory=True)
+        self._value.copy_(value, non_blocking=True)
+        self._done = stream.record_event()
+
+    def item(self) -> float:
+        """Block the host until the step is finished and return the checksum."""
+        self._done.synchronize()
+        return float(self._value)
+
+    def __float__(self) -> float:
+        """Wait, as `item` does."""
+        return self.item()
+
+    def __repr__(self) -> str:
+        """Tell how to get at the value, without waiting for it."""
+        return "<loss on the device: item() waits for it>"
+
+
+class DeviceMarks:
+    """The events of one trace, and two anchors that tie the device's time to the host's."""
+
+    def __init__(self, trace: SpanLog, gpu: CudaDevice):
+        self.trace = trace
+        self.spans: list[tuple[str, str, torch.cuda.Event, torch.cuda.Event, int]] = []
+        self._gpu = gpu
+        self._first = self._anchor()
+        trace.mention(gpu.name)
+        trace.on_close(self.resolve)
+
+    def resolve(self) -> None:
+        """Turn the events into spans."""
+        self._gpu.synchronize()
+        (first, first_ns), (last, last_ns) = self._first, self._anchor()
+        length_ms = first.elapsed_time(last)
+        for lane, name, start, end, batch in self.spans:
+            begin_ns, end_ns = (
+                host_time(first.elapsed_time(mark), length_ms, first_ns, last_ns)
+                for mark in (start, end)
+            )
+            self.trace.add(Span(lane, name, begin_ns, end_ns, batch))
+
+    def _anchor(self) -> tuple[torch.cuda.Event, int]:
+        event = timer()
+        event.record(self._gpu.idle_stream)
+        event.synchronize()
+        return event, self.trace.clock()  # some 0.01 ms late, at both ends alike
+
+
+def host_time(device_ms: float, length_ms: float, first_ns: int, last_ns: int) -> int:
+    """Return the host's time of an event `device_ms` after the first anchor.
+
+    The clocks drift apart, by some 0.01 ms per second. The second anchor, `length_ms` later by the
+    device's clock, takes that out.
+    """
+    return first_ns + round(device_ms / length_ms * (last_ns - first_ns))
+
+
+def _device_tensors(batch: Any) -> list[torch.Tensor]:
+    tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
+    if not all(tensor.is_cuda for tensor in tensors):
+        raise ValueError("The batch is in host memory: copy it first, batch = gpu.upload(batch).")
+    return tensors
+
+
+def _numbered(batch: Any, number: int) -> Any:
+    """Note its number on the tensors of `batch`: the loop may be at the next when it uses them."""
+    for leaf in leaves(batch):
+        if isinstance(leaf, torch.Tensor):
+            leaf._trace_batch = number  # type: ignore[attr-defined]
+    return batch
+
+
+def _batch_number(tensors: list[torch.Tensor]) -> int:
+    trace = current()
+    default = -1 if trace is None else trace.batch
+    return getattr(tensors[0], "_trace_batch", default) if tensors else default

@@ -1,0 +1,130 @@
+"""What nvidia-smi shows, with the meaning it really has, beside what it does not show.
+
+NVML defines GPU-Util as the "percent of time over the past sample period during which one or more
+kernels was executing on the GPU", the sample period being "between 1 second and 1/6 second,
+depending on the product" (https://docs.nvidia.com/deploy/nvml-api/structnvmlUtilization__t.html). A
+kernel on one of 82 multiprocessors counts in full, and what was before the period not at all.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from course_utils.hardware.gpu.presets import Preset
+
+SAMPLE_NS = 1_000_000_000  # the longest period that NVML uses
+_QUERY = "utilization.gpu,power.draw,power.limit,memory.used,memory.total"
+
+
+class Kernel(NamedTuple):
+    """A kernel that ran, or will: when, and on which share of the multiprocessors."""
+
+    start_ns: int
+    end_ns: int
+    occupancy: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smi:
+    """One look at the GPU; None where the figure is not available."""
+
+    name: str
+    gpu_util: int | None = None  # percent, as nvidia-smi shows it
+    power_w: float | None = None
+    max_power_w: float | None = None
+    memory_used: int | None = None  # bytes
+    memory_total: int | None = None
+    idle: float | None = None  # share of the time since the first kernel in which none was running
+    sm_active: float | None = None  # share of the multiprocessors at work in the sample period
+
+    def __str__(self) -> str:
+        """Draw the panel, narrow enough for half a laptop's screen."""
+        power = _pair(self.power_w, self.max_power_w, 1, "W")
+        memory = _pair(self.memory_used, self.memory_total, 2**20, "MiB")
+        return "\n".join(
+            (
+                self.name,
+                "  nvidia-smi shows",
+                f"    GPU-Util       {_share(self.gpu_util, 'of the last second had a kernel')}",
+                f"    Pwr:Usage/Cap  {power}",
+                f"    Memory-Usage   {memory}",
+                "  it does not show",
+                f"    idle           {_share(self.idle, 'since the first kernel', 100)}",
+                f"    SMs at work    {_share(self.sm_active, 'of all, in the last second', 100)}",
+            )
+        )
+
+
+def emulated_smi(
+    preset: Preset, kernels: Sequence[Kernel], *, now_ns: int, memory_used: int
+) -> Smi:
+    """Return what nvidia-smi would show at `now_ns` on a GPU that ran `kernels`, in order."""
+    begin = now_ns - SAMPLE_NS
+    recent = [(_overlap(kernel, begin, now_ns), kernel.occupancy) for kernel in kernels]
+    sm_active = sum(lasted * occupancy for lasted, occupancy in recent) / SAMPLE_NS
+    return Smi(
+        name=f"emulated {preset.name}",
+        gpu_util=round(100 * sum(lasted for lasted, _ in recent) / SAMPLE_NS),
+        power_w=preset.idle_w + (preset.max_w - preset.idle_w) * sm_active,
+        max_power_w=preset.max_w,
+        memory_used=memory_used,
+        memory_total=round(preset.memory_gib * 2**30),
+        idle=_idle(kernels, now_ns),
+        sm_active=sm_active,
+    )
+
+
+def nvidia_smi(name: str, uuid: str) -> Smi:
+    """Ask the real nvidia-smi; what it cannot tell stays None."""
+    command = ["nvidia-smi", f"--id={uuid}", f"--query-gpu={_QUERY}"]
+    try:
+        answer = subprocess.run(
+            [*command, "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return Smi(name=name)
+    util, power, limit, used, total = (_number(part) for part in answer.split(","))
+    return Smi(
+        name=name,
+        gpu_util=None if util is None else round(util),
+        power_w=power,
+        max_power_w=limit,
+        memory_used=None if used is None else round(used * 2**20),
+        memory_total=None if total is None else round(total * 2**20),
+    )
+
+
+def _overlap(kernel: Kernel, begin: int, end: int) -> int:
+    return max(min(kernel.end_ns, end) - max(kernel.start_ns, begin), 0)
+
+
+def _idle(kernels: Sequence[Kernel], now_ns: int) -> float | None:
+    if not kernels or now_ns <= kernels[0].start_ns:
+        return None
+    begin = kernels[0].start_ns
+    busy = sum(_overlap(kernel, begin, now_ns) for kernel in kernels)
+    return 1 - busy / (now_ns - begin)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:  # "[N/A]"
+        return None
+
+
+def _share(value: float | None, of_what: str, scale: int = 1) -> str:
+    return "not available" if value is None else f"{value * scale:3.0f} % {of_what}"
+
+
+def _pair(value: float | None, limit: float | None, unit: int, name: str) -> str:
+    if value is None or limit is None:
+        return "not available"
+    return f"{value / unit:.0f} {name} / {limit / unit:.0f} {name}"

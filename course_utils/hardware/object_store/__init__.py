@@ -1,0 +1,19 @@
+"""A folder served over HTTP as an object store would, from a process of its own."""
+
+from course_utils.hardware.object_store.server import (
+    address,
+    figures,
+    new_token,
+    serve,
+)
+from course_utils.hardware.object_store.store import (
+    object_store,
+)
+
+__all__ = [
+    "address",
+    "figures",
+    "new_token",
+    "object_store",
+    "serve",
+]

@@ -1,0 +1,233 @@
+"""An object store for the classroom: a folder, served by a process of its own on this machine.
+
+    with object_store(folder, "S3") as store:
+        fs = fsspec.filesystem("http", headers=store.headers)
+        first = fs.cat(store.url + "/shard-000000.tar", start=0, end=512)
+        print(store.counters())
+
+It is emulated: the files are local, and the limits are those of a storage preset, shared by all
+connections of all processes. `url`, `token` and `headers` are plain, and the store itself may be
+pickled into workers. It ends with the block, or with the process that started it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+import weakref
+from contextlib import suppress
+from dataclasses import asdict, fields, replace
+from types import TracebackType
+from typing import Any
+
+from course_utils.errors import CourseError
+from course_utils.hardware.object_store.counters import COUNTERS, StoreCounters
+from course_utils.hardware.object_store.folder import ObjectFolder
+from course_utils.hardware.object_store.server import address, figures, new_token, whole_bytes
+from course_utils.hardware.storage import StoragePreset
+
+_PATIENCE_S = 30
+_SILENT = "The store did not start; close what keeps this machine busy, and try again."
+# A proxy, as companies set it, does not lead back to this machine.
+_LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def object_store(
+    folder: str | os.PathLike[str],
+    preset: str | StoragePreset | None = "S3",
+    *,
+    token: str | None = None,
+    break_after: int | None = None,
+    port: int = 0,
+) -> ObjectStore:
+    """Start to serve the files of `folder` over HTTP, and return once the store answers.
+
+    Args:
+        folder: what lies in it can be read; nothing can be written.
+        preset: "S3" or another name, figures of your own, or None for no limits. A page cache has
+            no part in it: a client goes past it.
+        token: what a client must send; without one, a new one that nobody can guess.
+        break_after: the first answer with more than so many bytes of a file breaks off there, once
+            for each file, so that a second try gets through.
+        port: where to listen; 0 for a free port.
+
+    Raises:
+        CourseError: the folder is missing or is none, the port is taken, the token cannot be sent,
+            or nothing can break off there.
+        ValueError: there is no such preset.
+    """
+    root = ObjectFolder(folder).root
+    limits = figures(preset)
+    settings = {
+        "folder": str(root),
+        "preset": asdict(limits) if limits else None,
+        "token": new_token() if token is None else token,
+        "break_after": whole_bytes(break_after),
+        "port": port,
+    }
+    return ObjectStore(settings)
+
+
+class ObjectStore:
+    """A running store: where it is, what it counted, and how to make it fail."""
+
+    def __init__(self, settings: dict[str, Any]):
+        """Start the server with the keyword arguments of `serve`."""
+        self._settings = settings
+        self._before = ("", StoreCounters())  # and in which start of the server
+        self._owner = os.getpid()
+        self._process: subprocess.Popen[str] | None = None
+        self._start()
+
+    def __repr__(self) -> str:
+        preset = self._settings["preset"]
+        limits = str(StoragePreset(**preset)) if preset else "no limits"
+        return f"ObjectStore({self.url}, {limits}, over {self._settings['folder']})"
+
+    @property
+    def url(self) -> str:
+        """Where the folder is, without a `/` at the end and without the token."""
+        return address(self._settings["port"])
+
+    @property
+    def token(self) -> str:
+        """What a client must send."""
+        return str(self._settings["token"])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that a client must send."""
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def url_of(self, name: str) -> str:
+        """Return an address that holds the token, for clients that send no headers of ours.
+
+        `{000000..000003}` stays as it is: WebDataset expands it.
+        """
+        return address(self._settings["port"], name, token=self.token)
+
+    def counters(self) -> StoreCounters:
+        """Return what all clients together asked for since the last reset.
+
+        Raises:
+            CourseError: the store does not answer.
+        """
+        (start, now), (counted_from, before) = self._counted(), self._before
+        if start != counted_from:
+            return now
+        counted = {
+            field.name: getattr(now, field.name) - getattr(before, field.name)
+            for field in fields(now)
+            if field.name != "connections"
+        }
+        return replace(now, **counted)
+
+    def reset_counters(self) -> None:
+        """Count from zero, in this handle and in those that are pickled from it later."""
+        self._before = self._counted()
+
+    def kill(self) -> None:
+        """End the server as a crash would: in the middle of every answer."""
+        _end(self._own(), self._owner)
+
+    def restart(self) -> None:
+        """Start the server again, at the same address and with the same token; it counts anew.
+
+        Raises:
+            CourseError: somebody else took the port meanwhile.
+        """
+        _end(self._own(), self._owner)
+        self._start()
+
+    def close(self) -> None:
+        """End the server; a second time does nothing."""
+        if self._process:
+            _end(self._process, self._owner)
+
+    def __enter__(self) -> ObjectStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel without the process: a worker may read and count, not kill."""
+        return self.__dict__ | {"_process": None}
+
+    def _start(self) -> None:
+        with tempfile.TemporaryFile("w+") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "course_utils.hardware.object_store.server"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                # an interrupted cell interrupts the whole group of its kernel: not the store
+                start_new_session=True,
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            )
+            weakref.finalize(self, _end, self._process, self._owner)
+            port = _hand_over(self._process, json.dumps(self._settings))
+            if not port:
+                self.close()
+                said.seek(0)
+                reason = said.read().strip().splitlines() or [_SILENT]
+                raise CourseError(reason[-1])
+        self._settings = self._settings | {"port": int(port)}
+
+    def _own(self) -> subprocess.Popen[str]:
+        if not self._process or os.getpid() != self._owner:
+            raise CourseError("A worker has a copy of the store; ask where it was started.")
+        return self._process
+
+    def _counted(self) -> tuple[str, StoreCounters]:
+        """Return what the server counted, and the name of its start."""
+        request = urllib.request.Request(f"{self.url}/{COUNTERS}", headers=self.headers)
+        try:
+            with _LOCAL.open(request, timeout=_PATIENCE_S) as answer:
+                said = json.load(answer)
+                return said["start"], StoreCounters(**said["counters"])
+        except OSError:
+            raise CourseError(
+                "The store does not answer; start it again with store.restart()."
+            ) from None
+
+
+def _hand_over(process: subprocess.Popen[str], settings: str) -> str:
+    """Give the server its settings; return the port it answers at, or "" if it ended instead.
+
+    One that stays silent is ended: no pipe has a time limit on every system.
+    """
+    assert process.stdin is not None
+    assert process.stdout is not None
+    patience = threading.Timer(_PATIENCE_S, process.kill)
+    patience.start()
+    try:
+        with suppress(OSError):
+            process.stdin.write(settings + "\n")
+            process.stdin.flush()
+        return process.stdout.readline()
+    finally:
+        patience.cancel()
+
+
+def _end(process: subprocess.Popen[str], owner: int) -> None:
+    """End the server, unless this is a fork of the process that started it."""
+    if os.getpid() != owner:
+        return
+    for pipe in (process.stdin, process.stdout):
+        if pipe:
+            with suppress(OSError):  # closing writes what a server that had ended did not take
+                pipe.close()
+    process.kill()  # it holds nothing that a gentler end would save
+    process.wait()

@@ -1,0 +1,249 @@
+"""When an emulated storage delivers: a calendar that all processes write their reservations in.
+
+A request takes the least busy of a fixed number of slots, waits `request_ms`, then takes its share
+of the one line that all requests go through. Whoever asks reserves both and sleeps until its
+bytes would have arrived, so eight processes together get no more than one line carries.
+
+Left out on purpose: writing, failures, and variance from one request to the next.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from course_utils.hardware.storage.page_cache import BLOCK, UNIT, PageCache
+from course_utils.hardware.storage.presets import StoragePreset
+from course_utils.hardware.storage.shared_state import (
+    SharedState,
+    create,
+    remove_abandoned,
+    remove_at_exit,
+)
+
+_MAX_LATE_NS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a storage was asked for, and what it did, over all processes."""
+
+    opens: int = 0
+    lookups: int = 0  # sizes and directories asked for without opening
+    requests: int = 0  # reads that went to the storage, since the page cache had not all of it
+    bytes_read: int = 0  # that the storage delivered
+    bytes_used: int = 0  # that the program asked for
+    hits: int = 0  # blocks of 32 KiB found in the page cache
+    misses: int = 0
+
+    @property
+    def hit_share(self) -> float:
+        """Share of blocks that the page cache had."""
+        return self.hits / max(1, self.hits + self.misses)
+
+    @property
+    def read_amplification(self) -> float:
+        """Bytes read from the storage for each byte used."""
+        return self.bytes_read / max(1, self.bytes_used)
+
+    def __str__(self) -> str:
+        return (
+            f"{_plural(self.opens, 'open')}, {_plural(self.lookups, 'look-up')}, "
+            f"{_plural(self.requests, 'request')}; "
+            f"{_amount(self.bytes_read)} read for {_amount(self.bytes_used)} used "
+            f"({self.read_amplification:.2f}x); page cache hits {100 * self.hit_share:.0f} %"
+        )
+
+
+# The memory: whole?, when the line and the metadata server are free, the counters; then per slot
+# when it is free and where its last request ended; then the page cache.
+_LINE, _METADATA, _COUNTERS = 1, 2, 3
+_OPENS, _LOOKUPS, _REQUESTS, _READ, _USED, _HITS, _MISSES = range(_COUNTERS, _COUNTERS + 7)
+_WORDS = _MISSES + 1
+
+
+def make_state(root: str, preset: StoragePreset) -> str:
+    """Make the shared state of a storage; return its folder, which goes when this process ends."""
+    size = 8 * (_WORDS + 2 * preset.requests_at_once)
+    if units := _cache_units(preset):
+        size += PageCache.memory_size(units)
+    remove_abandoned(but=_attached)
+    folder = create({"root": root, "preset": asdict(preset)}, size)
+    device = attach(folder)
+    device.state.stay()
+    remove_at_exit(folder, device.close)
+    return folder
+
+
+class Device:
+    """One emulated storage, as this process sees it. Times are nanoseconds."""
+
+    def __init__(
+        self,
+        state: SharedState,
+        *,
+        clock: Callable[[], int] = time.perf_counter_ns,
+        sleep: Callable[[float], None] = time.sleep,
+    ):
+        """Lay the calendar and the page cache over the shared memory."""
+        self.state, self.clock, self.sleep = state, clock, sleep
+        self.preset = StoragePreset(**state.settings["preset"])
+        slots = self.preset.requests_at_once
+        words = state.memory[: 8 * (_WORDS + 2 * slots)].cast("q")
+        self._words = words[:_WORDS]
+        self._free = words[_WORDS : _WORDS + slots]
+        self._end = words[_WORDS + slots :]
+        self._cache: PageCache | None = None
+        if units := _cache_units(self.preset):
+            self._cache = PageCache(state.memory[8 * (_WORDS + 2 * slots) :], units)
+        self._of_thread = threading.local()
+        state.repair = self._clear_cache  # its links may be half tied; all else is one word each
+
+    def look_up(self, *, opening: bool) -> None:
+        """Wait for the metadata server: once to open a file, or to ask for its size."""
+        with self.state.locked():
+            self._words[_OPENS if opening else _LOOKUPS] += 1
+            start = max(self._now(), self._words[_METADATA])
+            self._words[_METADATA] = start + int(1e9 / self.preset.opens_per_s)
+        self.wait(start + int(1e6 * self.preset.open_ms))
+
+    def reserve(self, file: int, start: int, stop: int, *, size: int, in_hand: int = -1) -> int:
+        """Reserve a read of bytes `start` to `stop` of a file of that size; return when it is done.
+
+        `in_hand` is the block that this reader used last: to find it again is no hit.
+        """
+        with self.state.locked():
+            now = self._now()
+            self._words[_USED] += stop - start
+            if self._cache is None:
+                return self._request(now, file, start, stop)
+            return self._through_cache(self._cache, now, file, (start, stop, size), in_hand)
+
+    def wait(self, until: int) -> None:
+        """Sleep until then, and remember by how much the system overslept."""
+        left = until - self.clock()
+        if left > 0:
+            self.sleep(left / 1e9)
+            self._of_thread.late = min(self.clock() - until, _MAX_LATE_NS)
+
+    def counters(self) -> Counters:
+        """Return what was counted so far."""
+        with self.state.locked():
+            return Counters(*self._words[_COUNTERS:_WORDS])
+
+    def reset_counters(self) -> None:
+        """Count from zero."""
+        with self.state.locked():
+            for word in range(_COUNTERS, _WORDS):
+                self._words[word] = 0
+
+    def drop_caches(self) -> None:
+        """Empty the page cache."""
+        with self.state.locked():
+            self._clear_cache()
+
+    def close(self) -> None:
+        """Let the shared memory go."""
+        del self._words, self._free, self._end, self._cache
+        self.state.close()
+
+    def _now(self) -> int:
+        """Return the time at which this thread would ask if the system never overslept."""
+        late: int = getattr(self._of_thread, "late", 0)
+        self._of_thread.late = 0
+        return self.clock() - late
+
+    def _clear_cache(self) -> None:
+        if self._cache is not None:
+            self._cache.clear()
+
+    def _through_cache(
+        self, cache: PageCache, now: int, file: int, asked: tuple[int, int, int], in_hand: int
+    ) -> int:
+        start, stop, size = asked
+        done, missing = now, list[int]()  # nodes of neighbouring blocks that are not there
+        first, end = start // BLOCK, -(-stop // BLOCK)
+        for block in range(first, end):
+            length = min(BLOCK, size - block * BLOCK)
+            node, hit = cache.use(hash((file, block)), -(-length // UNIT))
+            if hit:
+                self._words[_HITS] += block != in_hand
+                done = max(done, cache.ready[node])  # it may still be on its way
+            else:
+                self._words[_MISSES] += 1
+                missing.append(node)
+            if missing and (hit or block == end - 1):
+                after = block if hit else block + 1
+                span = (after - len(missing)) * BLOCK, min(after * BLOCK, size)
+                arrived = self._request(now, file, *span)
+                for node in missing:
+                    cache.ready[node] = arrived
+                missing.clear()
+                done = max(done, arrived)
+        return done
+
+    def _request(self, now: int, file: int, start: int, stop: int) -> int:
+        self._words[_REQUESTS] += 1
+        self._words[_READ] += stop - start
+        slot, latency_ms = self._slot(hash((file, start)))
+        first_byte = max(now, self._free[slot]) + int(1e6 * latency_ms)
+        size = stop - start
+        line = max(first_byte, self._words[_LINE]) + int(1e3 * size / self.preset.mb_s)
+        done = max(line, first_byte + int(1e3 * size / self.preset.stream_mb_s))
+        self._words[_LINE] = line
+        self._free[slot] = done
+        self._end[slot] = hash((file, stop))
+        return done
+
+    def _slot(self, place: int) -> tuple[int, float]:
+        """Choose a slot: the one that ended at this place, like a disk's arm, or the least busy."""
+        if self.preset.readahead:
+            ends = self._end.tolist()
+            if place in ends:
+                return ends.index(place), 0
+        free = self._free.tolist()
+        return free.index(min(free)), self.preset.request_ms
+
+
+_attached: dict[str, Device] = {}
+_attaching = threading.Lock()
+
+
+def attach(folder: str) -> Device:
+    """Return this process's one view of the storage in `folder`.
+
+    Raises:
+        FileNotFoundError: the process that made the storage has ended.
+    """
+    with _attaching:
+        if folder not in _attached:
+            _attached[folder] = Device(SharedState(folder))
+        return _attached[folder]
+
+
+def _renew_locks() -> None:
+    global _attaching
+    _attaching = threading.Lock()
+    for device in _attached.values():
+        device.state.renew_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
+def _cache_units(preset: StoragePreset) -> int:
+    """Return the size of the page cache in units; one block is the least there can be."""
+    units = int(preset.cache_mb * 1e6) // UNIT
+    return max(units, BLOCK // UNIT) if preset.cache_mb else 0
+
+
+def _plural(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'s' * (count != 1)}"
+
+
+def _amount(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB" if count >= 1e6 else f"{count / 1e3:,.1f} kB"

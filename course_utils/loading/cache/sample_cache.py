@@ -1,0 +1,203 @@
+"""Keep samples in memory that all workers share, and never give one up for another.
+
+    events = SampleCache(MemmapEvents(folder, fs=lustre), megabytes=500)
+    loader = DataLoader(events, batch_size=64, shuffle=True, num_workers=4, ...)
+
+An epoch asks for each sample once. A cache that evicts what was used longest ago therefore throws
+away each sample just before it is needed again; one that keeps what it has is hit as often as its
+share of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch.multiprocessing import get_context
+from torch.utils.data import Dataset
+
+from course_utils.errors import CourseError
+from course_utils.hardware.machine import known, memory_free
+from course_utils.loading.cache.sample_bytes import from_bytes, to_bytes
+from course_utils.loading.workers import shm_free
+
+T = TypeVar("T")
+
+_COUNTERS = {"hits": 0, "misses": 1, "samples": 2, "nbytes": 3, "taken": 4}
+_WRITING = -1  # the end of a sample that is not there yet; 0: nobody has begun with it
+_PATIENCE = 5.0  # seconds: a worker that was killed with the lock in hand never gives it back
+
+
+class SampleCache(Dataset[T], Generic[T]):
+    """A dataset in front of another one: what fits into the memory is asked for only once.
+
+    All workers fill and read the same memory, whatever the start method, also over the epochs of
+    workers that do not persist. Nothing is ever evicted; what comes when it is full is asked for
+    each time. Augment behind the cache, not before, or each sample is augmented once and for all.
+
+    A worker that is killed while it writes leaves no half sample: where a sample begins and ends is
+    noted last. Each asking gives a new sample, so that to change one changes no other.
+    """
+
+    def __init__(self, dataset: Any, megabytes: float):
+        """Take the memory, and keep nothing yet.
+
+        Args:
+            dataset: a map-style dataset whose samples can be pickled.
+            megabytes: 10^6 bytes to take; on Linux they are part of /dev/shm.
+
+        Raises:
+            ValueError: `megabytes` is not more than nothing.
+            CourseError: there is not so much memory to share.
+        """
+        self.source, self.capacity = dataset, int(megabytes * 1e6)
+        if self.capacity <= 0:
+            raise ValueError(f"A cache of {megabytes:g} MB keeps nothing; give it some megabytes.")
+        free = min(room for room in (shm_free(), known(memory_free), 2**63) if room is not None)
+        if self.capacity > free:
+            raise CourseError(
+                f"The cache shall take {megabytes:,.0f} MB, and this machine has {free / 1e6:,.0f} "
+                "MB of memory free to share; give it less, and leave some for the batches."
+            )
+        # all of it is taken at once and not written; share_memory_() of a tensor would write it
+        storage = torch.UntypedStorage._new_shared(self.capacity)  # type: ignore[no-untyped-call]
+        self._memory = torch.empty(0, dtype=torch.uint8).set_(storage)
+        self._places = _shared(len(dataset), 2)  # where the sample begins and ends
+        self._counters = _shared(len(_COUNTERS))
+        # one of "fork" could not be sent to a spawned worker, while a forked one inherits any
+        self._lock = get_context("spawn").Lock()
+        self._lock_is_lost = False
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: int) -> T:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[T]:
+        """Return the samples of one batch; those that are missing are asked for in one go."""
+        wanted = [range(len(self))[index] for index in indices]
+        found = {index: self._look_up(index) for index in dict.fromkeys(wanted)}
+        missing = [index for index in wanted if found[index] is None]
+        fetched = self._fetch(missing)
+        self._count(hits=len(wanted) - len(missing), misses=len(missing))
+        if missing:
+            self._keep(dict(zip(missing, fetched, strict=True)))
+        new = iter(fetched)
+        contents = (found[index] for index in wanted)
+        return [next(new) if content is None else from_bytes(content) for content in contents]
+
+    def __repr__(self) -> str:
+        """Show how full it is and how often it was hit."""
+        return (
+            f"{type(self).__name__}: {self.samples:,} of {len(self):,} samples, "
+            f"{self.nbytes / 1e6:,.1f} of {self.capacity / 1e6:,.1f} MB, {self.hit_share:.0%} hits"
+        )
+
+    @property
+    def hits(self) -> int:
+        """Samples that were found here since the last reset."""
+        return self._counter("hits")
+
+    @property
+    def misses(self) -> int:
+        """Samples that the source had to give since the last reset."""
+        return self._counter("misses")
+
+    @property
+    def hit_share(self) -> float:
+        """The share of samples that were found here; 0 before the first."""
+        return self.hits / max(self.hits + self.misses, 1)
+
+    @property
+    def samples(self) -> int:
+        """How many samples it keeps."""
+        return self._counter("samples")
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of what it keeps."""
+        return self._counter("nbytes")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether less is left than a sample takes on average."""
+        left = self.capacity - self._counter("taken")
+        return left * self.samples < self.nbytes
+
+    def reset_counters(self) -> None:
+        """Count hits and misses from zero, for all workers; what is kept stays."""
+        self._counters[:2] = 0
+
+    def _fetch(self, indices: list[int]) -> list[T]:
+        if indices and hasattr(self.source, "__getitems__"):
+            samples: list[T] = self.source.__getitems__(indices)
+            return samples
+        return [self.source[index] for index in indices]
+
+    def _look_up(self, index: int) -> memoryview | None:
+        begin, end = self._places[index].tolist()
+        return self._bytes()[begin:end] if end > 0 else None
+
+    def _keep(self, samples: Mapping[int, T]) -> None:
+        if self.is_full:
+            return
+        contents = {index: to_bytes(sample) for index, sample in samples.items()}
+        memory = self._bytes()
+        places = self._take(contents)
+        for index, (begin, end) in places.items():
+            memory[begin:end] = contents[index]
+        with self._locked() as locked:
+            if locked:
+                for index, (begin, end) in places.items():
+                    self._places[index, 0] = begin
+                    self._places[index, 1] = end
+                    self._add(samples=1, nbytes=end - begin)
+
+    def _take(self, contents: Mapping[int, bytes]) -> dict[int, tuple[int, int]]:
+        """Reserve memory for what no other worker keeps, as far as it goes."""
+        places = {}
+        with self._locked() as locked:
+            for index, content in contents.items() if locked else ():
+                begin = self._counter("taken")
+                end = begin + len(content)
+                if self._places[index, 1] == 0 and end <= self.capacity:
+                    self._places[index, 1] = _WRITING
+                    self._add(taken=len(content))
+                    places[index] = begin, end
+        return places
+
+    def _bytes(self) -> memoryview:
+        return self._memory.numpy().data
+
+    @contextmanager
+    def _locked(self) -> Iterator[bool]:
+        """Hold the lock; yield False, and give up for good, if nobody gives it back."""
+        if self._lock_is_lost or not self._lock.acquire(timeout=_PATIENCE):
+            self._lock_is_lost = True
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self._lock.release()
+
+    def _count(self, *, hits: int, misses: int) -> None:
+        with self._locked() as locked:
+            if locked:
+                self._add(hits=hits, misses=misses)
+
+    def _add(self, **amounts: int) -> None:
+        for name, amount in amounts.items():
+            self._counters[_COUNTERS[name]] += amount
+
+    def _counter(self, name: str) -> int:
+        return int(self._counters[_COUNTERS[name]])
+
+
+def _shared(*shape: int) -> torch.Tensor:
+    """Return zeros, int64, that all processes see."""
+    zeros = torch.zeros(shape, dtype=torch.int64)
+    return zeros.share_memory_()  # type: ignore[no-untyped-call,no-any-return]

@@ -1,0 +1,100 @@
+"""Draw an event: where the light was seen, when, and how much of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from course_utils.loading.events.contract import Sample
+from course_utils.loading.events.labels import CASCADE, TRACK
+
+GREY = "#808080"  # readable on white and on the dark pages of JupyterLab
+STYLE: dict[Any, str] = {
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "text.color": GREY,
+    "axes.labelcolor": GREY,
+    "axes.edgecolor": GREY,
+    "axes.titlecolor": GREY,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+}
+# viridis is safe for colour-blind eyes; its darkest end would vanish on a dark page
+COLOURS = ListedColormap(plt.get_cmap("viridis")(np.linspace(0.2, 1.0, 256)))
+SENSORS_PER_STRING = 60
+
+
+def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
+    """Draw one event in space, and as depth against time.
+
+    Colour is time and size is charge. Small grey dots are pulses marked as auxiliary, mostly noise.
+    The line shows the true direction; it runs through the middle of the light.
+
+    Args:
+        event: a sample of any of the datasets.
+        sensors: x, y, z of all sensors, as `read_sensors` returns them.
+    """
+    pulses = event["pulses"].numpy()
+    time, charge, sensor_id, auxiliary = pulses.T
+    time, where, noise = time / 1000, sensors[sensor_id.astype(int)], auxiliary == 1
+    light = {"c": time[~noise], "s": 5 + 12 * np.sqrt(charge[~noise].clip(max=100))}
+    # single noise pulses far away in time must not take up the range of colours
+    light |= dict(zip(("vmin", "vmax"), np.percentile(time[~noise], [5, 95]), strict=True))
+    light |= {"cmap": COLOURS, "edgecolors": GREY, "linewidths": 0.3}
+    with plt.rc_context(STYLE):
+        figure = plt.figure(figsize=(11, 5), layout="constrained")
+        space = figure.add_subplot(1, 2, 1, projection="3d")
+        _draw_detector(space, sensors)
+        _draw_direction(space, event["direction"].numpy(), where[~noise], charge[~noise])
+        space.scatter(*where[noise].T, s=3, c=GREY, depthshade=False)
+        drawn = space.scatter(*where[~noise].T, depthshade=False, **light)
+
+        depth = figure.add_subplot(1, 2, 2)
+        depth.scatter(time[noise], where[noise, 2], s=3, c=GREY)
+        depth.scatter(time[~noise], where[~noise, 2], **light)
+        depth.set(xlabel="time (µs)", ylabel="height (m)", ylim=(-550, 550))
+        depth.spines[["top", "right"]].set_visible(False)
+        figure.colorbar(drawn, ax=depth, label="time (µs)")
+        figure.suptitle(_title(event))
+    plt.close(figure)  # a notebook shows what the cell returns, and only that
+    return figure
+
+
+def _draw_detector(space: Any, sensors: NDArray[np.float32]) -> None:
+    """Draw each string as a thin line from its top to its bottom sensor."""
+    for string in sensors.reshape(-1, SENSORS_PER_STRING, 3):
+        space.plot(*string[[0, -1]].T, color=GREY, linewidth=0.4, alpha=0.6)
+    for axis in (space.xaxis, space.yaxis, space.zaxis):
+        axis.set_pane_color((0, 0, 0, 0))
+        axis.set_ticks([-500, 0, 500])
+    space.set(xlabel="x (m)", ylabel="y (m)")
+    space.grid(False)
+    space.view_init(elev=15, azim=-47)
+    space.set_box_aspect((1.2, 1.0, 1.0), zoom=1.1)
+
+
+def _draw_direction(
+    space: Any,
+    direction: NDArray[np.float32],
+    where: NDArray[np.float32],
+    charge: NDArray[np.float32],
+) -> None:
+    """Draw an arrow along the way of the particle, from where it came to where it went."""
+    middle = np.average(where, axis=0, weights=charge)
+    start = middle + 450 * direction
+    space.quiver(
+        *start, *(-900 * direction), color="#d55e00", linewidth=1.2, arrow_length_ratio=0.08
+    )
+
+
+def _title(event: Sample) -> str:
+    kind = {CASCADE: "cascade", TRACK: "track"}.get(event["kind"], "unknown kind")
+    # the public IceCube data do not tell the energy
+    energy = "" if np.isnan(event["energy"]) else f", {10 ** event['energy']:,.0f} GeV"
+    return f"event {event['event_id']}, {kind}{energy}, {event['n_pulses']:,} pulses"

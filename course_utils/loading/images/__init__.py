@@ -1,0 +1,27 @@
+"""Pictures: photographs in class folders, volumes of a toy universe, and their augmentation."""
+
+from course_utils.loading.images.augment import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    Augment,
+    normalise,
+)
+from course_utils.loading.images.augment_samples import (
+    per_sample,
+)
+from course_utils.loading.images.jpegs import (
+    Jpegs,
+)
+from course_utils.loading.images.volumes import (
+    Volumes,
+)
+
+__all__ = [
+    "IMAGENET_MEAN",
+    "IMAGENET_STD",
+    "Augment",
+    "Jpegs",
+    "Volumes",
+    "normalise",
+    "per_sample",
+]

@@ -1,0 +1,154 @@
+"""Augment a whole batch at a time, every sample with random parameters of its own.
+
+    augment = Augment(size=224)
+    draws = augment.draw(images.shape, generator=torch.Generator().manual_seed(epoch))
+    batch = augment(images, draws.to(images.device))    # uint8 in, float32 out, on their device
+
+What is drawn is kept apart from what is done: the same draws give the same picture on the CPU and
+on the device, one at a time and in a batch. All is plain torch, without a loop over the samples.
+`augment_draws` has what is drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from course_utils.loading.images.augment_draws import (
+    Crops,
+    Draws,
+    draw_crops,
+    draw_factors,
+    draw_flips,
+)
+
+# Mean and standard deviation of the channels of ImageNet, as torchvision's models expect them.
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+GREY = (0.2989, 0.587, 0.114)  # weights of red, green, blue in the grey of torchvision
+
+
+def crop_resize(images: Tensor, crops: Crops, size: int) -> Tensor:
+    """Cut a window out of each image and scale it to `size` by `size` pixels.
+
+    Bilinear with antialias, the numbers of `torchvision.transforms.v2.functional.resized_crop` on
+    float images; on uint8 images torchvision rounds the result, this does not. A window has a
+    size of its own, so the scaling is two products with matrices of weights, one pair per sample:
+    in float32 also under autocast. (TF32, if you allow it for products, rounds them.)
+
+    Args:
+        images: (batch, channels, height, width), uint8 or float32.
+        crops: windows inside the images, on their device.
+        size: pixels of a side.
+
+    Returns:
+        float32 (batch, channels, size, size), on the scale of the images.
+    """
+    height, width = images.shape[-2:]
+    down = _weights(crops.top, crops.height, size, height)
+    across = _weights(crops.left, crops.width, size, width)
+    with torch.autocast(images.device.type, enabled=False):
+        return down[:, None] @ images.float() @ across[:, None].mT
+
+
+def _weights(first: Tensor, length: Tensor, size: int, pixels: int) -> Tensor:
+    """Return float32 (batch, size, pixels): how much of each old pixel a new one takes."""
+    new = torch.arange(size, device=first.device)[:, None] + 0.5
+    old = torch.arange(pixels, device=first.device)
+    first, length = first[:, None, None], length[:, None, None]
+    ratio = length / size
+    distance = (old + 0.5 - first - new * ratio).abs() / ratio.clamp(min=1)
+    inside = (old >= first) & (old < first + length)
+    weights = (1 - distance).clamp(min=0) * inside
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def flip(images: Tensor, flips: Tensor) -> Tensor:
+    """Swap left and right of the images (batch, channels, height, width) where `flips` is True."""
+    return torch.where(_per_sample(flips), images.flip(-1), images)
+
+
+def adjust(images: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
+    """Change brightness, then contrast, of float images of (batch, 3, height, width) in 0..1.
+
+    Brightness multiplies; contrast stretches around the mean grey of the sample. Both clamp to
+    0..1, as `adjust_brightness` and `adjust_contrast` of torchvision do.
+    """
+    bright = (images * _per_sample(brightness)).clamp(0, 1)
+    grey = _constant(GREY, images.device)
+    mean = (bright * grey).sum(1, keepdim=True).mean((2, 3), keepdim=True)
+    return torch.lerp(mean, bright, _per_sample(contrast)).clamp(0, 1)
+
+
+def normalise(
+    images: Tensor,
+    mean: tuple[float, ...] = IMAGENET_MEAN,
+    std: tuple[float, ...] = IMAGENET_STD,
+) -> Tensor:
+    """Subtract the mean of each channel and divide by its standard deviation."""
+    return (images - _constant(mean, images.device)) / _constant(std, images.device)
+
+
+@lru_cache(maxsize=64)
+def _constant(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Return one value per channel, float32 (channels, 1, 1); made once, since that waits."""
+    return torch.tensor(values, device=device)[:, None, None]
+
+
+def _per_sample(values: Tensor) -> Tensor:
+    return values[:, None, None, None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augment:
+    """Random resized crop, horizontal flip, brightness and contrast, normalise: for a batch."""
+
+    size: int = 224  # pixels of a side
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip_share: float = 0.5
+    spread: float = 0.3  # of brightness and contrast around 1
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+
+    def draw(self, shape: torch.Size, *, generator: torch.Generator | None = None) -> Draws:
+        """Draw the parameters for images of `shape` (batch, channels, height, width)."""
+        batch, _, height, width = shape
+        factors = [draw_factors(batch, self.spread, generator=generator) for _ in range(2)]
+        return Draws(
+            draw_crops(
+                batch, (height, width), scale=self.scale, ratio=self.ratio, generator=generator
+            ),
+            draw_flips(batch, self.flip_share, generator=generator),
+            *factors,
+        )
+
+    def __call__(self, images: Tensor, draws: Draws | None = None) -> Tensor:
+        """Return float32 (batch, 3, size, size) on the device of the images.
+
+        Args:
+            images: uint8 (batch, 3, height, width).
+            draws: on the same device; None: new ones.
+
+        Raises:
+            ValueError: if the images are no batch of uint8 images in three colours.
+        """
+        draws = draws or self.draw(_checked(images).shape).to(images.device)
+        return normalise(self.visible(images, draws), self.mean, self.std)
+
+    def visible(self, images: Tensor, draws: Draws) -> Tensor:
+        """Return the same before it is normalised: 0..1, to be looked at."""
+        cropped = crop_resize(_checked(images), draws.crops, self.size) / 255
+        return adjust(flip(cropped, draws.flips), draws.brightness, draws.contrast)
+
+
+def _checked(images: Tensor) -> Tensor:
+    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
+        raise ValueError(
+            f"The images are {images.dtype} of {tuple(images.shape)}; give a batch in uint8 of "
+            "(batch, 3, height, width), as decoded."
+        )
+    return images

@@ -1,0 +1,183 @@
+"""Copy the next batch to the device while the device computes the present one.
+
+    loader = DataLoader(dataset, batch_size=256, num_workers=8, pin_memory=True)
+    for batch in CudaPrefetcher(loader, "cuda"):
+        train(batch)
+
+No thread is needed: a loader has its workers and, to pin, a thread already. A copy is only
+launched, on a stream of its own, and the device itself holds the step back until it has arrived.
+When recording, make it anew in each epoch: `CudaPrefetcher(trace.batches(loader), gpu)`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Iterable, Iterator, Sized
+from typing import Any, Protocol, cast
+
+import torch
+
+from course_utils.hardware.gpu import leaves, map_leaves
+from course_utils.measure.spans import current
+
+Staged = tuple[Any, Any, int]  # a batch on its way, the event of its arrival, its number
+
+
+class Copier(Protocol):
+    """What is asked of a device: part of `hardware.accelerator.Accelerator`."""
+
+    def Stream(self) -> Any:
+        """Make a stream."""
+
+    def stream(self, stream: Any) -> Any:
+        """Make `stream` the current one of this thread inside the `with` block."""
+
+    def current_stream(self) -> Any:
+        """Return the stream that this thread launches on."""
+
+    def upload(self, batch: Any, *, non_blocking: bool = False) -> Any:
+        """Copy the tensors of a batch, however nested, to the device."""
+
+    def is_pinned(self, batch: Any) -> bool:
+        """Tell whether all tensors of `batch` are in pinned host memory."""
+
+
+class CudaPrefetcher:
+    """The batches of a loader on the device, each copied during the step before it.
+
+    Batches may be tensors, or dicts, lists, tuples, named tuples and dataclasses of them, nested;
+    what is no tensor passes through. (Pack a PackedSequence in the loop: its lengths have to stay
+    on the host.) Each loop over it is one epoch of the loader. An error of the loader is raised in
+    the loop, after the batches that came before it. Leaving the loop drops what was copied ahead
+    and lets the loader's workers go.
+    """
+
+    def __init__(
+        self,
+        loader: Iterable[Any],
+        device: Copier | torch.device | str | int | None = None,
+        *,
+        depth: int = 1,
+    ):
+        """Start nothing yet: the first batch is asked for when the loop begins.
+
+        Args:
+            loader: where the batches come from, in pinned memory that is not filled again before
+                the copy has ended: `DataLoader(pin_memory=True)`.
+            device: a CUDA device, fixed now ("cuda": the current one of this thread), or an
+                accelerator of `get_accelerator`, emulated ones too. On a CPU, and on devices other
+                than CUDA, batches are moved one by one. None: CUDA if there is any.
+            depth: batches copied ahead. `depth` + 1 are on the device if the loop reads each loss
+                and drops its batch before it asks for the next; else one more. A loop that reads
+                no loss is held up until the device is at most two steps behind it: what a step
+                still has to read takes memory, and would pile up.
+
+        Raises:
+            ValueError: if `depth` is less than 1.
+            RuntimeError: if there is no such device.
+        """
+        if depth < 1:
+            raise ValueError(f"A depth of {depth} copies nothing ahead; take at least 1.")
+        self.loader, self.depth = loader, depth
+        self.device = _choose(device)
+        self._copies: Any = None  # one stream for all epochs: each has memory of its own
+        self._looked = False
+
+    def __len__(self) -> int:
+        return len(cast(Sized, self.loader))
+
+    def __iter__(self) -> Iterator[Any]:
+        if isinstance(self.device, torch.device):
+            return self._move(self.device)
+        return self._prefetch(self.device)
+
+    def _move(self, device: torch.device) -> Iterator[Any]:
+        for batch in self.loader:
+            yield map_leaves(lambda leaf: leaf.to(device) if _is_tensor(leaf) else leaf, batch)
+
+    def _prefetch(self, gpu: Copier) -> Iterator[Any]:
+        self._copies = self._copies or gpu.Stream()
+        batches, staged, end = iter(self.loader), deque[Staged](), cast(Exception | None, None)
+        launched = deque[Any]()  # an event behind each step whose end was not waited for
+        try:
+            while end is None or staged:
+                if len(launched) > 1:  # not for the last one: the device would run dry
+                    launched.popleft().synchronize()
+                while end is None and len(staged) <= self.depth:
+                    try:
+                        staged.append(self._stage(gpu, next(batches)))
+                    except Exception as error:  # StopIteration too: the batches before it go first
+                        end = error
+                if staged:
+                    # Only now that the next copy is under way: it runs even if the loop waits for
+                    # the device at the end of its step.
+                    yield self._hand_over(gpu, *staged.popleft())
+                    launched.append(gpu.current_stream().record_event())
+            _number(-1)
+            if not isinstance(end, StopIteration):
+                raise end
+        finally:
+            end = None  # its traceback holds this frame: they would keep each other alive
+            staged.clear()
+            if hasattr(batches, "close"):
+                batches.close()
+            del batches  # with it go the workers, also where a notebook keeps an error of the loop
+
+    def _stage(self, gpu: Copier, batch: Any) -> Staged:
+        """Launch the copy of `batch`; the stream is left again before the loop runs on."""
+        if not self._looked:
+            self._looked = True
+            if not gpu.is_pinned(batch):
+                warnings.warn(
+                    "The batches are in pageable memory, where copying blocks the loop and hides "
+                    "nothing: give the loader pin_memory=True.",
+                    stacklevel=3,
+                )
+        trace = current()
+        with gpu.stream(self._copies):
+            uploaded = gpu.upload(batch, non_blocking=True)
+            return uploaded, self._copies.record_event(), -1 if trace is None else trace.batch
+
+    @staticmethod
+    def _hand_over(gpu: Copier, batch: Any, arrived: Any, number: int) -> Any:
+        """Let what the loop launches from now on wait for this copy, and for no later one."""
+        _number(number)
+        user = gpu.current_stream()
+        user.wait_event(arrived)
+        for leaf in leaves(batch):
+            if hasattr(leaf, "record_stream"):
+                # Its memory belongs to the copy stream, which would write the next batch into it
+                # as soon as Python drops this one, while the step still reads.
+                leaf.record_stream(user)
+        return batch
+
+
+def _choose(device: Copier | torch.device | str | int | None) -> Copier | torch.device:
+    """Return an accelerator, or the torch device that batches are simply moved to."""
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if isinstance(device, (str, int)):
+        device = torch.device(device)
+    if isinstance(device, torch.device) and device.type == "cuda":
+        there = torch.cuda.device_count()
+        if (device.index or 0) >= there:
+            raise RuntimeError(
+                f"The device {device} is not here (CUDA devices: {there}): leave it out to take "
+                "what there is, or give an accelerator of get_accelerator()."
+            )
+        from course_utils.hardware.gpu import CudaDevice
+
+        return CudaDevice(device)
+    return device
+
+
+def _number(batch: int) -> None:
+    """Tell the trace which batch the loop works on: the loader is ahead of it."""
+    trace = current()
+    if trace is not None:
+        trace.batch = batch
+
+
+def _is_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor)

@@ -1,0 +1,241 @@
+"""Read tar shards as a stream, from a disk or a server, to the last byte or with an error.
+
+    stages = (partial(open_shards, headers=headers), read_members, group_by_keys)
+    samples = wds.DataPipeline(wds.SimpleShardList(urls), wds.split_by_worker, *stages)
+
+`open_shards` and `read_members` take the places of webdataset's `url_opener` and
+`tar_file_expander`: they read through fsspec, go on where a connection broke, and take no shard for
+whole that is not. They are plain generators, and go to any worker.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tarfile
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import UnsupportedOperation
+from typing import Any
+
+import fsspec
+
+from course_utils.measure.spans import stage
+
+REQUEST_BYTES = 4 * 2**20
+LEAST_BYTES = 64 * 2**10  # what is asked for at least after connections broke
+END_BYTES = 2 * tarfile.BLOCKSIZE  # zeros that end a tar file
+
+
+def open_shards(
+    shards: Iterable[Mapping[str, Any]],
+    *,
+    fs: Any = None,
+    headers: Mapping[str, str] | None = None,
+    request_bytes: int = REQUEST_BYTES,
+    attempts: int = 5,
+    wait: Callable[[float], object] = time.sleep,
+) -> Iterator[dict[str, Any]]:
+    """Yield each shard with a `stream` of its bytes, and look afterwards whether all came.
+
+    Args:
+        shards: dictionaries with the `url`; where they have `bytes` and `crc32`, the shard is held
+            against them.
+        fs: fsspec file system that has the urls, such as `slow_storage(...)`; None: the one that a
+            url names, or the local disk.
+        headers: sent with every request over HTTP, such as a token.
+        request_bytes: what one request asks for, and what a stream holds at most.
+        attempts: how often in a row a request may fail; each next one is for half as many bytes.
+        wait: called with the seconds to wait between two attempts.
+    """
+    for shard in shards:
+        storage, path = locate(shard["url"], fs, headers)
+        stream = ShardStream(
+            shard["url"],
+            storage,
+            path,
+            size=shard.get("bytes"),
+            request_bytes=request_bytes,
+            attempts=attempts,
+            wait=wait,
+        )
+        yield {**shard, "stream": stream}
+        if shard.get("crc32") not in (None, stream.crc32):
+            raise OSError(
+                f"{stream.url} is not what was written, its CRC-32 is another; write or fetch "
+                "the shard again."
+            )
+
+
+def read_members(shards: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the files in each opened shard as webdataset's `group_by_keys` takes them.
+
+    Raises:
+        OSError: a shard is cut off or corrupted. Python's tarfile itself ends in silence where it
+            meets a header that it cannot read, or no end.
+    """
+    for shard in shards:
+        stream: ShardStream = shard["stream"]
+        try:
+            with tarfile.open(fileobj=stream, mode="r|") as archive:  # type: ignore[call-overload]
+                for member in archive:
+                    if member.isreg():
+                        data = archive.extractfile(member).read()
+                        yield {"fname": member.name, "data": data, "__url__": shard["url"]}
+                    archive.members = []  # else it would keep them all
+            end = stream.rest(archive.offset)
+        except tarfile.TarError as error:
+            raise _corrupted(stream.url, stream.position) from error
+        if len(end) < END_BYTES or any(end):
+            raise _corrupted(stream.url, archive.offset)
+        yield {}  # the next file is of another sample, whatever its name
+
+
+def locate(url: str, fs: Any, headers: Mapping[str, str] | None = None) -> tuple[Any, str]:
+    """Return the file system that has `url`, fit for use in this process, and the path on it."""
+    if fs is None:
+        options = {}
+        if url.startswith(("http://", "https://")):
+            options["headers"] = {"Accept-Encoding": "identity", **(headers or {})}
+        fs, path = fsspec.core.url_to_fs(url, **options)
+        return fs, path
+    if fs.async_impl and fs._pid != os.getpid():
+        # its requests are made by a thread, which did not come along in a fork
+        fs = type(fs)(*fs.storage_args, **fs.storage_options)
+    return fs, fs._strip_protocol(url)
+
+
+class ShardStream:
+    """The bytes of one shard from first to last, read in few large requests."""
+
+    def __init__(
+        self,
+        url: str,
+        fs: Any,
+        path: str,
+        *,
+        size: int | None,
+        request_bytes: int,
+        attempts: int,
+        wait: Callable[[float], object],
+    ):
+        """Ask for the size where it is not known, and for nothing else."""
+        self.url, token, _ = url.partition("?")  # what may follow, no message should tell
+        self._tells_cause = not token  # fsspec and aiohttp give the whole address
+        self.fs, self.path = fs, path
+        self.request_bytes, self.attempts, self.wait = request_bytes, attempts, wait
+        self.position = 0  # bytes that were given out
+        self.crc32 = 0  # of these
+        self._ahead = memoryview(b"")
+        self._last = b""
+        self.size = size if size is not None else self._insist(self._ask_size)
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next `size` bytes, fewer only at the end; -1: all that are left."""
+        wanted = self.size - self.position if size < 0 else min(size, self.size - self.position)
+        parts = []
+        while wanted > 0:
+            if not self._ahead:
+                self._ahead = memoryview(self._fetch())
+            part, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
+            self.position += len(part)
+            wanted -= len(part)
+            parts.append(part)
+        data = b"".join(parts)
+        self.crc32 = zlib.crc32(data, self.crc32)
+        self._last = data or self._last
+        return data
+
+    def rest(self, offset: int) -> bytes:
+        """Return everything from `offset` on; of what was given out, only the last part is held."""
+        held = self.position - offset
+        given = self._last[-held:] if held > 0 else b""
+        return given + self.read()
+
+    def _fetch(self) -> bytes:
+        least = min(LEAST_BYTES, self.request_bytes)
+        data: bytes = self._insist(
+            lambda attempt: self._request(max(self.request_bytes >> attempt, least))
+        )
+        return data
+
+    def _request(self, asked: int) -> bytes:
+        start = self.position
+        stop = min(self.size, start + asked)
+        with stage("read"):
+            data: bytes = self.fs.cat_file(self.path, start=start, end=stop)
+        if len(data) > stop - start:
+            raise UnsupportedOperation
+        if not data:
+            raise EOFError(f"it ends there, but should have {self.size:,} bytes")
+        return data
+
+    def _ask_size(self, attempt: int) -> int:
+        size = self.fs.info(self.path)["size"]
+        if size is None:
+            raise EOFError("the server does not say how long it is")
+        return int(size)
+
+    def _insist(self, request: Callable[[int], Any]) -> Any:
+        """Call `request` with the number of the attempt until it does not fail."""
+        for attempt in range(self.attempts):
+            if attempt:
+                self.wait(0.1 * 2 ** (attempt - 1))
+            try:
+                return request(attempt)
+            except Exception as error:  # every file system has exceptions of its own
+                if (final := self._final(error)) is not None:
+                    raise final from (error if self._tells_cause else None)
+                reason = error
+        raise ConnectionError(
+            f"{self.url} cannot be read from byte {self.position:,} on, after {self.attempts} "
+            f"attempts ({_words(reason)}); see that the server runs, and run again."
+        ) from (reason if self._tells_cause else None)
+
+    def _final(self, error: Exception) -> OSError | None:
+        """Return what to raise at once, if another attempt would not help."""
+        causes = list(_causes(error))
+        statuses = {getattr(cause, "status", None) for cause in causes}
+        if statuses & {401, 403} or any(isinstance(cause, PermissionError) for cause in causes):
+            return PermissionError(
+                f"{self.url} is not given out without the right token or key; look at what you "
+                "pass as headers= or fs=, and run again."
+            )
+        # asked for a size over HTTP, fsspec says so whatever went wrong: there the cause counts
+        is_missing = isinstance(error, FileNotFoundError) and (
+            error.__cause__ is None or "http" not in self.fs.protocol
+        )
+        if is_missing or 404 in statuses:
+            return FileNotFoundError(
+                f"There is no {self.url}; look at the address, and whether the shards are written."
+            )
+        if isinstance(error, UnsupportedOperation):
+            return UnsupportedOperation(
+                f"{self.url} comes whole where a part was asked for; take a server that "
+                "understands Range."
+            )
+        if isinstance(error, EOFError) or 416 in statuses:
+            return OSError(
+                f"{self.url} cannot be read from byte {self.position:,} on: {_words(error)}; "
+                "write or fetch the shard again."
+            )
+        return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _words(error: BaseException) -> str:
+    *_, root = _causes(error)
+    text = re.sub(r"\?[^\s'\")]*", "", str(root))  # what follows an address may be a token
+    return " ".join(text.split()) or type(root).__name__
+
+
+def _corrupted(url: str, at: int) -> OSError:
+    return OSError(
+        f"{url} is cut off or corrupted near byte {at:,}; write or fetch the shard again."
+    )

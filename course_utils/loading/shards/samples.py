@@ -1,0 +1,85 @@
+"""Say what a sample is in a shard: how events and images go in, and how they come out again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from course_utils.loading.events import MemmapEvents, Sample
+from course_utils.loading.images import Jpegs
+from course_utils.measure.spans import stage
+
+
+def event_samples(folder: str | Path, *, seed: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the events of a folder with the fields pulses.npy and labels.json.
+
+    Args:
+        folder: events as make_events writes them.
+        seed: of the order, shuffled once for good; None: as on disk, which is sorted by energy.
+    """
+    events = MemmapEvents(folder)
+    for index in _order(len(events), seed):
+        sample = events[index]
+        labels = {
+            "event_id": sample["event_id"],
+            "run_id": sample["run_id"],
+            "energy": sample["energy"],
+            "direction": sample["direction"].tolist(),
+            "kind": sample["kind"],
+        }
+        key = f"{index:09d}"
+        yield {"__key__": key, "pulses.npy": sample["pulses"].numpy(), "labels.json": labels}
+
+
+def decode_event(sample: Mapping[str, Any]) -> Sample:
+    """Return the event in a sample of bytes, as `MemmapEvents` gives it."""
+    with stage("decode"):
+        pulses = torch.from_numpy(np.load(BytesIO(sample["pulses.npy"])))
+        labels = json.loads(sample["labels.json"])
+        return {
+            "pulses": pulses,
+            "n_pulses": len(pulses),
+            "event_id": labels["event_id"],
+            "run_id": labels["run_id"],
+            "energy": labels["energy"],
+            "direction": torch.tensor(labels["direction"]),
+            "kind": labels["kind"],
+        }
+
+
+def image_samples(folder: str | Path, *, seed: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the images of class folders with the fields jpg (the file as it is) and cls.
+
+    Args:
+        folder: one folder per class, each with .jpg files.
+        seed: of the order, shuffled once for good; None: as on disk, one class after the other.
+    """
+    images = Jpegs(folder)
+    for index in _order(len(images), seed):
+        name = images.names[index].decode()
+        yield {
+            "__key__": name.removesuffix(".jpg"),
+            "jpg": Path(folder, name).read_bytes(),
+            "cls": int(images.labels[index]),
+        }
+
+
+def decode_image(sample: Mapping[str, Any]) -> tuple[torch.Tensor, int]:
+    """Return image, uint8 (3, height, width), and class number of a sample of bytes."""
+    with stage("decode"), Image.open(BytesIO(sample["jpg"])) as image:
+        pixels = np.array(image.convert("RGB"))
+        return torch.from_numpy(pixels).permute(2, 0, 1), int(sample["cls"])
+
+
+def _order(n_samples: int, seed: int | None) -> list[int]:
+    if seed is None:
+        return list(range(n_samples))
+    order: list[int] = np.random.default_rng(seed).permutation(n_samples).tolist()
+    return order

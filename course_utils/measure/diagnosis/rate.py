@@ -1,0 +1,93 @@
+"""Measure how fast a loader is on its own, without the two errors that everybody makes.
+
+The first batch pays for starting the workers, and the next ones were prefetched while it was: both
+are left out, so that what remains is the rate that a long epoch has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from course_utils.errors import CourseError
+from course_utils.measure.diagnosis.epochs import end, length, prefetched
+from course_utils.measure.spans import batch_size
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How fast a loader is once it runs."""
+
+    start_up_s: float  # until the first batch: starting the workers and loading it
+    batches_per_s: float
+    samples_per_s: float
+    batches: int  # that were counted
+    dropped: int  # first ones that were not: num_workers * prefetch_factor + 1
+
+    def __repr__(self) -> str:
+        """Say it in words."""
+        return (
+            f"{self.batches_per_s:.3g} batches/s ({self.samples_per_s:,.0f} samples/s) over "
+            f"{self.batches} batches, after {self.start_up_s:.2f} s of start-up and "
+            f"{self.dropped} dropped first ones"
+        )
+
+
+def steady_rate(
+    loader: Iterable[Any],
+    *,
+    seconds: float = 3.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Rate:
+    """Return the rate of one epoch of `loader` alone; nothing is done with its batches.
+
+    An epoch that lasts longer is cut short, after `seconds` of steady running. Of an epoch with
+    less than twice the batches that would be dropped, only half are dropped.
+
+    Raises:
+        CourseError: the epoch has fewer than two batches, or ended before it was steady.
+    """
+    dropped = first_dropped(prefetched(loader), length(loader))
+    started = clock()
+    batches: Iterator[Any] | None = None
+    try:
+        batches = iter(loader)
+        times, sizes = _take(batches, dropped, seconds, clock)
+    except BaseException:
+        end(batches, orderly=False)
+        raise
+    end(batches)
+    if len(times) <= dropped:
+        raise CourseError(
+            f"The epoch ended after {len(times)} batches, {dropped} of which are the prefetched "
+            "ones that have to be dropped; give a loader with more batches."
+        )
+    lasted = max(times[-1] - times[dropped - 1], 1e-9)
+    return Rate(
+        start_up_s=times[0] - started,
+        batches_per_s=(len(times) - dropped) / lasted,
+        samples_per_s=sum(sizes[dropped:]) / lasted,
+        batches=len(times) - dropped,
+        dropped=dropped,
+    )
+
+
+def first_dropped(prefetched: int, length: int | None) -> int:
+    """Return how many first batches of an epoch say nothing about its steady rate."""
+    return min(prefetched + 1, max(1, (length if length is not None else 2**62) // 2))
+
+
+def _take(
+    batches: Iterator[Any], dropped: int, seconds: float, clock: Callable[[], float]
+) -> tuple[list[float], list[int]]:
+    """Return when each batch came and how many samples it had."""
+    times: list[float] = []
+    sizes: list[int] = []
+    for batch in batches:
+        times.append(clock())
+        sizes.append(batch_size(batch))
+        if len(times) > dropped and times[-1] - times[dropped - 1] >= seconds:
+            break
+    return times, sizes

@@ -1,0 +1,217 @@
+"""Run a loader, alone or with a step, and note every turn of the loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch.utils.data import DataLoader
+
+from course_utils.measure.diagnosis.epochs import end, length, prefetched
+from course_utils.measure.diagnosis.gauges import Fetch, Gauges, gauged
+from course_utils.measure.diagnosis.rate import first_dropped
+from course_utils.measure.diagnosis.weigh import Weight, weigh
+from course_utils.measure.process import affinity, delay_s
+from course_utils.measure.spans import traced_batches
+from course_utils.measure.trace import Trace, record
+
+Step = Callable[[Any], Any]
+
+ENOUGH_TURNS, ENOUGH_S = 24, 1.5  # of steady running, if both halves of it agree
+AGREEMENT = 0.1
+LEAST_TURNS, GRACE_S = 3, 5.0
+ENOUGH_EPOCHS = 3  # whole ones, if epochs are short
+KEPT_BATCHES, KEPT_BYTES = 8, 1 << 28  # for the step alone
+
+
+class Turn(NamedTuple):
+    """One turn of a loop; times are seconds of `time.perf_counter`."""
+
+    epoch: int
+    place: int  # in the epoch
+    asked: float  # for the batch
+    got: float
+    done: float  # with the step
+    cpu: float  # processor seconds of this process, all its threads, since it began
+    delay: float  # for which this thread had no core though it was ready, since it began
+
+
+@dataclass
+class Run:
+    """What a loop did."""
+
+    trace: Trace
+    dropped: int = 0  # first batches of each epoch that say nothing about the steady rate
+    turns: list[Turn] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)  # when each epoch was begun
+    lengths: list[int] = field(default_factory=list)  # of the epochs that came to their end
+    fetches: list[Fetch] = field(default_factory=list)
+    cores: set[int] = field(default_factory=set)  # that the workers may use
+    workers: int = 0
+    kept: list[Any] = field(default_factory=list)
+    weight: Weight | None = None  # of the first batch
+    copy_s: float = 0.0  # seconds that copying a batch to a real accelerator takes by itself
+
+    @property
+    def steady(self) -> list[tuple[Turn, Turn]]:
+        """The turns that count, each with the one before it."""
+        pairs = zip(self.turns, self.turns[1:], strict=False)
+        return [(a, b) for a, b in pairs if b.epoch == a.epoch and b.place >= self.dropped]
+
+    @property
+    def batch_s(self) -> float:
+        """Seconds from the end of one turn to the end of the next, on average."""
+        return _mean([b.done - a.done for a, b in self.steady])
+
+    @property
+    def whole_s(self) -> float:
+        """Seconds of a turn without its wait, on average over all turns to the very end."""
+        if not self.turns:
+            return 0.0
+        waits = sum(turn.got - turn.asked for turn in self.turns)
+        return (self.turns[-1].done - self.turns[0].asked - waits) / len(self.turns)
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds that a turn waits for its batch, on average."""
+        return _mean([b.got - b.asked for _, b in self.steady])
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor seconds of this process in a turn, on average."""
+        return _mean([b.cpu - a.cpu for a, b in self.steady])
+
+    @property
+    def delay_s(self) -> float:
+        """Seconds of a turn for which this process had no core, on average."""
+        return _mean([b.delay - a.delay for a, b in self.steady])
+
+    @property
+    def first_s(self) -> float:
+        """Seconds until an epoch gave its first batch; of several epochs the quickest."""
+        firsts = [turn.got - self.starts[turn.epoch] for turn in self.turns if turn.place == 0]
+        return min(firsts, default=0.0)
+
+
+def run_loop(
+    loader: Iterable[Any],
+    step: Step | None,
+    *,
+    seconds: float,
+    one_thread: bool = False,
+    keep: bool = False,
+) -> Run:
+    """Iterate over `loader`, epoch after epoch if they are short, for at most about `seconds`.
+
+    Args:
+        loader: no worker of it is left, not even a persistent one.
+        step: called with each batch; None to run the loader alone.
+        seconds: it ends earlier if its pace is known well, a bit later if it is not at all.
+        one_thread: limit the thread pools of the workers.
+        keep: keep a few batches.
+    """
+    deadline = time.perf_counter() + seconds
+    with ExitStack() as stack:
+        trace = stack.enter_context(record())
+        run = Run(trace, dropped=first_dropped(prefetched(loader), length(loader)))
+        gauges = None
+        if isinstance(loader, DataLoader):
+            gauges = Gauges(loader.num_workers)
+            stack.enter_context(gauged(loader, gauges, one_thread=one_thread))
+            stack.callback(_end_persistent, loader)
+        while _run_epoch(run, loader, step, deadline, keep) and not is_enough(run):
+            pass
+    run.fetches = gauges.fetches() if gauges else []
+    return run
+
+
+def _end_persistent(loader: DataLoader[Any]) -> None:
+    """Let the next run start workers of its own, whose fetches can be noted."""
+    workers, loader._iterator = loader._iterator, None
+    if workers is not None:
+        end(workers, orderly=False)
+
+
+def _run_epoch(
+    run: Run, loader: Iterable[Any], step: Step | None, deadline: float, keep: bool
+) -> bool:
+    """Run an epoch, or some of it; return False if there is nothing to gain from another."""
+    started: list[Iterator[Any]] = []
+    batches = traced_batches(run.trace, loader, None, started.append)
+    epoch = len(run.starts)
+    run.starts.append(time.perf_counter())
+    index, cut = 0, False
+    try:
+        asked = run.starts[-1]
+        for batch in batches:
+            got = time.perf_counter()
+            if keep:
+                _keep(run, batch)
+            if step is not None:
+                step(batch)
+            done, cpu, delay = time.perf_counter(), time.process_time(), delay_s()
+            run.turns.append(Turn(epoch, index, asked, got, done, cpu, delay))
+            if index == 1 or not run.workers:
+                _look_at_workers(run, started[0])
+            asked, index = time.perf_counter(), index + 1
+            if _is_up(run, deadline) or (index % 8 == 0 and is_enough(run)):
+                cut = True
+                break
+    except BaseException:
+        _abandon(batches, started)
+        raise
+    if cut:
+        end(started[0])
+    else:
+        run.lengths.append(index)
+    batches.close()  # type: ignore[attr-defined]
+    return index > 1 and not cut and not _is_up(run, deadline)
+
+
+def _is_up(run: Run, deadline: float) -> bool:
+    """Tell whether the time is up; a run that has hardly begun gets some grace."""
+    now = time.perf_counter()
+    if now < deadline:
+        return False
+    begun = run.turns[0].got if run.turns else now
+    return now > max(deadline, begun) + GRACE_S or len(run.steady) >= LEAST_TURNS
+
+
+def _abandon(batches: Iterator[Any], started: Sequence[Iterator[Any]]) -> None:
+    with suppress(Exception):
+        batches.close()  # type: ignore[attr-defined]
+    for iterator in started:
+        end(iterator, orderly=False)
+
+
+def is_enough(run: Run) -> bool:
+    """Tell whether the pace is known: enough turns, and the two halves of them agree."""
+    if len(run.lengths) >= ENOUGH_EPOCHS and run.turns[-1].done - run.starts[0] > 2 * ENOUGH_S:
+        return True
+    paces = [b.done - a.done for a, b in run.steady]
+    if len(paces) < ENOUGH_TURNS or sum(paces) < ENOUGH_S:
+        return False
+    half = len(paces) // 2
+    first, second = _mean(paces[:half]), _mean(paces[half:])
+    return abs(first - second) <= AGREEMENT * max(first, second)
+
+
+def _look_at_workers(run: Run, batches: Iterator[Any]) -> None:
+    workers = getattr(batches, "_workers", ())
+    run.workers = len(workers)
+    for worker in workers:
+        run.cores |= affinity(worker.pid)
+
+
+def _keep(run: Run, batch: Any) -> None:
+    if run.weight is None:
+        run.weight = weigh(batch)
+    if len(run.kept) < KEPT_BATCHES and len(run.kept) * run.weight.nbytes <= KEPT_BYTES:
+        run.kept.append(batch)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,135 @@
+"""Judge a loop by its figures. Every rule is one sentence.
+
+What a turn of the loop costs is divided into computing and four losses: the start-up of the epoch,
+waiting for the loader, copying while nothing computes, and the host while the device has nothing to
+do. Then, in this order:
+
+1. Memory, if the batches in flight, or the growth of the workers until the end of the epoch, will
+   take more than half of the free memory.
+2. GPU-bound, if all losses together are less than a fifth of a turn (without the time in which
+   other programs had the core); memory, if meanwhile the workers' own memory grew to the double,
+   or grew on and on.
+   Workers that would load a quarter faster than the step takes, had they the cores to themselves,
+   lose nothing unless they are uneven: the loop then waits for other programs.
+3. Otherwise the largest loss is the family: start-up, transfer, main process, or the loader.
+
+Of the loader it is
+
+4. uneven, if few fetches (a fifth at most) lose more than half of the fetching time;
+5. CPU, if it computes longer than it waits (where workers outnumber their cores, longer by that
+   factor), and they are kept on fewer cores than they could use;
+6. CPU, if with thread pools of one thread it is twice as fast, and costs half as much;
+7. collate or IPC, if moving a batch costs more processor time than fetching it takes;
+8. collate or IPC, if more than half of the fetch is collating;
+9. storage, if the fetch waits longer than it computes, reckoned as in 5;
+10. else CPU, in the longest stage that the dataset names.
+
+Processor times and waiting times are those of the threads themselves, so that other programs on the
+machine do not change the verdict.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from course_utils.measure.diagnosis.measurements import Measurements
+
+Cause = Literal[
+    "GPU-bound",
+    "storage",
+    "CPU",
+    "collate or IPC",
+    "transfer",
+    "main process",
+    "start-up",
+    "memory",
+    "uneven",
+]
+
+LEAVE_IT = 0.2  # of a turn
+SPARE = 0.75  # of the step's time
+FEW, MOST = 0.2, 0.5  # of the fetches, of their time
+HINDERED = 2.0  # times faster and cheaper: a noisy neighbour alone can make 1.3 of it
+GROWTH = 50e6  # bytes, of all workers together
+STILL_GROWING = 0.25  # share of the growth that came in the second half
+COPIED_PER_S = 3e8  # bytes
+TOO_MUCH = 0.5  # of the free memory
+
+
+def judge(m: Measurements) -> Cause:
+    """Return what the loop suffers from."""
+    if max(m.in_flight_bytes, m.grown_to_the_end_bytes) > TOO_MUCH * m.free_bytes:
+        return "memory"
+    lost = losses(m)
+    computed = m.step_s - m.step_delay_s - m.transfer_s - m.host_s
+    if sum(lost.values()) < LEAVE_IT * (computed + sum(lost.values())):
+        return "memory" if memory_grows(m) else "GPU-bound"
+    family = max(lost, key=lambda name: lost[name])
+    if family == "loader":
+        return _of_the_loader(m)
+    return family
+
+
+Family = Literal["start-up", "loader", "transfer", "main process"]
+
+
+def losses(m: Measurements) -> dict[Family, float]:
+    """Return the seconds of a turn in which the device computes nothing, by family."""
+    longer_s = m.together_s - (m.step_s - m.step_delay_s)
+    return {
+        "start-up": m.start_up_share_s,
+        # the difference alone is noisy; a wait alone may be hidden by a device that is behind
+        "loader": 0.0 if keeps_up(m) else max(0.0, min(longer_s, m.wait_s)),
+        "transfer": m.transfer_s,
+        "main process": m.host_s,
+    }
+
+
+def keeps_up(m: Measurements) -> bool:
+    """Tell whether the workers have so much time to spare that only others can delay them."""
+    step_s = m.step_s - m.step_delay_s
+    return bool(m.workers) and m.pace_s < SPARE * step_s and not is_uneven(m)
+
+
+def is_uneven(m: Measurements) -> bool:
+    """Tell whether few fetches lose most of the fetching time."""
+    return m.slow_share <= FEW and m.slow_time > MOST
+
+
+def memory_grows(m: Measurements) -> bool:
+    """Tell whether the workers' own memory grew much, or a bit and had not stopped to."""
+    grows_on = m.grown_late_bytes > STILL_GROWING * m.grown_bytes
+    return m.grown_bytes > GROWTH and (m.grown_bytes > m.own_bytes or grows_on)
+
+
+def shares_too_few_cores(m: Measurements) -> bool:
+    """Tell whether workers that compute are kept on fewer cores than there are for them."""
+    return m.occupied_s > m.waiting_s and m.worker_cores < min(m.workers, m.cores)
+
+
+def oversubscribed(m: Measurements) -> bool:
+    """Tell whether the threads of numerical libraries hinder each other."""
+    return m.one_thread_gain >= HINDERED
+
+
+def _of_the_loader(m: Measurements) -> Cause:
+    if is_uneven(m):
+        return "uneven"
+    if shares_too_few_cores(m) or oversubscribed(m):
+        return "CPU"
+    if m.sending_s > m.making_s or m.collate_s > m.fetch_s / 2:
+        return "collate or IPC"
+    if m.waiting_s > m.occupied_s:
+        return "storage"
+    return "CPU"
+
+
+def moves_bytes(m: Measurements) -> bool:
+    """Tell whether collating is little more than copying: a loop in Python is slower."""
+    return m.batch_bytes > COPIED_PER_S * m.collating_s
+
+
+def slowest_stage(m: Measurements) -> str:
+    """Return the longest computing stage that the dataset names, "" if it names none."""
+    own = {stage: s for stage, s in m.stages.items() if stage in ("decode", "transform")}
+    return max(own, key=lambda stage: own[stage]) if own else ""

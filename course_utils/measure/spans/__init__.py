@@ -1,0 +1,45 @@
+"""What is recorded of a loop: spans, the ledger of its samples, and the hook into a DataLoader."""
+
+from course_utils.measure.spans.span_log import (
+    STAGES,
+    Clock,
+    SampleIds,
+    Span,
+    SpanLog,
+    activate,
+    current,
+    stage,
+)
+from course_utils.measure.spans.summary import (
+    LOADING,
+    Interval,
+    Summary,
+    compute_spans,
+    hidden_share,
+    summarise,
+    union,
+)
+from course_utils.measure.spans.traced_loader import (
+    batch_size,
+    traced_batches,
+)
+
+__all__ = [
+    "LOADING",
+    "STAGES",
+    "Clock",
+    "Interval",
+    "SampleIds",
+    "Span",
+    "SpanLog",
+    "Summary",
+    "activate",
+    "batch_size",
+    "compute_spans",
+    "current",
+    "hidden_share",
+    "stage",
+    "summarise",
+    "traced_batches",
+    "union",
+]

@@ -1,0 +1,187 @@
+"""Write down what every part of a training loop does, and when.
+
+A `Span` says: on this lane, this stage ran from here to there for that batch. A `SpanLog` is a list
+of spans with a ledger of the samples that were served. Recording is all that happens here:
+`measure.summary` computes, `measure.picture` draws, and `measure.trace` puts them together.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol
+
+STAGES = ("read", "decode", "transform", "collate", "transfer", "compute", "wait")
+THREAD = "thread"  # lane of what a thread does beside the one that records
+
+Clock = Callable[[], int]
+SampleIds = str | Callable[[Any], Iterable[Hashable]]
+
+
+class Span(NamedTuple):
+    """One stretch of work (or waiting) of one lane.
+
+    Times are `time.perf_counter_ns()` nanoseconds: one clock for all processes of a machine.
+    """
+
+    lane: str
+    stage: str
+    start_ns: int
+    end_ns: int
+    batch: int = -1  # -1: belongs to no batch
+
+    @property
+    def duration_ns(self) -> int:
+        """Length of the span in nanoseconds."""
+        return self.end_ns - self.start_ns
+
+
+class SpanLog:
+    """The spans of one run and the ledger of samples it served."""
+
+    def __init__(self, *, clock: Clock = time.perf_counter_ns, label: str = "", lane: str = "main"):
+        """Start an empty trace; a `stage` is written to `lane`, in other threads to "thread"."""
+        self.clock = clock
+        self.label = label
+        self.note = ""  # drawn on the picture: what is emulated, simulated, recorded elsewhere
+        self.lane = lane
+        self.thread = threading.get_ident()
+        self.batch = -1  # number of the batch the main process works on now
+        self.served = 0  # batches handed out by `batches`
+        self.samples = 0
+        self.sample_ids: list[Hashable] | None = []  # None once a batch came without ids
+        self.start_ns = self.end_ns = clock()
+        self._spans: list[Span] = []
+        self._closing: list[Callable[[], None]] = []
+
+    def add(self, span: Span) -> None:
+        """Append one span."""
+        self._spans.append(span)
+
+    def mention(self, what: str) -> None:
+        """Add to the note, once, what in this run is emulated or comes from elsewhere."""
+        if what not in self.note:
+            self.note = f"{self.note}, {what}" if self.note else what
+
+    @property
+    def spans(self) -> list[Span]:
+        """All spans, sorted by start."""
+        return sorted(self._spans, key=lambda span: (span.start_ns, -span.end_ns))
+
+    @property
+    def lanes(self) -> list[str]:
+        """Names of the lanes in drawing order: storage, workers, main, copy, gpu."""
+        return sorted({span.lane for span in self._spans}, key=_lane_order)
+
+    def drain(self) -> list[Span]:
+        """Return the spans recorded so far and forget them (a worker sends them with its batch)."""
+        spans, self._spans = self._spans, []
+        return spans
+
+    def serve(self, count: int, ids: Sequence[Hashable] | None) -> None:
+        """Enter one batch of `count` samples in the ledger; `ids=None` if they are not known."""
+        self.samples += count
+        if ids is None:
+            self.sample_ids = None
+        elif self.sample_ids is not None:
+            self.sample_ids.extend(ids)
+
+    def on_close(self, action: Callable[[], None]) -> None:
+        """Run `action` once when recording ends, e.g. to read the times of CUDA events."""
+        self._closing.append(action)
+
+    def close(self) -> None:
+        """End the recording: note the time, then run what was registered with `on_close`."""
+        self.end_ns = self.clock()
+        while self._closing:
+            self._closing.pop(0)()
+
+    def __repr__(self) -> str:
+        """Name the run and count its spans."""
+        label = f"{self.label!r}, " if self.label else ""
+        return f"{type(self).__name__}({label}{len(self._spans)} spans, {self.served} batches)"
+
+
+def _lane_order(lane: str) -> tuple[int, int, str]:
+    rank = {"storage": 0, "worker": 1, "main": 3, "copy": 4, "gpu": 5}
+    kind, number = re.fullmatch(r"(.*?)\s*(\d*)", lane).groups()  # type: ignore[union-attr]
+    return rank.get(kind, 2), int(number or 0), lane
+
+
+_active: SpanLog | None = None
+
+
+def current() -> SpanLog | None:
+    """Return the trace that is recording in this process, or None."""
+    return _active
+
+
+def activate(trace: SpanLog | None) -> SpanLog | None:
+    """Make `trace` the recording one in this process and return the one it replaces."""
+    global _active
+    previous, _active = _active, trace
+    return previous
+
+
+# A forked worker must not go on filling its copy of the parent's trace.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: activate(None))
+
+
+class Stage(Protocol):
+    """What `stage` returns: something to be used in a `with` statement."""
+
+    def __enter__(self) -> None:
+        """Start the stage."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the stage."""
+
+
+class _NoStage:
+    __slots__ = ()
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
+
+
+class _RecordedStage:
+    __slots__ = ("lane", "name", "start_ns", "trace")
+
+    def __init__(self, trace: SpanLog, name: str, lane: str):
+        self.trace, self.name, self.lane = trace, name, lane
+
+    def __enter__(self) -> None:
+        self.start_ns = self.trace.clock()
+
+    def __exit__(self, *error: object) -> None:
+        trace, lane = self.trace, self.lane
+        batch = trace.batch if lane != THREAD else -1  # a thread is ahead of the loop
+        trace._spans.append(Span(lane, self.name, self.start_ns, trace.clock(), batch))
+
+
+_NO_STAGE = _NoStage()
+
+
+def stage(name: str, lane: str | None = None) -> Stage:
+    """Mark a block as one of `STAGES`; costs next to nothing while nobody is recording.
+
+    Raises:
+        ValueError: while recording, if `name` is not one of `STAGES`.
+    """
+    trace = _active
+    if trace is None:
+        return _NO_STAGE
+    if name not in STAGES:
+        raise ValueError(f"{name!r} is no stage; use one of: {', '.join(STAGES)}.")
+    own_thread = trace.thread == threading.get_ident()
+    return _RecordedStage(trace, name, lane or (trace.lane if own_thread else THREAD))

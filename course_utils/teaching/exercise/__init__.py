@@ -1,0 +1,35 @@
+"""How an exercise is judged: what is unwritten, what is wrong and why, what hangs."""
+
+from course_utils.teaching.exercise.for_workers import (
+    as_rank,
+    expect_in_a_file,
+    in_worker,
+)
+from course_utils.teaching.exercise.hanging import (
+    quiet_threads,
+    within_limits,
+)
+from course_utils.teaching.exercise.verdict import (
+    Verdict,
+    check,
+    exercise,
+    expect,
+    right,
+    todo,
+    wrong,
+)
+
+__all__ = [
+    "Verdict",
+    "as_rank",
+    "check",
+    "exercise",
+    "expect",
+    "expect_in_a_file",
+    "in_worker",
+    "quiet_threads",
+    "right",
+    "todo",
+    "within_limits",
+    "wrong",
+]

@@ -1,0 +1,174 @@
+"""Check an exercise: right, wrong with the misconception named, or not yet attempted.
+
+A check is a function that takes the learner's object and judges it:
+
+    @exercise("01.1", title="Pad a batch of events")
+    def pad(collate: Collate) -> Verdict:
+        batch = collate(SAMPLES)
+        expect("mask" in batch, "The batch has no mask.", "Return the mask beside the pulses.")
+        return right("Any mixture of lengths becomes one batch.")
+
+It lives in `notebooks/exercises/nb01/ex1_pad.py`, and is found there by its number. What is
+unwritten never reaches it, and what the learner's code raises becomes a verdict.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
+from types import FrameType
+from typing import Any, Literal
+
+from course_utils.errors import CourseError
+from course_utils.teaching.exercise.stubs import find_stub
+from course_utils.teaching.notebook import Tone, advice, card, explain, learner_line
+
+Status = Literal["right", "wrong", "todo"]
+VERDICT_MIME = "application/x-course-verdict+json"
+
+_WORDS: dict[Status, tuple[Tone, str]] = {
+    "right": ("good", "Right"),
+    "wrong": ("bad", "Not right yet"),
+    "todo": ("open", "Not yet attempted"),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check says of an attempt."""
+
+    status: Status
+    message: str
+    next_step: str = ""
+    exercise: str = ""
+    title: str = ""
+
+    @property
+    def headline(self) -> str:
+        """The verdict in a line."""
+        return f"{_WORDS[self.status][1]}: exercise {self.exercise}, {self.title}"
+
+    def __repr__(self) -> str:
+        """Say it in words."""
+        return "\n".join(filter(None, (self.headline, self.message, self.next_step)))
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
+        html = card(_WORDS[self.status][0], self.headline, self.message, self.next_step)
+        fields = {"exercise": self.exercise, "status": self.status, "message": self.message}
+        return {"text/plain": repr(self), "text/html": html, VERDICT_MIME: fields}
+
+
+def right(message: str) -> Verdict:
+    """Return the verdict on a right attempt; `message` says what it achieves."""
+    return Verdict("right", message)
+
+
+def wrong(misconception: str, next_step: str) -> Verdict:
+    """Return the verdict on a wrong attempt: what it takes for true, and what to do now."""
+    return Verdict("wrong", misconception, next_step)
+
+
+def todo(message: str = "") -> Verdict:
+    """Return the verdict on an attempt that has not begun."""
+    return Verdict("todo", message or "Run this cell again once you have written your answer.")
+
+
+def expect(holds: object, misconception: str, next_step: str) -> None:
+    """Go on if `holds`; else end the check as wrong."""
+    if not holds:
+        raise _Refused(wrong(misconception, next_step))
+
+
+Judge = Callable[..., Verdict]
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A check with its name and its time limit."""
+
+    key: str
+    title: str
+    judge: Judge
+    seconds: float
+
+
+_EXERCISES: dict[str, Exercise] = {}
+
+
+def exercise(key: str, *, title: str, seconds: float = 60) -> Callable[[Judge], Judge]:
+    """Register the decorated function as the check of exercise `key`, such as "01.1"."""
+
+    def register(judge: Judge) -> Judge:
+        _EXERCISES[key] = Exercise(key, title, judge, seconds)
+        return judge
+
+    return register
+
+
+def check(key: str, *attempt: Any) -> Verdict:
+    """Judge the learner's `attempt` at exercise `key`; whatever it does, the notebook runs on.
+
+    Raises:
+        CourseError: there is no such exercise.
+    """
+    chosen = _find(key)
+    return replace(_judge(chosen, attempt), exercise=key, title=chosen.title)
+
+
+def _judge(chosen: Exercise, attempt: tuple[Any, ...]) -> Verdict:
+    if any(part is None for part in attempt):
+        return todo("Run the cells above first; they ended with an error or were not run.")
+    for part in attempt:
+        if stub := find_stub(part):
+            return todo(f"Write {stub} in place of the `...`, then run this cell again.")
+    try:
+        with _limit(chosen.seconds):
+            return chosen.judge(*attempt)
+    except _Refused as refused:
+        return refused.verdict
+    except (Exception, SystemExit) as error:
+        step = advice(error) or "Mend that line, run its cell again, then this one."
+        failed = "Your code stopped" if learner_line(error) else "The check cannot use your answer"
+        return wrong(f"{failed}: {explain(error)}.", step)
+
+
+def _find(key: str) -> Exercise:
+    notebook, _, _number = key.partition(".")
+    home = find_spec(f"notebooks.exercises.nb{notebook}")
+    if key not in _EXERCISES and home is not None:
+        for module in iter_modules(home.submodule_search_locations):
+            import_module(f"{home.name}.{module.name}")
+    if key not in _EXERCISES:
+        known = ", ".join(sorted(_EXERCISES)) or "none"
+        raise CourseError(f"There is no exercise {key!r}; choose one of: {known}.")
+    return _EXERCISES[key]
+
+
+class _Refused(Exception):
+    def __init__(self, verdict: Verdict):
+        self.verdict = verdict
+
+
+@contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the block after `seconds`, where the system has alarms for that."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() != threading.main_thread():
+        yield
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError(f"it took longer than {seconds:g} s")
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)

@@ -1,0 +1,19 @@
+"""Run a pipeline for real, and explore how loading strategies keep a GPU busy."""
+
+from course_utils.teaching.explorer.explorer import (
+    Explorer,
+    explorer,
+)
+from course_utils.teaching.explorer.run_pipeline import (
+    UNLIMITED,
+    run_pipeline,
+    use_cpu,
+)
+
+__all__ = [
+    "UNLIMITED",
+    "Explorer",
+    "explorer",
+    "run_pipeline",
+    "use_cpu",
+]

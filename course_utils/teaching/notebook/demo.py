@@ -1,0 +1,162 @@
+"""Run a demonstration that breaks its own process, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from course_utils.errors import CourseError
+from course_utils.loading.workers import share_mb
+from course_utils.teaching.notebook.cards import block, card
+
+_LONGEST_OUTPUT = 20_000  # characters; the end is the part that explains
+_LOOK_EVERY_S = 0.05
+
+
+@dataclass(frozen=True)
+class Demo:
+    """How a demonstration ended, and what it printed."""
+
+    ending: str
+    returncode: int  # of the process; negative: the signal that ended it
+    seconds: float
+    peak_mb: float  # memory of the process and its children together
+    output: str
+
+    @property
+    def sentence(self) -> str:
+        """The ending in words."""
+        return f"{self.ending}. It took {self.seconds:.1f} s and {self.peak_mb:,.0f} MB of memory."
+
+    def __repr__(self) -> str:
+        """Say it in words."""
+        return f"{self.sentence}\n{self.output}"
+
+    def _repr_html_(self) -> str:
+        title = "In a process of its own"
+        return card("plain", title, self.sentence, body=block(self.output) if self.output else "")
+
+
+def run_demo(program: str, *, seconds: float = 20, memory_mb: float = 2000) -> Demo:
+    """Run `program` in a subprocess under limits of time and memory; leave no process behind.
+
+    Args:
+        program: Python source, or the name of an importable module (run like `python -m NAME`).
+            Source that starts workers needs `if __name__ == "__main__":`, as every script does.
+        seconds: it is stopped after so long.
+        memory_mb: it is stopped once it and its children hold more.
+    """
+    with tempfile.TemporaryDirectory(prefix="demo-", ignore_cleanup_errors=True) as folder:
+        output = Path(folder) / "output.txt"
+        # A file, not a pipe: an orphan that keeps a pipe open would keep us waiting.
+        with output.open("wb") as sink:
+            process = subprocess.Popen(
+                [sys.executable, *_arguments(program, Path(folder))],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"},
+                start_new_session=True,
+            )
+            watch = _Watch(process)
+            try:
+                stopped = watch.until_end(seconds, memory_mb)
+            finally:
+                watch.kill_all()
+        text = output.read_text("utf-8", errors="replace").replace(folder + os.sep, "")
+    ending = stopped or _ending(process.returncode)
+    return Demo(ending, process.returncode, watch.seconds, watch.peak_mb, _shorten(text))
+
+
+def _arguments(program: str, folder: Path) -> list[str]:
+    if re.fullmatch(r"[\w.]+", program):
+        return ["-m", program]
+    script = folder / "demo.py"
+    script.write_text(textwrap.dedent(program), "utf-8")
+    return [str(script)]
+
+
+class _Watch:
+    """Look after a process and every descendant that was ever seen."""
+
+    def __init__(self, process: subprocess.Popen[bytes]):
+        self.process = process
+        self.family: set[psutil.Process] = set()
+        self.peak_mb = 0.0
+        self.seconds = 0.0
+
+    def until_end(self, seconds: float, memory_mb: float) -> str:
+        """Wait for the end; return why the process has to be stopped, or an empty string."""
+        start = time.monotonic()
+        while self.process.poll() is None:
+            self.seconds = time.monotonic() - start
+            self.peak_mb = max(self.peak_mb, self._memory_mb())
+            if self.peak_mb > memory_mb:
+                return f"Stopped: it held more than {memory_mb:,.0f} MB of memory"
+            if self.seconds > seconds:
+                return f"Stopped after {seconds:g} s: it would have gone on"
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_LOOK_EVERY_S)
+        return ""
+
+    def kill_all(self) -> None:
+        """End the process and its descendants, also those whose parent is gone."""
+        self._meet_family()
+        if sys.platform != "win32":
+            self.family.update(_kill_group(self.process.pid))
+        for member in self.family:
+            with suppress(psutil.Error):
+                member.kill()
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        self.process.wait()
+        psutil.wait_procs(self.family, timeout=0.5)
+
+    def _meet_family(self) -> None:
+        with suppress(psutil.Error):
+            root = psutil.Process(self.process.pid)
+            self.family.update([root, *root.children(recursive=True)])
+
+    def _memory_mb(self) -> float:
+        self._meet_family()
+        total = 0.0
+        for member in self.family:
+            with suppress(CourseError):  # a system that does not tell sets no limit
+                total += share_mb(member.pid)
+        return total
+
+
+def _kill_group(group: int) -> list[psutil.Process]:
+    """Kill a process group and return who was in it and is not gone yet."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+    members = []
+    for process in psutil.process_iter():
+        with suppress(OSError):
+            if os.getpgid(process.pid) == group:
+                members.append(process)
+    return members
+
+
+def _ending(returncode: int) -> str:
+    if returncode == 0:
+        return "Ended by itself"
+    if returncode < 0:
+        return f"Killed by {signal.Signals(-returncode).name}"
+    return f"Ended with an error (exit status {returncode})"
+
+
+def _shorten(text: str) -> str:
+    text = text.rstrip()
+    return text if len(text) <= _LONGEST_OUTPUT else "...\n" + text[-_LONGEST_OUTPUT:]

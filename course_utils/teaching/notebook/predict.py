@@ -1,0 +1,229 @@
+"""Ask for a guess before measuring, and set it beside what was measured.
+
+    predict("02.1", "How busy is the GPU?", unit="%")
+    reveal("02.1", 100 * summary.utilisation)
+
+The answers lie in a file beside the notebook, so that they survive a restart of the kernel. The
+first guess that met a measurement is kept for good: it tells how good an intuition was.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import ipywidgets as widgets
+
+from course_utils.errors import CourseError
+from course_utils.teaching.notebook.cards import Bar, bars, card, inline
+from course_utils.teaching.notebook.scratch import replace_text, state_folder
+
+Answer = float | str
+
+_CLOSE = 1.1  # within 10 % is as good as a guess gets
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
+
+
+def predict(
+    key: str,
+    question: Answer = "",
+    *,
+    unit: str = "",
+    choices: Sequence[str] | None = None,
+    answer: Answer | None = None,
+) -> widgets.VBox:
+    """Show a form that asks `question` and keeps the answer; the notebook runs on without one.
+
+    Args:
+        key: notebook and number, such as "02.1"; `reveal` is called with the same.
+        question: what to guess; a number in its place is the answer itself.
+        unit: unit of the number, such as "%" or "batches/s".
+        choices: answers to choose from, where the guess is not a number.
+        answer: the guess, for those who would rather write it in the cell.
+    """
+    if isinstance(question, int | float):
+        question, answer = "", float(question)
+    known = _load().get(key, {})
+    asked = {"question": question, "unit": unit, "choices": list(choices or ())}
+    entry = {**known, **{name: value for name, value in asked.items() if value}}
+    _store(key, entry)
+    if answer is not None:
+        entry = _keep(key, answer if isinstance(answer, str) else f"{answer:.15g}")
+    return _form(key, entry)
+
+
+def reveal(key: str, measured: Answer) -> Reveal:
+    """Set the guess for `key` beside what was measured; without a guess, show the measurement."""
+    entry = _load().get(key, {})
+    guess = entry.get("predicted")
+    if not isinstance(measured, str):
+        measured = float(measured)
+    if guess is not None and "first" not in entry:
+        _store(key, {**entry, "first": {"predicted": guess, "measured": measured}})
+    return Reveal(key, entry.get("question", ""), guess, measured, entry.get("unit", ""))
+
+
+@dataclass(frozen=True)
+class Reveal:
+    """A guess beside the measurement."""
+
+    key: str
+    question: str
+    predicted: Answer | None
+    measured: Answer
+    unit: str
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured over predicted; None where there is no guess, or no sense in a ratio."""
+        if isinstance(self.predicted, str) or isinstance(self.measured, str):
+            return None
+        if self.predicted is None or self.predicted * self.measured <= 0:
+            return None
+        return self.measured / self.predicted
+
+    @property
+    def sentence(self) -> str:
+        """The comparison in words."""
+        measured = _with_unit(self.measured, self.unit)
+        if self.predicted is None:
+            return (
+                f"Measured: {measured}. You made no guess here; make the next one before you "
+                "measure, however rough: what surprises you stays with you."
+            )
+        guessed = _with_unit(self.predicted, self.unit)
+        if self.predicted == self.measured:
+            return f"You said {guessed}, and so it is."
+        return f"You said {guessed}, it is {measured}{self._distance()}."
+
+    def _distance(self) -> str:
+        ratio = self.ratio
+        if ratio is None:
+            return ""
+        factor = max(ratio, 1 / ratio)
+        if factor <= _CLOSE:
+            return ": close"
+        times = f"{factor:,.1f}".removesuffix(".0")
+        return f": {times} times {'more' if ratio > 1 else 'less'} than you thought"
+
+    def __repr__(self) -> str:
+        """Say it in words."""
+        return self.sentence
+
+    def _repr_html_(self) -> str:
+        return card(
+            "plain", self.question or f"Prediction {self.key}", self.sentence, body=self._bars()
+        )
+
+    def _bars(self) -> str:
+        if isinstance(self.predicted, str) or isinstance(self.measured, str):
+            return ""
+        rows = [Bar("measured", self.measured, _with_unit(self.measured, self.unit))]
+        if self.predicted is not None:
+            label = _with_unit(self.predicted, self.unit)
+            rows.insert(0, Bar("you said", self.predicted, label, guessed=True))
+        return bars(rows)
+
+
+def _form(key: str, entry: dict[str, Any]) -> widgets.VBox:
+    choices, unit, kept = entry.get("choices"), entry.get("unit", ""), entry.get("predicted")
+    status = widgets.HTML(inline(_status(kept, unit)))  # a Label would cut off a long line
+    field: Any
+    if choices:
+        field = widgets.RadioButtons(options=choices, value=kept if kept in choices else None)
+        field.layout.width = "auto"  # else a long choice is broken, and covers the next one
+    else:
+        text = "" if kept is None else f"{kept:.15g}"
+        field = widgets.Text(value=text, placeholder="your guess", continuous_update=False)
+        field.layout.width = "12em"
+
+    def keep(change: dict[str, Any]) -> None:
+        try:
+            status.value = inline(_status(_keep(key, change["new"])["predicted"], unit))
+        except CourseError as error:
+            status.value = inline(str(error))
+
+    field.observe(keep, "value")
+    question = entry.get("question", "")
+    title = widgets.HTML(f"<b>Predict:</b> {inline(question)}")
+    form = _Form([title, widgets.HBox([field, widgets.Label(unit)]), status])
+    form.in_words = f"Predict: {question} {_status(kept, unit)}"
+    return form
+
+
+class _Form(widgets.VBox):  # type: ignore[misc]
+    """A form that can be read where no widget is drawn."""
+
+    in_words = ""
+
+    def _repr_mimebundle_(self, **options: object) -> dict[str, object]:
+        return {**super()._repr_mimebundle_(**options), "text/plain": self.in_words}
+
+
+def _keep(key: str, text: str) -> dict[str, Any]:
+    """Read the answer, keep it, and return the whole entry."""
+    entry = _load().get(key, {})
+    choices = entry.get("choices")
+    if choices and text not in choices:
+        raise CourseError(f"{text!r} is not among the choices: {', '.join(choices)}.")
+    entry["predicted"] = text if choices else _read_guess(text, entry.get("unit", ""))
+    _store(key, entry)
+    return entry
+
+
+def _read_guess(text: str, unit: str) -> float:
+    number = _read_number(text, unit)
+    if unit == "%" and not 0 <= number <= 100:
+        raise CourseError("A share lies between 0 and 100 %.")
+    if unit and number < 0:
+        raise CourseError(f"A number in {unit} is not below 0; write for instance 40.")
+    return number
+
+
+def _read_number(text: str, unit: str) -> float:
+    bare = text.strip().removesuffix(unit).strip()
+    bare = bare.replace(",", "") if _THOUSANDS.fullmatch(bare) else bare.replace(",", ".")
+    with suppress(ValueError):
+        if math.isfinite(number := float(bare)):
+            return number
+    raise CourseError(f"{text!r} is not a number; write for instance 40.")
+
+
+def _status(kept: Answer | None, unit: str) -> str:
+    if kept is None:
+        return "Not answered yet. A guess is enough; the notebook runs on without one."
+    return f"Kept: {_with_unit(kept, unit)}"
+
+
+def _with_unit(value: Answer, unit: str) -> str:
+    if isinstance(value, str):
+        return value
+    number = _number(value)
+    return f"{number} {'time' if (number, unit) == ('1', 'times') else unit}".rstrip()
+
+
+def _number(value: float) -> str:
+    """Write a number to three digits, without an exponent where people would not use one."""
+    return f"{value:,.0f}" if 100 <= abs(value) < 1e12 else f"{value:.3g}"
+
+
+def _load() -> dict[str, dict[str, Any]]:
+    path = state_folder() / "answers.json"
+    try:
+        answers: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        path.replace(path.with_suffix(".damaged"))  # a broken file must not stop a class
+        return {}
+    return answers
+
+
+def _store(key: str, entry: dict[str, Any]) -> None:
+    text = json.dumps({**_load(), key: entry}, indent=1, ensure_ascii=False)
+    replace_text(state_folder() / "answers.json", text + "\n")

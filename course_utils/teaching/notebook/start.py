@@ -1,0 +1,104 @@
+"""Begin a notebook, and choose how workers start."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from course_utils.hardware.machine import memory, usable_cores, use_start_method
+from course_utils.paths import size
+from course_utils.teaching.notebook.data import data_path
+from course_utils.teaching.notebook.leftovers import spare_the_kernel
+from course_utils.teaching.notebook.worker_module import register
+from course_utils.version import __version__
+
+# What every worker imports: loaded once into the server that forks them, it costs no worker time.
+PRELOAD = (
+    "torch",
+    "numpy",
+    "course_utils.loading.events",
+    "course_utils.loading.shards",
+    "course_utils.loading.stream",
+    "course_utils.measure.spans",
+    "course_utils.teaching.explorer",
+)
+
+_DATA = {
+    "00": ("events",),
+    "03": ("events",),
+    "06": ("events", "images", "volumes"),
+    "07": ("events",),
+    "08": ("images",),
+    "09": (),
+}  # the others need the images too
+
+# Each is right, and none of them is news on a machine that emulates its GPU and sweeps its workers.
+_QUIET = (
+    "This DataLoader will create .* worker processes in total",
+    "'pin_memory' argument is set as true but no accelerator is found",
+    "This process .* is multi-threaded, use of fork",
+)
+
+
+def ready(notebook: str) -> None:
+    """Make a fresh kernel ready for notebook `notebook`, such as "01"; the first cell calls it."""
+    from IPython.core.getipython import get_ipython
+
+    method = start_workers()  # first: its server loads torch while this process does the same
+    for message in _QUIET:
+        warnings.filterwarnings("ignore", message=message)
+    if shell := get_ipython():
+        register(shell, notebook)
+        spare_the_kernel(shell.user_global_ns)
+        # where MPLBACKEND is set to Agg, as on many clusters, pictures would not be shown
+        os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch.profiler complains where no GPU is
+    if note := _version_note(notebook, Path.cwd()):
+        print(note)
+    for name in _DATA.get(notebook, ("events", "images")):
+        data_path(name)
+    _seed()
+    print(_machine(method))
+
+
+def start_workers() -> str:
+    """Make this kernel start workers as the course does, and return how."""
+    return use_start_method(PRELOAD)
+
+
+def _version_note(notebook: str, folder: Path) -> str:
+    """Tell if the notebook in `folder` was made for another version of the course."""
+    for path in sorted(folder.glob(f"{notebook}_*.ipynb")):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            made_for = json.loads(path.read_text("utf-8"))["metadata"]["course"]["version"]
+            if made_for != __version__:
+                return (
+                    f"{path.name} is of course version {made_for}, installed is "
+                    f"{__version__}; for the new one beside it run "
+                    f"`course lab --fresh {notebook}`."
+                )
+    return ""
+
+
+def _seed() -> None:
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+    torch.set_num_threads(1)  # as in a worker, so that loading costs the same in both
+
+
+def _machine(method: str) -> str:
+    from course_utils.hardware.gpu import get_accelerator
+
+    return (
+        f"Ready: {usable_cores()} cores, {memory() / 1e9:.0f} GB of memory, data of size {size()}, "
+        f"workers start by {method}.\nAccelerator: {get_accelerator()}"
+    )

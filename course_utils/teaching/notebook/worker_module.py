@@ -1,0 +1,140 @@
+"""`%%worker_module NAME`: put a cell where workers can import it.
+
+A worker is a new Python process. Under spawn and forkserver it gets a class by name and imports it
+from a file, so a class that exists only in the notebook dies there. The magic writes the cell to a
+file, imports the file, and hands its names to the notebook.
+"""
+
+import builtins
+import importlib
+import importlib.util
+import keyword
+import os
+import symtable
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from course_utils.errors import CourseError
+from course_utils.teaching.notebook.explain import advice, explain
+from course_utils.teaching.notebook.scratch import replace_text, state_folder
+
+_ran: dict[str, str] = {}  # name of a module -> the cell that made it in this kernel, last one last
+
+
+def register(shell: Any, notebook: str) -> None:
+    """Give `shell` the magic; its files lie in a folder of their own for each notebook."""
+    folder = state_folder() / f"nb{notebook}"
+
+    def worker_module(line: str, cell: str) -> None:
+        """Write this cell to a module that workers can import, and import it here."""
+        name = line.strip()
+        again = False
+        if not _is_current(name, cell, folder):
+            again = name in _ran
+            define(name, cell, folder=folder)
+            _ran.pop(name, None)  # to become the last one
+            _ran[name] = cell
+        module = sys.modules[name]
+        shell.user_ns.update({k: v for k, v in vars(module).items() if not k.startswith("_")})
+        print(_report(module, cell, again))
+
+    shell.register_magic_function(worker_module, magic_kind="cell")
+
+
+def _is_current(name: str, cell: str, folder: Path) -> bool:
+    """Tell whether just this was run last, so that objects made with it stay good."""
+    last = _ran.get(name) == cell and next(reversed(_ran)) == name
+    return last and name in sys.modules and (folder / f"{name}.py").exists()
+
+
+def define(name: str, cell: str, *, folder: Path) -> ModuleType:
+    """Write `cell` to `folder/NAME.py` and import it.
+
+    Raises:
+        CourseError: the name will not do, or the cell does not compile or run.
+    """
+    path = folder / f"{name}.py"
+    _check_name(name, path)
+    # The first line stands for the magic's own, so that both count lines alike.
+    source = f"# %%worker_module {name}\n{cell}"
+    try:
+        compile(source, str(path), "exec")
+    except SyntaxError as error:
+        line = (error.text or "").strip()
+        raise CourseError(
+            f"Line {error.lineno} of the cell is not Python, `{line}`: {error.msg}. "
+            "Mend it and run the cell again."
+        ) from None
+    _write(path, source)
+    _put_on_path(folder)
+    sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        step = advice(error) or "Mend it and run the cell again."
+        raise CourseError(f"The cell stopped in {explain(error)}. {step}") from None
+
+
+def _check_name(name: str, path: Path) -> None:
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise CourseError(
+            f"{name!r} cannot name a module; write for instance: %%worker_module my_dataset"
+            if name
+            else "The module needs a name; write for instance: %%worker_module my_dataset"
+        )
+    spec = None if name in sys.modules else importlib.util.find_spec(name)
+    taken_by = getattr(sys.modules.get(name), "__file__", "") if spec is None else spec.origin
+    if (spec or name in sys.modules) and taken_by != str(path):
+        raise CourseError(f"Python has a module {name!r} already; call this one my_{name}.")
+
+
+def _write(path: Path, source: str) -> None:
+    """Write the module with a time stamp that no earlier version of it had.
+
+    Python believes a cached .pyc if size and time in whole seconds agree, and a second edit of
+    equal length within one second agrees. Stamps that only grow keep every process from it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stamp = int(time.time())
+    if path.exists():
+        stamp = max(stamp, int(path.stat().st_mtime) + 1)
+    replace_text(path, source)
+    os.utime(path, (stamp, stamp))
+
+
+def _put_on_path(folder: Path) -> None:
+    # Workers inherit sys.path; programs started with subprocess look at PYTHONPATH.
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+        others = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *([others] if others else [])])
+
+
+def _report(module: ModuleType, cell: str, again: bool) -> str:
+    table = symtable.symtable(cell, module.__name__, "exec")
+    made = [
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_assigned() and not symbol.is_imported() and symbol.get_name()[0] != "_"
+    ]
+    lines = [f"{module.__name__}.py defines {', '.join(made) or 'nothing'}."]
+    if again:
+        lines.append(
+            "Objects made before this keep the old code; run the cells that made them again."
+        )
+    if missing := sorted(_read_names(table) - set(vars(module)) - set(dir(builtins))):
+        lines.append(
+            f"A worker will not know {', '.join(missing)}: it is a fresh Python, so the cell has "
+            "to import or define what it uses."
+        )
+    return "\n".join(lines)
+
+
+def _read_names(table: symtable.SymbolTable) -> set[str]:
+    """Return the names that the code of `table` and of all it contains looks up in the module."""
+    names = {s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()}
+    return names.union(*map(_read_names, table.get_children()))

@@ -1,0 +1,161 @@
+"""Checks of notebook 01. Here: what becomes of a list of events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
+
+Sample = dict[str, Any]
+
+MIXTURES = ((5, 3, 9, 1), (4,), (7, 7), (1, 400, 2))  # lengths of the events of a batch
+KEYS = ("pulses", "mask", "energy")
+
+
+@exercise("01.1", title="Make one batch of ragged events", seconds=120)
+def ragged_batch(collate: Callable[[list[Sample]], Mapping[str, torch.Tensor]]) -> Verdict:
+    """Judge a collate function: alone on hidden mixtures, then in workers."""
+    for seed, lengths in enumerate(MIXTURES):
+        samples = _samples(lengths, seed)
+        batch = collate([dict(sample) for sample in samples])
+        _judge_form(batch, samples)
+        _judge_pulses(batch["pulses"], samples)
+        _judge_mask(batch["mask"], batch["pulses"], samples)
+        _judge_energy(batch["energy"], samples)
+    expect_in_a_file(collate)
+    samples = _samples(range(1, 17), 7)
+    # a list is a dataset, though it does not call itself one
+    loader: Iterable[Mapping[str, torch.Tensor]] = DataLoader(
+        samples,  # type: ignore[arg-type]
+        batch_size=4,
+        num_workers=2,
+        collate_fn=collate,
+        timeout=60,
+    )
+    widths = [batch["pulses"].shape[1] for batch in loader]
+    expect(
+        widths == [4, 8, 12, 16],
+        f"In workers the batches are {widths} pulses wide; events of 1 to 16 pulses in fours "
+        "make 4, 8, 12 and 16. Something is kept from one call to the next.",
+        "Work out everything from the samples of this call.",
+    )
+    return right("Any mixture of lengths becomes one batch, and two workers did it as well.")
+
+
+def _samples(lengths: Sequence[int], seed: int) -> list[Sample]:
+    generator = torch.Generator().manual_seed(seed)
+    samples: list[Sample] = [
+        {"pulses": torch.randn(n, 4, generator=generator), "energy": float(n % 5 + 2)}
+        for n in lengths
+    ]
+    samples[0]["pulses"][1:2] = 0  # a real pulse may be all zeros
+    return samples
+
+
+def _judge_form(batch: Any, samples: list[Sample]) -> None:
+    expect(
+        isinstance(batch, Mapping),
+        f"The function returned {type(batch).__name__}. A batch of three things needs names.",
+        f"Return a dict with {', '.join(KEYS)}.",
+    )
+    missing = [key for key in KEYS if not isinstance(batch.get(key), torch.Tensor)]
+    expect(
+        not missing,
+        f"The batch has no tensor {' and no tensor '.join(missing)}. A list of tensors is not a "
+        "batch yet: the GPU wants one block of memory.",
+        "Make one tensor of all events for each of the three keys.",
+    )
+    shape = tuple(batch["pulses"].shape)
+    expect(
+        not batch["pulses"].is_nested and len(shape) == 3 and shape[::2] == (len(samples), 4),
+        f"For {len(samples)} events the pulses have the shape {shape}; wanted is (B, T, 4), "
+        "also if B is 1.",
+        "Let pad_sequence put the batch first, and remove no axis.",
+    )
+
+
+def _judge_pulses(pulses: torch.Tensor, samples: list[Sample]) -> None:
+    longest = max(len(sample["pulses"]) for sample in samples)
+    expect(
+        pulses.shape[1] >= longest,
+        f"The longest event has {longest} pulses, your batch has room for {pulses.shape[1]}. "
+        "Cutting makes events equal too, but it throws pulses away.",
+        "Pad the short events up to the longest, instead of cutting.",
+    )
+    expect(
+        pulses.shape[1] == longest,
+        f"The longest event of this batch has {longest} pulses, your batch has room for "
+        f"{pulses.shape[1]}. A fixed width pads every batch as if the longest event of all were "
+        "in it, and fails for a longer one.",
+        "Take T from the samples of this batch.",
+    )
+    expect(
+        pulses.dtype == torch.float32,
+        f"The pulses are {pulses.dtype}: twice or half the bytes, and the model wants float32.",
+        "Keep the dtype of the samples; torch.zeros makes float32.",
+    )
+    for row, sample in zip(pulses, samples, strict=True):
+        event, n = sample["pulses"], len(sample["pulses"])
+        expect(
+            torch.equal(row[:n], event) or not torch.equal(row[-n:], event),
+            "The zeros are in front of the pulses. Then pulse 0 of an event is at another place "
+            "in each batch, and the mask has to follow.",
+            "Put the pulses first and the zeros behind.",
+        )
+        expect(
+            torch.equal(row[:n], event) and not row[n:].any(),
+            "An event does not come out as it went in: its pulses are changed or in another "
+            "order, or what follows is not zero.",
+            "Compare batch['pulses'][0] with samples[0]['pulses'].",
+        )
+
+
+def _judge_mask(mask: torch.Tensor, pulses: torch.Tensor, samples: list[Sample]) -> None:
+    lengths = torch.tensor([len(sample["pulses"]) for sample in samples])
+    wanted = torch.arange(pulses.shape[1]) < lengths[:, None]
+    expect(
+        mask.shape == wanted.shape,
+        f"The mask has the shape {tuple(mask.shape)}; wanted is one entry for each pulse, "
+        f"{tuple(wanted.shape)}.",
+        "Compare torch.arange(T) with lengths[:, None].",
+    )
+    expect(
+        mask.dtype == torch.bool,
+        f"The mask is {mask.dtype}. With numbers, pulses[mask] picks rows instead of choosing.",
+        "A comparison gives bool by itself; otherwise add .bool().",
+    )
+    expect(
+        not torch.equal(mask, ~wanted) or torch.equal(mask, wanted),
+        "The mask is upside down: true where there is padding. That is the convention of PyTorch's "
+        "key_padding_mask; here true means a pulse.",
+        "Turn it round with ~mask, or with < for >=.",
+    )
+    expect(
+        torch.equal(mask, wanted) or (mask & ~wanted).any(),
+        "The mask calls real pulses padding: it looks at their values. A real pulse may be zero.",
+        "Take the mask from the lengths of the events.",
+    )
+    expect(
+        torch.equal(mask, wanted),
+        "The mask is true behind the end of an event: the model would learn from padding.",
+        "Event i has len(samples[i]['pulses']) pulses; true exactly there.",
+    )
+
+
+def _judge_energy(energy: torch.Tensor, samples: list[Sample]) -> None:
+    wanted = torch.tensor([sample["energy"] for sample in samples])
+    expect(
+        energy.dtype == torch.float32,
+        f"The energies are {energy.dtype}: a loss between them and a float32 output fails.",
+        "torch.tensor of a list of Python floats gives float32.",
+    )
+    expect(
+        energy.shape == wanted.shape and torch.equal(energy, wanted),
+        f"The energies are not those of the events in their order, in the shape "
+        f"{tuple(wanted.shape)}.",
+        "Take sample['energy'] of each sample, in the order of the samples.",
+    )

@@ -1,0 +1,157 @@
+"""Judge how a learner times a step: on an emulated device whose time only passes when it is used.
+
+The clock is the check's own, so the answer is the same on every machine, however busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
+
+TOLERANCE = 0.12
+WARM_UP = 40  # the first step takes so many times as long, on the host and on the device
+
+
+@dataclass(frozen=True)
+class Case:
+    """A step: what its kernels take on the device, and what launching them takes on the host."""
+
+    kernel_ms: float
+    host_ms: float
+
+    @property
+    def truth_ms(self) -> float:
+        """The time of a step in a long run: host and device work at the same time."""
+        return max(self.kernel_ms, self.host_ms)
+
+
+CASES = (Case(8, 3), Case(5, 2), Case(40, 9), Case(2, 6))  # the last one is bound by the host
+
+
+class Bench:
+    """A device and a step under a clock of their own; notes in which order they are used."""
+
+    def __init__(self, case: Case):
+        self.case = case
+        self.now_ns = 10**12
+        self.log = ""  # r: the clock is read, s: a step is launched, w: the host waits
+        self.gpu = EmulatedAccelerator(
+            PRESETS["RTX 3090"], clock=lambda: self.now_ns, sleep_until=self._wait
+        )
+        self.batch = self.gpu.upload(torch.zeros(1))
+        self.log = ""
+
+    def clock(self) -> float:
+        """Return the seconds."""
+        self.log += "r"
+        return self.now_ns / 1e9
+
+    def step(self) -> Any:
+        """Launch a step and return its loss."""
+        factor = 1 if "s" in self.log else WARM_UP
+        self.log += "s"
+        self.now_ns += round(factor * self.case.host_ms * 1e6)
+        return self.gpu.step(self.batch, ms=factor * self.case.kernel_ms)
+
+    @property
+    def launches(self) -> int:
+        """How many steps were launched."""
+        return self.log.count("s")
+
+    def _wait(self, end_ns: int) -> None:
+        self.log += "w"
+        self.now_ns = max(self.now_ns, end_ns)
+
+
+@exercise("03.1", title="Time a step around an asynchronous device", seconds=20)
+def time_a_step(ms_per_step: Callable[..., float]) -> Verdict:
+    """Try the function on steps of hidden lengths."""
+    for case in CASES:
+        bench = Bench(case)
+        found = ms_per_step(bench.gpu, bench.step, clock=bench.clock)
+        _judge(found, bench)
+    return right(
+        "Warm up, wait, start the clock, launch many, wait once, stop the clock: right for a step "
+        "that the GPU limits and for one that the host limits."
+    )
+
+
+def _judge(found: object, bench: Bench) -> None:
+    case, log = bench.case, bench.log
+    truth = case.truth_ms
+    expect(
+        isinstance(found, int | float),
+        f"The function returned {found!r}, not a number.",
+        "Return the milliseconds of one step.",
+    )
+    assert isinstance(found, int | float)
+    expect(log, "The function never calls step().", "Call step() many times between two readings.")
+    if _close(found, truth):
+        return
+    seen = f"A step of {truth:g} ms is {found:.3g} ms for you"
+    expect(
+        not _close(1000 * found, truth),
+        f"A step of {truth:g} ms is {found:.3g} for you: those are seconds.",
+        "Return milliseconds.",
+    )
+    expect(
+        "r" in log or found > truth,
+        f"{seen}. The check has a clock of its own, and your function does not read it.",
+        "Call `clock()` where you would call `time.perf_counter()`.",
+    )
+    expect(
+        "w" in log,
+        f"{seen}. Nothing in your function waits for the device, so you timed how long it takes to "
+        "hand over the work.",
+        "Call `gpu.synchronize()` before you read the clock the second time.",
+    )
+    expect(
+        bench.launches < 6 or found < 0.7 * (bench.launches - 5) * truth,
+        f"{seen}: that is the time of all the steps together.",
+        "Divide by the number of steps between the two readings of the clock.",
+    )
+    expect(
+        log.count("w") < 0.6 * bench.launches or bench.launches < 3,
+        f"{seen}. You wait for the device in every step; then the host cannot launch the next step "
+        "while the device computes, and you time a loop that nobody runs.",
+        "Launch many steps and wait once, after the last one.",
+    )
+    waited = "w" in log.rpartition("s")[2].partition("r")[0]
+    expect(
+        waited or found > truth,
+        f"{seen}. The clock was stopped before the device had finished.",
+        "Call `gpu.synchronize()` before you read the clock the second time.",
+    )
+    before = log.partition("r")[0]
+    expect(
+        "s" not in before or before.endswith("w"),
+        f"{seen}. Your warm-up was launched, but the device was still busy with it when you "
+        "started the clock.",
+        "Wait for the device once more, right before you read the clock the first time.",
+    )
+    expect(
+        found < truth or "s" in before,
+        f"{seen}. The first step is in it, which takes {WARM_UP} times as long: it compiles, "
+        "allocates, and tries out kernels.",
+        "Launch a few steps and wait for them before you start the clock.",
+    )
+    expect(
+        found > truth,
+        f"{seen}. You divide by more steps than you timed.",
+        "Count only the steps between the two readings of the clock.",
+    )
+    expect(
+        False,
+        f"{seen}. With few steps the time of launching the first one weighs much.",
+        "Time at least 20 steps.",
+    )
+
+
+def _close(found: float, truth: float) -> bool:
+    return abs(found / truth - 1) < TOLERANCE

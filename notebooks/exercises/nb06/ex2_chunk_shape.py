@@ -1,0 +1,88 @@
+"""Check of notebook 06: a chunk shape, judged by requests and bytes."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from notebooks.stories.chunk_trial import CUBE, SHAPE, SLAB, Cost, try_chunks
+
+AMPLIFICATION, REQUESTS = 2.0, 400
+SEEDS = (101, 102)  # none that the notebook shows
+SMALLEST = 64  # voxels: below, the trial itself would take minutes
+
+
+@exercise("06.2", title="Choose a chunk shape")
+def chunk_shape(chunks: Any) -> Verdict:
+    """Judge the shape of a chunk for slabs and for cubes at hidden places."""
+    _judge_shape(chunks)
+    shape = (int(chunks[0]), int(chunks[1]), int(chunks[2]))
+    trials = [try_chunks(shape, seed=seed) for seed in SEEDS]
+    slab, cube = _mean([t.slab for t in trials]), _mean([t.cube for t in trials])
+    tall, found_slab, found_cube = shape[0], f"A slab costs {slab}", f"A cube costs {cube}"
+    expect(
+        not (slab.amplification > AMPLIFICATION and cube.amplification > AMPLIFICATION),
+        f"{found_slab}. {found_cube}. A chunk is read whole, however little of it is wanted, and "
+        "yours is large for both.",
+        f"Make it small against a slab of {SLAB} planes and a cube of {CUBE} voxels.",
+    )
+    expect(
+        slab.amplification <= AMPLIFICATION,
+        f"{found_slab}. A chunk of {tall} planes is read for a slab of {SLAB}, and at its edges "
+        "chunks are read for a single plane.",
+        "Make the chunk thinner along z, the first axis.",
+    )
+    expect(
+        cube.amplification <= AMPLIFICATION,
+        f"{found_cube}. The chunk suits the slab; a cube of {CUBE} pays for what sticks out along "
+        "y and x.",
+        "Make the chunk smaller along y and x: an edge c costs about (48 + c) / 48.",
+    )
+    for name, cost in ("slab", slab), ("cube", cube):
+        expect(
+            cost.requests <= REQUESTS,
+            f"A {name} costs {cost}. Small chunks waste no bytes, but each is a request; "
+            f"{REQUESTS} are allowed.",
+            "Make the chunk larger, as far as an amplification of 2 lets you.",
+        )
+    return right(
+        f"{found_slab}. {found_cube}. No shape is best for both, and yours is good enough."
+    )
+
+
+def _judge_shape(chunks: Any) -> None:
+    expect(
+        not isinstance(chunks, bool),
+        f"chunks={chunks} lets h5py choose. It knows the shape of the data, and not how you read.",
+        "Give three numbers: planes, rows, columns.",
+    )
+    whole = isinstance(chunks, tuple | list) and all(
+        isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 1 for n in chunks
+    )
+    expect(
+        whole and len(chunks) == len(SHAPE),
+        f"{chunks!r} is no shape of a chunk of a volume with three axes.",
+        "Give three whole numbers from 1 on: planes, rows, columns.",
+    )
+    expect(
+        all(n <= size for n, size in zip(chunks, SHAPE, strict=True)),
+        f"A chunk of {tuple(chunks)} is larger than the volume, {SHAPE}.",
+        "Stay within it along each axis.",
+    )
+    voxels = prod(map(int, chunks))
+    expect(
+        voxels >= SMALLEST,
+        f"A chunk of {voxels} voxels makes {prod(SHAPE) / voxels:,.0f} chunks. No byte is read in "
+        f"vain, and a slab takes more than {SLAB * prod(SHAPE[1:]) / voxels:,.0f} requests.",
+        f"{REQUESTS} are allowed: begin with some hundred voxels.",
+    )
+
+
+def _mean(costs: list[Cost]) -> Cost:
+    return Cost(
+        float(np.mean([cost.requests for cost in costs])),
+        float(np.mean([cost.amplification for cost in costs])),
+    )

@@ -1,0 +1,217 @@
+"""Check of notebook 06: ragged events in shards, judged by round trip, requests and bytes."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from course_utils.hardware.storage import SlowFileSystem, counting_storage
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
+from course_utils.words import plural
+
+PER_SHARD = 100  # events, as the exercise says
+READS, SPARE = 2, 1024  # requests for an event, and bytes beside its own
+
+Pulses = NDArray[np.float32]
+Write = Callable[[Sequence[Pulses], str], object]
+Read = Callable[[Any, str, int], Any]
+
+
+@exercise("06.3", title="Ragged shards with offsets", seconds=120)
+def ragged_shards(write_shards: Write, read_event: Read) -> Verdict:
+    """Judge a format by what is written, what comes back, and what the storage is asked for."""
+    for function in write_shards, read_event:
+        expect(
+            callable(function),
+            "The check needs your two functions.",
+            "Hand them over without parentheses: write_shards, then read_event.",
+        )
+        expect_in_a_file(function)
+    read_afresh = _afresh(read_event)
+    worst = 0
+    for sizes in _SIZES:
+        with tempfile.TemporaryDirectory() as folder:
+            events = _events(sizes)
+            write_shards([event.copy(order="K") for event in events], folder)
+            _judge_files(Path(folder), events)
+            storage = counting_storage(folder)
+            for index in _order(len(events)):
+                worst = max(worst, _judge_event(read_event, storage, folder, events, index))
+            _judge_memory(read_afresh, storage, folder, events)
+    return right(
+        f"Every event comes back the same, the empty and the last ones too, with at most "
+        f"{plural(worst, 'request')} and hardly a byte more than its own."
+    )
+
+
+_SIZES = (
+    [1 + 7 * (i % 5) for i in range(PER_SHARD)],
+    [3, 0, 5],
+    [0],
+    [0, *([4, 0, 9] * 66), 2, 0],  # two shards and one event, both ends empty
+    [(13 * i) % 40 for i in range(PER_SHARD + 50)] + [2_000],
+)
+
+
+def _events(sizes: Sequence[int]) -> list[Pulses]:
+    """Return events of these lengths; some of them are views with gaps, as slices are."""
+    rng = np.random.default_rng(len(sizes))
+    events = []
+    for index, size in enumerate(sizes):
+        table = rng.normal(size=(2 * size, 4)).astype(np.float32)
+        events.append(table[::2] if index % 3 == 1 else np.asfortranarray(table[:size]))
+    return events
+
+
+def _order(count: int) -> list[int]:
+    """Return the first and the last events, and some between, in an order nobody expects."""
+    chosen = {
+        0,
+        1,
+        count // 2,
+        PER_SHARD - 1,
+        PER_SHARD,
+        count - 2,
+        count - 1,
+        *range(0, count, 17),
+    }
+    return sorted((i for i in chosen if 0 <= i < count), key=lambda i: (i * 7919) % 1009)
+
+
+def _judge_files(folder: Path, events: Sequence[Pulses]) -> None:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    shards = -(-len(events) // PER_SHARD)
+    expect(
+        files,
+        "write_shards has left no file in the folder that it was given.",
+        "Write to f'{folder}/...', and close the file: with open(...).",
+    )
+    expect(
+        len(files) <= 2 * shards + 2,
+        f"{len(files)} files for {len(events)} events. Small files are what shards are to avoid: "
+        "each costs an open.",
+        f"Put {PER_SHARD} events into a file, one behind the other.",
+    )
+    expect(
+        len(files) >= shards,
+        f"{plural(len(files), 'file')} for {len(events)} events; {PER_SHARD} to a shard is asked "
+        "for. Workers and ranks divide shards among them, and one cannot be divided.",
+        f"Begin a new file after every {PER_SHARD} events.",
+    )
+
+
+def _judge_event(
+    read: Read, storage: SlowFileSystem, folder: str, events: Sequence[Pulses], index: int
+) -> int:
+    """Return how many requests the event took."""
+    storage.reset_counters()
+    try:
+        found = read(storage, folder, index)
+    except (IndexError, ValueError, EOFError) as error:
+        expect(
+            len(events[index]),
+            f"Event {index}, which has no pulses, raises {type(error).__name__}: {error}.",
+            "Read nothing and return an array of the shape (0, 4).",
+        )
+        expect(
+            (index + 1) % PER_SHARD and index != len(events) - 1,
+            f"Event {index}, the last of its shard, raises {type(error).__name__}: {error}. n "
+            "events have n + 1 offsets: the last tells where the last one ends.",
+            "Write an offset behind the last event too.",
+        )
+        raise
+    counted = storage.counters()
+    _judge_pulses(found, events[index], f"Event {index} of {len(events)}")
+    expect(
+        counted.requests or not len(events[index]),
+        f"Event {index} came without a request to the storage: it was opened past `fs`, or kept in "
+        "memory. On a cluster or in a cloud there is only `fs`.",
+        "Open files with fs.open(path).",
+    )
+    expect(
+        counted.requests <= READS,
+        f"Event {index} takes {counted.requests} requests; {READS} are allowed. "
+        + _why(counted.requests),
+        "Read both offsets with one read(16) of int64, seek, and read the pulses with another.",
+    )
+    beside = counted.bytes_read - events[index].nbytes
+    expect(
+        beside <= SPARE,
+        f"For event {index}, {events[index].nbytes:,} bytes long, {counted.bytes_read:,} are read: "
+        "its neighbours, padding or the whole shard come along. One event would cost as much as "
+        "many.",
+        "Seek to the first byte of the event, and read up to its last.",
+    )
+    return counted.requests
+
+
+def _why(requests: int) -> str:
+    return (
+        "np.load reads the head of a file in several small pieces, and unpickling reads bit by bit."
+        if requests > READS + 1
+        else "Where it begins and where it ends stand side by side in the file."
+    )
+
+
+def _judge_pulses(found: Any, wanted: Pulses, name: str) -> None:
+    expect(
+        isinstance(found, np.ndarray),
+        f"{name} comes as {type(found).__name__}.",
+        "Return an array: np.frombuffer(content, np.float32).reshape(-1, 4).",
+    )
+    expect(
+        found.dtype == wanted.dtype,
+        f"{name} comes as {found.dtype}, and {wanted.dtype} went in.",
+        "Write and read float32: tobytes() writes what is there.",
+    )
+    expect(
+        found.shape == wanted.shape,
+        f"{name} has the shape {found.shape} instead of {wanted.shape}."
+        + (" Padding and neighbours are no pulses." if found.size > wanted.size else ""),
+        "Offsets tell where an event begins and ends; reshape(-1, 4) makes rows, even of nothing.",
+    )
+    expect(
+        np.array_equal(found, wanted),
+        f"{name} has the right shape and other numbers: those of another event, or in another "
+        "order.",
+        "Seek to offset in bytes, behind the head; a row has 16 of them. tobytes() writes row by "
+        "row, whatever the order in memory.",
+    )
+
+
+def _judge_memory(
+    read: Read, storage: SlowFileSystem, folder: str, events: Sequence[Pulses]
+) -> None:
+    """Judge a reader that has seen nothing of the writing, as in a worker or a day later."""
+    index = len(events) // 2
+    try:
+        found = read(storage, folder, index)
+    except (NameError, KeyError, IndexError, TypeError, AttributeError) as error:
+        expect(
+            False,
+            f"A fresh Python, such as a worker, cannot read event {index} "
+            f"({type(error).__name__}: {error}): write_shards left in memory what belongs into the "
+            "files.",
+            "Write the offsets to a file, and read them from there.",
+        )
+    _judge_pulses(found, events[index], f"In a fresh Python event {index}")
+
+
+def _afresh(function: Read) -> Read:
+    """Return the same function out of a second, untouched copy of its module."""
+    module = sys.modules[function.__module__]
+    loader = SourceFileLoader(f"{module.__name__}_afresh", str(module.__file__))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    copy = module_from_spec(spec)
+    loader.exec_module(copy)
+    found: Read = getattr(copy, function.__name__)
+    return found

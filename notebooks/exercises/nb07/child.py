@@ -1,0 +1,114 @@
+"""Run a learner's `stage` in a process of its own: watched, held up, or ended half way.
+
+    python nb07_child.py '{"module": "my_staging", "function": "stage", "source": ..., ...}'
+
+It prints a line of JSON for each call. Nothing heavy is imported: the check starts several.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_LOOK_EVERY_S = 0.01
+
+
+class Watch:
+    """Count who reads `source`, and let the first one wait if the check wants that."""
+
+    def __init__(self, source: str, signs: str, hold: bool):
+        self.source, self.hold, self.reads = source, hold, 0
+        self.signs = signs  # name that the files of this process begin with
+        sys.addaudithook(self.hear)
+
+    def hear(self, event: str, args: tuple[Any, ...]) -> None:
+        """Listen to everything that Python reports about itself."""
+        reading = event == "open" and self._is_read(*args[:2])
+        program = event in ("subprocess.Popen", "os.system") and self.source in str(args[:2])
+        if not (reading or program):
+            return
+        self.reads += 1
+        if self.reads == 1:
+            self.show("reading")
+            while self.hold and not Path(f"{self.signs}.go").exists():
+                time.sleep(_LOOK_EVERY_S)
+
+    def show(self, what: str) -> None:
+        """Make the empty file that the check looks for."""
+        Path(f"{self.signs}.{what}").touch()
+
+    def _is_read(self, path: Any, mode: Any) -> bool:
+        if not isinstance(path, str | bytes | os.PathLike):
+            return False
+        return os.fsdecode(path) == self.source and not set("wax+") & set(mode or "r")
+
+
+def limit_files(size: int, *, deadly: bool) -> None:
+    """Let no file grow beyond `size` bytes: writing on is an error, or the end of the process."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        limit_open(size, deadly=deadly)
+        return
+    if deadly:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it and raises instead
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def limit_open(size: int, *, deadly: bool) -> None:
+    """Do the same where the system knows no such limit; only what `open` returned is limited."""
+    real_open = builtins.open
+
+    def limited_open(*args: Any, **kwargs: Any) -> Any:
+        file = real_open(*args, **kwargs)
+        if file.writable() and hasattr(file, "raw"):
+            write = file.write
+
+            def limited(data: bytes) -> int:
+                room = max(0, size - file.tell())
+                written: int = write(memoryview(data)[:room])
+                if len(data) > room:
+                    file.flush()
+                    if deadly:
+                        os._exit(1)
+                    raise OSError(27, "File too large")
+                return written
+
+            file.write = limited
+        return file
+
+    builtins.open = limited_open
+
+
+def main(order: dict[str, Any]) -> None:
+    """Call the function as often as ordered and print what came of it."""
+    stage = getattr(importlib.import_module(order["module"]), order["function"])
+    watch = Watch(order["source"], order["signs"], order["hold"])
+    if order["limit"]:
+        limit_files(order["limit"], deadly=order["deadly"])
+    watch.show("ready")
+    for _ in range(order["calls"]):
+        before = watch.reads
+        try:
+            outcome = {"returned": os.fspath(stage(order["source"], order["place"]))}
+        except Exception as error:
+            outcome = {"error": _explain(error)}
+        print(json.dumps({**outcome, "reads": watch.reads - before}), flush=True)
+
+
+def _explain(error: Exception) -> str:
+    from course_utils.teaching.notebook import explain
+
+    return explain(error)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,194 @@
+"""Check of notebook 07: a cache that never evicts, judged by the requests that it saves."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from course_utils.hardware.storage import slow_storage
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
+from course_utils.words import plural
+
+ROWS = 60
+SHAPES = ((1024,), (16, 40))  # of a sample, int16
+
+Make = type[Any]
+
+
+class Rows(Dataset[torch.Tensor]):
+    """Rows of a file on an emulated storage: a request for each, counted over all processes."""
+
+    def __init__(self, folder: str, shape: Sequence[int]):
+        """Make the file and the storage that it lies on."""
+        rng = np.random.default_rng()
+        self.shape = tuple(shape)
+        self.values = rng.integers(1, 2**15, (ROWS, *shape), np.int16)
+        self.sample_bytes = self.values[0].nbytes
+        self.path = str(Path(folder, "rows.bin"))
+        Path(self.path).write_bytes(self.values.tobytes())
+        self.fs = slow_storage(folder, "laptop SSD", cache_mb=0)
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        row = range(ROWS)[index]
+        with self.fs.open(self.path) as file:
+            file.seek(row * self.sample_bytes)
+            content = bytearray(file.read(self.sample_bytes))
+        return torch.frombuffer(content, dtype=torch.int16).reshape(self.shape)
+
+    @property
+    def requests(self) -> int:
+        """Reads so far, of all processes together."""
+        return int(self.fs.counters().requests)
+
+
+@exercise("07.2", title="A cache that never evicts", seconds=180)
+def never_evict(cached_class: Make) -> Verdict:
+    """Judge a wrapper `Cached(dataset, budget)`: what it saves, keeps, and holds across workers."""
+    with tempfile.TemporaryDirectory(prefix="cache-", ignore_cleanup_errors=True) as folder:
+        for shape in SHAPES:
+            rows = Rows(folder, shape)
+            _judge_everything_fits(cached_class, rows)
+            for share in (0.4, 0.9, 0, 0.5 / ROWS):
+                _judge_share(cached_class, rows, share)
+        expect_in_a_file(cached_class)
+        _judge_workers(cached_class, Rows(folder, SHAPES[0]))
+    return right(
+        "What fits the budget is read once and never again, in the notebook and in workers; the "
+        "share of hits is the share of the data that fits."
+    )
+
+
+def _judge_everything_fits(make: Make, rows: Rows) -> None:
+    before = rows.requests
+    cached = make(rows, 2 * ROWS * rows.sample_bytes)
+    expect(
+        len(cached) == ROWS,
+        f"A dataset of {ROWS} samples has {len(cached)} with your cache around it.",
+        "len(cached) is len(self.dataset).",
+    )
+    _compare(cached, rows, range(ROWS), "The first epoch")
+    first = rows.requests - before
+    expect(
+        first <= ROWS + 1,
+        f"With room for all, the first epoch makes {plural(first, 'request')} for {ROWS} samples.",
+        "Read a sample once: keep it, and hand out what was read.",
+    )
+    again = _epoch(cached, rows, range(ROWS), "The second epoch")
+    expect(
+        again < ROWS,
+        f"There is room for all {ROWS} samples, and the second epoch reads all of them again: "
+        "nothing is kept.",
+        "In __getitem__: if the sample is there, return it; else read it, keep it, return it.",
+    )
+    expect(
+        again == 0,
+        f"There is room for all {ROWS} samples, and the second epoch still makes "
+        f"{plural(again, 'request')}.",
+        "A budget of B bytes has room for B // sample.nbytes samples.",
+    )
+    _judge_changes(make, rows)
+
+
+def _judge_changes(make: Make, rows: Rows) -> None:
+    """Change samples in place, as an augmentation may, and ask for them again."""
+    cached = make(rows, ROWS * rows.sample_bytes)
+    for when in ("just read", "kept"):
+        cached[3].zero_()
+        expect(
+            bool(cached[3].any()),
+            f"Somebody changed a sample that was {when} in place, and from then on the cache "
+            "hands out the changed one: it gave away its own memory.",
+            "Return a copy of what you keep: self.kept[index].clone().",
+        )
+
+
+def _judge_share(make: Make, rows: Rows, share: float) -> None:
+    budget = int(share * ROWS * rows.sample_bytes)
+    fits = budget // rows.sample_bytes
+    cached = make(rows, budget)
+    for index in range(ROWS):
+        cached[index]
+    rng = np.random.default_rng()
+    orders = {"in order": range(ROWS), "shuffled": rng.permutation(ROWS).tolist()}
+    for name, order in orders.items():
+        hits = ROWS - _epoch(cached, rows, order, f"An epoch {name}")
+        expect(
+            hits <= fits,
+            f"The budget of {budget:,} bytes has room for {fits} of {ROWS} samples of "
+            f"{rows.sample_bytes:,} bytes; {hits} came without a request. More is kept than that.",
+            "Count bytes, not samples: budget // sample.nbytes, rounded down, may be 0.",
+        )
+        expect(
+            hits == fits or hits > 0,
+            f"The budget has room for {fits} of {ROWS} samples, and in an epoch {name} none comes "
+            "without a request: to make room you throw out the sample that is needed next. "
+            "Cut to less than the data, such a cache is worth nothing.",
+            "Never throw out: what was kept first stays, and when the room is used up nothing "
+            "more is kept.",
+        )
+        expect(
+            hits == fits,
+            f"The budget has room for {fits} of {ROWS} samples, and in an epoch {name} only {hits} "
+            "come without a request: room is unused, or something was thrown out.",
+            "Room for budget // sample.nbytes samples; what is kept stays.",
+        )
+
+
+def _judge_workers(make: Make, rows: Rows) -> None:
+    fits = ROWS // 2
+    cached = make(rows, fits * rows.sample_bytes)
+    served = sum(len(batch) for batch in DataLoader(cached, 10, num_workers=2, timeout=120))
+    expect(
+        served == ROWS,
+        f"Two workers serve {served} of {ROWS} samples.",
+        "len(cached) is len(self.dataset).",
+    )
+    where = "After two workers have filled the cache, an epoch in the notebook"
+    hits = ROWS - _epoch(cached, rows, range(ROWS), where)
+    expect(
+        hits > 1,
+        "Two workers ran an epoch, and what they kept is gone: each had its own copy of the "
+        "dataset, and ended with the epoch. So every epoch begins with an empty cache.",
+        "Keep samples and notes in tensors that all processes see: "
+        "torch.zeros(...).share_memory_(), made in __init__.",
+    )
+    expect(
+        hits == fits,
+        f"Two workers filled a cache with room for {fits} samples; afterwards {hits} are there. "
+        "A number that workers change, such as the next free place, is a copy in each of them.",
+        "Give each sample a place that needs no agreement: sample i lies at place i, and what "
+        "has no place is not kept.",
+    )
+
+
+def _epoch(cached: Any, rows: Rows, order: Iterable[int], where: str) -> int:
+    """Return the requests of an epoch whose samples are all right."""
+    before = rows.requests
+    _compare(cached, rows, order, where)
+    return rows.requests - before
+
+
+def _compare(cached: Any, rows: Rows, order: Iterable[int], where: str) -> None:
+    for index in order:
+        sample = cached[index]
+        expect(
+            isinstance(sample, torch.Tensor),
+            f"cached[{index}] is {type(sample).__name__}; the dataset gives a tensor.",
+            "Return what the dataset gives.",
+        )
+        same = sample.shape == rows.shape and np.array_equal(sample, rows.values[index])
+        expect(
+            same,
+            f"{where} serves another sample for index {index} than the dataset does. Two samples "
+            "were kept in one place, or one is handed out before it is there.",
+            "Sample i has its own place; write the sample first, and then that it is there.",
+        )

@@ -1,0 +1,200 @@
+"""Check of notebook 08: work moved from the workers to the device, judged by bytes and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from course_utils.loading.images import IMAGENET_MEAN, IMAGENET_STD, normalise
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from notebooks.stories.operations import count_operations
+
+SIDE, SIZE = 256, 224
+MEAN = torch.tensor(IMAGENET_MEAN).view(3, 1, 1)
+STD = torch.tensor(IMAGENET_STD).view(3, 1, 1)
+CROP_BYTES = 3 * SIZE * SIZE
+CLOSE = 1e-4
+
+InWorker = Callable[[Tensor, int, int], Tensor]
+OnDevice = Callable[[Tensor, Tensor], Tensor]
+
+
+class _Samples(NamedTuple):
+    images: Tensor  # uint8 (batch, 3, SIDE, SIDE)
+    corners: Sequence[tuple[int, int]]
+    flips: Tensor  # bool (batch,)
+
+    @property
+    def cut(self) -> Tensor:
+        """The crops, uint8."""
+        pairs = zip(self.images, self.corners, strict=True)
+        return torch.stack([i[:, y : y + SIZE, x : x + SIZE] for i, (y, x) in pairs])
+
+    @property
+    def flipped(self) -> Tensor:
+        """The crops, uint8, flipped where it was drawn."""
+        return torch.where(self.flips.view(-1, 1, 1, 1), self.cut.flip(-1), self.cut)
+
+
+def _samples(batch: int, seed: int) -> _Samples:
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(256, (batch, 3, SIDE, SIDE), generator=generator).to(torch.uint8)
+    corners = torch.randint(SIDE - SIZE + 1, (batch, 2), generator=generator)
+    flips = torch.arange(batch) % 3 != 1  # in every batch of two or more both occur
+    return _Samples(images, [(int(y), int(x)) for y, x in corners], flips)
+
+
+@exercise("08.1", title="Move the work to the device")
+def split(in_worker: InWorker, on_device: OnDevice) -> Verdict:
+    """Judge two functions that do together what the workers did alone."""
+    few, many = _samples(4, 0), _samples(12, 1)
+    sent = _judge_worker(in_worker, few)
+    calls, result = count_operations(on_device, sent, few.flips)
+    _judge_values(result, few)
+    sent = torch.stack([in_worker(i, *c) for i, c in zip(many.images, many.corners, strict=True)])
+    more, result = count_operations(on_device, sent, many.flips)
+    _judge_values(result, many)
+    expect(
+        more.calls <= calls.calls,
+        f"on_device launches {calls.calls} operations for 4 images and {more.calls} for 12: it "
+        "works on one image after the other.",
+        "Write it for the whole batch: torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), "
+        "images).",
+    )
+    _judge_device(on_device, sent, many.flips)
+    return right(
+        f"A quarter of the bytes over the bus, nearly no work in the workers, and the same values: "
+        f"{calls.calls} operations on the device, whatever the batch size."
+    )
+
+
+def _judge_worker(in_worker: InWorker, samples: _Samples) -> Tensor:
+    image, corner = samples.images[0], samples.corners[0]
+    before = image.clone()
+    work, crop = count_operations(in_worker, image, *corner)
+    expect(
+        isinstance(crop, Tensor) and crop.ndim == 3,
+        f"in_worker returns {_named(crop)}; a loader makes batches of tensors (3, height, width).",
+        "End it with `return` and the tensor that is to cross the bus.",
+    )
+    expect(
+        torch.equal(image, before),
+        "in_worker changes the image that it was given, which a cache may hold.",
+        "Leave out operations that end with an underscore.",
+    )
+    expect(
+        not crop.is_floating_point(),
+        f"in_worker returns {crop.dtype}: {crop.nbytes:,} bytes for each image cross the bus, and "
+        "a core has written all of them.",
+        "Leave it in uint8 in the worker; divide by 255 on the device.",
+    )
+    expect(
+        crop.nbytes <= CROP_BYTES,
+        f"The whole frame crosses the bus: {crop.nbytes:,} bytes for each image, of which "
+        f"{CROP_BYTES:,} are used.",
+        "Crop in the worker: a slice costs nothing there.",
+    )
+    expect(
+        crop.dtype == torch.uint8 and crop.shape == (3, SIZE, SIZE),
+        f"in_worker returns {crop.dtype} of {tuple(crop.shape)}, not uint8 of (3, {SIZE}, {SIZE}).",
+        "Return image[:, top : top + 224, left : left + 224].",
+    )
+    expect(
+        work.bytes_written <= CROP_BYTES,
+        f"in_worker returns few bytes but writes {work.bytes_written:,} on the way.",
+        "Nothing but the slice is needed there.",
+    )
+    pairs = zip(samples.images, samples.corners, strict=True)
+    sent = torch.stack([in_worker(image, *corner) for image, corner in pairs])
+    expect(
+        torch.equal(sent, samples.cut),
+        "What in_worker returns is not the window with its corner at (top, left).",
+        "Rows first: image[:, top : top + 224, left : left + 224].",
+    )
+    return sent
+
+
+def _judge_values(result: Any, samples: _Samples) -> None:
+    truth = normalise(samples.flipped.float() / 255)
+    expect(
+        isinstance(result, Tensor) and result.shape == truth.shape,
+        f"on_device returns {_named(result)}, not a batch of {tuple(truth.shape)}.",
+        "Return the whole batch: images and flips come as (batch, 3, 224, 224) and (batch,).",
+    )
+    expect(
+        result.dtype == torch.float32,
+        f"on_device returns {result.dtype}; the model is trained in float32.",
+        "images / 255 is float32 already.",
+    )
+    for wrong_values, misconception, next_step in _slips(samples):
+        expect(not _equal(result, wrong_values), misconception, next_step)
+    expect(
+        _equal(result, truth),
+        f"The values differ by up to {(result - truth).abs().max():.2g} from those of the given "
+        "pipeline.",
+        "Take its lines in their order: scale, normalise, flip.",
+    )
+
+
+def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
+    """Refuse what mixes devices; the one without memory stands in for a GPU."""
+    mixed = False
+    try:
+        on_device(sent.to("meta"), flips.to("meta"))
+    except RuntimeError as error:  # others are of operations that have to look at values
+        mixed = "expected device" in str(error) or "same device" in str(error)
+    expect(
+        not mixed,
+        "The values are right here, but on a GPU it would end with an error: the images are there, "
+        "and MEAN and STD, or tensors that you make, are in host memory.",
+        "Bring them along: MEAN.to(images.device), STD.to(images.device).",
+    )
+
+
+def _slips(samples: _Samples) -> list[tuple[Tensor, str, str]]:
+    scaled = samples.flipped / 255
+    return [
+        (
+            normalise(samples.cut / 255),
+            "No image is flipped: flips is not used.",
+            "torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images).",
+        ),
+        (
+            normalise(samples.cut.flip(-1) / 255),
+            "Every image is flipped. flips says which ones are to be.",
+            "torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images).",
+        ),
+        (
+            normalise(
+                torch.where(samples.flips.view(-1, 1, 1, 1), samples.cut.flip(-2), samples.cut)
+                / 255
+            ),
+            "The images are turned upside down.",
+            "The last dimension is the width: images.flip(-1).",
+        ),
+        (
+            normalise(samples.flipped.float()),
+            "The values are normalised but were never scaled: uint8 goes up to 255, and mean and "
+            "standard deviation are those of values up to 1.",
+            "Divide by 255 first.",
+        ),
+        (scaled, "The values are scaled but not normalised.", "Subtract MEAN, divide by STD."),
+        (
+            scaled - MEAN,
+            "The mean is subtracted, but nothing is divided by the standard deviation.",
+            "(images / 255 - MEAN) / STD.",
+        ),
+    ]
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return torch.allclose(one, other, rtol=0, atol=CLOSE)
+
+
+def _named(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of {tuple(value.shape)}"
+    return "nothing" if value is None else type(value).__name__

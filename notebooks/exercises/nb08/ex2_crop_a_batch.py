@@ -1,0 +1,198 @@
+"""Check of notebook 08: crops for a whole batch. Its images say in each pixel where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from notebooks.stories.operations import count_operations
+
+RandomCrops = Callable[[Tensor, int, torch.Generator], Tensor]
+
+_INDEX = (
+    "Gather all windows at once: rows of (batch, 1, size, 1) and columns of (batch, 1, 1, size) "
+    "as indices, beside those of the samples and channels."
+)
+_OFFSETS = "torch.randint(height - size + 1, (batch,), generator=generator), the same for width."
+
+
+@exercise("08.2", title="Random crops for a whole batch")
+def crop_a_batch(random_crops: RandomCrops) -> Verdict:
+    """Judge `random_crops(images, size, generator)` by which pixels it takes."""
+    _judge_windows(random_crops, batch=64, height=40, width=40, size=24)
+    _judge_windows(random_crops, batch=64, height=30, width=60, size=24)
+    _judge_windows(random_crops, batch=64, height=60, width=30, size=24)
+    _judge_range(random_crops)
+    _judge_generator(random_crops)
+    _judge_edges(random_crops)
+    few, many = (_count(random_crops, batch) for batch in (4, 32))
+    expect(
+        many <= few,
+        f"For 4 images you ask torch for {few} operations, for 32 it is {many}: there is a loop "
+        "over the samples. Each call costs the host time, also a slice, and the GPU waits for it.",
+        _INDEX,
+    )
+    return right(
+        f"{few} operations whatever the batch size, every sample its own window, all windows "
+        "possible, and the generator repeats them."
+    )
+
+
+def _coordinates(batch: int, height: int, width: int) -> Tensor:
+    """Return uint8 (batch, 3, height, width): row, column and sample of each pixel."""
+    parts = torch.meshgrid(
+        torch.arange(batch), torch.arange(height), torch.arange(width), indexing="ij"
+    )
+    return torch.stack([parts[1], parts[2], parts[0]], 1).to(torch.uint8)
+
+
+def _ask(random_crops: RandomCrops, images: Tensor, size: int, seed: int = 0) -> Tensor:
+    """Return the crops; refuse what is no batch of them."""
+    before, (height, width) = images.clone(), images.shape[-2:]
+    try:
+        crops: Any = random_crops(images, size, torch.Generator().manual_seed(seed))
+    except IndexError:
+        square = height == width
+        expect(
+            False,
+            f"A window of {size} reaches outside of an image of height {height} and width {width}.",
+            "The last possible offset is height - size: torch.randint(height - size + 1, ...)."
+            if square
+            else "Rows end at the height and columns at the width: (batch, channels, height, "
+            "width).",
+        )
+    expect(
+        isinstance(crops, Tensor),
+        f"You return {type(crops).__name__}, not a tensor.",
+        "Return the crops of all samples in one tensor.",
+    )
+    expect(
+        torch.equal(images, before),
+        "The images themselves have changed.",
+        "Make a new tensor and leave the old one as it is.",
+    )
+    wanted = (len(images), 3, size, size)
+    expect(
+        crops.shape == wanted,
+        f"From images of {tuple(images.shape)} you return {tuple(crops.shape)}, not {wanted}. A "
+        "window that reaches outside comes out smaller.",
+        "Offsets go from 0 to height - size and to width - size, both included.",
+    )
+    expect(
+        crops.dtype == torch.uint8,
+        f"The crops are {crops.dtype}: four or more times the bytes before anybody needs them.",
+        "Leave them in uint8: indexing does not change the type.",
+    )
+    whole: Tensor = crops.to(torch.int64)
+    return whole
+
+
+def _judge_windows(
+    random_crops: RandomCrops, *, batch: int, height: int, width: int, size: int
+) -> None:
+    crops = _ask(random_crops, _coordinates(batch, height, width), size)
+    rows, columns, samples = crops.unbind(1)
+    top, left = rows[:, :1, :1], columns[:, :1, :1]
+    expect(
+        torch.equal(samples, torch.arange(batch).view(-1, 1, 1).expand_as(samples)),
+        "Pixels of one sample end up in another.",
+        "Crop i is cut out of images[i]: torch.arange(batch).view(-1, 1, 1, 1) as the first index.",
+    )
+    steps = torch.arange(size)
+    down, across = top + steps[:, None], left + steps
+    swapped = (rows == top + steps) & (columns == left + steps[:, None])
+    expect(
+        not swapped.all(),
+        "Rows and columns are swapped: the pictures come out mirrored at their diagonal.",
+        "Rows vary along dimension 2, columns along dimension 3.",
+    )
+    expect(
+        ((rows == down) & (columns == across)).all(),
+        "What you return is no window: its pixels are not neighbours in the image.",
+        "One offset for each sample: offset + torch.arange(size).",
+    )
+    _judge_offsets(top.flatten(), left.flatten(), square=height == width)
+
+
+def _judge_offsets(top: Tensor, left: Tensor, *, square: bool) -> None:
+    several = len({*top.tolist()}) > 1, len({*left.tolist()}) > 1
+    expect(
+        any(several),
+        f"All {len(top)} samples are cut at the same place, ({int(top[0])}, {int(left[0])}): one "
+        "set of random numbers for the batch, as torchvision draws it.",
+        f"Draw an offset for each sample: {_OFFSETS}",
+    )
+    fixed = "rows" if several[1] else "columns"
+    expect(
+        all(several),
+        f"The offset of the {fixed} is the same for all {len(top)} samples.",
+        f"Draw both for each sample: {_OFFSETS}",
+    )
+    expect(
+        not (square and torch.equal(top, left)),
+        "Each sample's two offsets are equal: all windows lie on the diagonal.",
+        f"Draw them apart: {_OFFSETS}",
+    )
+
+
+def _judge_range(random_crops: RandomCrops) -> None:
+    """Ask for so many crops that every offset has to come up."""
+    crops = _ask(random_crops, _coordinates(250, 11, 12), 8)
+    for name, length, offsets in (("top", 11, crops[:, 0, 0, 0]), ("left", 12, crops[:, 1, 0, 0])):
+        missing = sorted({*range(length - 8 + 1)} - {*offsets.tolist()})
+        expect(
+            not missing,
+            f"Of the {length - 8 + 1} possible values of {name}, {missing} never came up in 250 "
+            "crops: some pixels at the edge are never seen, or hardly.",
+            "torch.randint leaves out its upper end: torch.randint(height - size + 1, ...).",
+        )
+
+
+def _judge_edges(random_crops: RandomCrops) -> None:
+    for batch, height, width in ((1, 16, 16), (3, 16, 40), (3, 40, 16)):
+        images = _coordinates(batch, height, width)
+        crops = _ask(random_crops, images, 16)
+        if height == width:
+            expect(
+                torch.equal(crops, images.long()),
+                "Where the window is as large as the image, the image itself has to come out.",
+                f"There is one possible offset then, 0: {_OFFSETS}",
+            )
+    channels_last = _coordinates(5, 30, 20).permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    same = (_ask(random_crops, x, 9) for x in (channels_last, channels_last.contiguous()))
+    expect(
+        torch.equal(*same),
+        "Images in channels-last memory give other crops than the same images in the usual one.",
+        "Index the tensor instead of looking at its memory.",
+    )
+
+
+def _judge_generator(random_crops: RandomCrops) -> None:
+    images = _coordinates(32, 60, 60)
+    torch.manual_seed(1)
+    first = _ask(random_crops, images, 20)
+    torch.manual_seed(2)
+    again = _ask(random_crops, images, 20)
+    expect(
+        torch.equal(first, again),
+        "The same seed gives other crops: what you draw does not come from the generator.",
+        "torch.randint(..., generator=generator).",
+    )
+    generator = torch.Generator().manual_seed(0)
+    one, two = (random_crops(images, 20, generator) for _ in range(2))
+    other = _ask(random_crops, images, 20, seed=5)
+    expect(
+        not torch.equal(one, two) and not torch.equal(first, other),
+        "Every call gives the same crops: so every epoch does, and the augmentation is frozen.",
+        "Draw from the generator as it comes, and do not seed it.",
+    )
+
+
+def _count(random_crops: RandomCrops, batch: int) -> int:
+    generator = torch.Generator().manual_seed(0)
+    counted, _ = count_operations(random_crops, _coordinates(batch, 40, 40), 24, generator)
+    return counted.calls + counted.views

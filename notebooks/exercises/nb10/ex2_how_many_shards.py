@@ -1,0 +1,123 @@
+"""Checks of notebook 10. Here: how many shards, for how many workers on how many ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from course_utils.words import plural
+
+SMALLEST_MB, LARGEST_MB = 64, 1000
+
+Answer = Callable[[int, float, int, int], int]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set, and who reads it."""
+
+    samples: int
+    sample_mb: float
+    workers: int  # of each rank; 0: the rank reads by itself
+    ranks: int
+
+    @property
+    def places(self) -> int:
+        """How many read at once."""
+        return max(1, self.workers) * self.ranks
+
+    @property
+    def mb(self) -> float:
+        """The size of all samples."""
+        return self.samples * self.sample_mb
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return (
+            f"{self.samples:,} samples of {self.sample_mb:g} MB, {plural(self.workers, 'worker')} "
+            f"on each of {plural(self.ranks, 'rank')}"
+        )
+
+
+SHOWN = {
+    "ImageNet": DataSet(1_281_167, 0.11, 8, 8),
+    "telescope": DataSet(2_000_000, 0.002, 4, 1),
+    "volumes": DataSet(168, 140, 2, 4),
+    "laptop": DataSet(50_000, 0.01, 0, 1),
+}
+
+
+@exercise("10.2", title="How many shards?")
+def how_many_shards(choose_shards: Answer) -> Verdict:
+    """Judge a function by what its number of shards means for those who read them."""
+    cases = [*SHOWN.values(), *_hidden()]
+    for case in cases:
+        _judge(case, choose_shards(case.samples, case.sample_mb, case.workers, case.ranks))
+    return right(
+        f"{len(cases)} data sets: every worker of every rank has as many shards as the others, "
+        "and no shard is too small or too large where that can be."
+    )
+
+
+def _judge(case: DataSet, count: object) -> None:
+    expect(
+        isinstance(count, int | np.integer) and not isinstance(count, bool) and count >= 1,
+        f"For {case} you return {count!r}, which is no number of shards.",
+        "Return a whole number from 1 on; // and round make one.",
+    )
+    assert isinstance(count, int | np.integer)  # for the type checker
+    expect(
+        count >= case.places,
+        f"{case}: {plural(int(count), 'shard')} for {case.places} readers. Some find none: "
+        "WebDataset stops there with an error, and more workers do not help.",
+        "At least one for each worker of each rank: max(1, workers) * ranks.",
+    )
+    expect(
+        count % case.places == 0,
+        f"{case}: {count:,} shards do not divide evenly among {case.places} readers. Some have one "
+        "more, and the others wait for them at the end of each epoch.",
+        "Make it a multiple of max(1, workers) * ranks.",
+    )
+    expect(
+        count <= case.samples,
+        f"{case}: {count:,} shards are more than there are samples.",
+        "Ask for larger shards.",
+    )
+    mb = case.mb / int(count)
+    if case.mb < SMALLEST_MB * case.places:
+        expect(
+            count == case.places,
+            f"{case}: the shards have {mb:.3g} MB. Small ones cost a request each and cannot be "
+            "helped here, but there are more than the readers need.",
+            "One for each reader, where the data are too small for more.",
+        )
+        return
+    expect(
+        mb <= LARGEST_MB,
+        f"{case}: a shard has {mb:,.0f} MB. A worker that breaks off reads it again from its "
+        "start, and shards are what is shuffled: few large ones mix badly.",
+        f"At most {LARGEST_MB:,} MB: give each reader more of them.",
+    )
+    expect(
+        mb >= SMALLEST_MB,
+        f"{case}: a shard has {mb:.3g} MB. Each costs a request and a new connection that starts "
+        "slowly.",
+        f"At least {SMALLEST_MB} MB where the data allow it: divide the size of all by a size "
+        "between the two, then round to a multiple of the readers.",
+    )
+
+
+def _hidden() -> Iterator[DataSet]:
+    yield DataSet(1_000, 0.01, 4, 2)  # too small for shards of a good size
+    rng = np.random.default_rng()
+    for number in range(60):
+        workers = 0 if number % 6 == 0 else int(rng.integers(1, 17))
+        ranks = int(rng.choice([1, 2, 3, 4, 8, 64]))
+        sample_mb = float(rng.choice([0.0002, 0.01, 0.11, 2, 20]))
+        mb = float(np.exp(rng.uniform(np.log(50), np.log(20_000_000))))
+        # so many that shards of the smallest size still have several samples each
+        samples = max(int(mb / sample_mb), 8 * max(1, workers) * ranks)
+        yield DataSet(samples, sample_mb, workers, ranks)

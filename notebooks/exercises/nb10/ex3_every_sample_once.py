@@ -1,0 +1,219 @@
+"""Check of notebook 10: a stream of shards that serves every sample once, wherever it runs."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch.utils.data import DataLoader
+
+from course_utils.teaching.exercise import (
+    Verdict,
+    as_rank,
+    exercise,
+    expect,
+    expect_in_a_file,
+    in_worker,
+    right,
+)
+from course_utils.teaching.notebook import explain
+from course_utils.words import plural
+from notebooks.exercises.nb10.hidden import small_shards
+
+WORKERS, RANKS = range(4), (1, 2)
+COUNTS = (2, 7, 12)  # shards; fewer than places, neither, a multiple of them
+SAME_ORDER = 0.8  # rank correlation; orders that are drawn anew have 0 ± 0.3
+
+Make = Callable[[list[str], int, int, int], Any]
+Served = dict[tuple[int, int], list[str]]  # keys, by rank and worker
+
+
+@exercise("10.3", title="Every sample once", seconds=180)
+def every_sample_once(make_stream: Make) -> Verdict:
+    """Judge a stream for 0 to 3 workers on 1 and 2 ranks, then in real workers."""
+    expect(
+        callable(make_stream),
+        "The check needs your function; this is something else.",
+        "Hand it over without parentheses: make_stream.",
+    )
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        for count in COUNTS:
+            shards = small_shards(Path(folder), count)
+            for workers, world_size in product(WORKERS, RANKS):
+                _judge_places(make_stream, shards, workers, world_size)
+            _judge_under_torchrun(make_stream, shards)
+        _judge_order(make_stream, Path(folder))
+        expect_in_a_file(make_stream)
+        _judge_real_workers(make_stream, shards)
+    return right(
+        "Every sample once, for 0 to 3 workers on 1 and 2 ranks, also with fewer shards than "
+        "workers; in another order each epoch; and real workers agree."
+    )
+
+
+Shards = dict[str, list[str]]  # the keys in each shard, by its URL
+
+
+def _judge_places(make_stream: Make, shards: Shards, workers: int, world_size: int) -> None:
+    where = (
+        f"With {plural(workers, 'worker')} on each of {plural(world_size, 'rank')} and "
+        f"{plural(len(shards), 'shard')}"
+    )
+    served = {
+        (rank, worker): keys
+        for rank in range(world_size)
+        for worker, keys in enumerate(
+            _places(make_stream, shards, 1, rank, world_size, workers, where)
+        )
+    }
+    _judge_share(served, shards, f"{where},")
+
+
+def _judge_under_torchrun(make_stream: Make, shards: Shards) -> None:
+    """Judge what two ranks serve that find their number in the environment too."""
+    where = f"Under torchrun, with 2 ranks and {plural(len(shards), 'shard')}"
+    served: Served = {}
+    for rank in range(2):
+        with as_rank(rank, 2):
+            (served[rank, 0],) = _places(make_stream, shards, 1, rank, 2, 0, where)
+    _judge_share(served, shards, f"{where},")
+
+
+def _places(
+    make_stream: Make,
+    shards: Shards,
+    epoch: int,
+    rank: int,
+    world_size: int,
+    workers: int,
+    where: str = "",
+) -> list[list[str]]:
+    """Return the keys that each worker of a rank serves."""
+    stream = make_stream(list(shards), epoch, rank, world_size)
+    found = []
+    for worker in range(max(workers, 1)):
+        with in_worker(worker, workers):
+            found.append(_read(stream, shards, where))
+    return found
+
+
+def _read(stream: Any, shards: Shards, where: str) -> list[str]:
+    enough = 2 * sum(map(len, shards.values()))
+    try:
+        samples = list(islice(stream, enough + 1))
+    except ValueError as error:
+        expect(
+            "No samples found" not in str(error),
+            f"{where}, a worker has no shard, and WebDataset takes that for an error.",
+            "A worker with nothing to do is no error here: empty_check=False.",
+        )
+        expect(
+            "nodesplitter" not in str(error),
+            f"{where}: {explain(error)}.",
+            "Take the shards of the rank yourself, and say so to WebDataset: nodesplitter=None.",
+        )
+        raise
+    expect(
+        len(samples) <= enough,
+        f"{where}, there is no end: after {len(samples)} samples more are coming. resampled "
+        "draws shards for ever.",
+        "Leave resampled out, and shuffle the list of shards instead.",
+    )
+    keys = [sample.get("__key__") if isinstance(sample, dict) else None for sample in samples]
+    expect(
+        None not in keys,
+        "The stream gives something that is no sample of WebDataset: it has no __key__.",
+        "Return the pipeline as it is, without to_tuple and batched.",
+    )
+    return [str(key) for key in keys]
+
+
+def _judge_share(served: Served, shards: Shards, where: str) -> None:
+    wanted = {key for keys in shards.values() for key in keys}
+    counts = Counter(key for keys in served.values() for key in keys)
+    twice = sum(count > 1 for count in counts.values())
+    expect(
+        not twice or not _same(served, by=0),
+        f"{where} every rank serves the same samples. split_by_node would ask torch.distributed or "
+        "the variable RANK, and finds neither in a worker that was not forked.",
+        "Take every world_size-th shard from the rank-th on, before WebDataset sees them: "
+        "urls[rank::world_size].",
+    )
+    expect(
+        not twice or not _same(served, by=1),
+        f"{where} the workers of a rank serve the same samples.",
+        "Leave workersplitter as it is: WebDataset divides the shards among the workers by itself.",
+    )
+    lost = len(wanted - counts.keys())
+    expect(
+        not (twice and lost),
+        f"{where} {twice} samples are served twice and {lost} by nobody: the ranks or the workers "
+        "each deal from an order of their own.",
+        "Shuffle with a seed that all share, such as the epoch, and divide afterwards.",
+    )
+    expect(
+        not twice,
+        f"{where} {twice} of {len(wanted)} samples are served more than once: the shares overlap.",
+        "Deal the shards out like cards: urls[rank::world_size].",
+    )
+    expect(
+        not lost,
+        f"{where} {lost} of {len(wanted)} samples are served by nobody.",
+        "Deal the shards out like cards, urls[rank::world_size], and drop nothing behind that.",
+    )
+    for keys in shards.values():
+        readers = sum(not set(keys).isdisjoint(some) for some in served.values())
+        expect(
+            readers == 1,
+            f"{where} every sample is served once, but {readers} places read the same shard, and "
+            "throw most of it away.",
+            "Divide the shards, not the samples.",
+        )
+
+
+def _same(served: Served, *, by: int) -> bool:
+    """Tell whether all ranks (0), or all workers of a rank (1), serve the same and something."""
+    groups: dict[int, set[tuple[str, ...]]] = {}
+    for place, keys in served.items():
+        groups.setdefault(place[1 - by], set()).add(tuple(sorted(keys)))
+    several = len({place[by] for place in served}) > 1
+    return several and all(len(group) == 1 for group in groups.values())
+
+
+def _judge_order(make_stream: Make, folder: Path) -> None:
+    shards = small_shards(folder, 12, samples=40)  # more than a small buffer can mix
+    of = {key: shard for shard, keys in enumerate(shards.values()) for key in keys}
+    places = []
+    for epoch in (1, 2, 3):
+        (keys,) = _places(make_stream, shards, epoch, 0, 1, 0)
+        sums = np.bincount([of[key] for key in keys], weights=np.arange(len(keys)))
+        places.append(sums.argsort().argsort())  # of each shard among the others
+    alike = np.asarray(np.corrcoef(places))[np.triu_indices(3, 1)]
+    expect(
+        alike.min() < SAME_ORDER,
+        "Every epoch reads the shards in the same order: only neighbours are ever mixed.",
+        "Shuffle the list of shards, with the epoch as the seed.",
+    )
+
+
+def _judge_real_workers(make_stream: Make, shards: Shards) -> None:
+    wanted = [key for keys in _places(make_stream, shards, 1, 1, 2, 2) for key in keys]
+    stream = make_stream(list(shards), 1, 1, 2)
+    loader = DataLoader(stream, batch_size=None, num_workers=2, timeout=120)
+    served = [sample["__key__"] for sample in loader]
+    expect(
+        sorted(served) == sorted(wanted),
+        f"In real workers, 2 of the second of 2 ranks, {len(served)} samples are served instead of "
+        f"{len(wanted)}: something has another answer there.",
+        "Decide everything from the four arguments; WebDataset asks for the worker itself.",
+    )

@@ -1,0 +1,112 @@
+"""Train on photographs for an epoch, with the augmentation in the workers or on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import ConcatDataset, DataLoader, Subset
+
+from course_utils.hardware.gpu import Accelerator
+from course_utils.loading.images import Augment, Jpegs
+from course_utils.measure.trace import Trace, record
+
+BATCH = 16  # its 2 * 2 + 1 float batches fit into the 64 MB that a container has in /dev/shm
+STEPS = 32
+BEGUN = 6  # steps that live on what the workers had ready when the epoch began
+
+
+def photo_loader(
+    photos: Jpegs, *, workers: int = 2, warm_up: bool = True
+) -> DataLoader[tuple[Any, int]]:
+    """Return a loader of `STEPS` batches whose workers are running.
+
+    The photographs come several times over: 200 of them are too few for a steady pace.
+    """
+    epochs = -(-STEPS * BATCH // len(photos))
+    loader: DataLoader[tuple[Any, int]] = DataLoader(
+        Subset(ConcatDataset([photos] * epochs), range(STEPS * BATCH)),
+        BATCH,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        drop_last=True,
+    )
+    if warm_up:
+        with record() as trace:  # persistent workers send spans if their first epoch was recorded
+            next(trace.batches(loader))
+    return loader
+
+
+def train_epoch(
+    gpu: Accelerator,
+    loader: Iterable[Any],
+    *,
+    step_ms: float,
+    augment: Augment | None = None,
+    augment_ms: float = 0,
+) -> Trace:
+    """Return the trace of an epoch of steps; their losses are not read.
+
+    Args:
+        gpu: where the steps run.
+        loader: gives batches of images and labels.
+        step_ms: C.
+        augment: done on the device, before each step; None: the workers have done it.
+        augment_ms: A, for the emulated device. A real one takes as long as it takes.
+    """
+    with record() as trace:
+        for images, _ in gpu.pinned(trace.batches(loader)):
+            batch = gpu.upload(images, non_blocking=True)
+            if augment is not None:
+                batch = gpu.launch(_function(gpu, augment), batch, ms=augment_ms)
+            gpu.step(batch, ms=step_ms)
+        gpu.synchronize()
+    return trace
+
+
+def _function(gpu: Accelerator, augment: Augment) -> Callable[[Tensor], Tensor]:
+    """Return the augmentation; on the emulated device one that leaves out the values.
+
+    They would be computed by the cores of this machine, which the workers need.
+    """
+    return partial(_same_shape, augment.size) if gpu.emulated else augment
+
+
+def _same_shape(size: int, images: Tensor) -> Tensor:
+    return torch.zeros(()).expand(len(images), 3, size, size)
+
+
+def pace_ms(trace: Trace) -> float:
+    """Return the milliseconds from the end of a step to the end of the next, first ones left out.
+
+    What the workers have ready when the epoch begins does not count.
+    """
+    ends = sorted(_last_ends(trace).values())[BEGUN:]
+    return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e6
+
+
+def _last_ends(trace: Trace) -> dict[int, int]:
+    """Return when the device was done with each batch."""
+    ends: dict[int, int] = {}
+    for span in trace.spans:
+        if span.lane == "gpu":
+            ends[span.batch] = max(span.end_ns, ends.get(span.batch, 0))
+    return ends
+
+
+def load_ms(trace: Trace) -> float:
+    """Return L: the milliseconds of work that the workers do for a batch."""
+    work = [span for span in trace.spans if span.lane.startswith("worker")]
+    return sum(span.duration_ns for span in work) / len({span.batch for span in work}) / 1e6
+
+
+def copy_ms(gpu: Accelerator, batch: Tensor) -> float:
+    """Return the milliseconds that `batch` takes over the bus, from pinned memory."""
+    pinned = gpu.pin(batch)
+    gpu.upload(pinned)  # the first copy also makes room for it
+    with record() as trace:
+        gpu.upload(pinned)
+    return sum(span.duration_ns for span in trace.spans if span.lane == "copy") / 1e6

@@ -1,0 +1,101 @@
+"""Try a chunk shape: what a slab and a cube of a volume cost, counted.
+
+    print(try_chunks((1, 192, 192)))
+
+Each chunk carries a checksum, so it can only be read whole; with compression it would be the same.
+HDF5's chunk cache is switched off: the volume here is small and would fit into it, real ones do
+not.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from course_utils.hardware.storage import SlowFileSystem, counting_storage
+
+SHAPE = (64, 192, 192)  # of the volume: z, y, x
+SLAB = 4  # neighbouring planes that are read together
+CUBE = 48  # edge of the cube that is cut out
+READS = 8  # of each kind
+
+Shape = tuple[int, int, int]
+Place = tuple[slice, slice, slice]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a read costs on average."""
+
+    requests: float
+    amplification: float  # bytes read for each byte that was wanted
+
+    def __str__(self) -> str:
+        """Say it in a few words."""
+        return f"{self.requests:,.0f} requests, {self.amplification:.2f} times the bytes"
+
+
+@dataclass(frozen=True)
+class ChunkTrial:
+    """What the two kinds of reads cost with one chunk shape."""
+
+    chunks: Shape
+    slab: Cost  # volume[z : z + SLAB]
+    cube: Cost  # CUBE voxels along each axis, from anywhere
+
+    def __str__(self) -> str:
+        """Say it in three lines."""
+        return f"chunks of {self.chunks}\n  a slab: {self.slab}\n  a cube: {self.cube}"
+
+
+def try_chunks(chunks: Shape | bool, *, seed: int = 0) -> ChunkTrial:
+    """Write the volume in chunks, read random slabs and cubes, and count.
+
+    Args:
+        chunks: shape of a chunk (z, y, x), as h5py takes it; True: h5py chooses.
+        seed: chooses the places that are read.
+
+    Raises:
+        ValueError: HDF5 cannot make such chunks.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        with h5py.File(f"{folder}/volume.h5", "w") as file:
+            written = file.create_dataset("volume", data=_volume(), chunks=chunks, fletcher32=True)
+            shape: Shape = written.chunks
+        storage = counting_storage(folder)
+        with storage.open("volume.h5") as raw, h5py.File(raw, "r", rdcc_nbytes=0) as file:
+            slabs, cubes = _places(seed)
+            read = file["volume"].__getitem__
+            return ChunkTrial(shape, _cost(storage, read, slabs), _cost(storage, read, cubes))
+
+
+@cache
+def _volume() -> NDArray[np.float32]:
+    return np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
+
+
+def _places(seed: int) -> tuple[list[Place], list[Place]]:
+    rng = np.random.default_rng(seed)
+    whole = slice(None)
+    tops = rng.integers(SHAPE[0] - SLAB + 1, size=READS).tolist()
+    slabs = [(slice(top, top + SLAB), whole, whole) for top in tops]
+    corners = rng.integers(np.array(SHAPE) - CUBE + 1, size=(READS, 3))
+    cubes = [tuple(slice(start, start + CUBE) for start in corner) for corner in corners.tolist()]
+    return slabs, cubes  # type: ignore[return-value]  # mypy loses the three of a tuple
+
+
+def _cost(
+    storage: SlowFileSystem, read: Callable[[Place], NDArray[Any]], places: list[Place]
+) -> Cost:
+    read(places[0])  # the first read also fetches what HDF5 keeps about the dataset
+    storage.reset_counters()
+    wanted = sum(read(place).nbytes for place in places)
+    counted = storage.counters()
+    return Cost(counted.requests / len(places), counted.bytes_read / wanted)

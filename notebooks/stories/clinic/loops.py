@@ -1,0 +1,176 @@
+"""The training loops of the blind clinic: each is slow for a reason of its own.
+
+What a loop does lies in a list of numbers. All six use the same dataset, the same emulated storage
+and the same emulated GPU, so that nothing but a measurement tells them apart.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from filelock import FileLock
+from torch.utils.data import DataLoader, Dataset
+
+from course_utils.hardware.gpu import EmulatedAccelerator
+from course_utils.hardware.storage import SlowFileSystem, StoragePreset, slow_storage
+from course_utils.measure.process import delay_s
+from course_utils.teaching.explorer import UNLIMITED, use_cpu
+
+CAUSES = ("storage", "cpu", "giant sample", "one core", "sync", "gpu")
+BATCH_SIZE, STEPS, WORKERS = 8, 24, 2
+GIANT_EVERY = 7 * BATCH_SIZE  # one sample in so many; odd, so that the workers share them
+FILE = "samples.bin"
+
+Batch = dict[str, torch.Tensor]
+Step = Callable[[Batch], None]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a loop does; times are milliseconds."""
+
+    read: float = 1  # for a sample
+    compute: float = 1  # for a sample, on a core
+    giant: float = 0  # for one sample in `GIANT_EVERY`, on a core
+    one_core: bool = False
+    kernels: int = 1  # in a step; the loop waits for the end of each
+    kernel: float = 25
+    host: float = 0  # of the main process before each kernel, on a core
+
+    def scaled(self, factor: float) -> Recipe:
+        """Return the same loop with all its times multiplied."""
+        times = {name: factor * getattr(self, name) for name in _TIMES}
+        return Recipe(**times, one_core=self.one_core, kernels=self.kernels)
+
+
+_TIMES = ("read", "compute", "giant", "kernel", "host")
+
+# All take about 80 ms a step: how slow a loop is says nothing about why.
+RECIPES = {
+    "storage": Recipe(read=19),
+    "cpu": Recipe(compute=19),
+    "giant sample": Recipe(giant=500),
+    "one core": Recipe(compute=9.5, one_core=True),
+    "sync": Recipe(kernels=4, kernel=10, host=10),
+    "gpu": Recipe(kernel=80),
+}
+
+
+class Samples(Dataset[Batch]):
+    """Samples that take their time; each says who made it, and what that cost so far."""
+
+    def __init__(self, numbers: Recipe, storage: SlowFileSystem, gate: str):
+        """Keep what a worker needs."""
+        self._numbers, self._storage, self._gate = numbers, storage, gate
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return BATCH_SIZE * STEPS
+
+    def __getitem__(self, index: int) -> Batch:
+        """Return sample `index` with the figures of the process that made it, all of shape ()."""
+        numbers, start = self._numbers, time.perf_counter_ns()
+        with self._storage.open(FILE) as file:
+            file.seek(index)
+            file.read(1)
+        giant = numbers.giant if index % GIANT_EVERY == GIANT_EVERY // 2 else 0.0
+        if numbers.one_core and not _can_pin():
+            with FileLock(self._gate):
+                use_cpu(numbers.compute)
+        else:
+            use_cpu(numbers.compute + giant)
+        end = time.perf_counter_ns()
+        made = (index, start, end, time.process_time_ns(), _delay_ns(), os.getpid(), _cores())
+        return dict(zip(MADE, map(torch.tensor, made), strict=True))
+
+
+MADE = ("sample", "start_ns", "end_ns", "cpu_ns", "delay_ns", "process", "cores")
+
+
+class Pin:
+    """A `worker_init_fn` that puts every worker on the same core, as a wrong launcher does."""
+
+    def __init__(self, numbers: Recipe):
+        """Keep whether to do it."""
+        self._numbers = numbers
+
+    def __call__(self, worker: int) -> None:
+        """Do it in the worker."""
+        if self._numbers.one_core and _can_pin():
+            process = psutil.Process()
+            process.cpu_affinity(process.cpu_affinity()[:1])
+
+
+def _can_pin() -> bool:
+    return hasattr(psutil.Process, "cpu_affinity")  # macOS binds no process to a core
+
+
+def _delay_ns() -> int:
+    """Return for how long this thread was ready and got no core, -1 if the system does not tell."""
+    return round(1e9 * delay_s()) if os.path.exists("/proc/thread-self/schedstat") else -1
+
+
+def _cores() -> int:
+    """Return how many cores this process may use, -1 where the system does not tell."""
+    return len(psutil.Process().cpu_affinity()) if _can_pin() else -1
+
+
+def make_loops(folder: Path, seed: int) -> Iterator[tuple[str, DataLoader[Batch], Step, Any]]:
+    """Yield cause, loader, step and device of each loop, in an order that `seed` decides."""
+    rng = random.Random(seed)
+    if not (folder / FILE).exists():
+        (folder / FILE).write_bytes(bytes(BATCH_SIZE * STEPS))
+    for number, cause in enumerate(rng.sample(CAUSES, len(CAUSES))):
+        recipe = RECIPES[cause].scaled(rng.uniform(0.9, 1.1))
+        samples = Samples(recipe, _storage(folder, recipe), str(folder / f"{number}.lock"))
+        loader: DataLoader[Batch] = DataLoader(
+            samples, batch_size=BATCH_SIZE, num_workers=WORKERS, worker_init_fn=Pin(recipe)
+        )
+        gpu = get_gpu()
+        yield cause, loader, _step(recipe, gpu), gpu
+
+
+def get_gpu() -> EmulatedAccelerator:
+    """Return an emulated GPU, also beside a real one: its times have to be known."""
+    from course_utils.hardware.gpu import get_accelerator
+
+    gpu = get_accelerator(emulate=True)
+    assert isinstance(gpu, EmulatedAccelerator)
+    return gpu
+
+
+def _step(recipe: Recipe, gpu: EmulatedAccelerator) -> Step:
+    def step(batch: Batch) -> None:
+        on_gpu = gpu.upload(batch["sample"])
+        for _ in range(recipe.kernels):
+            use_cpu(recipe.host)
+            gpu.step(on_gpu, ms=recipe.kernel).item()
+
+    return step
+
+
+def _storage(folder: Path, recipe: Recipe) -> SlowFileSystem:
+    """Return a storage that answers a request after `recipe.read`."""
+    return slow_storage(
+        folder,
+        StoragePreset(
+            name="storage",
+            open_ms=0,
+            opens_per_s=UNLIMITED,
+            request_ms=recipe.read,
+            requests_at_once=WORKERS,
+            mb_s=UNLIMITED,
+            stream_mb_s=UNLIMITED,
+            readahead=False,
+            cache_mb=0,
+            sources={},
+        ),
+    )

@@ -1,0 +1,165 @@
+"""Find out where compression pays: on slow storage it does, on fast storage it does not.
+
+    table = compare_codecs(cu.data_path("events"))
+    table  # how small, how fast, and below which bandwidth it pays
+    table.picture()
+
+Reading n bytes at bandwidth B takes n / B. Compressed to 1 / r of that and decoded at speed D, one
+after the other, it takes n / (r B) + n / D. The two are equal at B = D (1 - 1 / r).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from matplotlib.figure import Figure
+
+from course_utils.hardware.machine import facts as machine_facts
+from course_utils.hardware.storage import StoragePreset, VirtualClock, slow_storage, storage_preset
+from course_utils.loading.events import read_labels
+from notebooks.stories.compression import drawing as compression_drawing
+
+CODECS = ("gzip", "zstd", "lz4")
+PRESETS = ("laptop SSD", "NFS")
+MOST = 8_000_000  # bytes of pulses; more take longer and say the same
+BLOCK = 2**18  # bytes that are compressed, and later read, at a time
+_REPEATS = 5
+
+
+@dataclass(frozen=True)
+class CodecRow:
+    """One codec.
+
+    Attributes:
+        name: "raw" or a codec.
+        ratio: bytes before for each byte after.
+        decode_mb_s: 10^6 bytes of pulses that one core gets out of it per second.
+        seconds: what it takes to read all blocks and then decode them, by storage: emulated time
+            and measured computing.
+    """
+
+    name: str
+    ratio: float
+    decode_mb_s: float
+    seconds: Mapping[str, float]
+
+    @property
+    def crossover_mb_s(self) -> float:
+        """The bandwidth in MB/s below which compression pays and above which it does not."""
+        return max(0.0, self.decode_mb_s * (1 - 1 / self.ratio))
+
+    def cost_at(self, mb_s: float) -> float:
+        """Return how many times as long as raw data it takes at a bandwidth in MB/s."""
+        return 1 / self.ratio + mb_s / self.decode_mb_s
+
+
+@dataclass(frozen=True)
+class CompressionTable:
+    """What each codec costs, raw data first; it draws itself."""
+
+    rows: Sequence[CodecRow]
+    bandwidths: Mapping[str, float]  # in MB/s, of each emulated storage
+    megabytes: float  # 10^6 bytes, raw
+    machine: str
+
+    def row(self, name: str) -> CodecRow:
+        """Return what is known of a codec."""
+        return next(row for row in self.rows if row.name == name)
+
+    def ratio(self, name: str, storage: str) -> float:
+        """Return how many times as long as raw data a codec takes on an emulated storage."""
+        return self.row(name).seconds[storage] / self.row("raw").seconds[storage]
+
+    def picture(self) -> Figure:
+        """Draw the time relative to raw data over the bandwidth; where it is 1, they cross."""
+        return compression_drawing.picture(self)
+
+    def __repr__(self) -> str:
+        """Show the table as text."""
+        return compression_drawing.text(self)
+
+    def _repr_html_(self) -> str:
+        return compression_drawing.page(self)
+
+
+def compare_codecs(
+    folder: str | Path,
+    *,
+    codecs: Sequence[str] = CODECS,
+    presets: Sequence[str | StoragePreset] = PRESETS,
+) -> CompressionTable:
+    """Compress pulses in blocks, read and decode them, and return what that costs.
+
+    Args:
+        folder: events as make_events writes them.
+        codecs: as pyarrow knows them.
+        presets: storages to emulate.
+
+    Raises:
+        FileNotFoundError: the folder holds no events.
+        ValueError: there is no such codec.
+    """
+    read_labels(folder)  # says it in words where there are no events
+    pulses = np.load(Path(folder) / "npy/pulses.npy", mmap_mode="r")
+    content = pulses.reshape(-1)[: MOST // 4].tobytes()
+    blocks = [content[start : start + BLOCK] for start in range(0, len(content), BLOCK)]
+    figures = [storage_preset(each) if isinstance(each, str) else each for each in presets]
+    with TemporaryDirectory() as place:
+        rows = [_row(name, blocks, Path(place), figures) for name in ("raw", *codecs)]
+    bandwidths = {f"emulated {each.name}": each.stream_mb_s for each in figures}
+    return CompressionTable(rows, bandwidths, len(content) / 1e6, machine_facts.stamp())
+
+
+def _row(
+    name: str, blocks: Sequence[bytes], folder: Path, presets: Sequence[StoragePreset]
+) -> CodecRow:
+    size = sum(map(len, blocks))
+    if name == "raw":
+        stored, decode_s = list(blocks), 0.0
+    else:
+        codec = pa.Codec(name)
+        stored = [codec.compress(block, asbytes=True) for block in blocks]
+        decode_s = _fastest(lambda: _decode(codec, stored, blocks))
+    (folder / name).write_bytes(b"".join(stored))
+    lengths = [len(block) for block in stored]
+    return CodecRow(
+        name,
+        ratio=size / sum(lengths),
+        decode_mb_s=size / 1e6 / decode_s if decode_s else float("inf"),
+        seconds={
+            f"emulated {preset.name}": _read_s(folder, name, lengths, preset) + decode_s
+            for preset in presets
+        },
+    )
+
+
+def _decode(codec: Any, stored: Sequence[bytes], blocks: Sequence[bytes]) -> None:
+    for compressed, block in zip(stored, blocks, strict=True):
+        codec.decompress(compressed, decompressed_size=len(block))
+
+
+def _fastest(action: Callable[[], None]) -> float:
+    """Return the shortest time: only other programs make decoding take longer."""
+    seconds = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        action()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def _read_s(folder: Path, name: str, lengths: Sequence[int], preset: StoragePreset) -> float:
+    """Return the emulated seconds; what the emulation itself computes does not count."""
+    fs = slow_storage(folder, preset)
+    clock = VirtualClock(fs, computing=lambda: 0)
+    with fs.open(name) as file:
+        for length in lengths:
+            file.read(length)
+    return clock.waited / 1e9

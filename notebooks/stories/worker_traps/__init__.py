@@ -1,0 +1,11 @@
+"""Traps of workers, before and after they are mended, each in a process that may break."""
+
+from notebooks.stories.worker_traps.demos import (
+    compare,
+    show,
+)
+
+__all__ = [
+    "compare",
+    "show",
+]

@@ -1,0 +1,35 @@
+"""A trial of a chunk shape counts what HDF5 asks for, whatever the shape."""
+
+import pytest
+
+from notebooks.stories.chunk_trial import CUBE, SHAPE, SLAB, try_chunks
+
+
+def test_planes_as_chunks_give_a_slab_without_loss() -> None:
+    trial = try_chunks((1, *SHAPE[1:]))
+    assert trial.slab.requests == SLAB
+    assert trial.slab.amplification == pytest.approx(1, abs=0.001)
+    whole_planes = SHAPE[1] * SHAPE[2] / CUBE**2
+    assert trial.cube.amplification == pytest.approx(whole_planes, rel=0.01)
+
+
+def test_one_chunk_is_read_whole_for_every_read() -> None:
+    trial = try_chunks(SHAPE)
+    assert (trial.slab.requests, trial.cube.requests) == (1, 1)
+    assert trial.slab.amplification == pytest.approx(SHAPE[0] / SLAB, rel=0.01)
+
+
+def test_true_lets_h5py_choose_and_the_trial_says_what() -> None:
+    trial = try_chunks(True)
+    assert all(1 <= n <= size for n, size in zip(trial.chunks, SHAPE, strict=True))
+    assert str(trial).startswith(f"chunks of {trial.chunks}\n  a slab: ")
+
+
+def test_the_seed_chooses_the_places() -> None:
+    same, again, other = (try_chunks((8, 48, 48), seed=seed) for seed in (1, 1, 2))
+    assert same == again != other
+
+
+def test_a_shape_that_hdf5_cannot_make_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"[Cc]hunk"):
+        try_chunks((65, 192, 192))

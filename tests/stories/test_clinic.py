@@ -1,0 +1,139 @@
+"""The blind clinic: nothing shows but what is measured, and what is measured tells the cause."""
+
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from course_utils.errors import CourseError
+from notebooks.build import HERE, read_source, with_solutions
+from notebooks.stories.clinic import CAUSES, NAMES, Clinic, admit, discharge
+from notebooks.stories.clinic import clinic as clinic_module
+from notebooks.stories.clinic.clinic import Loop
+from notebooks.stories.clinic.probes import Advice, WorkersCpu, workers_cpu
+
+SOURCE = HERE / "source/03_measure_before_you_touch.py"
+PROBES = {"batch_times", "loader_alone", "step_alone", "timeline", "together", "workers_cpu"}
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Clinic:
+    return Clinic(3, tmp_path_factory.mktemp("clinic"))
+
+
+def _loop(clinic: Clinic, cause: str) -> Loop:
+    causes = discharge(clinic)
+    return next(loop for loop in clinic if causes[loop.name] == cause)
+
+
+def test_each_cause_occurs_once_in_an_order_that_the_seed_decides(tmp_path: Path) -> None:
+    orders = [tuple(discharge(Clinic(seed, tmp_path)).values()) for seed in (1, 1, 2, 3)]
+    assert all(sorted(order) == sorted(CAUSES) for order in orders)
+    assert orders[0] == orders[1]
+    assert len(set(orders)) == 3
+
+
+def test_a_loop_shows_its_name_and_its_probes_only(clinic: Clinic) -> None:
+    for loop, name in zip(clinic, NAMES, strict=True):
+        assert repr(loop) == f"<training loop {name}>"
+        assert {member for member in dir(loop) if member[0] != "_"} == PROBES | {"name"}
+        assert not hasattr(loop, "__dict__")
+
+
+def test_a_probe_used_twice_counts_once(tmp_path: Path) -> None:
+    clinic = Clinic(3, tmp_path)
+    loop = _loop(clinic, "storage")
+    for _ in range(2):
+        loop.step_alone()
+    assert clinic.probes == 1
+    assert clinic.asked[loop.name] == ("step_alone",)
+    assert f"{loop.name}: step_alone" in repr(clinic)
+
+
+def test_the_draw_stays_the_same_in_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clinic_module, "state_folder", lambda: tmp_path)
+    assert discharge(admit()) == discharge(admit())
+    (tmp_path / "clinic" / "seed.txt").write_text("spilt coffee")
+    assert set(discharge(admit()).values()) == set(CAUSES)
+
+
+def test_a_second_opinion_comes_after_the_answer(tmp_path: Path) -> None:
+    clinic = Clinic(3, tmp_path)
+    assert "exercise 3.2" in str(clinic.second_opinion("A"))
+    discharge(clinic)
+    assert "Name one" in str(clinic.second_opinion(""))
+    with pytest.raises(CourseError, match="no loop 'G'"):
+        clinic.second_opinion("G")
+
+
+def _worker(**ends: int) -> list[dict[str, int]]:
+    first = dict.fromkeys(("end_ns", "cpu_ns", "delay_ns", "cores"), 0)
+    return [first, {**first, "end_ns": 1000, "cores": 2, **ends}]
+
+
+def test_a_worker_that_waits_for_a_core_does_not_sleep() -> None:
+    found = workers_cpu("A", [_worker(cpu_ns=480, delay_ns=500), _worker(cpu_ns=100)])
+    assert found.computes == (0.48, 0.1)
+    assert found.sleeps == pytest.approx((0.02, 0.9))
+    assert "compute 48 % and 10 % of the time, sleep 2 % and 90 %" in found.sentence
+
+
+def test_what_the_system_does_not_tell_is_left_out() -> None:
+    found = workers_cpu("A", [_worker(cpu_ns=480, delay_ns=-1, cores=-1)])
+    assert found == WorkersCpu("A", (0.48,), None, None)
+    assert repr(found) == "A: The workers compute 48 % of the time."
+
+
+@pytest.fixture(scope="module")
+def examine() -> Iterator[Any]:
+    """Return the solution's function that finds the cause of a loop."""
+    cells = with_solutions(read_source(SOURCE)).cells
+    (source,) = (cell.source for cell in cells if "def examine(" in cell.source)
+    names: dict[str, Any] = {}
+    exec(source, names)
+    return names["examine"]
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.parametrize("cause", CAUSES)
+def test_the_probes_tell_the_cause(cause: str, clinic: Clinic, examine: Any) -> None:
+    assert examine(_loop(clinic, cause)) == cause
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_the_second_opinion_agrees_about_the_gpu(clinic: Clinic) -> None:
+    gpu = _loop(clinic, "gpu")
+    opinion = clinic.second_opinion(gpu.name)
+    if not isinstance(opinion, Advice):  # the machine may be too busy to judge
+        assert opinion.cause == "GPU-bound"
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_all_loops_are_about_equally_slow(clinic: Clinic) -> None:
+    rates = [_loop(clinic, cause).together().steps_per_s for cause in ("storage", "gpu")]
+    assert max(rates) < 2 * min(rates)
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_the_loader_alone_is_fast_where_the_gpu_is_the_limit(clinic: Clinic) -> None:
+    gpu, storage = (_loop(clinic, cause).loader_alone() for cause in ("gpu", "storage"))
+    assert gpu.batches_per_s > 2 * storage.batches_per_s
+
+
+@pytest.mark.slow
+def test_a_loop_runs_however_workers_start_and_leaves_none_behind(
+    start_method: str, tmp_path: Path
+) -> None:
+    multiprocessing.set_start_method(start_method, force=True)
+    loop = _loop(Clinic(5, tmp_path), "storage")
+    assert loop.workers_cpu().cores != 0
+    assert "worker 1" in loop.timeline().text()
+    assert not multiprocessing.active_children()

@@ -1,0 +1,25 @@
+"""Nodes that share a storage share its line; those that have their own do not."""
+
+import pytest
+
+from notebooks.stories.many_nodes import node_rates
+
+
+def test_one_reader_gets_what_the_line_carries() -> None:
+    rate = node_rates("NFS", 1, shared=True, event_bytes=1000)
+    assert 0.95 * 117_000 < rate <= 117_000
+
+
+def test_eight_that_share_get_no_more_together() -> None:
+    one, eight = (node_rates("NFS", n, shared=True, event_bytes=1000) for n in (1, 8))
+    assert eight == pytest.approx(one, rel=0.05)
+
+
+def test_eight_with_their_own_get_eight_times_as_much() -> None:
+    one, eight = (node_rates("laptop SSD", n, shared=False, event_bytes=1000) for n in (1, 8))
+    assert eight == pytest.approx(8 * one)
+
+
+def test_no_nodes_are_an_error() -> None:
+    with pytest.raises(ValueError, match="take at least 1"):
+        node_rates("NFS", 0, shared=True, event_bytes=1000)

@@ -1,0 +1,70 @@
+"""The staging scripts do what notebook 07 says, in bash and in Python."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from course_utils.errors import CourseError
+from notebooks.stories.staging_scripts import AS_IN_THE_LECTURES, REPAIRED, Script, run_script
+
+
+@pytest.fixture(params=["bash", "python"], autouse=True)
+def _language(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "python":
+        monkeypatch.setattr(shutil, "which", lambda name: None)
+    elif shutil.which("bash") is None or os.name == "nt":
+        pytest.skip("there is no bash here")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "pulses.bin"
+    path.write_bytes(bytes(range(250)) * 40)
+    return path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    folder = tmp_path / "shm"
+    folder.mkdir()
+    return folder
+
+
+def test_the_lectures_script_takes_half_a_file_for_the_whole_one(source: Path, place: Path) -> None:
+    (place / source.name).write_bytes(source.read_bytes()[:5000])
+    assert run_script(AS_IN_THE_LECTURES, source, place).stat().st_size == 5000
+
+
+def test_the_repaired_one_copies_again(source: Path, place: Path) -> None:
+    (place / source.name).write_bytes(source.read_bytes()[:5000])
+    assert run_script(REPAIRED, source, place).read_bytes() == source.read_bytes()
+    assert {path.suffix for path in place.iterdir()} == {".bin", ".lock"}
+
+
+def test_it_uses_a_good_copy_again(source: Path, place: Path) -> None:
+    before = run_script(REPAIRED, source, place).stat().st_ino
+    assert run_script(REPAIRED, source, place).stat().st_ino == before
+
+
+@pytest.mark.parametrize("seconds", [-1000, 1000])
+def test_it_copies_a_source_that_has_changed(source: Path, place: Path, seconds: int) -> None:
+    modified = run_script(REPAIRED, source, place).stat().st_mtime
+    source.write_bytes(b"x" * source.stat().st_size)
+    os.utime(source, (modified + seconds, modified + seconds))
+    assert run_script(REPAIRED, source, place).read_bytes()[:1] == b"x"
+
+
+def test_a_name_with_spaces_is_one_name(source: Path, place: Path) -> None:
+    named = source.rename(source.with_name("run 7 pulses.bin"))
+    assert run_script(REPAIRED, named, place).read_bytes() == named.read_bytes()
+
+
+def test_a_script_that_fails_says_so(source: Path, place: Path) -> None:
+    source.unlink()
+    with pytest.raises((CourseError, FileNotFoundError), match=r"pulses\.bin"):
+        run_script(REPAIRED, source, place)
+    assert not (place / source.name).exists()
+    assert isinstance(REPAIRED, Script)
+    assert "flock" in str(REPAIRED)
