@@ -28,6 +28,17 @@ def duration(ns: float) -> str:
     return f"{ns / 1e3:.0f} µs" if ns else "0 s"
 
 
+def size(count: float) -> str:
+    """Return a number of bytes as it reads best: "3.20 GB", "38 MB", "7.5 MB", "420 kB", "12 B"."""
+    if count >= 1e9:
+        return f"{count / 1e9:,.2f} GB"
+    for unit, factor in (("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            amount = count / factor
+            return f"{amount:.0f} {unit}" if amount >= 10 else f"{amount:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
 def axis(length_ns: int, count: int) -> dict[int, str]:
     """Return about `count` round times from 0 to `length_ns` and how they read, in one unit."""
     raw = length_ns / count

@@ -36,7 +36,8 @@ cu.ready("01")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from course_utils.loading.events import STYLE, MemmapEvents, draw_event, read_labels, read_sensors
+from course_utils.loading.events import MemmapEvents, draw_event, read_labels, read_sensors
+from course_utils.style import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 folder = cu.data_path("events")

@@ -137,7 +137,7 @@ cu.predict(
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.events import STYLE
+from course_utils.style import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 watched = {

@@ -127,7 +127,7 @@ def first_batch_s(method: str) -> float:
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.events import STYLE
+from course_utils.style import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 start_s = {method: min(first_batch_s(method) for _ in range(2)) for method in start_methods}

@@ -95,7 +95,7 @@ for workers in 0, 2, 4:
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.events import STYLE
+from course_utils.style import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")

@@ -623,7 +623,7 @@ climb("record loader", RecordLoader(here / "records.npy", 1024))
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.events import STYLE
+from course_utils.style import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")

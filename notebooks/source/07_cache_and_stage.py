@@ -89,7 +89,7 @@ rungs |= dict(zip(both, np.min(rounds, axis=0).tolist(), strict=True))
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.events import STYLE
+from course_utils.style import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")

@@ -50,7 +50,7 @@ import matplotlib.pyplot as plt
 from torchvision.transforms.v2.functional import resize
 from torchvision.utils import make_grid
 
-from course_utils.loading.events import STYLE
+from course_utils.style import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 

@@ -75,7 +75,7 @@ copies_ms = {name: min(times(copy) for _ in range(3)) for name, copy in cases.it
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.events import STYLE
+from course_utils.style import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 hardware = "emulated" if gpu.emulated else gpu.name

@@ -96,7 +96,7 @@ epochs = {
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.loading.events import STYLE
+from course_utils.style import STYLE
 
 plt.rcParams.update(STYLE)  # readable on light and on dark pages
 figure, panel = plt.subplots(figsize=(7, 1.4), layout="constrained")

@@ -14,8 +14,6 @@ from course_utils.loading.events.datasets import (
 )
 from course_utils.loading.events.draw import (
     COLOURS,
-    GREY,
-    STYLE,
     draw_event,
 )
 from course_utils.loading.events.formats import (
@@ -38,9 +36,7 @@ from course_utils.loading.events.sqlite_file import (
 __all__ = [
     "CASCADE",
     "COLOURS",
-    "GREY",
     "READERS",
-    "STYLE",
     "TRACK",
     "Batch",
     "Events",

@@ -12,19 +12,8 @@ from numpy.typing import NDArray
 
 from course_utils.loading.events.contract import Sample
 from course_utils.loading.events.labels import CASCADE, TRACK
+from course_utils.style import GREY, STYLE
 
-GREY = "#808080"  # readable on white and on the dark pages of JupyterLab
-STYLE: dict[Any, str] = {
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "savefig.facecolor": "none",
-    "text.color": GREY,
-    "axes.labelcolor": GREY,
-    "axes.edgecolor": GREY,
-    "axes.titlecolor": GREY,
-    "xtick.color": GREY,
-    "ytick.color": GREY,
-}
 # viridis is safe for colour-blind eyes; its darkest end would vanish on a dark page
 COLOURS = ListedColormap(plt.get_cmap("viridis")(np.linspace(0.2, 1.0, 256)))
 SENSORS_PER_STRING = 60

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from course_utils.loading.events import COLOURS, STYLE
+from course_utils.loading.events import COLOURS
 from course_utils.loading.stream.mixing import Mixing
+from course_utils.style import STYLE
 
 COLUMNS = 3
 BRIGHTEST = 3.0  # times as often as in a full shuffle; what meets more often looks the same

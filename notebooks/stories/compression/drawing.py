@@ -10,8 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from course_utils.loading.events import GREY, STYLE
 from course_utils.measure.picture import LOOKS
+from course_utils.style import GREY, STYLE
 from course_utils.words import duration
 from notebooks.stories.formats import TABLE_STYLE
 

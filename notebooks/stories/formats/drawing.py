@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from course_utils.loading.events import GREY, STYLE
 from course_utils.measure.picture import LOOKS
+from course_utils.style import GREY, STYLE
 from course_utils.words import duration
 from notebooks.stories.formats.costs import COLD, PATTERNS, Cost
 
