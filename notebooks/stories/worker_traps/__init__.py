@@ -1,11 +1,5 @@
 """Traps of workers, before and after they are mended, each in a process that may break."""
 
-from notebooks.stories.worker_traps.demos import (
-    compare,
-    show,
-)
+from notebooks.stories.worker_traps.showing import compare, show
 
-__all__ = [
-    "compare",
-    "show",
-]
+__all__ = ["compare", "show"]

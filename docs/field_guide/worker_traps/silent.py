@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from course_utils.loading.workers import LazyFile, SharedEpoch, worker_rng
-from notebooks.stories.worker_traps.demos import QUICK, Numbers
+from course_utils.loading.workers import SharedEpoch, worker_rng
+from notebooks.stories.worker_traps.traps import QUICK, Numbers
 
 
 class Noise(Dataset[int]):
@@ -36,37 +34,6 @@ def random_numbers(mended: bool) -> Numbers:
         "different of 8": len(set(epochs[0])),
         "different of 16 in two epochs": len({*epochs[0], *epochs[1]}),
     }
-
-
-ROWS, ROW = 20_000, 8  # rows of a file, bytes in each: its number
-
-
-class Rows(Dataset[bool]):
-    """Reads rows that hold their own numbers, and tells whether it got another."""
-
-    def __init__(self, path: Path, mended: bool):
-        self.lazy = LazyFile(open, path, "rb", buffering=0)
-        self.opened_before_the_fork = None if mended else path.open("rb", buffering=0)
-
-    def __len__(self) -> int:
-        return ROWS
-
-    def __getitem__(self, index: int) -> bool:
-        file: Any = self.opened_before_the_fork or self.lazy.file
-        file.seek(index * ROW)
-        return int.from_bytes(file.read(ROW), "little") != index
-
-
-def one_handle(mended: bool) -> Numbers:
-    """Let two forked workers read all rows; how many came out wrong."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.bin"
-        np.arange(ROWS, dtype="<u8").tofile(path)
-        dataset = Rows(path, mended)
-        loader = DataLoader(dataset, 32, num_workers=2, multiprocessing_context="fork")
-        wrong = sum(int(batch.sum()) for batch in loader)
-        (dataset.opened_before_the_fork or dataset.lazy).close()
-    return {f"wrong of {ROWS:,} rows": wrong}
 
 
 class FromAnIterator(Dataset[int]):

@@ -6,7 +6,7 @@ import os
 import pickle
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,39 +14,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.loading.workers import LazyFile, PackedStrings, in_flight_bytes, nbytes, unique_mb
-from notebooks.stories.worker_traps.demos import QUICK, Numbers
-
-
-class Names(Dataset[int]):
-    """Looks at many names for each item."""
-
-    def __init__(self, names: Sequence[str], items: int = 50):
-        self.names, self.items = names, items
-
-    def __len__(self) -> int:
-        return self.items
-
-    def __getitem__(self, index: int) -> int:
-        part = len(self.names) // self.items
-        return sum(len(self.names[i]) for i in range(index * part, (index + 1) * part))
-
-
-def strings(mended: bool, count: int = 600_000) -> Numbers:
-    """Let two forked workers read names; the MB that a worker has for itself."""
-    names: Sequence[str] = [f"run_{i:09d}/event_{i:09d}.npz" for i in range(count)]
-    if mended:
-        names = PackedStrings(names)
-    loader = DataLoader(
-        Names(names), num_workers=2, persistent_workers=True, multiprocessing_context="fork"
-    )
-    batches = iter(loader)
-    workers = batches._workers  # type: ignore[attr-defined]
-    at_start = max(unique_mb(worker.pid) for worker in workers)
-    for _ in batches:
-        pass
-    at_end = max(unique_mb(worker.pid) for worker in workers)
-    return {"MB of a worker at the start": round(at_start, 1), "at the end": round(at_end, 1)}
+from course_utils.loading.workers import LazyFile, in_flight_bytes, nbytes
+from notebooks.stories.worker_traps.traps import QUICK, Numbers
 
 
 class FirstFrames(Dataset[torch.Tensor]):

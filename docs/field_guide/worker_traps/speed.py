@@ -5,42 +5,16 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from course_utils.hardware.machine import use_start_method
-from course_utils.loading.workers import worker_init
-from notebooks.stories.worker_traps.demos import QUICK, Numbers
+from notebooks.stories.worker_traps.traps import QUICK, Numbers
 
 
 def first_sample(samples: list[Any]) -> Any:
     """Collate nothing: hand over the one sample as it is."""
     return samples[0]
-
-
-class Products(Dataset[float]):
-    """Multiplies matrices for each sample, with whatever threads NumPy takes."""
-
-    def __len__(self) -> int:
-        return 24
-
-    def __getitem__(self, index: int) -> float:
-        matrix = np.full((256, 256), 1 / 256, np.float32)
-        for _ in range(6):
-            matrix = matrix @ matrix
-        return float(matrix[0, 0])
-
-
-def threads(mended: bool) -> Numbers:
-    """Let as many workers as cores multiply matrices; the seconds of an epoch."""
-    loader = DataLoader(
-        Products(),
-        num_workers=2,
-        worker_init_fn=worker_init if mended else None,
-        multiprocessing_context=QUICK,
-    )
-    return {"seconds": round(_seconds(loader), 2)}
 
 
 class Tiny(Dataset[int]):

@@ -1,63 +1,16 @@
-"""Demonstrations: loops that hang or die. Run them by `show` or `compare`, not in the notebook."""
+"""Demonstrations: loops that hang or die. Call each in a process of its own."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import sys
-import threading
-import time
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from course_utils.loading.workers import worker_init
-from notebooks.stories.worker_traps.demos import QUICK, Numbers
-
-
-def outcome(loader: DataLoader[Any]) -> Numbers:
-    """Run an epoch; how many batches came, and the first line of what went wrong."""
-    numbers: Numbers = {"batches": 0, "error": "none"}
-    start = time.perf_counter()
-    try:
-        try:
-            for _ in loader:
-                numbers["batches"] += 1
-        except Exception as caught:
-            numbers["error"] = _first_line(caught)
-    except RuntimeError as late:  # the news of a dead worker interrupts whatever runs just then
-        numbers["error"] = _first_line(late)
-    return {**numbers, "seconds": round(time.perf_counter() - start, 1)}
-
-
-def _first_line(error: BaseException) -> str:
-    while error.__cause__ and str(error.__cause__):  # "exited unexpectedly" has a signal as cause
-        error = error.__cause__
-    return (str(error) or type(error).__name__).splitlines()[0].strip()
-
-
-class WithLock(Dataset[Any]):
-    """Puts into its samples what cannot be pickled."""
-
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, index: int) -> Any:
-        return index, threading.Lock()
-
-
-def unpicklable(mended: bool) -> Numbers:
-    """Send a lock: it hangs for ever, or, with a timeout, ends with an error."""
-    return outcome(
-        DataLoader(
-            WithLock(),
-            batch_size=None,
-            num_workers=1,
-            timeout=2 if mended else 0,
-            multiprocessing_context=QUICK,
-        )
-    )
+from notebooks.stories.worker_traps.traps import QUICK, Numbers, outcome
 
 
 class Crashing(Dataset[int]):
@@ -112,37 +65,6 @@ def openmp(mended: bool) -> Numbers:
             num_workers=1,
             timeout=30 if mended else 2,
             multiprocessing_context="spawn" if mended else "fork",
-        )
-    )
-
-
-class Plain(Dataset[int]):
-    """Can go anywhere, from a module."""
-
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, index: int) -> int:
-        return index
-
-
-class InNotebook(Plain):
-    """The same, as if a cell had defined it."""
-
-
-def class_in_notebook(mended: bool) -> Numbers:
-    """Spawn a worker for a class of the notebook, or for one of a module."""
-    notebook = sys.modules["__main__"]
-    for name in ("__file__", "__spec__"):  # a notebook has no file that a worker could import
-        vars(notebook)[name] = None
-    vars(notebook)["InNotebook"] = InNotebook
-    InNotebook.__module__ = "__main__"
-    return outcome(
-        DataLoader(
-            Plain() if mended else InNotebook(),
-            num_workers=1,
-            timeout=30,
-            multiprocessing_context="spawn",
         )
     )
 

@@ -1,0 +1,214 @@
+"""Traps of workers: what people write, and the same mended.
+
+A demonstration is a function `NAME(mended) -> Numbers`, short enough to read; its two cases differ
+in the one thing that matters. Some hang or die: `show` and `compare` run them in a process of their
+own. More of the kind lie in docs/field_guide/worker_traps.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+from course_utils.loading.workers import LazyFile, PackedStrings, unique_mb, worker_init
+
+Numbers = dict[str, Any]  # what a demonstration counted or measured: name -> plain value
+Demonstration = Callable[[bool], Numbers]
+
+# Where a demonstration does not hang on the start method, it takes the one that is quick.
+QUICK = "fork" if sys.platform == "linux" else "spawn"
+
+
+class Trap(NamedTuple):
+    """What is known of a demonstration without running it."""
+
+    title: str
+    needs: str  # the start method that it is about; "": any
+
+
+TRAPS: dict[str, Trap] = {}
+
+
+def _trap(title: str, *, needs: str = "") -> Callable[[Demonstration], Demonstration]:
+    def register(demonstration: Demonstration) -> Demonstration:
+        TRAPS[demonstration.__name__] = Trap(title, needs)
+        return demonstration
+
+    return register
+
+
+class Products(Dataset[float]):
+    """Multiplies matrices for each sample, with whatever threads NumPy takes."""
+
+    def __len__(self) -> int:
+        return 24
+
+    def __getitem__(self, index: int) -> float:
+        matrix = np.full((256, 256), 1 / 256, np.float32)
+        for _ in range(6):
+            matrix = matrix @ matrix
+        return float(matrix[0, 0])
+
+
+@_trap("Every worker computes with as many threads as there are cores")
+def threads(mended: bool) -> Numbers:
+    """Let as many workers as cores multiply matrices; the seconds of an epoch."""
+    loader = DataLoader(
+        Products(),
+        num_workers=2,
+        worker_init_fn=worker_init if mended else None,
+        multiprocessing_context=QUICK,
+    )
+    start = time.perf_counter()
+    for _ in loader:
+        pass
+    return {"seconds": round(time.perf_counter() - start, 2)}
+
+
+class Names(Dataset[int]):
+    """Looks at many names for each item."""
+
+    def __init__(self, names: Sequence[str], items: int = 50):
+        self.names, self.items = names, items
+
+    def __len__(self) -> int:
+        return self.items
+
+    def __getitem__(self, index: int) -> int:
+        part = len(self.names) // self.items
+        return sum(len(self.names[i]) for i in range(index * part, (index + 1) * part))
+
+
+@_trap("Reading a list of strings copies it into every worker", needs="fork")
+def strings(mended: bool) -> Numbers:
+    """Let two forked workers read 600,000 names; the MB that a worker has for itself."""
+    names: Sequence[str] = [f"run_{i:09d}/event_{i:09d}.npz" for i in range(600_000)]
+    if mended:
+        names = PackedStrings(names)
+    loader = DataLoader(
+        Names(names), num_workers=2, persistent_workers=True, multiprocessing_context="fork"
+    )
+    batches = iter(loader)
+    workers = batches._workers  # type: ignore[attr-defined]
+    at_start = max(unique_mb(worker.pid) for worker in workers)
+    for _ in batches:
+        pass
+    at_end = max(unique_mb(worker.pid) for worker in workers)
+    return {"MB of a worker at the start": round(at_start, 1), "at the end": round(at_end, 1)}
+
+
+ROWS, ROW = 20_000, 8  # rows of a file, bytes in each: its number
+
+
+class Rows(Dataset[bool]):
+    """Reads rows that hold their own numbers, and tells whether it got another."""
+
+    def __init__(self, path: Path, mended: bool):
+        self.lazy = LazyFile(open, path, "rb", buffering=0)
+        self.opened_before_the_fork = None if mended else path.open("rb", buffering=0)
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, index: int) -> bool:
+        file: Any = self.opened_before_the_fork or self.lazy.file
+        file.seek(index * ROW)
+        return int.from_bytes(file.read(ROW), "little") != index
+
+
+@_trap("Workers read through one handle, and get rows of each other", needs="fork")
+def one_handle(mended: bool) -> Numbers:
+    """Let two forked workers read all rows; how many came out wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.bin"
+        np.arange(ROWS, dtype="<u8").tofile(path)
+        dataset = Rows(path, mended)
+        loader = DataLoader(dataset, 32, num_workers=2, multiprocessing_context="fork")
+        wrong = sum(int(batch.sum()) for batch in loader)
+        (dataset.opened_before_the_fork or dataset.lazy).close()
+    return {f"wrong of {ROWS:,} rows": wrong}
+
+
+def outcome(loader: DataLoader[Any]) -> Numbers:
+    """Run an epoch; how many batches came, and the first line of what went wrong."""
+    numbers: Numbers = {"batches": 0, "error": "none"}
+    start = time.perf_counter()
+    try:
+        try:
+            for _ in loader:
+                numbers["batches"] += 1
+        except Exception as caught:
+            numbers["error"] = _first_line(caught)
+    except RuntimeError as late:  # the news of a dead worker interrupts whatever runs just then
+        numbers["error"] = _first_line(late)
+    return {**numbers, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def _first_line(error: BaseException) -> str:
+    while error.__cause__ and str(error.__cause__):  # "exited unexpectedly" has a signal as cause
+        error = error.__cause__
+    return (str(error) or type(error).__name__).splitlines()[0].strip()
+
+
+class WithLock(Dataset[Any]):
+    """Puts into its samples what cannot be pickled."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return index, threading.Lock()
+
+
+@_trap("What cannot be pickled never arrives")
+def unpicklable(mended: bool) -> Numbers:
+    """Send a lock: it hangs for ever, or, with a timeout, ends with an error."""
+    return outcome(
+        DataLoader(
+            WithLock(),
+            batch_size=None,
+            num_workers=1,
+            timeout=2 if mended else 0,
+            multiprocessing_context=QUICK,
+        )
+    )
+
+
+class Plain(Dataset[int]):
+    """Can go anywhere, from a module."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class InNotebook(Plain):
+    """The same, as if a cell had defined it."""
+
+
+@_trap("A worker cannot import a class from the notebook")
+def class_in_notebook(mended: bool) -> Numbers:
+    """Spawn a worker for a class of the notebook, or for one of a module."""
+    notebook = sys.modules["__main__"]
+    for name in ("__file__", "__spec__"):  # a notebook has no file that a worker could import
+        vars(notebook)[name] = None
+    vars(notebook)["InNotebook"] = InNotebook
+    InNotebook.__module__ = "__main__"
+    return outcome(
+        DataLoader(
+            Plain() if mended else InNotebook(),
+            num_workers=1,
+            timeout=30,
+            multiprocessing_context="spawn",
+        )
+    )
