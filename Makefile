@@ -5,7 +5,7 @@ READY := .venv/.ready
 NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian, Ubuntu: apt install \
  python3-venv), or name another one you have: make PYTHON=python3.12 $(MAKECMDGOALS)
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-fast test-matrix lint house data notebooks bench gpu-check
+.PHONY: help lab test test-fast test-all lint house data notebooks bench gpu-check
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -13,15 +13,16 @@ help: ## list the verbs
 lab: $(READY) ## install what is missing, make the data, open the notebooks
 	@$(VENV) -m course_utils.command.cli lab
 
-test: lint ## everything: lint, types, unit tests, notebooks, browser
-	@$(VENV) -m pytest -n 2 --dist worksteal -m "not alone"
-	@$(VENV) -m pytest -m alone
+test: lint ## lint, types, unit tests, every notebook, browser, in minutes
+	@$(VENV) -m pytest -n 2 --dist worksteal -m "not full and not alone"
+	@$(VENV) -m pytest -m "alone and not full"
 
 test-fast: $(READY) ## the quick unit tests, on two cores
-	@$(VENV) -m pytest -q -n 2 --dist worksteal -m "not slow and not browser and not gpu"
+	@$(VENV) -m pytest -q -n 2 --dist worksteal -m "not slow and not browser and not gpu and not full"
 
-test-matrix: $(READY) ## both versions of every notebook under every way to start workers
-	@COURSE_TEST_MATRIX=full $(VENV) -m pytest tests/notebooks
+test-all: lint ## everything, under every way to start workers, every notebook in the browser too
+	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -n 2 --dist worksteal -m "not alone"
+	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -m alone
 
 lint: $(READY) ## style and types
 	@$(VENV) -m ruff check && $(VENV) -m ruff format --check && $(VENV) -m mypy

@@ -1,4 +1,4 @@
-"""What every test shares: small data, no window, three ways to start a worker, a table of times."""
+"""What every test shares: small data, no window, ways to start a worker by turns, times, limits."""
 
 import multiprocessing
 import os
@@ -6,11 +6,20 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
+from zlib import crc32
 
 import pytest
 
 os.environ.setdefault("COURSE_SIZE", "S")
 os.environ.setdefault("MPLBACKEND", "Agg")
+pytest_plugins = ["tests.hangs"]
+
+FULL = os.environ.get("COURSE_TEST_MATRIX") == "full"
+METHODS = [
+    method
+    for method in ("fork", "spawn", "forkserver")
+    if method in multiprocessing.get_all_start_methods()
+]
 _SECONDS = "seconds per notebook, size S"
 
 
@@ -28,13 +37,15 @@ def _start_method_stays() -> Iterator[None]:
         multiprocessing.set_start_method(before, force=True)
 
 
-@pytest.fixture(params=["fork", "spawn", "forkserver"])
+@pytest.fixture(params=METHODS if FULL else None)
 def start_method(request: pytest.FixtureRequest) -> str:
-    """Name a way to start a process: pass it on as `multiprocessing_context=start_method`."""
-    name: str = request.param
-    if name not in multiprocessing.get_all_start_methods():
-        pytest.skip(f"this system cannot start processes by {name}")
-    return name
+    """Name a way to start a process: pass it on as `multiprocessing_context=start_method`.
+
+    The tests take turns: each case meets the one that its name stands for, in any process and
+    order, and with COURSE_TEST_MATRIX=full each meets all of them.
+    """
+    turn = METHODS[crc32(request.node.name.encode()) % len(METHODS)]
+    return str(getattr(request, "param", turn))
 
 
 @pytest.fixture(scope="module")

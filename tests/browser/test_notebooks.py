@@ -8,6 +8,7 @@ import pytest
 from course_utils.paths import REPO
 from tests.browser.lab_page import LabPage
 from tests.notebooks.execute import complaints, verdicts
+from tests.notebooks.short_run import IN_THE_BROWSER, take
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NOTEBOOKS = sorted((REPO / "notebooks").glob("*.ipynb"))
@@ -32,7 +33,7 @@ def handed_out(lab_root: Path) -> None:
 
 
 @pytest.mark.usefixtures("handed_out")
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+@take(NOTEBOOKS, only=IN_THE_BROWSER)
 def test_it_runs_its_switches_work_and_nothing_leaves_the_machine(
     lab_page: LabPage, notebook: Path
 ) -> None:

@@ -1,20 +1,21 @@
-"""What the tests of the notebooks share: built copies, and data made once."""
+"""What the tests of the notebooks share: the data, and a sample."""
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
+from course_utils.paths import data_root
 from course_utils.teaching.notebook import DATA_SETS, data_path
 
 
 @pytest.fixture(scope="session")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Name a folder with data of size S: `$COURSE_DATA` if set, else made once for all tests."""
-    folder = Path(os.environ.get("COURSE_DATA") or tmp_path_factory.mktemp("data"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COURSE_DATA", str(folder))
+def data() -> Path:
+    """Name the folder of all data, where those of size S are there, made once for all processes."""
+    folder = data_root()
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".tests.lock"):
         for name in DATA_SETS:
             data_path(name, "S")
     return folder

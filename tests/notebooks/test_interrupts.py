@@ -11,11 +11,10 @@ import pytest
 from course_utils.teaching.exercise.verdict import VERDICT_MIME
 from notebooks.build import HERE
 from tests.notebooks.kernel import running_kernel
-from tests.notebooks.turns import turns
+from tests.notebooks.short_run import INTERRUPTED, take
 
 pytestmark = pytest.mark.slow
 
-SOLVED = {path.stem: path for path in sorted((HERE / "solutions").glob("*.ipynb"))}
 LONG_ENOUGH_S = 0.7  # to be interrupted by a learner who loses patience
 # A module that is interrupted while it is imported stays broken, in any kernel: import all before,
 # also what matplotlib and torch import when they are first used.
@@ -37,9 +36,9 @@ print(len(_children()), "left")
 """
 
 
-@turns(list(SOLVED), first=1)
+@take(sorted((HERE / "solutions").glob("*.ipynb")), only=INTERRUPTED)
 def test_an_interrupted_cell_leaves_no_worker_and_can_be_run_again(
-    name: str,
+    notebook: Path,
     start_method: str,
     data: Path,
     note_seconds: Callable[[str, float], None],
@@ -51,7 +50,7 @@ def test_an_interrupted_cell_leaves_no_worker_and_can_be_run_again(
     monkeypatch.setenv("COURSE_START_METHOD", start_method)
     start, interrupted, verdicts = time.perf_counter(), 0, {}
     with running_kernel(tmp_path) as kernel:
-        ready, *cells = [c for c in nbformat.read(SOLVED[name], 4).cells if c.cell_type == "code"]
+        ready, *cells = [c for c in nbformat.read(notebook, 4).cells if c.cell_type == "code"]
         assert "Ready" in kernel.run(ready.source)
         assert not kernel.result(IMPORTED).error
         for cell in cells:
@@ -64,7 +63,7 @@ def test_an_interrupted_cell_leaves_no_worker_and_can_be_run_again(
             assert not result.error, cell.source
             for field in result.shown(VERDICT_MIME):
                 verdicts[field["exercise"]] = field["status"]
-    note_seconds(f"{name}, interrupted, {start_method}", time.perf_counter() - start)
+    note_seconds(f"{notebook.stem}, interrupted, {start_method}", time.perf_counter() - start)
     assert interrupted
     assert set(verdicts.values()) <= {"right"}
     assert len(verdicts) == sum(cell.source.count("cu.check(") for cell in cells)

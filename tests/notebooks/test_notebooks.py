@@ -1,79 +1,57 @@
 """Both versions of every notebook run from top to bottom, whichever way workers start."""
 
 import shutil
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from notebooks.build import HERE, main
 from tests.notebooks.execute import Run, execute
-from tests.notebooks.turns import FULL, turns
+from tests.notebooks.short_run import IN_THE_BROWSER, INTERRUPTED, take
 
 SAMPLE = Path(__file__).parent / "sample"
-SOURCES = {
-    path.stem: path.parent
-    for folder in (HERE / "source", SAMPLE)
-    for path in sorted(folder.glob("[0-9][0-9]_*.py"))
-}
-# Those of the course run elsewhere too: learner versions in the browser tests, the solutions in
-# test_interrupts.py.
-NAMES = [name for name, folder in SOURCES.items() if FULL or folder == SAMPLE]
+SOURCES = [*sorted((HERE / "source").glob("[0-9][0-9]_*.py")), *SAMPLE.glob("[0-9][0-9]_*.py")]
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built")
-    for source in set(SOURCES.values()):
-        assert main(["--source", str(source), "--out", str(folder)]) == 0
+    shutil.copytree(HERE / "solutions", folder / "solutions")
+    for notebook in HERE.glob("*.ipynb"):
+        shutil.copy(notebook, folder)
+    sample = folder / "sample"
+    assert main(["--source", str(SAMPLE), "--out", str(sample)]) == 0
+    shutil.copytree(sample, folder, dirs_exist_ok=True)
     return folder
 
 
-@pytest.fixture(scope="session")
-def learner_runs(
-    request: pytest.FixtureRequest, built: Path, data: Path
-) -> Iterator[dict[tuple[str, str], Future[Run]]]:
-    """Run the chosen learner versions two at a time: they judge nothing, so speed may suffer."""
-    chosen = [
-        (item.callspec.params["name"], item.callspec.params["start_method"])
-        for item in request.session.items
-        if isinstance(item, pytest.Function)
-        and item.obj is test_the_learner_version_runs_with_nothing_attempted
-    ]
-    with ThreadPoolExecutor(2) as pool:
-        runs = {
-            case: pool.submit(_run, built / f"{case[0]}.ipynb", case[1], data) for case in chosen
-        }
-        wait(runs.values())
-        yield runs
-
-
-@turns(NAMES)
+@take(SOURCES, but=IN_THE_BROWSER)
 def test_the_learner_version_runs_with_nothing_attempted(
-    name: str,
-    start_method: str,
-    learner_runs: dict[tuple[str, str], Future[Run]],
-    note_seconds: Callable[[str, float], None],
-) -> None:
-    run = learner_runs[name, start_method].result()
-    note_seconds(f"{name}, learner, {start_method}", run.seconds)
-    assert set(run.verdicts.values()) <= {"todo"}
-    assert len(run.verdicts) == _checks(run)
-    assert not run.complaints
-
-
-@turns(NAMES, first=1)
-def test_the_solutions_are_all_right(
-    name: str,
+    notebook: Path,
     start_method: str,
     built: Path,
     data: Path,
     note_seconds: Callable[[str, float], None],
 ) -> None:
-    run = _run(built / "solutions" / f"{name}.ipynb", start_method, data)
-    note_seconds(f"{name}, solutions, {start_method}", run.seconds)
+    run = _run(built / f"{notebook.stem}.ipynb", start_method, data)
+    note_seconds(f"{notebook.stem}, learner, {start_method}", run.seconds)
+    assert set(run.verdicts.values()) <= {"todo"}
+    assert len(run.verdicts) == _checks(run)
+    assert not run.complaints
+
+
+@take(SOURCES, but=INTERRUPTED)
+def test_the_solutions_are_all_right(
+    notebook: Path,
+    start_method: str,
+    built: Path,
+    data: Path,
+    note_seconds: Callable[[str, float], None],
+) -> None:
+    run = _run(built / "solutions" / f"{notebook.stem}.ipynb", start_method, data)
+    note_seconds(f"{notebook.stem}, solutions, {start_method}", run.seconds)
     assert set(run.verdicts.values()) <= {"right"}, run.text
     assert len(run.verdicts) == _checks(run)
     assert not run.complaints

@@ -1,0 +1,28 @@
+"""Which version of which notebook a short run takes where: each version of each of them once.
+
+The learner versions run headless, or in a real browser; the solutions run undisturbed, or with each
+long cell interrupted. The full run takes all of that for all of them.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+IN_THE_BROWSER = {"00", "02"}
+INTERRUPTED = {"03", "04", "05", "07", "10"}  # whose cells keep workers busy for long
+
+
+def take(
+    notebooks: Iterable[Path], *, only: Iterable[str] = (), but: Iterable[str] = ()
+) -> pytest.MarkDecorator:
+    """Parametrise by `notebook`; a short run takes `only` those numbers, or all `but` those."""
+    return pytest.mark.parametrize(
+        "notebook",
+        [
+            pytest.param(path, id=path.stem, marks=() if taken else pytest.mark.full)
+            for path in notebooks
+            for number in [path.name[:2]]
+            for taken in [number in only if only else number not in but]
+        ],
+    )
