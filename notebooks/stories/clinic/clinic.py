@@ -11,29 +11,20 @@ the clinic counts them.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from course_utils.errors import CourseError
-from course_utils.hardware.gpu import EmulatedAccelerator
-from course_utils.teaching.notebook import replace_text, state_folder
-from course_utils.words import plural
-from notebooks.stories.clinic.loops import BATCH_SIZE, CAUSES, Batch, Step, make_loops
-from notebooks.stories.clinic.probes import (
-    Advice,
-    BatchTimes,
-    LoaderRate,
-    LoopRate,
-    Run,
-    WorkersCpu,
-    workers_cpu,
-)
+from course_utils.hardware.machine import all_cores
+from course_utils.teaching.notebook import Bar, bars, card, replace_text, state_folder
+from course_utils.words import percent, plural
+from notebooks.stories.clinic.loops import BATCH_SIZE, CAUSES, Loop, Run, make_loops
 
 if TYPE_CHECKING:
-    from torch.utils.data import DataLoader
-
     from course_utils.measure.diagnosis import Diagnosis
     from course_utils.measure.picture import Timeline
 
@@ -41,7 +32,116 @@ NAMES = "ABCDEF"
 REPLAYED = 12  # steps on one batch
 
 
-class Loop:
+@dataclass(frozen=True, repr=False)
+class Finding:
+    """What a probe found: a sentence, and a few bars."""
+
+    about: str
+    sentence: str
+    bars: tuple[Bar, ...] = field(default=(), kw_only=True)
+
+    def __repr__(self) -> str:
+        """Say it in words."""
+        return f"{self.about}: {self.sentence}"
+
+    def _repr_html_(self) -> str:
+        return card("plain", self.about, self.sentence, body=bars(self.bars))
+
+
+@dataclass(frozen=True, repr=False)
+class LoopRate(Finding):
+    """How fast a loop runs, and how busy it keeps the GPU."""
+
+    steps_per_s: float
+    gpu_busy: float  # share of the time, 0 to 1
+
+
+@dataclass(frozen=True, repr=False)
+class LoaderRate(Finding):
+    """How fast a loader delivers when nobody computes."""
+
+    batches_per_s: float
+
+
+@dataclass(frozen=True, repr=False)
+class WorkersCpu(Finding):
+    """What the workers do with their time while the loop runs: shares of 0 to 1, by worker."""
+
+    computes: tuple[float, ...]
+    sleeps: tuple[float, ...] | None  # None: the system does not tell
+    cores: int | None  # that they may use; None: the system does not tell
+
+
+@dataclass(frozen=True, repr=False)
+class BatchTimes(Finding):
+    """How long the workers take for each batch."""
+
+    median_ms: float
+    slowest_ms: float
+
+
+def loop_rate(about: str, run: Run) -> LoopRate:
+    """Compute it from a recorded epoch, or from one batch that was replayed."""
+    rate, busy = run.per_s(), run.gpu_busy()
+    return LoopRate(about, f"{rate:.1f} steps/s, the GPU is busy {percent(busy)}.", rate, busy)
+
+
+def workers_cpu(about: str, samples: Iterable[list[dict[str, int]]]) -> WorkersCpu:
+    """Compute it from what the workers noted with their samples."""
+    ends = [(rows[0], rows[-1]) for rows in samples]
+    allowed = max(last["cores"] for _, last in ends)
+    computes = tuple(_share(*both, "cpu_ns") for both in ends)
+    ready = [_share(*both, "delay_ns") for both in ends]
+    sleeps = tuple(max(0.0, 1 - a - b) for a, b in zip(computes, ready, strict=True))
+    tells = all(last["delay_ns"] >= 0 for _, last in ends)
+    sentence = f"The workers compute {_percents(computes)} of the time"
+    if tells:
+        sentence += f", sleep {_percents(sleeps)}"
+    if allowed >= 0:
+        sentence += f", and may run on {allowed} of {plural(all_cores(), 'core')}"
+    rows = [("computes", computes), ("sleeps", sleeps if tells else ())]
+    return WorkersCpu(
+        about,
+        f"{sentence}.",
+        computes,
+        sleeps if tells else None,
+        allowed if allowed >= 0 else None,
+        bars=tuple(
+            Bar(f"{worker} {name}", share, percent(share))
+            for worker in range(len(ends))
+            for name, shares in rows
+            for share in shares[worker : worker + 1]
+        ),
+    )
+
+
+def _share(first: dict[str, int], last: dict[str, int], clock: str) -> float:
+    return (last[clock] - first[clock]) / (last["end_ns"] - first["end_ns"])
+
+
+def _percents(shares: Iterable[float]) -> str:
+    return " and ".join(map(percent, shares))
+
+
+def batch_times(about: str, samples: Iterable[list[dict[str, int]]]) -> BatchTimes:
+    """Compute it from when each worker began and ended its samples."""
+    times = [
+        (rows[at + BATCH_SIZE - 1]["end_ns"] - rows[at]["start_ns"]) / 1e6
+        for rows in samples
+        for at in range(0, len(rows), BATCH_SIZE)
+    ]
+    found = {"fastest": min(times), "median": median(times), "slowest": max(times)}
+    return BatchTimes(
+        about,
+        f"One worker takes {found['median']:.0f} ms for a batch (median), "
+        f"{found['slowest']:.0f} ms for the slowest of {len(times)}.",
+        found["median"],
+        found["slowest"],
+        bars=tuple(Bar(name, ms, f"{ms:.0f} ms") for name, ms in found.items()),
+    )
+
+
+class Patient:
     """One training loop, of which nothing is known; each method is a probe."""
 
     __slots__ = ("__weakref__", "name")
@@ -56,32 +156,26 @@ class Loop:
 
     def together(self) -> LoopRate:
         """Run loader and step together, as the owner does: steps per second, GPU busy."""
-        run = _file(self, "together").run()
-        return LoopRate(f"{self.name}, together", run.per_s(), run.gpu_busy())
+        return loop_rate(f"{self.name}, together", _file(self, "together").run())
 
     def loader_alone(self) -> LoaderRate:
         """Fetch batches and do nothing with them: batches per second."""
-        run = _file(self, "loader_alone").fetch()
-        return LoaderRate(f"{self.name}, loader alone", run.per_s())
+        rate = _file(self, "loader_alone").fetch().per_s()
+        return LoaderRate(f"{self.name}, loader alone", f"{rate:.1f} batches/s.", rate)
 
     def step_alone(self) -> LoopRate:
         """Replay one cached batch: steps per second without a loader, GPU busy."""
-        run = _file(self, "step_alone").replay()
-        return LoopRate(f"{self.name}, step alone", run.per_s(), run.gpu_busy())
+        return loop_rate(f"{self.name}, step alone", _file(self, "step_alone").replay())
 
     def workers_cpu(self) -> WorkersCpu:
         """Watch the workers while the loop runs: how much they compute, and how much they sleep."""
-        samples = _file(self, "workers_cpu").run().by_worker()
-        return workers_cpu(f"{self.name}, CPU of the workers", samples)
+        run = _file(self, "workers_cpu").run()
+        return workers_cpu(f"{self.name}, CPU of the workers", run.by_worker())
 
     def batch_times(self) -> BatchTimes:
         """Time every batch in the worker that makes it: median and slowest."""
-        times = [
-            (rows[at + BATCH_SIZE - 1]["end_ns"] - rows[at]["start_ns"]) / 1e6
-            for rows in _file(self, "batch_times").run().by_worker()
-            for at in range(0, len(rows), BATCH_SIZE)
-        ]
-        return BatchTimes(f"{self.name}, time of a batch", tuple(times))
+        run = _file(self, "batch_times").run()
+        return batch_times(f"{self.name}, time of a batch", run.by_worker())
 
     def timeline(self) -> Timeline:
         """Draw the loop. Its dataset marks no stages, so all that a worker does is called read."""
@@ -93,20 +187,19 @@ class Clinic:
 
     def __init__(self, seed: int, folder: Path):
         """Make the loops in the order that `seed` decides; they read from `folder`."""
-        self._loops = {name: Loop(name) for name in NAMES}
+        self._patients = {name: Patient(name) for name in NAMES}
         self._answered = False
-        made = make_loops(folder, seed)
-        for loop, (cause, loader, step, gpu) in zip(self, made, strict=True):
-            _FILES[loop] = _File(cause, loader, step, gpu)
+        for patient, loop in zip(self, make_loops(folder, seed), strict=True):
+            _FILES[patient] = _File(loop)
 
-    def __iter__(self) -> Iterator[Loop]:
+    def __iter__(self) -> Iterator[Patient]:
         """Show one loop after the other."""
-        return iter(self._loops.values())
+        return iter(self._patients.values())
 
     @property
     def asked(self) -> Mapping[str, tuple[str, ...]]:
         """The probes that were used, by loop; one used twice on the same loop stands here once."""
-        return {loop.name: tuple(_FILES[loop].asked) for loop in self}
+        return {patient.name: tuple(_FILES[patient].asked) for patient in self}
 
     @property
     def probes(self) -> int:
@@ -121,76 +214,71 @@ class Clinic:
             [f"Six loops, {plural(self.probes, 'probe')} used. Causes: {causes}.", *asked]
         )
 
-    def second_opinion(self, name: str, *, seconds: float = 18) -> Diagnosis | Advice:
+    def second_opinion(self, name: str) -> Diagnosis | Finding:
         """Return what `cu.diagnose` says of a loop, once exercise 3.2 was answered."""
         if not self._answered:
-            return Advice("First give your own answers in exercise 3.2, then ask again.")
+            return _not_yet("First give your own answers in exercise 3.2, then ask again.")
         if not name:
-            return Advice(f"Name one of the loops {', '.join(NAMES)}, then ask again.")
-        if name not in self._loops:
+            return _not_yet(f"Name one of the loops {', '.join(NAMES)}, then ask again.")
+        if name not in self._patients:
             raise CourseError(f"There is no loop {name!r}; choose one of {', '.join(NAMES)}.")
         from course_utils.measure.diagnosis import diagnose
 
-        file = _FILES[self._loops[name]]
+        loop = _FILES[self._patients[name]].loop
         try:
-            return diagnose(
-                file.loader, file.step, seconds=seconds, synchronize=file.gpu.synchronize
-            )
+            return diagnose(loop.loader, loop.step, seconds=18, synchronize=loop.gpu.synchronize)
         except CourseError as error:  # it found the machine too busy to judge
-            return Advice(str(error))
+            return _not_yet(str(error))
 
 
-def admit(seed: int | None = None) -> Clinic:
-    """Return the six loops; `seed` decides which is which, by default one that is kept for you."""
+def admit() -> Clinic:
+    """Return the six loops; which is which was drawn for you once, and is kept."""
     folder = state_folder() / "clinic"
     folder.mkdir(exist_ok=True)
-    return Clinic(_own_seed(folder) if seed is None else seed, folder)
+    return Clinic(_own_seed(folder), folder)
 
 
 def discharge(clinic: Clinic) -> dict[str, str]:
     """Return the true causes by name of the loop: the check asks for them when it has an answer."""
     clinic._answered = True
-    return {loop.name: _FILES[loop].cause for loop in clinic}
+    return {patient.name: _FILES[patient].loop.cause for patient in clinic}
 
 
 class _File:
-    """What the clinic knows of a loop."""
+    """What the clinic knows of a loop, and which probes were asked for."""
 
-    def __init__(
-        self,
-        cause: str,
-        loader: DataLoader[Batch],
-        step: Step,
-        gpu: EmulatedAccelerator,
-    ):
-        self.cause, self.loader, self.step, self.gpu = cause, loader, step, gpu
-        self.asked: list[str] = []
+    def __init__(self, loop: Loop):
+        self.loop, self.asked = loop, list[str]()
         self._run: Run | None = None
 
     def run(self) -> Run:
         """Return the recording of the loop, which is made once: several probes look at it."""
         if self._run is None:
-            self._run = Run(self.loader, self.step, self.gpu)
+            self._run = Run(self.loop.loader, self.loop.step, self.loop.gpu)
         return self._run
 
     def fetch(self) -> Run:
-        return Run(self.loader, self.step, None)
+        return Run(self.loop.loader, self.loop.step, None)
 
     def replay(self) -> Run:
-        samples = self.loader.dataset
-        batch = self.loader.collate_fn([samples[at] for at in range(BATCH_SIZE)])
-        return Run([batch] * REPLAYED, self.step, self.gpu)
+        loader = self.loop.loader
+        batch = loader.collate_fn([loader.dataset[at] for at in range(BATCH_SIZE)])
+        return Run([batch] * REPLAYED, self.loop.step, self.loop.gpu)
 
 
 # Not an attribute of the loops: whoever looks at one shall see no more than its name.
-_FILES: WeakKeyDictionary[Loop, _File] = WeakKeyDictionary()
+_FILES: WeakKeyDictionary[Patient, _File] = WeakKeyDictionary()
 
 
-def _file(loop: Loop, probe: str) -> _File:
-    file = _FILES[loop]
+def _file(patient: Patient, probe: str) -> _File:
+    file = _FILES[patient]
     if probe not in file.asked:
         file.asked.append(probe)
     return file
+
+
+def _not_yet(advice: str) -> Finding:
+    return Finding("No second opinion yet", advice)
 
 
 def _own_seed(folder: Path) -> int:

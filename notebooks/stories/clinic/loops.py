@@ -1,7 +1,7 @@
 """The training loops of the blind clinic: each is slow for a reason of its own.
 
 What a loop does lies in a list of numbers. All six use the same dataset, the same emulated storage
-and the same emulated GPU, so that nothing but a measurement tells them apart.
+and the same emulated GPU, so that nothing but a recorded epoch tells them apart.
 """
 
 from __future__ import annotations
@@ -9,24 +9,27 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import psutil
 import torch
 from filelock import FileLock
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.hardware.gpu import EmulatedAccelerator
+from course_utils.hardware.gpu import EmulatedAccelerator, get_accelerator
 from course_utils.hardware.storage import SlowFileSystem, StoragePreset, slow_storage
 from course_utils.measure.process import delay_s
+from course_utils.measure.trace import Trace, record
 from course_utils.teaching.explorer import UNLIMITED, use_cpu
 
 CAUSES = ("storage", "cpu", "giant sample", "one core", "sync", "gpu")
 BATCH_SIZE, STEPS, WORKERS = 8, 24, 2
 GIANT_EVERY = 7 * BATCH_SIZE  # one sample in so many; odd, so that the workers share them
+PREFETCHED = 2 * WORKERS + 1  # first batches that say nothing about a long run
 FILE = "samples.bin"
 
 Batch = dict[str, torch.Tensor]
@@ -47,11 +50,9 @@ class Recipe:
 
     def scaled(self, factor: float) -> Recipe:
         """Return the same loop with all its times multiplied."""
-        times = {name: factor * getattr(self, name) for name in _TIMES}
-        return Recipe(**times, one_core=self.one_core, kernels=self.kernels)
+        times = ("read", "compute", "giant", "kernel", "host")
+        return replace(self, **{name: factor * getattr(self, name) for name in times})
 
-
-_TIMES = ("read", "compute", "giant", "kernel", "host")
 
 # All take about 80 ms a step: how slow a loop is says nothing about why.
 RECIPES = {
@@ -123,8 +124,17 @@ def _cores() -> int:
     return len(psutil.Process().cpu_affinity()) if _can_pin() else -1
 
 
-def make_loops(folder: Path, seed: int) -> Iterator[tuple[str, DataLoader[Batch], Step, Any]]:
-    """Yield cause, loader, step and device of each loop, in an order that `seed` decides."""
+class Loop(NamedTuple):
+    """A training loop, and why it is slow."""
+
+    cause: str
+    loader: DataLoader[Batch]
+    step: Step
+    gpu: EmulatedAccelerator
+
+
+def make_loops(folder: Path, seed: int) -> Iterator[Loop]:
+    """Yield the loops in an order that `seed` decides; they read from `folder`."""
     rng = random.Random(seed)
     if not (folder / FILE).exists():
         (folder / FILE).write_bytes(bytes(BATCH_SIZE * STEPS))
@@ -134,17 +144,9 @@ def make_loops(folder: Path, seed: int) -> Iterator[tuple[str, DataLoader[Batch]
         loader: DataLoader[Batch] = DataLoader(
             samples, batch_size=BATCH_SIZE, num_workers=WORKERS, worker_init_fn=Pin(recipe)
         )
-        gpu = get_gpu()
-        yield cause, loader, _step(recipe, gpu), gpu
-
-
-def get_gpu() -> EmulatedAccelerator:
-    """Return an emulated GPU, also beside a real one: its times have to be known."""
-    from course_utils.hardware.gpu import get_accelerator
-
-    gpu = get_accelerator(emulate=True)
-    assert isinstance(gpu, EmulatedAccelerator)
-    return gpu
+        gpu = get_accelerator(emulate=True)  # also beside a real one: its times have to be known
+        assert isinstance(gpu, EmulatedAccelerator)
+        yield Loop(cause, loader, _step(recipe, gpu), gpu)
 
 
 def _step(recipe: Recipe, gpu: EmulatedAccelerator) -> Step:
@@ -174,3 +176,41 @@ def _storage(folder: Path, recipe: Recipe) -> SlowFileSystem:
             sources={},
         ),
     )
+
+
+class Run:
+    """One recorded epoch of a loop: workers, steps, and what the workers said of themselves."""
+
+    def __init__(self, loader: Iterable[Batch], step: Step, gpu: EmulatedAccelerator | None):
+        """Run it; without `gpu` the batches are only fetched."""
+        self.rows: list[dict[str, int]] = []  # one for each sample
+        self.ends_ns: list[int] = []
+        with record() as trace:
+            for batch in trace.batches(loader, ids="sample"):
+                if gpu is not None:
+                    step(batch)
+                columns = [batch[name].tolist() for name in MADE]
+                self.rows += [
+                    dict(zip(MADE, row, strict=True)) for row in zip(*columns, strict=True)
+                ]
+                self.ends_ns.append(trace.clock())
+            if gpu is not None:
+                gpu.synchronize()
+        self.trace: Trace = trace
+
+    def per_s(self) -> float:
+        """Return the steps or batches per second, without those that were prefetched."""
+        ends = self.ends_ns[PREFETCHED:]
+        return (len(ends) - 1) / (ends[-1] - ends[0]) * 1e9
+
+    def gpu_busy(self) -> float:
+        """Return the share of that time in which the GPU computed."""
+        start, end = self.ends_ns[PREFETCHED], self.ends_ns[-1]
+        steps = (span for span in self.trace.spans if span.stage == "compute")
+        inside = (min(span.end_ns, end) - max(span.start_ns, start) for span in steps)
+        return sum(max(ns, 0) for ns in inside) / (end - start)
+
+    def by_worker(self) -> list[list[dict[str, int]]]:
+        """Return the samples of each worker in the order in which it made them."""
+        rows = sorted(self.rows, key=lambda row: (row["process"], row["start_ns"]))
+        return [list(group) for _, group in groupby(rows, key=lambda row: row["process"])]
