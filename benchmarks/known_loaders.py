@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
-from course_utils.hardware.storage import StoragePreset, slow_storage
+from course_utils.hardware.storage import UNLIMITED, slow_storage
 from course_utils.loading.images import Jpegs
 from course_utils.measure.diagnosis import Cause
 from course_utils.teaching.explorer import use_cpu
@@ -109,21 +109,8 @@ class FromStorage(Dataset[torch.Tensor]):
         """Write the files of a storage that answers each request after `ms`."""
         (folder / "sample").write_bytes(bytes(4096))
         self.files = files
-        self.storage = slow_storage(
-            folder,
-            StoragePreset(
-                name="storage",
-                open_ms=0,
-                opens_per_s=1e9,
-                request_ms=ms,
-                requests_at_once=at_once,
-                mb_s=1e6,
-                stream_mb_s=1e6,
-                readahead=False,
-                cache_mb=0,
-                sources={},
-            ),
-        )
+        limits = replace(UNLIMITED, request_ms=ms, requests_at_once=at_once)
+        self.storage = slow_storage(folder, limits)
 
     def __len__(self) -> int:
         """Count the samples."""

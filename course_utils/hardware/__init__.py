@@ -1,1 +1,1 @@
-"""The accelerator and the storage, real or emulated, behind one interface."""
+"""The accelerator and the storage, real or emulated, and the clock that they tell the time by."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from pathlib import Path
 
-from course_utils.hardware.storage import slow_storage
+from course_utils.hardware.storage import VirtualClock, slow_storage
 
 PIECE = 8_000_000  # bytes that a node asks for at a time, as one who reads shards does
 
@@ -30,17 +30,18 @@ def node_rates(
     """
     if nodes < 1:
         raise ValueError(f"{nodes} nodes read nothing; take at least 1.")
-    now = 0
+    clock = VirtualClock()
     devices = []
     for _ in range(1 if shared else nodes):
         devices.append(slow_storage(Path.cwd(), preset, cache_mb=0).device)
-        devices[-1].clock = lambda: now
+        devices[-1].clock = clock
     asking = [(0, node, 0) for node in range(nodes)]  # when, who, for which piece
     while asking:
         now, node, piece = heapq.heappop(asking)
+        clock.sleep_until(now)
         if piece < pieces:
             start = piece * PIECE
             device = devices[node % len(devices)]
             done = device.reserve(node, start, start + PIECE, size=pieces * PIECE)
             heapq.heappush(asking, (done, node, piece + 1))
-    return nodes * pieces * PIECE / event_bytes / (now / 1e9)
+    return nodes * pieces * PIECE / event_bytes / (clock() / 1e9)

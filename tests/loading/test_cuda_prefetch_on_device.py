@@ -241,7 +241,7 @@ def test_after_a_break_spans_belong_to_no_batch():
 
 def test_a_rank_copies_to_its_own_gpu():
     clock = FakeClock()
-    gpus = EmulatedDevices(2, clock=clock, sleep_until=clock.sleep_until)
+    gpus = EmulatedDevices(2, clock=clock)
     gpus.set_device(1)
     prefetcher = CudaPrefetcher(gpus[0].pinned([megabytes(1)] * 3), gpus.current())
     gpus.set_device(0)

@@ -1,36 +1,12 @@
 """One interface to a GPU: the real one, or one that is emulated and says so."""
 
-from course_utils.hardware.gpu.accelerator import (
-    Accelerator,
-    get_accelerator,
-)
-from course_utils.hardware.gpu.batches import (
-    leaves,
-    map_leaves,
-)
-from course_utils.hardware.gpu.checksum import (
-    checksum,
-)
-from course_utils.hardware.gpu.clock import (
-    HostClock,
-    VirtualTime,
-    timed_accelerator,
-)
-from course_utils.hardware.gpu.cuda import (
-    CudaDevice,
-)
-from course_utils.hardware.gpu.devices import (
-    EmulatedDevices,
-)
-from course_utils.hardware.gpu.emulated import (
-    EmulatedAccelerator,
-)
-from course_utils.hardware.gpu.memory import (
-    mark_pinned,
-)
-from course_utils.hardware.gpu.presets import (
-    PRESETS,
-)
+from course_utils.hardware.clock import HostClock, VirtualClock
+from course_utils.hardware.gpu.accelerator import Accelerator, get_accelerator, timed_accelerator
+from course_utils.hardware.gpu.batches import checksum, leaves, map_leaves
+from course_utils.hardware.gpu.cuda import CudaDevice
+from course_utils.hardware.gpu.emulated import EmulatedAccelerator, EmulatedDevices
+from course_utils.hardware.gpu.memory import mark_pinned
+from course_utils.hardware.gpu.presets import PRESETS
 
 __all__ = [
     "PRESETS",
@@ -39,7 +15,7 @@ __all__ = [
     "EmulatedAccelerator",
     "EmulatedDevices",
     "HostClock",
-    "VirtualTime",
+    "VirtualClock",
     "checksum",
     "get_accelerator",
     "leaves",

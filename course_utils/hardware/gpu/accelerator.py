@@ -17,52 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+import torch
+
+from course_utils.hardware.clock import HostClock, RealClock, VirtualClock
 from course_utils.hardware.gpu.batches import PinnedBatches
-from course_utils.hardware.gpu.presets import PRESETS
+from course_utils.hardware.gpu.cuda import CudaAccelerator
+from course_utils.hardware.gpu.emulated import EmulatedAccelerator
+from course_utils.hardware.gpu.presets import gpu_preset
 from course_utils.hardware.gpu.smi import Smi
-
-if TYPE_CHECKING:
-    from course_utils.hardware.gpu.clock import HostClock
-
-
-class Event(Protocol):
-    """A mark in a stream that other streams and the host can wait for."""
-
-    def record(self, stream: Any = None) -> None:
-        """Put the mark behind what was launched on `stream` (default: the current one)."""
-
-    def wait(self, stream: Any = None) -> None:
-        """Hold back what is launched on `stream` from now on until the mark is passed."""
-
-    def synchronize(self) -> None:
-        """Block the host until the mark is passed."""
-
-    def query(self) -> bool:
-        """Tell whether the mark is passed."""
-
-    def elapsed_time(self, end_event: Any) -> float:
-        """Return the milliseconds from this mark to `end_event` (both `enable_timing=True`)."""
-
-
-class Stream(Protocol):
-    """A queue of copies and kernels that run one after the other."""
-
-    def record_event(self, event: Any = None) -> Any:
-        """Record `event` (or a new one) here and return it."""
-
-    def wait_event(self, event: Any) -> None:
-        """Hold back what is launched here from now on until `event` is passed."""
-
-    def wait_stream(self, stream: Any) -> None:
-        """Hold back what is launched here from now on until `stream` has done what it has now."""
-
-    def synchronize(self) -> None:
-        """Block the host until everything launched here is finished."""
-
-    def query(self) -> bool:
-        """Tell whether everything launched here is finished."""
 
 
 class Loss(Protocol):
@@ -161,21 +125,31 @@ def get_accelerator(
         ValueError: if there is no such preset.
         RuntimeError: if CUDA is insisted on and there is none.
     """
-    import torch
-
-    if preset not in PRESETS:
-        raise ValueError(f"There is no preset {preset!r}; use one of: {', '.join(PRESETS)}.")
-    if emulate is False and not torch.cuda.is_available():
+    figures = gpu_preset(preset)
+    has_cuda = torch.cuda.is_available()
+    if emulate is False and not has_cuda:
         raise RuntimeError("There is no CUDA device here; leave out emulate=False to emulate one.")
-    figures = PRESETS[preset]
-    if emulate or not torch.cuda.is_available():
-        from course_utils.hardware.gpu.emulated import EmulatedAccelerator
-
-        if clock is None:
-            return EmulatedAccelerator(figures, step_ms=step_ms)
-        return EmulatedAccelerator(
-            figures, step_ms=step_ms, clock=clock, sleep_until=clock.sleep_until
-        )
-    from course_utils.hardware.gpu.cuda import CudaAccelerator
-
+    if emulate or not has_cuda:
+        return EmulatedAccelerator(figures, step_ms=step_ms, clock=clock)
     return CudaAccelerator(step_ms=figures.step_ms if step_ms is None else step_ms)
+
+
+def timed_accelerator(
+    preset: str = "RTX 3090", *, step_ms: float | None = None, emulate: bool | None = None
+) -> tuple[Accelerator, HostClock]:
+    """Return what `get_accelerator` does, and a clock to record its traces with.
+
+        gpu, clock = timed_accelerator("RTX 3090", step_ms=3)
+        with record(clock=clock) as trace:
+            gpu.step(gpu.upload(batch)).item()
+
+    Without a GPU nobody waits: an emulated wait only puts the clock forward. What Python computes
+    in between takes no time on it, so that the copies and steps of a picture are exact.
+
+    Raises:
+        ValueError: if there is no such preset.
+        RuntimeError: if CUDA is insisted on (`emulate=False`) and there is none.
+    """
+    clock = VirtualClock()
+    gpu = get_accelerator(preset, step_ms=step_ms, emulate=emulate, clock=clock)
+    return gpu, clock if gpu.emulated else RealClock()

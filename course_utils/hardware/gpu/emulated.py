@@ -10,19 +10,20 @@ Kernels run one at a time, also those of different streams.
 
 from __future__ import annotations
 
-import time
+import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from dataclasses import replace
+from typing import Any, overload
 
 import torch
 
-from course_utils.hardware.gpu.batches import PinnedBatches, leaves, map_leaves
-from course_utils.hardware.gpu.contents import Content, DeviceTensor, EmulatedLoss, poison
-from course_utils.hardware.gpu.memory import Memory, is_pinned, mark_pinned
-from course_utils.hardware.gpu.presets import Preset
+from course_utils.hardware.clock import HostClock, RealClock
+from course_utils.hardware.gpu.batches import PinnedBatches, checksum, leaves, map_leaves
+from course_utils.hardware.gpu.memory import Content, Memory, is_pinned, mark_pinned, poison
+from course_utils.hardware.gpu.presets import Preset, gpu_preset
 from course_utils.hardware.gpu.smi import Kernel, Smi, emulated_smi
 from course_utils.hardware.gpu.streams import (
     Driver,
@@ -30,7 +31,6 @@ from course_utils.hardware.gpu.streams import (
     EmulatedStream,
     Engine,
     Operation,
-    sleep_until,
 )
 from course_utils.measure.spans import Span, current, stage
 
@@ -47,16 +47,16 @@ class EmulatedAccelerator:
         preset: Preset,
         *,
         step_ms: float | None = None,
-        clock: Callable[[], int] = time.perf_counter_ns,
-        sleep_until: Callable[[int], None] = sleep_until,
+        clock: HostClock | None = None,
     ):
-        """Make an idle device; clock and sleep are parameters so that tests need not wait."""
+        """Make an idle device; with a clock that nobody waits for, its times are exact."""
         self.preset = preset
         self.name = f"emulated {preset.name}"
         self.step_ms = preset.step_ms if step_ms is None else step_ms
-        self._driver = Driver(clock, sleep_until)
-        capacity = round(preset.memory_gib * 2**30)
-        self._memory = Memory(self.name, capacity, self._driver, self._download)
+        self._driver = Driver(clock or RealClock())
+        self._memory = Memory(self.name, round(preset.memory_gib * 2**30), self._driver)
+        # once the host knows that a copy is finished, it may overwrite what was copied
+        self._driver.on_learning = self._memory.settle
         self._compute, self._to_device, self._to_host = Engine(), Engine(), Engine()
         self._kernels: deque[Kernel] = deque(maxlen=100_000)
         self._unread: deque[weakref.ref[EmulatedLoss]] = deque()
@@ -97,7 +97,7 @@ class EmulatedAccelerator:
             if not _is_host(leaf):
                 return leaf
             contents.append(self._upload(leaf))
-            return self._memory.handle(contents[-1])
+            return self._handle(contents[-1])
 
         with self._driver.lock:
             uploaded = map_leaves(copy, batch)
@@ -113,7 +113,7 @@ class EmulatedAccelerator:
         if not non_blocking:
             self._driver.wait(last.end_ns, last.known)
         elif staged:  # the host is held up by staging, but is not told when the data have arrived
-            self._driver.sleep_until(last.end_ns)
+            self._driver.clock.sleep_until(last.end_ns)
         return uploaded
 
     def _upload(self, source: torch.Tensor) -> Content:
@@ -123,7 +123,14 @@ class EmulatedAccelerator:
         copy = stream.launch(self._to_device, round(source.nbytes / rate))
         return Content(source.detach(), allocation, copy, _batch_number())
 
-    def _download(self, content: Content) -> torch.Tensor:
+    def _handle(self, content: Content) -> DeviceTensor:
+        """Return the tensor that keeps allocated memory as long as it is used."""
+        tensor = DeviceTensor(content, self)
+        weakref.finalize(tensor, self._memory.drop, content.allocation).atexit = False
+        return tensor
+
+    def download(self, content: Content) -> torch.Tensor:
+        """Return a copy in host memory, after the current stream has got there."""
         duration = round(content.data.nbytes / self.preset.pageable_gb_s)
         copy = self.current_stream().launch(self._to_host, duration)
         result = EmulatedLoss(self._driver, copy, [content])
@@ -174,7 +181,7 @@ class EmulatedAccelerator:
         for source in sources:
             source.read(kernel, content)
         self._memory.take(content)
-        return self._memory.handle(content)
+        return self._handle(content)
 
     def _contents(self, batch: Any) -> list[Content]:
         if any(_is_host(leaf) for leaf in leaves(batch)):
@@ -196,7 +203,7 @@ class EmulatedAccelerator:
             start = self._driver.clock()
             pinned = map_leaves(lambda leaf: leaf.clone() if _is_host(leaf) else leaf, batch)
             copied = sum(leaf.nbytes for leaf in leaves(batch) if _is_host(leaf))
-            self._driver.sleep_until(start + round(copied / self.preset.pageable_gb_s))
+            self._driver.clock.sleep_until(start + round(copied / self.preset.pageable_gb_s))
         return map_leaves(mark_pinned, pinned)
 
     def pinned(self, batches: Iterable[Any]) -> PinnedBatches:
@@ -232,6 +239,148 @@ class EmulatedAccelerator:
         if trace is not None:
             trace.mention(self.name)
             trace.add(Span(lane, name, start_ns, end_ns, batch))
+
+
+class DeviceTensor:
+    """A tensor on the emulated device, read by `gpu.step` and `gpu.launch` or with `cpu()`."""
+
+    def __init__(self, content: Content, gpu: EmulatedAccelerator):
+        self.content = content
+        self.shape, self.dtype = content.data.shape, content.data.dtype
+        self.nbytes = content.data.nbytes
+        self.device = gpu.name
+        self._gpu = gpu
+
+    def record_stream(self, stream: EmulatedStream) -> None:
+        """When this tensor is dropped, keep its memory until `stream` has done its work so far."""
+        self.content.allocation.recorded.append(stream)
+
+    def cpu(self) -> torch.Tensor:
+        """Return a copy in host memory, after the current stream has got there."""
+        return self._gpu.download(self.content)
+
+    def numel(self) -> int:
+        """Return the number of elements."""
+        return self.shape.numel()
+
+    def size(self, dim: int) -> int:
+        """Return the length along one dimension."""
+        return self.shape[dim]
+
+    def __len__(self) -> int:
+        """Return the length along the first dimension."""
+        return self.shape[0]
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"An emulated device tensor has no {name!r}: compute with gpu.launch(function, tensor, "
+            "ms=...) or look at the values with tensor.cpu()."
+        )
+
+    def __repr__(self) -> str:
+        """Show shape and type, not the values: they may not be there yet."""
+        return f"DeviceTensor({tuple(self.shape)}, {self.dtype}, {self.device!r})"
+
+
+class EmulatedLoss:
+    """The result of a step: a checksum of what the kernel read, NaN if it read garbage."""
+
+    def __init__(self, driver: Driver, kernel: Operation, contents: list[Content]):
+        self.spoilt = False
+        self._driver, self._kernel, self._contents = driver, kernel, contents
+        self._value: float | None = None
+        for content in contents:
+            content.read(kernel, self)
+
+    def item(self) -> float:
+        """Block the host until the kernel is finished and return the checksum."""
+        self._driver.learn(self._kernel.known)
+        self.compute()  # before the wait, which then hides what it costs
+        self._driver.clock.sleep_until(self._kernel.end_ns)
+        return float("nan") if self.spoilt or self._value is None else self._value
+
+    def compute(self) -> None:
+        """Read the data, once."""
+        if self._value is None:
+            self.spoilt |= any(content.spoilt for content in self._contents)
+            self._value = checksum([content.data for content in self._contents]).item()
+            self._contents = []
+
+    def __float__(self) -> float:
+        """Wait, as `item` does."""
+        return self.item()
+
+    def __repr__(self) -> str:
+        """Tell how to get at the value, without waiting for it."""
+        return "<loss on the device: item() waits for it>"
+
+
+class EmulatedDevices(Sequence[EmulatedAccelerator]):
+    """The GPUs of one machine, of one kind, as CUDA presents them: one is current in each thread.
+
+        gpus = EmulatedDevices(4)
+        gpus.set_device(rank)
+        gpu = gpus.current()      # in this thread; in a thread that it starts: GPU 0
+
+    Each has memory, streams and copy engines of its own.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        preset: str = "RTX 3090",
+        *,
+        step_ms: float | None = None,
+        clock: HostClock | None = None,
+    ):
+        """Make `count` idle GPUs.
+
+        Args:
+            count: how many; their names end in (GPU 0), (GPU 1), ...
+            preset: their kind, one of `PRESETS`.
+            step_ms: how long a step takes; by default what the preset would need.
+            clock: the time of all of them; by default that of this machine.
+
+        Raises:
+            ValueError: if `count` is less than 1 or there is no such preset.
+        """
+        if count < 1:
+            raise ValueError(f"A machine with {count} GPUs emulates nothing; take at least 1.")
+        figures, clock = gpu_preset(preset), clock or RealClock()
+        kinds = (replace(figures, name=f"{preset} (GPU {i})") for i in range(count))
+        self._devices = [EmulatedAccelerator(kind, step_ms=step_ms, clock=clock) for kind in kinds]
+        self._thread = threading.local()
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+    @overload
+    def __getitem__(self, index: int) -> EmulatedAccelerator: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[EmulatedAccelerator]: ...
+    def __getitem__(
+        self, index: int | slice
+    ) -> EmulatedAccelerator | Sequence[EmulatedAccelerator]:
+        return self._devices[index]
+
+    def __repr__(self) -> str:
+        """Say that they are emulated, and how many there are."""
+        return f"EmulatedDevices({', '.join(gpu.name for gpu in self)})"
+
+    def current(self) -> EmulatedAccelerator:
+        """Return what `torch.device("cuda")` means in this thread: GPU 0 unless it chose."""
+        return self._devices[getattr(self._thread, "index", 0)]
+
+    def set_device(self, index: int) -> None:
+        """Make GPU `index` the current one of this thread, and of no other.
+
+        Raises:
+            ValueError: if there is no such GPU.
+        """
+        if not 0 <= index < len(self):
+            last = len(self) - 1
+            raise ValueError(f"There is no GPU {index} here; take a number from 0 to {last}.")
+        self._thread.index = index
 
 
 def _is_host(leaf: Any) -> bool:

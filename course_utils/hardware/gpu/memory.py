@@ -1,28 +1,84 @@
-"""Memory of the emulated device: exactly counted, and filled when CUDA would fill it.
+"""Memory of the emulated device: counted exactly, and filled when CUDA would fill it.
 
 A copy from pinned memory reads its source only when the host waits for it or for what depends on
 it. A source that is overwritten earlier therefore arrives overwritten.
+
+A kernel reads poison (NaN, or bytes 0xA5) instead of the data
+
+- if its stream has not waited for the copy or kernel that writes them, and
+- if the tensor was dropped while the kernel, on another stream than the one it was allocated on,
+  may still be running, and its memory went to a new tensor (`record_stream` prevents that).
 """
 
 from __future__ import annotations
 
 import weakref
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from course_utils.hardware.gpu.contents import Allocation, Content, DeviceTensor, Download
-from course_utils.hardware.gpu.host_blocks import HostBlocks
-from course_utils.hardware.gpu.streams import Driver, EmulatedStream, Known, learn
+from course_utils.hardware.gpu.streams import Driver, EmulatedStream, Known, Operation, learn
+
+
+class Spoilable(Protocol):
+    """A result that turns to garbage if what it was computed from was garbage."""
+
+    spoilt: bool
+
+
+class Allocation:
+    """A piece of device memory and who works with it."""
+
+    def __init__(self, nbytes: int, home: EmulatedStream):
+        self.nbytes = nbytes
+        self.home = home  # the stream it was allocated on
+        self.recorded: list[EmulatedStream] = []  # see DeviceTensor.record_stream
+        self.free_ns = 0  # when it can be used again, once its tensor was dropped
+        self._readers: list[tuple[Operation, weakref.ref[Spoilable]]] = []
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a stream other than its own may be reading it."""
+        return bool(self._readers)
+
+    def read(self, reader: Operation, result: Spoilable) -> None:
+        """Note that the kernel `reader` computes `result` from what is here."""
+        if reader.stream != self.home.number:
+            self._readers = [r for r in self._readers if not r[0].is_known(self.home.known)]
+            self._readers.append((reader, weakref.ref(result)))
+
+    def overwrite(self, known: Known) -> None:
+        """Spoil the results of readers of whose end the new owner, knowing `known`, is not sure."""
+        for reader, reference in self._readers:
+            result = reference()
+            safe = reader.is_known(known) or any(s.number == reader.stream for s in self.recorded)
+            if result is not None and not safe:
+                result.spoilt = True
+
+
+class Content:
+    """The data in an allocation."""
+
+    def __init__(self, data: torch.Tensor, allocation: Allocation, written: Operation, batch: int):
+        self.data = data
+        self.allocation = allocation
+        self.written = written  # by this copy or kernel
+        self.batch = batch  # number of the batch in the trace
+        self.spoilt = False
+
+    def read(self, reader: Operation, result: Spoilable) -> None:
+        """Note that the kernel `reader` computes `result` from this."""
+        if self.spoilt or not self.written.is_known(reader.known):
+            result.spoilt = True
+        self.allocation.read(reader, result)
 
 
 class Memory:
     """The device's memory: what is allocated, and the copies that have not been waited for."""
 
-    def __init__(self, name: str, capacity: int, driver: Driver, download: Download):
+    def __init__(self, name: str, capacity: int, driver: Driver):
         self.name, self.capacity = name, capacity
-        self._download = download
         self.used = self.peak = 0
         self._driver = driver
         self._dropped: deque[Allocation] = deque()  # finalizers may run anywhere: only append
@@ -30,7 +86,6 @@ class Memory:
         self._free: list[Allocation] = []  # to be overwritten by the next tensor of its stream
         self._borrowed: weakref.WeakSet[Content] = weakref.WeakSet()
         self._blocks = HostBlocks()
-        driver.on_learning = self._settle
 
     def allocate(self, nbytes: int, stream: EmulatedStream) -> Allocation:
         """Take `nbytes` for `stream`, first of all what was freed there.
@@ -40,7 +95,7 @@ class Memory:
         """
         self.collect()
         if self.used + nbytes > self.capacity and self._busy:
-            self._driver.sleep_until(max(piece.free_ns for piece in self._busy))
+            self._driver.clock.sleep_until(max(piece.free_ns for piece in self._busy))
             self.collect()
         if self.used + nbytes > self.capacity:
             raise torch.OutOfMemoryError(
@@ -58,20 +113,10 @@ class Memory:
         self.peak = max(self.peak, self.used)
         return Allocation(nbytes, stream)
 
-    def take(self, content: Content) -> None:
-        """Copy the data, which belong to the host."""
-        content.data = self._blocks.copy(content.data)
-        weakref.finalize(content, self._blocks.give_back, content.data).atexit = False
-
-    def borrow(self, content: Content) -> None:
-        """Leave the data with the host until it knows that they were copied."""
-        self._borrowed.add(content)
-
-    def handle(self, content: Content) -> DeviceTensor:
-        """Return the tensor that keeps allocated memory as long as it is used."""
-        tensor = DeviceTensor(content, self.name, self._download)
-        weakref.finalize(tensor, self._drop, content.allocation).atexit = False
-        return tensor
+    def drop(self, piece: Allocation) -> None:
+        """Give back what nobody has a tensor of any more; any thread may do so at any time."""
+        piece.free_ns = max((stream.tail_ns for stream in piece.recorded), default=0)
+        self._dropped.append(piece)
 
     def collect(self) -> None:
         """Count the memory of dropped tensors as free once nothing works on it any more."""
@@ -83,16 +128,59 @@ class Memory:
         self._free += [piece for piece in done if piece.is_shared]
         self.used -= sum(piece.nbytes for piece in done)
 
-    def _drop(self, piece: Allocation) -> None:
-        piece.free_ns = max((stream.tail_ns for stream in piece.recorded), default=0)
-        self._dropped.append(piece)
+    def take(self, content: Content) -> None:
+        """Copy the data, which belong to the host."""
+        content.data = self._blocks.copy(content.data)
+        weakref.finalize(content, self._blocks.give_back, content.data).atexit = False
 
-    def _settle(self, known: Known) -> None:
-        """Take the data of finished copies, which the host may overwrite from now on."""
+    def borrow(self, content: Content) -> None:
+        """Leave the data with the host until it knows that they were copied."""
+        self._borrowed.add(content)
+
+    def settle(self, known: Known) -> None:
+        """Take the data of the copies that the host, knowing `known`, may overwrite from now on."""
         for content in list(self._borrowed):
             if content.written.is_known(known):
                 self.take(content)
                 self._borrowed.discard(content)
+
+
+class HostBlocks:
+    """Host memory for what is on the device: copies of tensors, made in the memory of earlier ones.
+
+    The system takes longer to hand out 20 MB of new memory than a GPU takes to fetch them.
+    """
+
+    def __init__(self, *, keep: int = 8):
+        """Keep up to `keep` blocks that nobody uses, the latest."""
+        self._keep = keep
+        self._spare: list[torch.Tensor] = []
+        self._returned: deque[torch.Tensor] = deque()  # finalizers may run anywhere: only append
+
+    def copy(self, source: torch.Tensor) -> torch.Tensor:
+        """Return a copy of `source`, in a block of up to twice its size; not for threads."""
+        while self._returned:
+            storage = self._returned.popleft().untyped_storage()
+            self._spare.append(torch.empty(0, dtype=torch.uint8).set_(storage))
+        del self._spare[: -self._keep]
+        size = source.nbytes
+        fits = [i for i, block in enumerate(self._spare) if size <= block.nbytes <= 2 * size]
+        block = self._spare.pop(fits[-1]) if fits else torch.empty(size, dtype=torch.uint8)
+        # By numpy, in this thread: torch would start others, which then spin for milliseconds.
+        block[:size].numpy()[:] = source.contiguous().view(-1).view(torch.uint8).numpy()
+        return block[:size].view(source.dtype).view(source.shape)
+
+    def give_back(self, copy: torch.Tensor) -> None:
+        """Take back a copy that nobody will use any more."""
+        self._returned.append(copy)
+
+
+def poison(like: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of the same shape and type as `like`, full of garbage."""
+    if like.is_floating_point() or like.is_complex():
+        return torch.full_like(like, torch.nan)
+    garbage = torch.full((like.nbytes,), 0xA5, dtype=torch.uint8)
+    return garbage.view(like.dtype).view(like.shape)
 
 
 def mark_pinned(leaf: Any) -> Any:

@@ -115,3 +115,14 @@ PRESETS = {
         ),
     )
 }
+
+
+def gpu_preset(name: str) -> Preset:
+    """Return the preset of that name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in PRESETS:
+        raise ValueError(f"There is no preset {name!r}; use one of: {', '.join(PRESETS)}.")
+    return PRESETS[name]

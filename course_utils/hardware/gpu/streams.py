@@ -12,10 +12,12 @@ are merely late enough: real hardware sometimes lets them get away with it, the 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
+
+from course_utils.forks import set_in_every_fork
+from course_utils.hardware.clock import HostClock
 
 Known = dict[int, int]  # number of a stream -> how many of its operations are finished for certain
 
@@ -24,14 +26,6 @@ def learn(known: Known, news: Known) -> None:
     """Add to `known` what is in `news`."""
     for stream, count in news.items():
         known[stream] = max(known.get(stream, 0), count)
-
-
-def sleep_until(end_ns: int) -> None:
-    """Sleep until `time.perf_counter_ns()` reads `end_ns`, to within some 0.1 ms."""
-    while (left_ns := end_ns - time.perf_counter_ns()) > 0:
-        # time.sleep oversleeps by 0.07 ms at least. Spinning would be more exact, but costs the
-        # process the priority that sleepers get, and that costs milliseconds on a busy machine.
-        time.sleep(max(left_ns - 70_000, 0) / 1e9)
 
 
 class Engine:
@@ -58,18 +52,20 @@ class Operation(NamedTuple):
 class Driver:
     """The host's side: the clock, the current stream of each thread, what the host knows."""
 
-    def __init__(self, clock: Callable[[], int], sleep_until: Callable[[int], None]):
-        """Start with nothing launched; both functions are parameters: tests need not wait."""
-        self.clock, self.sleep_until = clock, sleep_until
+    lock: threading.RLock
+
+    def __init__(self, clock: HostClock):
+        """Start with nothing launched."""
+        self.clock = clock
         self.known: Known = {}
-        self.lock = threading.RLock()
+        set_in_every_fork(self, "lock", threading.RLock)
         self.streams: list[EmulatedStream] = []
         self.on_learning: Callable[[Known], None] = lambda known: None
         self._thread = threading.local()
         self.default_stream = EmulatedStream(self)
 
     def learn(self, known: Known) -> None:
-        """Let the host know `known`."""
+        """Let the host know `known`, and say so to who takes note of it."""
         with self.lock:
             learn(self.known, known)
             self.on_learning(self.known)
@@ -77,7 +73,7 @@ class Driver:
     def wait(self, until_ns: int, known: Known) -> None:
         """Block the host until `until_ns`, after which it knows `known`."""
         self.learn(known)
-        self.sleep_until(until_ns)
+        self.clock.sleep_until(until_ns)
 
     @property
     def stream(self) -> EmulatedStream:

@@ -9,12 +9,12 @@ Left out on purpose: writing, failures, and variance from one request to the nex
 
 from __future__ import annotations
 
-import os
+import sys
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from course_utils.forks import set_in_every_fork
+from course_utils.hardware.clock import HostClock, RealClock
 from course_utils.hardware.storage.page_cache import BLOCK, UNIT, PageCache
 from course_utils.hardware.storage.presets import StoragePreset
 from course_utils.hardware.storage.shared_state import (
@@ -23,6 +23,7 @@ from course_utils.hardware.storage.shared_state import (
     remove_abandoned,
     remove_at_exit,
 )
+from course_utils.words import percent, plural, size
 
 _MAX_LATE_NS = 1_000_000
 
@@ -51,10 +52,10 @@ class Counters:
 
     def __str__(self) -> str:
         return (
-            f"{_plural(self.opens, 'open')}, {_plural(self.lookups, 'look-up')}, "
-            f"{_plural(self.requests, 'request')}; "
-            f"{_amount(self.bytes_read)} read for {_amount(self.bytes_used)} used "
-            f"({self.read_amplification:.2f}x); page cache hits {100 * self.hit_share:.0f} %"
+            f"{plural(self.opens, 'open')}, {plural(self.lookups, 'look-up')}, "
+            f"{plural(self.requests, 'request')}; "
+            f"{size(self.bytes_read)} read for {size(self.bytes_used)} used "
+            f"({self.read_amplification:.2f}x); page cache hits {percent(self.hit_share)}"
         )
 
 
@@ -81,15 +82,11 @@ def make_state(root: str, preset: StoragePreset) -> str:
 class Device:
     """One emulated storage, as this process sees it. Times are nanoseconds."""
 
-    def __init__(
-        self,
-        state: SharedState,
-        *,
-        clock: Callable[[], int] = time.perf_counter_ns,
-        sleep: Callable[[float], None] = time.sleep,
-    ):
+    def __init__(self, state: SharedState):
         """Lay the calendar and the page cache over the shared memory."""
-        self.state, self.clock, self.sleep = state, clock, sleep
+        self.state = state
+        # whoever wakes up late asks early next time, see `wait`
+        self.clock: HostClock = RealClock(early_ns=0)
         self.preset = StoragePreset(**state.settings["preset"])
         slots = self.preset.requests_at_once
         words = state.memory[: 8 * (_WORDS + 2 * slots)].cast("q")
@@ -124,9 +121,8 @@ class Device:
 
     def wait(self, until: int) -> None:
         """Sleep until then, and remember by how much the system overslept."""
-        left = until - self.clock()
-        if left > 0:
-            self.sleep(left / 1e9)
+        if until > self.clock():
+            self.clock.sleep_until(until)
             self._of_thread.late = min(self.clock() - until, _MAX_LATE_NS)
 
     def counters(self) -> Counters:
@@ -210,6 +206,7 @@ class Device:
 
 _attached: dict[str, Device] = {}
 _attaching = threading.Lock()
+set_in_every_fork(sys.modules[__name__], "_attaching", threading.Lock)
 
 
 def attach(folder: str) -> Device:
@@ -224,26 +221,7 @@ def attach(folder: str) -> Device:
         return _attached[folder]
 
 
-def _renew_locks() -> None:
-    global _attaching
-    _attaching = threading.Lock()
-    for device in _attached.values():
-        device.state.renew_after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
-
-
 def _cache_units(preset: StoragePreset) -> int:
     """Return the size of the page cache in units; one block is the least there can be."""
     units = int(preset.cache_mb * 1e6) // UNIT
     return max(units, BLOCK // UNIT) if preset.cache_mb else 0
-
-
-def _plural(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'s' * (count != 1)}"
-
-
-def _amount(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB" if count >= 1e6 else f"{count / 1e3:,.1f} kB"

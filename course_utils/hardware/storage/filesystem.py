@@ -22,10 +22,10 @@ from typing import Any, NoReturn
 import fsspec
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
+from course_utils.hardware.clock import HostClock
 from course_utils.hardware.storage.calendar import Counters, attach, make_state
 from course_utils.hardware.storage.page_cache import BLOCK
-from course_utils.hardware.storage.presets import StoragePreset, storage_preset
-from course_utils.measure.spans import current
+from course_utils.hardware.storage.presets import UNLIMITED, StoragePreset, storage_preset
 
 
 def slow_storage(
@@ -56,6 +56,17 @@ def slow_storage(
     return SlowFileSystem(state=make_state(str(folder), figures))
 
 
+def counting_storage(root: str | os.PathLike[str]) -> SlowFileSystem:
+    """Return the local files under `root` as a storage that only counts: it takes no time.
+
+    It has no page cache, so every read is a request.
+
+    Raises:
+        FileNotFoundError: `root` is no folder.
+    """
+    return slow_storage(root, replace(UNLIMITED, name="counting storage", requests_at_once=1))
+
+
 class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
     """Local files that arrive when the emulated storage would deliver them.
 
@@ -78,6 +89,15 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
 
     def __repr__(self) -> str:
         return f"SlowFileSystem({self.preset} over {self.root})"
+
+    @property
+    def clock(self) -> HostClock:
+        """The clock that reading goes by in this process; see `VirtualClock`."""
+        return self.device.clock
+
+    @clock.setter
+    def clock(self, clock: HostClock) -> None:
+        self.device.clock = clock
 
     @property
     def fsid(self) -> str:
@@ -125,6 +145,8 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
         return SlowFile(self, path, local, **kwargs)
 
     def _mention(self) -> None:
+        from course_utils.measure.spans import current  # with torch, which a bare server lacks
+
         if trace := current():
             trace.mention(f"emulated {self.preset.name}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -153,3 +154,17 @@ _ALL = (
     ),
 )
 PRESETS = {preset.name: preset for preset in _ALL}
+
+# For `dataclasses.replace`: a storage of which nothing is slow but what a lesson is about.
+UNLIMITED = StoragePreset(
+    name="storage",
+    open_ms=0,
+    opens_per_s=math.inf,
+    request_ms=0,
+    requests_at_once=1_024,
+    mb_s=math.inf,
+    stream_mb_s=math.inf,
+    readahead=False,
+    cache_mb=0,
+    sources={},
+)

@@ -3,7 +3,7 @@
 It is a file that each of them maps. Only the path of its folder travels to a worker, so it works
 under fork, forkserver and spawn. The lock is the operating system's own: it falls when the process
 that holds it is killed, and costs 2 µs (`filelock`, the usual library, costs 100 µs, and 345 µs a
-turn where eight processes want it, since it opens the file anew and waits by polling).
+turn where eight processes want it, since it opens the file anew and sleeps long between its tries).
 """
 
 from __future__ import annotations
@@ -17,28 +17,34 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from course_utils.forks import set_in_every_fork
+
 _PREFIX = "slow-storage-"
 _SPARE = 16  # a state takes no more than this part of the free memory: batches travel there too
+
+_EAGER = 50  # so often the lock is asked for without a sleep; it is held for some 20 µs
+_PATIENCE_S = 10  # then whoever waits for the lock says for whom
 
 if sys.platform == "win32":
     import msvcrt
 
-    def _lock(handle: int) -> None:
-        while True:
-            os.lseek(handle, 0, os.SEEK_SET)
-            try:
-                return msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-            except PermissionError:  # taken; the waiting mode of Windows asks once a second only
-                time.sleep(0.0001)
+    def _lock(handle: int) -> bool:
+        os.lseek(handle, 0, os.SEEK_SET)
+        with suppress(PermissionError):
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+            return True
+        return False
 
     def _unlock(handle: int) -> None:
         os.lseek(handle, 0, os.SEEK_SET)
-        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+        with suppress(PermissionError):
+            msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
 
     def _stay(handle: int) -> None:
         """Do nothing: what is left over lies in the temporary folder, not in memory."""
@@ -50,10 +56,15 @@ else:
     import fcntl
 
     # lockf belongs to the process: a forked child does not hold its parent's lock, as with flock
-    def _lock(handle: int) -> None:
-        fcntl.lockf(handle, fcntl.LOCK_EX, 1)
+    def _lock(handle: int) -> bool:
+        """Take the lock if it is free; tell whether it was."""
+        with suppress(BlockingIOError, PermissionError):
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+            return True
+        return False
 
     def _unlock(handle: int) -> None:
+        """Give the lock back; without it, do nothing."""
         fcntl.lockf(handle, fcntl.LOCK_UN, 1)
 
     def _stay(handle: int) -> None:
@@ -78,6 +89,8 @@ class SharedState:
     Open it once in a process: closing any handle of the lock file would drop the lock of all.
     """
 
+    _thread_lock: threading.Lock
+
     def __init__(self, folder: str):
         """Map the state that `create` left in `folder`.
 
@@ -94,31 +107,47 @@ class SharedState:
         with Path(folder, "memory").open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), 0)
         self.memory = memoryview(self._map)
+        self._inside = self.memory[:8].cast("q")  # which process, 0: none
         self._file_lock = os.open(Path(folder, "lock"), os.O_RDWR)
-        self._thread_lock = threading.Lock()
+        set_in_every_fork(self, "_thread_lock", threading.Lock)
         self.repair: Callable[[], None] = lambda: None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep every other process and thread out.
 
-        The first byte says that somebody is inside: where it stands already, the last one was
-        killed or interrupted there, and `repair` is called.
+        The first word says which process is inside: where one stands already, it was killed or
+        interrupted there, and `repair` is called.
         """
         with self._thread_lock:
-            _lock(self._file_lock)
             try:
-                if self.memory[0]:
+                self._wait_for_lock()
+                if self._inside[0]:
                     self.repair()
-                self.memory[0] = 1
+                self._inside[0] = os.getpid()
                 yield
-                self.memory[0] = 0
+                self._inside[0] = 0
             finally:
                 _unlock(self._file_lock)
 
-    def renew_after_fork(self) -> None:
-        """Replace the lock of the threads: the one that held it may not live in this process."""
-        self._thread_lock = threading.Lock()
+    def _wait_for_lock(self) -> None:
+        """Ask until the lock is free.
+
+        The system's way to wait could not say for whom. And where two threads of one process use
+        two storages that another process uses too, it sees a deadlock that is none.
+        """
+        begun, tries, is_said = time.monotonic(), 0, False
+        while not _lock(self._file_lock):
+            time.sleep(0 if tries < _EAGER else min(tries / 1e6, 0.01))
+            tries += 1
+            if not is_said and time.monotonic() - begun > _PATIENCE_S:
+                is_said = True
+                warnings.warn(
+                    f"The emulated storage waits for process {self._inside[0]}, which has been "
+                    f"in it for {_PATIENCE_S} s: if it is stopped, let it go on, or end it.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
 
     def stay(self) -> None:
         """Mark the state as that of a living process: the one that made it."""
@@ -126,6 +155,7 @@ class SharedState:
 
     def close(self) -> None:
         """Let the file go; the memory must not be in use any more."""
+        self._inside.release()
         self.memory.release()
         self._map.close()
         os.close(self._file_lock)

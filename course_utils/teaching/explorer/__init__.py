@@ -5,13 +5,11 @@ from course_utils.teaching.explorer.explorer import (
     explorer,
 )
 from course_utils.teaching.explorer.run_pipeline import (
-    UNLIMITED,
     run_pipeline,
     use_cpu,
 )
 
 __all__ = [
-    "UNLIMITED",
     "Explorer",
     "explorer",
     "run_pipeline",

@@ -7,6 +7,7 @@ only where the model is wrong.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,14 +19,13 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
-from course_utils.hardware.storage import SlowFileSystem, StoragePreset, slow_storage
+from course_utils.hardware.storage import UNLIMITED, SlowFileSystem, slow_storage
 from course_utils.measure.simulate import CPU_STAGES, Pipeline
 from course_utils.measure.spans import stage
 from course_utils.measure.trace import Trace, record
 
 Batch = dict[str, torch.Tensor]
 FILE = "batches.bin"
-UNLIMITED = 1e9
 
 
 def run_pipeline(pipeline: Pipeline) -> Trace:
@@ -117,7 +117,7 @@ def _overlapped_loop(
 def _device(pipeline: Pipeline) -> EmulatedAccelerator:
     """Return a device whose bus takes `copy_ms` for a batch, from whatever memory it comes."""
     batch_gb = pipeline.batch_size * torch.int64.itemsize / 1e9
-    gb_s = batch_gb / (pipeline.copy_ms / 1e3) if pipeline.copy_ms else UNLIMITED
+    gb_s = batch_gb / (pipeline.copy_ms / 1e3) if pipeline.copy_ms else math.inf
     preset = replace(PRESETS["RTX 3090"], pinned_gb_s=gb_s, pageable_gb_s=gb_s)
     return EmulatedAccelerator(preset, step_ms=pipeline.step_ms)
 
@@ -127,16 +127,9 @@ def _storage(pipeline: Pipeline, folder: Path) -> SlowFileSystem:
     (folder / FILE).write_bytes(bytes(pipeline.steps))
     return slow_storage(
         folder,
-        StoragePreset(
-            name="storage",
-            open_ms=0,
-            opens_per_s=UNLIMITED,
+        replace(
+            UNLIMITED,
             request_ms=pipeline.read_ms,
             requests_at_once=pipeline.storage_streams or max(pipeline.num_workers, 1),
-            mb_s=UNLIMITED,
-            stream_mb_s=UNLIMITED,
-            readahead=False,
-            cache_mb=0,
-            sources={},
         ),
     )

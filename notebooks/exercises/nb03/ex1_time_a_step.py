@@ -41,9 +41,7 @@ class Bench:
         self.case = case
         self.now_ns = 10**12
         self.log = ""  # r: the clock is read, s: a step is launched, w: the host waits
-        self.gpu = EmulatedAccelerator(
-            PRESETS["RTX 3090"], clock=lambda: self.now_ns, sleep_until=self._wait
-        )
+        self.gpu = EmulatedAccelerator(PRESETS["RTX 3090"], clock=self)
         self.batch = self.gpu.upload(torch.zeros(1))
         self.log = ""
 
@@ -64,7 +62,12 @@ class Bench:
         """How many steps were launched."""
         return self.log.count("s")
 
-    def _wait(self, end_ns: int) -> None:
+    def __call__(self) -> int:
+        """Return the nanoseconds, to the device."""
+        return self.now_ns
+
+    def sleep_until(self, end_ns: int) -> None:
+        """Let the host wait for the device."""
         self.log += "w"
         self.now_ns = max(self.now_ns, end_ns)
 

@@ -21,10 +21,10 @@ from filelock import FileLock
 from torch.utils.data import DataLoader, Dataset
 
 from course_utils.hardware.gpu import EmulatedAccelerator, get_accelerator
-from course_utils.hardware.storage import SlowFileSystem, StoragePreset, slow_storage
+from course_utils.hardware.storage import UNLIMITED, SlowFileSystem, slow_storage
 from course_utils.measure.process import delay_s
 from course_utils.measure.trace import Trace, record
-from course_utils.teaching.explorer import UNLIMITED, use_cpu
+from course_utils.teaching.explorer import use_cpu
 
 CAUSES = ("storage", "cpu", "giant sample", "one core", "sync", "gpu")
 BATCH_SIZE, STEPS, WORKERS = 8, 24, 2
@@ -161,21 +161,8 @@ def _step(recipe: Recipe, gpu: EmulatedAccelerator) -> Step:
 
 def _storage(folder: Path, recipe: Recipe) -> SlowFileSystem:
     """Return a storage that answers a request after `recipe.read`."""
-    return slow_storage(
-        folder,
-        StoragePreset(
-            name="storage",
-            open_ms=0,
-            opens_per_s=UNLIMITED,
-            request_ms=recipe.read,
-            requests_at_once=WORKERS,
-            mb_s=UNLIMITED,
-            stream_mb_s=UNLIMITED,
-            readahead=False,
-            cache_mb=0,
-            sources={},
-        ),
-    )
+    limits = replace(UNLIMITED, request_ms=recipe.read, requests_at_once=WORKERS)
+    return slow_storage(folder, limits)
 
 
 class Run:

@@ -15,7 +15,7 @@ import torch
 from course_utils.hardware.gpu import (
     EmulatedAccelerator,
     EmulatedDevices,
-    VirtualTime,
+    VirtualClock,
     checksum,
     leaves,
     map_leaves,
@@ -96,10 +96,10 @@ class Source:
         return [(number + 3 * epoch) % len(self) for number in range(len(self))]
 
 
-def make_gpus(count: int = 1) -> tuple[EmulatedDevices, VirtualTime]:
+def make_gpus(count: int = 1) -> tuple[EmulatedDevices, VirtualClock]:
     """Return emulated GPUs and their clock."""
-    clock = VirtualTime()
-    return EmulatedDevices(count, step_ms=0.1, clock=clock, sleep_until=clock.sleep_until), clock
+    clock = VirtualClock()
+    return EmulatedDevices(count, step_ms=0.1, clock=clock), clock
 
 
 def make_tensors(count: int = BATCHES) -> list[torch.Tensor]:

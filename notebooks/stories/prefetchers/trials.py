@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import Any
 
-from course_utils.hardware.gpu import EmulatedAccelerator, VirtualTime
+from course_utils.hardware.gpu import EmulatedAccelerator, VirtualClock
 from course_utils.loading.prefetch import CudaPrefetcher
 from course_utils.measure.spans import hidden_share
 from course_utils.measure.trace import record
@@ -31,7 +31,7 @@ def wrong(found: Sequence[float], source: Source, epoch: int = 0) -> int:
 
 
 def hidden_after_first(
-    gpu: EmulatedAccelerator, clock: VirtualTime, batches: Iterable[Any]
+    gpu: EmulatedAccelerator, clock: VirtualClock, batches: Iterable[Any]
 ) -> float:
     """Train on the batches; return the hidden share of the copies that start with or after a step.
 

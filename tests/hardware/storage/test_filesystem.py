@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from course_utils.hardware.storage import BLOCK, SlowFileSystem, slow_storage, storage_preset
+from course_utils.hardware.storage import (
+    BLOCK,
+    UNLIMITED,
+    SlowFileSystem,
+    VirtualClock,
+    counting_storage,
+    slow_storage,
+)
 from course_utils.measure.trace import record
 
-INSTANT = replace(
-    storage_preset("busy Lustre"),
-    open_ms=0,
-    opens_per_s=1e9,
-    request_ms=0,
-    mb_s=1e9,
-    stream_mb_s=1e9,
-)
+INSTANT = replace(UNLIMITED, name="busy Lustre", requests_at_once=8, cache_mb=1_000)
 PULSES = np.arange(40_000, dtype="f4").reshape(-1, 4)
 
 
@@ -88,6 +88,19 @@ def test_text_is_read_line_by_line(fs: SlowFileSystem) -> None:
     with fs.open("sub/lines.csv", "r") as file:
         assert file.readline() == "x,y\n"
         assert len(file.readlines()) == 5_000
+
+
+def test_a_counting_storage_counts_also_the_second_read_and_takes_no_time(folder: Path) -> None:
+    storage = counting_storage(folder)
+    clock = VirtualClock(storage, computing=lambda: 0)
+    for _ in range(2):
+        with storage.open("pulses.npy") as file:
+            assert len(file.read(60)) == 60
+    counted = storage.counters()
+    assert (counted.opens, counted.requests, counted.bytes_read) == (2, 2, 120)
+    assert clock.waited == 0
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        counting_storage(folder / "nowhere")
 
 
 @pytest.mark.parametrize("cache_mb", [0, 10])

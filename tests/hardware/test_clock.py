@@ -1,16 +1,37 @@
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from course_utils.hardware.storage import StoragePreset, VirtualClock, slow_storage, storage_preset
+from course_utils.hardware.clock import RealClock, VirtualClock
+from course_utils.hardware.storage import StoragePreset, slow_storage, storage_preset
 
-MS = 1_000_000
-MB = 1_000_000
+MS = MB = 1_000_000
 FIGURES = replace(
     storage_preset("S3"), open_ms=5_000, request_ms=20_000, mb_s=1, stream_mb_s=1, cache_mb=0
 )
+
+
+def test_a_virtual_clock_is_put_forward_only_by_waiting_and_is_one_for_all_threads() -> None:
+    clock = VirtualClock()
+    threads = [threading.Thread(target=clock.sleep_until, args=(ms * MS,)) for ms in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert clock() == clock.waited == 7 * MS
+    clock.sleep_until(3 * MS)  # that is over
+    assert clock() == 7 * MS
+
+
+def test_real_time_is_waited_for() -> None:
+    clock = RealClock()
+    end = clock() + 2 * MS
+    clock.sleep_until(end)
+    assert clock() >= end
+    clock.sleep_until(0)
 
 
 @pytest.fixture
@@ -47,7 +68,7 @@ def test_computing_between_two_reads_passes_time_too(root: Path) -> None:
     assert clock.waited == 2_000 * MS
 
 
-def test_what_this_process_computes_is_counted(root: Path) -> None:
+def test_over_a_storage_what_this_process_computes_is_counted(root: Path) -> None:
     clock = VirtualClock(slow_storage(root, FIGURES))
     start = clock()
     sum(range(200_000))

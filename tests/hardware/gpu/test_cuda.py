@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator, cuda
-from course_utils.hardware.gpu.cuda import CudaAccelerator, host_time
-from course_utils.hardware.gpu.cuda_work import Work
+from course_utils.hardware.gpu.cuda import CudaAccelerator, Work, host_time
 from course_utils.measure.trace import record
 from tests.hardware.fake_device import MS, FakeClock
 
@@ -89,23 +88,16 @@ def test_spans_are_read_when_the_recording_ends_and_not_before(gpu, torch_cuda, 
     assert trace.note == "NVIDIA H200"
 
 
-def test_a_step_belongs_to_the_batch_it_reads(gpu, clock):
+def test_a_step_belongs_to_the_batch_it_reads_and_so_does_what_a_kernel_makes_of_it(gpu, clock):
     with record(clock=clock) as trace:
         trace.batch = 6
         batch = gpu.upload({"pulses": torch.ones(3)})
+        turned = gpu.launch(lambda pair: {"turned": pair["pulses"].flip(0)}, batch, ms=1)
         trace.batch = 7
         gpu.step(batch)
-    assert [span.batch for span in trace.spans] == [6, 6]
-
-
-def test_what_a_kernel_makes_of_a_batch_belongs_to_it(gpu, clock):
-    with record(clock=clock) as trace:
-        trace.batch = 6
-        batch = gpu.upload(torch.ones(3))
-        turned = gpu.launch(lambda tensor: {"turned": tensor.flip(0)}, batch, ms=1)
-        trace.batch = 7
         gpu.step(turned)
-    assert {(span.lane, span.batch) for span in trace.spans} == {("copy", 6), ("gpu", 6)}
+    lanes = sorted((span.lane, span.batch) for span in trace.spans)
+    assert lanes == [("copy", 6)] + 3 * [("gpu", 6)]
 
 
 def test_pinning_is_work_of_the_main_process(gpu, clock, monkeypatch):
@@ -136,7 +128,9 @@ def test_cycles_are_counted_on_the_accelerators_own_device(monkeypatch):
     assert used == [torch.device("cuda", 1), 500, "left"]
 
 
-def test_each_recording_has_its_own_spans(gpu, clock):
+def test_each_recording_has_its_own_spans_and_without_one_nothing_is_kept(gpu, clock):
+    gpu.step(gpu.upload(torch.ones(3)))
+    assert gpu._marks is None
     traces = []
     for _ in range(2):
         with record(clock=clock) as trace:
@@ -144,11 +138,6 @@ def test_each_recording_has_its_own_spans(gpu, clock):
         traces.append(trace)
     assert [len(trace.spans) for trace in traces] == [2, 2]
     assert traces[0].spans[-1].end_ns <= traces[1].spans[0].start_ns
-
-
-def test_nothing_is_kept_while_nobody_records(gpu):
-    gpu.step(gpu.upload(torch.ones(3)))
-    assert gpu._marks is None
 
 
 def test_the_checksum_is_that_of_the_emulated_device(gpu):
@@ -163,13 +152,10 @@ def test_both_devices_have_the_whole_interface():
         assert names <= set(dir(device))
 
 
-def test_device_times_are_tied_to_the_host_at_both_ends():
+def test_device_times_are_tied_to_the_host_at_both_ends_and_drift_in_proportion():
     assert host_time(0, 1000, 5_000, 1_000_010_000) == 5_000
     assert host_time(1000, 1000, 5_000, 1_000_010_000) == 1_000_010_000
-
-
-def test_the_drift_between_the_clocks_is_taken_out_in_proportion():
-    # The device's second was 10,000 ns longer on the host: half of that at half time.
+    # the device's second was 10,000 ns longer on the host: half of that at half time
     assert host_time(500, 1000, 0, 1_000_010_000) == 500_005_000
 
 

@@ -32,8 +32,8 @@ class FakeClock:
     def __call__(self) -> int:
         return self.now
 
-    def sleep(self, seconds: float) -> None:
-        self.now += round(seconds * 1e9) + self.oversleep
+    def sleep_until(self, end_ns: int) -> None:
+        self.now = end_ns + self.oversleep
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def clock() -> FakeClock:
 
 def device(clock: FakeClock, preset: StoragePreset = FIGURES) -> Device:
     made = attach(make_state(str(Path.cwd()), preset))
-    made.clock, made.sleep = clock, clock.sleep
+    made.clock = clock
     return made
 
 

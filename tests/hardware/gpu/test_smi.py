@@ -17,16 +17,11 @@ def kernel(start_s, end_s, occupancy=1.0):
     return Kernel(round(start_s * SAMPLE_NS), round(end_s * SAMPLE_NS), occupancy)
 
 
-def test_a_kernel_on_one_multiprocessor_counts_in_full():
-    panel = look([kernel(0, 10, occupancy=1 / 82)], 5)
-    assert panel.gpu_util == 100
-    assert panel.idle == 0
-    assert panel.sm_active == pytest.approx(1 / 82)
-
-
-def test_power_tells_a_full_gpu_from_a_nearly_empty_one():
-    full, empty = look([kernel(0, 10)], 5), look([kernel(0, 10, occupancy=0.01)], 5)
+def test_a_kernel_on_one_multiprocessor_counts_in_full_but_for_the_power():
+    full, empty = look([kernel(0, 10)], 5), look([kernel(0, 10, occupancy=1 / 82)], 5)
     assert full.gpu_util == empty.gpu_util == 100
+    assert full.idle == empty.idle == 0
+    assert empty.sm_active == pytest.approx(1 / 82)
     assert full.power_w == RTX.max_w
     assert empty.power_w == pytest.approx(RTX.idle_w, rel=0.25)
 
@@ -71,28 +66,24 @@ def test_the_panel_shows_both_sides():
 
 
 def answer(monkeypatch, text):
-    done = subprocess.CompletedProcess([], 0, stdout=text)
-    monkeypatch.setattr(smi.subprocess, "run", lambda *args, **kwargs: done)
+    def run(*args, **kwargs):
+        if text is None:
+            raise FileNotFoundError
+        return subprocess.CompletedProcess([], 0, stdout=text)
+
+    monkeypatch.setattr(smi.subprocess, "run", run)
+    return nvidia_smi("NVIDIA H200", "GPU-1")
 
 
 def test_the_real_one_is_read(monkeypatch):
-    answer(monkeypatch, "37, 210.55, 700.00, 1024, 143771\n")
-    panel = nvidia_smi("NVIDIA H200", "GPU-1")
+    panel = answer(monkeypatch, "37, 210.55, 700.00, 1024, 143771\n")
     assert (panel.gpu_util, panel.power_w, panel.max_power_w) == (37, 210.55, 700)
     assert panel.memory_used == 2**30
     assert panel.idle is None
 
 
 def test_what_the_real_one_does_not_say_is_not_available(monkeypatch):
-    answer(monkeypatch, "[N/A], [N/A], 350.00, 1, 2\n")
-    panel = nvidia_smi("GPU", "GPU-1")
+    panel = answer(monkeypatch, "[N/A], [N/A], 350.00, 1, 2\n")
     assert panel.gpu_util is None
     assert "Pwr:Usage/Cap  not available" in str(panel)
-
-
-def test_without_the_program_nothing_is_available(monkeypatch):
-    def missing(*args, **kwargs):
-        raise FileNotFoundError
-
-    monkeypatch.setattr(smi.subprocess, "run", missing)
-    assert nvidia_smi("GPU", "GPU-1") == Smi(name="GPU")
+    assert answer(monkeypatch, None) == Smi(name="NVIDIA H200")  # the program is not there

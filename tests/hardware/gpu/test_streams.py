@@ -1,0 +1,139 @@
+"""When copies and kernels run: the rules of CUDA, with the times of the fake device."""
+
+import threading
+
+import pytest
+
+from course_utils.measure.trace import record
+from tests.hardware.fake_device import MS, fake_device, megabytes
+
+
+def times(trace, lane):
+    return [(span.start_ns / MS, span.end_ns / MS) for span in trace.spans if span.lane == lane]
+
+
+def in_a_thread(work):
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(work()))
+    thread.start()
+    thread.join()
+    return seen[0]
+
+
+def test_a_step_returns_at_once_and_its_loss_waits():
+    gpu, clock = fake_device()
+    loss = gpu.step(gpu.upload(megabytes(4)))
+    assert clock.ms == 4
+    loss.item()
+    assert clock.ms == 24
+
+
+@pytest.mark.parametrize(
+    ("pinned", "non_blocking", "blocked_ms"),
+    [(False, False, 4), (False, True, 4), (True, False, 2), (True, True, 0)],
+)
+def test_a_copy_blocks_the_host_unless_pinned_and_asked_not_to(pinned, non_blocking, blocked_ms):
+    gpu, clock = fake_device()
+    batch = megabytes(4)
+    (pinned_batch,) = gpu.pinned([batch])
+    gpu.upload(pinned_batch if pinned else batch, non_blocking=non_blocking)
+    assert clock.ms == blocked_ms
+
+
+def test_pinning_is_a_copy_at_the_rate_of_the_host():
+    gpu, clock = fake_device()
+    with record(clock=clock) as trace:
+        gpu.upload(gpu.pin(megabytes(4)), non_blocking=True)
+    assert clock.ms == 4
+    assert times(trace, "main") == [(0, 4)]
+    assert times(trace, "copy") == [(4, 6)]
+
+
+@pytest.mark.parametrize("run", [lambda work: work(), in_a_thread], ids=["here", "in a thread"])
+def test_a_copy_on_the_default_stream_waits_for_the_step_before_it(run):
+    """A thread of its own is no stream of its own."""
+    gpu, clock = fake_device()
+    first, second = gpu.pinned([megabytes(4), megabytes(4)])
+    with record(clock=clock) as trace:
+        gpu.step(gpu.upload(first, non_blocking=True))
+        gpu.step(run(lambda: gpu.upload(second, non_blocking=True)))
+    assert times(trace, "copy") == [(0, 2), (22, 24)]
+    assert times(trace, "gpu") == [(2, 22), (24, 44)]
+
+
+def test_a_copy_on_a_stream_of_its_own_runs_beside_the_step_and_behind_other_copies():
+    gpu, clock = fake_device()
+    first, second, third = gpu.pinned([megabytes(4)] * 3)
+    with record(clock=clock) as trace:
+        gpu.step(gpu.upload(first, non_blocking=True))
+        for batch in (second, third):  # there is one copy engine
+            with gpu.stream(gpu.Stream()):
+                gpu.upload(batch, non_blocking=True)
+    assert times(trace, "copy") == [(0, 2), (2, 4), (4, 6)]
+    assert times(trace, "gpu") == [(2, 22)]
+
+
+def test_waiting_for_an_event_does_not_wait_for_what_was_launched_after_it():
+    gpu, clock = fake_device()
+    copies = gpu.Stream()
+    first, second = gpu.pinned([megabytes(10), megabytes(10)])
+    with record(clock=clock) as trace:
+        with gpu.stream(copies):
+            uploaded = gpu.upload(first, non_blocking=True)
+            done = copies.record_event()
+            gpu.upload(second, non_blocking=True)
+        gpu.current_stream().wait_event(done)
+        gpu.step(uploaded)
+        gpu.current_stream().wait_stream(copies)
+        gpu.step(uploaded)
+    assert times(trace, "copy") == [(0, 5), (5, 10)]
+    assert times(trace, "gpu") == [(5, 25), (25, 45)]
+
+
+def test_synchronize_waits_for_all_streams():
+    gpu, clock = fake_device()
+    batch = gpu.upload(megabytes(1))
+    with gpu.stream(gpu.Stream()):
+        gpu.step(batch, ms=100)
+    gpu.synchronize()
+    assert clock.ms == 101
+
+
+def test_a_stream_and_an_event_tell_when_they_are_done():
+    gpu, clock = fake_device()
+    start, end = gpu.Event(enable_timing=True), gpu.Event(enable_timing=True)
+    start.record()
+    gpu.step(None)
+    end.record()
+    assert not end.query()
+    assert not gpu.current_stream().query()
+    with pytest.raises(RuntimeError, match="synchronize"):
+        start.elapsed_time(end)
+    clock.work(20)
+    assert end.query()
+    assert gpu.current_stream().query()
+    assert start.elapsed_time(end) == 20
+
+
+def test_an_event_without_timing_says_how_to_get_it():
+    gpu, _ = fake_device()
+    event = gpu.current_stream().record_event()
+    with pytest.raises(RuntimeError, match="enable_timing=True"):
+        event.elapsed_time(event)
+
+
+def test_an_event_never_recorded_is_passed():
+    gpu, clock = fake_device()
+    event = gpu.Event()
+    event.wait()
+    event.synchronize()
+    assert event.query()
+    assert clock.ms == 0
+
+
+def test_the_current_stream_belongs_to_the_thread():
+    gpu, _ = fake_device()
+    with gpu.stream(gpu.Stream()):
+        inside, in_another = gpu.current_stream(), in_a_thread(gpu.current_stream)
+    assert in_another is gpu.current_stream()
+    assert inside is not in_another
