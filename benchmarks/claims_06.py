@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from course_utils.hardware.storage import counting_storage
-from course_utils.loading.events import connect, read_labels
+from course_utils.loading.events import EventArrays, connect, read_labels, write_sqlite
 from course_utils.teaching.notebook import data_path
-from data_scripts import as_sqlite, native
 from notebooks.stories.compression import compare_codecs
 
 
@@ -94,7 +93,7 @@ def requests_without_an_index_over_with() -> float:
     requests = {}
     with TemporaryDirectory() as name:
         folder = Path(name)
-        as_sqlite.write(native.load(data_path("events", "S")), folder / "index.db")
+        write_sqlite(EventArrays.load(data_path("events", "S")), folder / "index.db")
         shutil.copy(folder / "index.db", folder / "none.db")
         with closing(sqlite3.connect(folder / "none.db")) as database:
             database.execute("DROP INDEX pulses_of_event")
@@ -123,7 +122,7 @@ def large_chunks_in_a_large_cache() -> float:
 
 def _read_chunked(chunks: Any, cache_mb: int = 1) -> tuple[tuple[int, ...], float]:
     """Return the shape of a chunk, and the bytes read for each byte of 200 random events."""
-    events = native.load(data_path("events", "S"))
+    events = EventArrays.load(data_path("events", "S"))
     with TemporaryDirectory() as folder:
         with h5py.File(f"{folder}/chunks.h5", "w") as file:
             options = {"data": events.pulses, "chunks": chunks, "compression": "gzip"}

@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import webdataset
 from numpy.typing import NDArray
 
+from course_utils.loading.events import EVENT, write_events
 from course_utils.loading.fast import write_records
-from data_scripts import native
-from data_scripts.catalogue import EVENT
 
 SHAPE = 128, 4  # pulses of an event, numbers of a pulse
 SHARD = 250  # events of a tar file
@@ -52,7 +51,7 @@ def write_ragged(folder: Path, pulses: Pulses) -> None:
     cuts = range(0, len(pulses), 8192)
     blocks = ((pulses[at : at + 8192], counts[at : at + 8192]) for at in cuts)
     there = np.arange(SHAPE[0])
-    native.save(folder, table, ((rows[there < n[:, None]], n) for rows, n in blocks))
+    write_events(folder, table, ((rows[there < n[:, None]], n) for rows, n in blocks))
 
 
 def write_single(folder: Path, pulses: Pulses) -> None:

@@ -25,7 +25,7 @@ from benchmarks.peer_datasets import (
 )
 from benchmarks.peer_files import SHAPE
 from course_utils.loading.events import MemmapEvents, pad_collate
-from course_utils.loading.fast import MappedLoader, RaggedLoader, RecordLoader
+from course_utils.loading.fast import RecordLoader
 
 Epoch = Callable[[int], Iterator[torch.Tensor]]  # from the number of the epoch to its batches
 LIMIT = "limit: the set in RAM, index_select(out=)"
@@ -198,11 +198,6 @@ def ragged_usual(folder: Path, batch_size: int) -> Epoch:
     return epoch
 
 
-@peer("ragged loader")
-def ragged(folder: Path, batch_size: int) -> Epoch:
-    return _numbered(RaggedLoader(folder / "ragged", batch_size), lambda batch: batch["event_id"])
-
-
 @peer(f"{RECORDS}, thread ahead")
 def records_ahead(folder: Path, batch_size: int) -> Epoch:
     return _records(folder, batch_size, ahead=1)
@@ -220,13 +215,10 @@ def records(folder: Path, batch_size: int) -> Epoch:
 
 def _records(folder: Path, batch_size: int, **options: Any) -> Epoch:
     loader = RecordLoader(folder / "records.npy", batch_size, **options)
-    return _numbered(loader, lambda batch: places(batch["pulses"]))
 
-
-def _numbered(loader: MappedLoader[Any], told: Callable[[Any], torch.Tensor]) -> Epoch:
     def epoch(number: int) -> Iterator[torch.Tensor]:
         loader.set_epoch(number)
-        return map(told, loader)
+        return (places(batch["pulses"]) for batch in loader)
 
     return epoch
 

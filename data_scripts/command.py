@@ -123,10 +123,10 @@ def _is_there(folder: Path, facts: files.Facts, *, force: bool) -> bool:
 
 
 def _remedy(folder: Path, manifest: files.Facts, broken: Sequence[str]) -> str:
-    from data_scripts.formats import FORMATS  # not needed to make images
+    from course_utils.loading.events import CONVERTED, FORMATS  # not needed to make images
 
     entries = {name.partition("/")[0] for name in broken}
-    formats = [name for name, (entry, _) in FORMATS.items() if entry in entries]
+    formats = [name for name in CONVERTED if FORMATS[name].entry in entries]
     if manifest.get("data") == "events" and len(formats) == len(entries):
         return (
             f"delete {', '.join(sorted(entries))} there, and write that anew with `python -m "

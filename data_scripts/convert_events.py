@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from course_utils.errors import CourseError
-from data_scripts import files, kaggle, native
+from course_utils.loading.events import CONVERTED, FORMATS, EventArrays
+from data_scripts import files, kaggle
 from data_scripts.command import check, guarded
-from data_scripts.formats import FORMATS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, help="events to convert, or to make with --kaggle")
-    parser.add_argument("--to", nargs="+", choices=FORMATS, default=[], help="formats to add")
+    parser.add_argument("--to", nargs="+", choices=CONVERTED, default=[], help="formats to add")
     parser.add_argument(
         "--kaggle", type=Path, metavar="PATH", help="public IceCube data to take in"
     )
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def add_formats(folder: Path, names: Sequence[str]) -> dict[str, float]:
-    """Write the named formats beside the events in `folder`, unless they are there.
+    """Write the named formats, of CONVERTED, beside the events in `folder`, unless they are there.
 
     Returns:
         How many seconds each took that was written.
@@ -48,25 +48,24 @@ def add_formats(folder: Path, names: Sequence[str]) -> dict[str, float]:
             raise CourseError(f"{folder} holds no whole events; run make_events first.")
         missing = []
         for name in names:
-            if files.size_matches(folder, manifest, FORMATS[name].name):
-                print(f"{folder / FORMATS[name].name}: already there.")
+            if files.size_matches(folder, manifest, FORMATS[name].entry):
+                print(f"{folder / FORMATS[name].entry}: already there.")
             else:
                 missing.append(name)
         if missing:
             # else a corrupted file would be converted, and sealed as if it were whole
-            check(folder, but={FORMATS[name].name for name in missing})
+            check(folder, but={FORMATS[name].entry for name in missing})
         return {name: _add(folder, name) for name in missing}
 
 
 def _add(folder: Path, name: str) -> float:
-    events = native.load(folder)
-    entry, write = FORMATS[name]
+    events, entry = EventArrays.load(folder), FORMATS[name].entry
     seconds = 0.0
 
     def timed(path: Path) -> None:
         nonlocal seconds
         start = time.perf_counter()
-        write(events, path)
+        FORMATS[name].write(events, path)
         seconds = time.perf_counter() - start
 
     room = 4 * events.pulses.nbytes + 8192 * len(events)

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from course_utils.errors import CourseError
-from data_scripts import native
-from data_scripts.catalogue import EVENT
+from course_utils.loading.events import EVENT, Block, write_events
 
 UNKNOWN = 255
 
@@ -55,7 +54,7 @@ def build(folder: Path, source: Path, meta: pa.Table) -> dict[str, dict[str, int
     table["kind"] = UNKNOWN
     shutil.copyfile(source / "sensor_geometry.csv", folder / "sensor_geometry.csv")
     counts = _counts(meta)
-    pulses = native.save(folder, table, _blocks(source, table, counts))
+    pulses = write_events(folder, table, _blocks(source, table, counts))
     return {"counts": {"events": len(table), "pulses": pulses}}
 
 
@@ -64,9 +63,7 @@ def _counts(meta: pa.Table) -> NDArray[np.int64]:
     return np.asarray(last - first + 1, np.int64)
 
 
-def _blocks(
-    source: Path, table: NDArray[np.void], counts: NDArray[np.int64]
-) -> Iterator[native.Block]:
+def _blocks(source: Path, table: NDArray[np.void], counts: NDArray[np.int64]) -> Iterator[Block]:
     """Yield the pulses of one batch after the other, a bounded number at a time."""
     for batch in tqdm(np.unique(table["run_id"]), desc="kaggle", unit="batch", disable=None):
         of_batch = table["run_id"] == batch

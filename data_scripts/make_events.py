@@ -4,8 +4,8 @@
     python -m data_scripts.make_events --size M --check
 
 Muon tracks and particle cascades in a cubic kilometre of ice with 5,160 light sensors, in the
-columns of the public IceCube data. The physics and its sources are in detector, light, simulate
-and catalogue. L leaves out the folder with one file per event; convert_events adds it, and many
+columns of the public IceCube data. The physics and its sources are in telescope and simulate. L
+leaves out the folder with one file per event; convert_events adds it, and many
 more formats.
 """
 
@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from data_scripts import files, native
-from data_scripts.catalogue import Runs, draw_events
+from course_utils.loading.events import FORMATS, Block, EventArrays, write_events, write_sensors
+from data_scripts import files
 from data_scripts.command import Recipe, run
-from data_scripts.detector import sensor_positions
-from data_scripts.formats import FORMATS
-from data_scripts.simulate import simulate
+from data_scripts.simulate import Runs, draw_events, simulate
+from data_scripts.telescope import sensor_positions
 
 COUNTS = {"S": 2_000, "M": 20_000, "L": 200_000}
 FORMATS_OF = {
@@ -41,16 +40,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build(folder: Path, size: str, seed: int) -> files.Facts:
     """Fill an empty folder with the events of `size` in all their formats."""
     table, runs = draw_events(COUNTS[size], np.random.default_rng(seed))
-    native.save_geometry(folder / "sensor_geometry.csv", sensor_positions())
-    pulses = native.save(folder, table, _simulated(table, runs, seed))
-    events = native.load(folder)
+    write_sensors(folder, sensor_positions())
+    pulses = write_events(folder, table, _simulated(table, runs, seed))
+    events = EventArrays.load(folder)
     for name in FORMATS_OF[size]:
-        entry, write = FORMATS[name]
-        write(events, folder / entry)
+        FORMATS[name].write(events, folder / FORMATS[name].entry)
     return {"counts": {"events": len(events), "pulses": pulses}}
 
 
-def _simulated(table: NDArray[np.void], runs: Runs, seed: int) -> Iterator[native.Block]:
+def _simulated(table: NDArray[np.void], runs: Runs, seed: int) -> Iterator[Block]:
     """Yield the pulses of a few events at a time: memory stays small, each block has its seed."""
     with tqdm(total=len(table), desc="events", unit="event", disable=None) as bar:
         for first in range(0, len(table), EVENTS_AT_ONCE):

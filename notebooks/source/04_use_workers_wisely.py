@@ -112,7 +112,7 @@ import time
 
 start_methods = multiprocessing.get_all_start_methods()
 if "forkserver" in start_methods:
-    multiprocessing.set_forkserver_preload(["torch", "course_utils.loading.events.datasets"])
+    multiprocessing.set_forkserver_preload(["torch", "course_utils.loading.events"])
 
 
 def first_batch_s(method: str) -> float:

@@ -225,11 +225,10 @@ import shutil
 import sqlite3
 from contextlib import closing
 
-from course_utils.loading.events import connect
-from data_scripts import as_sqlite, native
+from course_utils.loading.events import EventArrays, connect, write_sqlite
 
 (here / "index.db").unlink(missing_ok=True)  # where this cell is run again
-as_sqlite.write(native.load(events), here / "index.db")
+write_sqlite(EventArrays.load(events), here / "index.db")
 shutil.copy(here / "index.db", here / "no index.db")
 with closing(sqlite3.connect(here / "no index.db")) as database:
     database.execute("DROP INDEX pulses_of_event")

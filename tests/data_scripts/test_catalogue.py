@@ -3,7 +3,7 @@ import pytest
 from numpy.typing import NDArray
 
 from course_utils.loading.events import CASCADE
-from data_scripts.catalogue import EVENTS_PER_RUN, Runs, draw_events
+from data_scripts.simulate import EVENTS_PER_RUN, Runs, draw_events
 
 COUNT = 50_000
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_scripts import files, kaggle, make_events, native
+from course_utils.loading.events import EventArrays
+from data_scripts import files, kaggle, make_events
 from data_scripts.convert_events import add_formats, main
 
 COUNTS = {1: [3, 1, 4], 2: [2, 5]}  # pulses of each event, by batch
@@ -63,7 +64,7 @@ def take_in(public: Path, *options: str) -> tuple[int, Path]:
 
 def test_public_data_arrive_in_our_layout(public: Path) -> None:
     code, folder = take_in(public)
-    events = native.load(folder)
+    events = EventArrays.load(folder)
     truth = pa.concat_tables(
         pq.read_table(public / f"train/batch_{batch}.parquet") for batch in COUNTS
     )
@@ -86,7 +87,7 @@ def test_one_batch_can_be_chosen_and_formats_added_at_once(public: Path) -> None
     code, folder = take_in(public, "--batches", "2", "--to", "npz", "hdf5", "parquet")
 
     assert code == 0
-    assert len(native.load(folder)) == 2
+    assert len(EventArrays.load(folder)) == 2
     assert {"npz", "events.h5", "pulses.parquet"} <= {path.name for path in folder.iterdir()}
 
 
@@ -97,7 +98,7 @@ def test_many_pulses_are_taken_in_piece_by_piece(
     code, folder = take_in(public)
 
     assert code == 0
-    assert len(native.load(folder).pulses) == 15
+    assert len(EventArrays.load(folder).pulses) == 15
 
 
 def test_what_is_there_is_not_taken_in_again(

@@ -1,6 +1,6 @@
 import numpy as np
 
-from data_scripts.detector import SENSORS, SENSORS_PER_STRING, sensor_positions
+from data_scripts.telescope import SENSORS, SENSORS_PER_STRING, sensor_positions
 
 
 def test_there_are_86_strings_of_60_sensors_in_a_cubic_kilometre() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from course_utils.loading.events import FORMATS
 from data_scripts import files
-from data_scripts.formats import FORMATS
 
 resource = pytest.importorskip("resource", reason="uses signals and limits of Unix")
 pytestmark = pytest.mark.slow
@@ -84,7 +84,7 @@ def test_killed_while_adding_formats_there_is_no_half_format(tmp_path: Path) -> 
 
     assert ends[0] == -signal.SIGVTALRM
     assert ends[-1] == 0
-    assert {FORMATS[name].name for name in names} <= {path.name for path in out.iterdir()}
+    assert {FORMATS[name].entry for name in names} <= {path.name for path in out.iterdir()}
     assert not list(out.glob(".*"))
 
 

@@ -1,16 +1,17 @@
 import numpy as np
 import pytest
 
-from data_scripts.detector import SENSORS, sensor_positions
-from data_scripts.light import (
+from data_scripts.telescope import (
     FAINTEST,
     GROUP_INDEX,
     LIGHT_SPEED,
     NEAREST,
     PHASE_INDEX,
+    SENSORS,
     Arrivals,
     Particles,
     arrivals,
+    sensor_positions,
 )
 
 

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from data_scripts.catalogue import Runs, draw_events
-from data_scripts.detector import SENSORS, SENSORS_PER_STRING
-from data_scripts.simulate import CHARGE_STEP, TRIGGER_SENSORS, simulate
+from data_scripts.simulate import CHARGE_STEP, TRIGGER_SENSORS, Runs, draw_events, simulate
+from data_scripts.telescope import SENSORS, SENSORS_PER_STRING
 
 COUNT = 500
 Simulated = tuple[NDArray[np.void], Runs, NDArray[np.float32], NDArray[np.int64]]

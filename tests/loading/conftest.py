@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from course_utils.loading.events import CONVERTED
 from data_scripts import make_events, make_images
 from data_scripts.convert_events import add_formats
-from data_scripts.formats import FORMATS
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def all_formats(events_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     """Return a folder with 600 events in all formats. Do not write into it."""
     folder = tmp_path_factory.mktemp("all") / "events"
     shutil.copytree(events_folder, folder)
-    add_formats(folder, list(FORMATS))
+    add_formats(folder, CONVERTED)
     return folder
 
 

@@ -8,11 +8,10 @@ import pytest
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import can_forget
 from course_utils.hardware.storage import storage_preset
-from course_utils.loading.events import READERS
-from data_scripts import make_events, native
+from course_utils.loading.events import FORMATS, EventArrays
+from data_scripts import make_events
 from notebooks.stories.formats import compare_formats
 from notebooks.stories.formats.costs import COLD, PATTERNS, WARM, Reader, Storages, draws, write
-from notebooks.stories.formats.drawing import LABELS
 from notebooks.stories.formats.table import FormatTable
 
 pytestmark = pytest.mark.slow  # all formats are written, and read in all ways
@@ -37,7 +36,7 @@ def table(events_folder: Path) -> FormatTable:
 
 
 def test_it_has_every_format_on_every_storage_in_every_way(table: FormatTable) -> None:
-    assert {row.name for row in table.rows} == set(READERS) == set(table.names)
+    assert {row.name for row in table.rows} == set(FORMATS) == set(table.names)
     assert len(table.rows) >= 10
     assert table.storages == [WARM, *([COLD] if can_forget() else []), LUSTRE, S3]
     for row in table.rows:
@@ -95,11 +94,11 @@ def test_compression_makes_smaller_files_of_the_same_events(table: FormatTable) 
 
 def test_page_and_text_show_every_format_and_say_what_is_emulated(table: FormatTable) -> None:
     for shown in (table._repr_html_(), repr(table)):
-        for name in READERS:
-            assert shown.count(LABELS[name]) >= len(table.storages)
+        for name in FORMATS:
+            assert shown.count(FORMATS[name].title) >= len(table.storages)
         assert all(storage in shown for storage in table.storages)
         assert table.machine in shown
-    assert table._repr_html_().count("<tr>") == len(table.storages) * (2 + len(READERS))
+    assert table._repr_html_().count("<tr>") == len(table.storages) * (2 + len(FORMATS))
 
 
 def test_where_no_file_can_be_made_cold_it_says_so(
@@ -113,10 +112,6 @@ def test_where_no_file_can_be_made_cold_it_says_so(
     assert "nothing here is cold" in table._repr_html_()
 
 
-def test_every_format_has_a_name_to_be_read() -> None:
-    assert set(LABELS) == set(READERS)
-
-
 def test_the_picture_has_a_dot_for_each_time_and_a_panel_for_each_storage(
     table: FormatTable,
 ) -> None:
@@ -125,7 +120,7 @@ def test_the_picture_has_a_dot_for_each_time_and_a_panel_for_each_storage(
 
     assert [panel.get_title() for panel in figure.axes] == table.storages
     for panel in figure.axes:
-        assert [len(line.get_xdata()) for line in panel.lines] == [len(READERS)] * len(PATTERNS)
+        assert [len(line.get_xdata()) for line in panel.lines] == [len(FORMATS)] * len(PATTERNS)
         assert len({line.get_marker() for line in panel.lines}) == len(PATTERNS)
         assert panel.get_xscale() == "log"
     assert table.machine in figure.get_suptitle()
@@ -137,7 +132,7 @@ def test_fewer_events_and_formats_can_be_compared(events_folder: Path) -> None:
     assert [row.name for row in table.rows] == ["hdf5", "npy"]
     assert table.events == 20
     assert table.storages[-1] == "emulated HDD"
-    pulses = np.diff(native.load(events_folder).offsets)[::3].sum()
+    pulses = np.diff(EventArrays.load(events_folder).offsets)[::3].sum()
     assert table.pulses == pulses
 
 
@@ -151,7 +146,7 @@ def test_no_draw_asks_for_the_event_that_opened_the_file() -> None:
 
 
 def test_a_damaged_file_is_an_error_and_no_figure(events_folder: Path, tmp_path: Path) -> None:
-    write("npy", native.load(events_folder), tmp_path)
+    write("npy", EventArrays.load(events_folder), tmp_path)
     pulses = tmp_path / "npy/pulses.npy"
     pulses.write_bytes(pulses.read_bytes()[:-1] + b"\xff")
 

@@ -1,55 +1,43 @@
 """Events of the telescope: what a sample is, its labels, its batch, its picture, its formats."""
 
-from course_utils.loading.events.collate import (
-    Batch,
-    pad_collate,
-)
-from course_utils.loading.events.contract import (
-    Events,
-    Sample,
-)
-from course_utils.loading.events.datasets import (
-    MemmapEvents,
-    NpzEvents,
-)
-from course_utils.loading.events.draw import (
-    COLOURS,
-    draw_event,
-)
-from course_utils.loading.events.formats import (
-    READERS,
-    open_events,
-)
+from course_utils.loading.events.contract import Batch, Events, Sample, pad_collate
+from course_utils.loading.events.draw import colours, draw_event
+from course_utils.loading.events.formats import CONVERTED, FORMATS, open_events
 from course_utils.loading.events.labels import (
     CASCADE,
+    EVENT,
     TRACK,
-    exists,
-    open_file,
     read_labels,
     read_sensors,
     unit_vectors,
+    write_sensors,
 )
-from course_utils.loading.events.sqlite_file import (
-    connect,
-)
+from course_utils.loading.events.npy import Block, EventArrays, MemmapEvents, write_events
+from course_utils.loading.events.npz import NpzEvents
+from course_utils.loading.events.sqlite import connect, write_sqlite
 
 __all__ = [
     "CASCADE",
-    "COLOURS",
-    "READERS",
+    "CONVERTED",
+    "EVENT",
+    "FORMATS",
     "TRACK",
     "Batch",
+    "Block",
+    "EventArrays",
     "Events",
     "MemmapEvents",
     "NpzEvents",
     "Sample",
+    "colours",
     "connect",
     "draw_event",
-    "exists",
     "open_events",
-    "open_file",
     "pad_collate",
     "read_labels",
     "read_sensors",
     "unit_vectors",
+    "write_events",
+    "write_sensors",
+    "write_sqlite",
 ]

@@ -1,29 +1,37 @@
-"""Keep the rules that every dataset of the course keeps, whatever its file format.
+"""Keep the rules that every dataset of events keeps, whatever its file format.
 
 - `__init__` is light: it keeps paths, labels and offsets; pulses are read when they are asked for.
 - A file is opened by the process that reads it. Processes that share a handle share its position,
   and most handles cannot be sent to a worker at all.
 - `__getitems__` gets the indices of a whole batch and fetches them with as few requests as it can.
 - What was read is compared with its checksum: most formats would hand out wrong numbers in silence.
+
+The formats differ in one thing only: what must be read to get at one event.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
-from course_utils.loading.events.labels import exists, read_labels
+from course_utils.loading.events.labels import read_labels
+from course_utils.loading.files import exists
 from course_utils.loading.workers import LazyFile
+from course_utils.measure.spans import stage
 
 Pulses = NDArray[np.float32]  # (n, 4): time in ns, charge in photoelectrons, sensor_id, auxiliary
+
+# the columns of the pulses, and the smallest types that hold them, where a format has types
+PULSE = {"time": "float32", "charge": "float32", "sensor_id": "int16", "auxiliary": "bool"}
 
 
 class Sample(TypedDict):
@@ -38,31 +46,53 @@ class Sample(TypedDict):
     kind: int  # 0 cascade, 1 track
 
 
+class Batch(TypedDict):
+    """B events, as wide as the T pulses of the longest."""
+
+    pulses: torch.Tensor  # float32 (B, T, 4), zeros behind the last pulse of an event
+    mask: torch.Tensor  # bool (B, T), true where there is a pulse
+    n_pulses: torch.Tensor  # int64 (B,)
+    event_id: torch.Tensor  # int64 (B,)
+    run_id: torch.Tensor  # int64 (B,)
+    energy: torch.Tensor  # float32 (B,), log10 of GeV
+    direction: torch.Tensor  # float32 (B, 3)
+    kind: torch.Tensor  # int64 (B,)
+
+
+def pad_collate(samples: Sequence[Sample]) -> Batch:
+    """Pad all events of a batch to the longest and say in `mask` which pulses are real."""
+    pulses = pad_sequence([sample["pulses"] for sample in samples], batch_first=True)
+    n_pulses = torch.tensor([sample["n_pulses"] for sample in samples])
+    return {
+        "pulses": pulses,
+        "mask": torch.arange(pulses.shape[1]) < n_pulses[:, None],
+        "n_pulses": n_pulses,
+        "event_id": torch.tensor([sample["event_id"] for sample in samples]),
+        "run_id": torch.tensor([sample["run_id"] for sample in samples]),
+        "energy": torch.tensor([sample["energy"] for sample in samples]),
+        "direction": torch.stack([sample["direction"] for sample in samples]),
+        "kind": torch.tensor([sample["kind"] for sample in samples]),
+    }
+
+
 class Events(Dataset[Sample]):
     """What all share; each says where its file is, how to open it and how to read pulses."""
 
-    # the file or folder of each variant; the first is the usual one
-    variants: ClassVar[Mapping[str, str]]
+    entry: str  # the file or folder of the format, beside events.parquet
 
-    def __init__(self, folder: str | Path, *, fs: Any = None, variant: str | None = None):
+    def __init__(self, folder: str | Path, *, fs: Any = None, entry: str | None = None):
         """Read the labels, and no pulses.
 
         Args:
             folder: events as make_events writes them.
             fs: fsspec file system to read from, such as `slow_storage(...)`; None: local disk.
-            variant: one of `variants`; None: the first.
+            entry: a file or folder in `folder` that differs in its options; None: the usual one.
 
         Raises:
             FileNotFoundError: the folder holds no events, or not in this format.
-            ValueError: there is no such variant.
         """
         self.folder, self.fs = str(folder), fs
-        self.variant = variant or next(iter(self.variants))
-        if self.variant not in self.variants:
-            raise ValueError(
-                f"{type(self).__name__} has no variant {variant!r}; take one of "
-                f"{', '.join(self.variants)}."
-            )
+        self.entry = entry or self.entry
         self.labels = read_labels(folder, fs)
         if not exists(self.path, fs):
             raise FileNotFoundError(
@@ -70,6 +100,10 @@ class Events(Dataset[Sample]):
                 "to add a file format."
             )
         self._lazy = LazyFile(self._open, self.path, fs)
+        self._find()
+
+    def _find(self) -> None:
+        """Read where the pulses of each event are, if that takes more than the labels."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -86,7 +120,7 @@ class Events(Dataset[Sample]):
     @property
     def path(self) -> str:
         """The file or folder that holds the pulses."""
-        return f"{self.folder}/{self.variants[self.variant]}"
+        return f"{self.folder}/{self.entry}"
 
     def path_of(self, index: int) -> str:
         """Return the file that holds the pulses of one event."""
@@ -149,3 +183,67 @@ def _is_whole(pulses: Pulses, crc32: np.uint32) -> bool:
     """Tell whether these are the pulses that were written; equal bytes of another type are not."""
     typed = pulses.dtype == np.float32 and pulses.shape[1:] == (4,)
     return bool(typed and zlib.crc32(pulses.data) == crc32)
+
+
+class RowEvents(Events):
+    """All pulses in one table: event i has its rows offsets[i] to offsets[i + 1]."""
+
+    offsets: NDArray[np.int64]
+    max_gap = 4096  # rows between two events: to read them along costs less than one more request
+
+    def _rows(self, first: int, last: int) -> Pulses:
+        raise NotImplementedError
+
+    def _in_order(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Refuse offsets that nobody wrote; those below are never compared with a checksum."""
+        if len(offsets) != len(self) + 1 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+            raise ValueError("the offsets do not rise from 0, one for each event and one more")
+        return offsets
+
+    def _read(self, indices: Sequence[int]) -> list[Pulses]:
+        found = {}
+        with stage("read"):
+            for run in neighbours(indices, self.offsets, self.max_gap):
+                first, last = self.offsets[run[0]], self.offsets[run[-1] + 1]
+                with self._blaming(run[0]):
+                    rows = self._rows(first, last)
+                for index in run:
+                    start, stop = self.offsets[index : index + 2] - first
+                    found[index] = rows[start:stop]
+            return [found[index].copy() for index in indices]
+
+
+def neighbours(
+    indices: Sequence[int], offsets: NDArray[np.int64], max_gap: int
+) -> Iterator[list[int]]:
+    """Yield the events that one request can fetch: sorted, with gaps of at most `max_gap` rows."""
+    run: list[int] = []
+    for index in sorted(set(indices)):
+        if run and offsets[index] - offsets[run[-1] + 1] > max_gap:
+            yield run
+            run = []
+        run.append(index)
+    if run:
+        yield run
+
+
+class GroupEvents(Events):
+    """The least that can be read is a group of events."""
+
+    def _place(self, index: int) -> tuple[int, int]:
+        """Return the group of an event, and its number in there."""
+        raise NotImplementedError
+
+    def _group(self, group: int) -> list[Pulses]:
+        raise NotImplementedError
+
+    def _read(self, indices: Sequence[int]) -> list[Pulses]:
+        groups: dict[int, list[Pulses]] = {}
+        found = {}
+        for index in sorted(set(indices)):
+            with self._blaming(index):
+                group, row = self._place(index)
+                if group not in groups:
+                    groups[group] = self._group(group)
+                found[index] = groups[group][row]
+        return [found[index].copy() for index in indices]

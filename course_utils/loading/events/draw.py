@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.colors import ListedColormap
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from course_utils.loading.events.contract import Sample
 from course_utils.loading.events.labels import CASCADE, TRACK
 from course_utils.style import GREY, STYLE
 
-# viridis is safe for colour-blind eyes; its darkest end would vanish on a dark page
-COLOURS = ListedColormap(plt.get_cmap("viridis")(np.linspace(0.2, 1.0, 256)))
+if TYPE_CHECKING:  # workers import this package, and matplotlib takes a second
+    from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure
+
 SENSORS_PER_STRING = 60
+
+
+@cache
+def colours() -> ListedColormap:
+    """Return the colours of all that has a scale: safe for colour-blind eyes, on any page."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    # the darkest end of viridis would vanish on a dark page
+    return ListedColormap(colormaps["viridis"](np.linspace(0.2, 1.0, 256)))
 
 
 def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
@@ -29,13 +39,15 @@ def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
         event: a sample of any of the datasets.
         sensors: x, y, z of all sensors, as `read_sensors` returns them.
     """
+    import matplotlib.pyplot as plt
+
     pulses = event["pulses"].numpy()
     time, charge, sensor_id, auxiliary = pulses.T
     time, where, noise = time / 1000, sensors[sensor_id.astype(int)], auxiliary == 1
     light = {"c": time[~noise], "s": 5 + 12 * np.sqrt(charge[~noise].clip(max=100))}
     # single noise pulses far away in time must not take up the range of colours
     light |= dict(zip(("vmin", "vmax"), np.percentile(time[~noise], [5, 95]), strict=True))
-    light |= {"cmap": COLOURS, "edgecolors": GREY, "linewidths": 0.3}
+    light |= {"cmap": colours(), "edgecolors": GREY, "linewidths": 0.3}
     with plt.rc_context(STYLE):
         figure = plt.figure(figsize=(11, 5), layout="constrained")
         space = figure.add_subplot(1, 2, 1, projection="3d")

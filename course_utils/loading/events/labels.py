@@ -1,27 +1,31 @@
-"""Read what is known of each event, and where the sensors are."""
+"""Read and write what is known of each event, and where the sensors are."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from course_utils.loading.files import exists, open_file
 
 CASCADE, TRACK = 0, 1
 
-_TYPES = {
-    "event_id": "int64",
-    "run_id": "int32",
-    "azimuth": "float32",
-    "zenith": "float32",
-    "energy_gev": "float32",
-    "kind": "uint8",
-    "crc32": "uint32",
-}
+# one row of events.parquet, which has the crc32 of the bytes of the pulses besides
+EVENT = np.dtype(
+    [
+        ("event_id", "<i8"),
+        ("run_id", "<i4"),
+        ("azimuth", "<f4"),
+        ("zenith", "<f4"),
+        ("energy_gev", "<f4"),
+        ("kind", "u1"),
+    ]
+)
+EVENT_COLUMNS: tuple[str, ...] = EVENT.names or ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ def read_labels(folder: str | Path, fs: Any = None) -> Labels:
         FileNotFoundError: the folder holds no events.
         OSError: events.parquet is corrupted.
     """
+    import pyarrow as pa
+
     path = f"{folder}/events.parquet"
     if not exists(path, fs):
         raise FileNotFoundError(
@@ -75,13 +81,33 @@ def read_labels(folder: str | Path, fs: Any = None) -> Labels:
 
 def _read_columns(file: BinaryIO) -> dict[str, NDArray[Any]]:
     """Return the columns of events.parquet; what its checksums leave out is looked at here."""
+    import pyarrow.parquet as pq
+
     parquet = pq.ParquetFile(file, page_checksum_verification=True)
     table = parquet.read()
     column = {name: table[name].to_numpy() for name in table.column_names}
-    types = {name: str(array.dtype) for name, array in column.items()}
-    if len(table) != parquet.metadata.num_rows or {"crc32": "uint32"} | types != _TYPES:
+    types = {name: array.dtype for name, array in column.items()}
+    checked = {"crc32": np.dtype("<u4")}
+    wanted = checked | {name: EVENT[name] for name in EVENT_COLUMNS}
+    if len(table) != parquet.metadata.num_rows or checked | types != wanted:
         raise ValueError("its footer does not fit its columns")
     return column
+
+
+def write_labels(folder: Path, table: NDArray[np.void], crc32: Sequence[int]) -> None:
+    """Write events.parquet; all formats of the pulses are held to the checksums in it.
+
+    Args:
+        folder: where to write.
+        table: one row per event, dtype EVENT.
+        crc32: of the bytes of the pulses of each event.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {name: table[name] for name in EVENT_COLUMNS}
+    columns["crc32"] = np.array(crc32, np.uint32)
+    pq.write_table(pa.table(columns), folder / "events.parquet", write_page_checksum=True)
 
 
 def unit_vectors(azimuth: NDArray[np.float32], zenith: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -96,14 +122,10 @@ def read_sensors(folder: str | Path) -> NDArray[np.float32]:
     return rows[:, 1:]
 
 
-def open_file(path: str, fs: Any = None) -> BinaryIO:
-    """Open a file for reading, on the disk or on a file system of fsspec."""
-    if fs is None:
-        return Path(path).open("rb")
-    file: BinaryIO = fs.open(path)
-    return file
-
-
-def exists(path: str, fs: Any = None) -> bool:
-    """Tell whether there is such a file or folder."""
-    return Path(path).exists() if fs is None else bool(fs.exists(path))
+def write_sensors(folder: Path, positions: NDArray[np.float32]) -> None:
+    """Write x, y, z of all sensors in metres, shape (n, 3); the row is the sensor_id."""
+    rows = np.column_stack([np.arange(len(positions)), positions])
+    header = "sensor_id,x,y,z"
+    np.savetxt(
+        folder / "sensor_geometry.csv", rows, "%d,%.3f,%.3f,%.3f", header=header, comments=""
+    )

@@ -12,12 +12,18 @@ What is found: when the file is opened, that its size is not what its header say
 first reads a record, by its checksum, a change within 8 bytes of it, a record in the wrong place, a
 header of another type. What is not: changes that cancel in the sum, and words of 8 bytes that
 changed places. A file that is cut short while it is mapped ends the process.
+
+A worker would have to send each batch to the main process, and for small samples that costs more
+than to make it. So a batch is made by the process that trains: one gather from the page cache into
+memory that is used again.
 """
 
 from __future__ import annotations
 
+import mmap
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -25,25 +31,122 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch.utils.data import Dataset
+from torch.utils.data import IterableDataset, get_worker_info
 from tqdm import tqdm
 
-from course_utils.loading.fast.mapped import map_array
-from course_utils.loading.fast.mapped_loader import MappedLoader
-from course_utils.loading.fast.ragged import RaggedLoader
-from course_utils.loading.workers import LazyFile
+from course_utils.hardware.machine import memory_free
+from course_utils.loading.prefetch import ThreadPrefetcher
+from course_utils.loading.stream import Place, epoch_rng
+from course_utils.loading.workers import LazyFile, SharedEpoch
 from course_utils.paths import need_room
-
-__all__ = ["RaggedLoader", "RecordLoader", "Records", "write_records"]
 
 Batch = dict[str, torch.Tensor]
 
 
-class Records(Dataset[Batch]):
+class RecordLoader(IterableDataset[Batch]):
+    """Give every record exactly once an epoch, in batches shuffled over the whole file.
+
+        for epoch in range(3):
+            loader.set_epoch(epoch)
+            for batch in loader: ...
+
+    A batch stays as it is until `buffers` − `ahead` more were asked for; then its memory is used
+    again. Who keeps batches longer copies them, or takes `buffers=None`. Set
+    `torch.set_num_threads(1)`: to share so small a copy among threads takes longer than the copy.
+
+    In a `DataLoader(loader, batch_size=None, num_workers=2)` each worker makes every second batch,
+    in memory of its own; the batches are the same, and so is their order.
+
+    A batch is a dict with a tensor for each field. These are views of one buffer, with the other
+    fields between their rows; `contiguous()` gives one without gaps.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        batch_size: int,
+        *,
+        shuffle: bool = True,
+        seed: int = 0,
+        sort: bool = False,
+        drop_last: bool = False,
+        ahead: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        buffers: int | None = 2,
+    ):
+        """Open the file, and read no records.
+
+        Args:
+            path: a file of write_records.
+            batch_size: samples in a batch.
+            shuffle: whether each epoch has a new order; False: the order in the file.
+            seed: what the order depends on, besides the epoch.
+            sort: whether a batch is read, and given, in the order of the file: kinder to a disk.
+            drop_last: whether a last batch that is not full is dropped.
+            ahead: batches that a thread makes while the loop works on another; 0: no thread.
+            rank: whose samples these are.
+            world_size: ranks that share the samples; their lengths may differ by one batch.
+            buffers: batches whose memory is used in turn; None: every batch has its own.
+
+        Raises:
+            OSError: the file is missing, corrupted or of another kind.
+            ValueError: a number is too small.
+        """
+        self._at_least("batch_size", batch_size, 1)
+        self._at_least("ahead", ahead, 0)
+        if buffers is not None:
+            self._at_least("buffers", buffers, 1 + ahead)
+        self.source = Records(path)
+        self.batch_size, self.seed, self.ahead, self.buffers = batch_size, seed, ahead, buffers
+        self.shuffle, self.sort, self.drop_last = shuffle, sort, drop_last
+        self.place = Place(rank, world_size)
+        self.epoch = SharedEpoch()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of the next epoch; workers that persist see it too."""
+        self.epoch.value = epoch
+
+    def __len__(self) -> int:
+        """Return the number of batches of this rank."""
+        samples = len(range(self.place.rank, len(self.source), self.place.world_size))
+        return (samples + (0 if self.drop_last else self.batch_size - 1)) // self.batch_size
+
+    def __iter__(self) -> Iterator[Batch]:
+        batches = self._batches()
+        return iter(ThreadPrefetcher(batches, self.ahead)) if self.ahead else batches
+
+    def _order(self) -> torch.Tensor:
+        """Return the indices of this rank in the order of this epoch."""
+        indices = torch.arange(len(self.source))
+        if self.shuffle:
+            drawn = epoch_rng(self.seed, self.epoch.value).integers(2**63)  # the same on all ranks
+            generator = torch.Generator().manual_seed(int(drawn))
+            indices = torch.randperm(len(self.source), generator=generator)
+        return indices[self.place.rank :: self.place.world_size]
+
+    def _batches(self) -> Iterator[Batch]:
+        chosen = torch.split(self._order(), self.batch_size)[: len(self)]
+        buffers, worker = self.buffers, get_worker_info()
+        if worker is not None:
+            chosen, buffers = chosen[worker.id :: worker.num_workers], None  # a batch is sent as is
+        ring = [self.source.buffer(self.batch_size) for _ in range(buffers or 0)]
+        for number, indices in enumerate(chosen):
+            if self.sort:
+                indices.numpy().sort()
+            buffer = ring[number % len(ring)] if ring else self.source.buffer(self.batch_size)
+            yield self.source.read(indices, buffer)
+
+    @staticmethod
+    def _at_least(name: str, value: int, least: int) -> None:
+        if value < least:
+            raise ValueError(f"{name}={value} cannot be; take at least {least}.")
+
+
+class Records:
     """The records of a file, mapped into memory by each process that reads them.
 
-    `records[3]` is a sample, `records[[3, 1]]` a batch, both in memory of their own. To another
-    process goes the path, not the data.
+    To another process goes the path, not the data.
     """
 
     def __init__(self, path: str | Path):
@@ -63,13 +166,6 @@ class Records(Dataset[Batch]):
 
     def __len__(self) -> int:
         return self.length
-
-    def __getitem__(self, index: int | Sequence[int]) -> Batch:
-        if isinstance(index, int | np.integer):
-            return {name: column[0] for name, column in self[[index]].items()}
-        places = [range(len(self))[one] for one in index]
-        indices = torch.tensor(places, dtype=torch.int64)
-        return self.read(indices, self.buffer(len(indices)))
 
     def buffer(self, batch_size: int) -> torch.Tensor:
         """Return memory for a batch: int64 (batch_size, words of a record)."""
@@ -113,14 +209,45 @@ class _Mapping:
             self._unchecked[indices] = False
 
 
-class RecordLoader(MappedLoader[Batch]):
-    """Load a file of write_records in shuffled batches, a dict with a tensor for each field.
+def map_array(path: str | Path) -> NDArray[Any]:
+    """Return the array of a .npy file, to be read at random places.
 
-    The tensors of a batch are views of one buffer, with the other fields between their rows;
-    `contiguous()` gives one without gaps.
+    The file is not changed by what is written into the array: pages that are written are copied
+    first. So torch takes it as it is, and it can be a file that this user may not write.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        OSError: it is no .npy file of numbers, or not as long as its header says.
     """
+    if not Path(path).exists():
+        raise FileNotFoundError(f"There is no {path}; name a .npy file that exists.")
+    try:
+        array = np.lib.format.open_memmap(path, mode="c")
+        if Path(path).stat().st_size != array.offset + array.nbytes:
+            raise ValueError("it is longer than its header says")
+    except OSError:
+        raise
+    except Exception as error:  # a header of other bytes makes numpy fail in many ways
+        raise OSError(
+            f"{path} is no whole .npy file ({error}); write it again, or copy it again from where "
+            "it came."
+        ) from error
+    _advise(array)
+    return array
 
-    opens = Records
+
+def _advise(array: np.memmap[Any, Any]) -> None:
+    """Ask for large pages where memory has room for all of it, else for no more than is read.
+
+    Each place of a mapping is found through a table of its pages. Pages of 2 MB need a table 512
+    times smaller than those of 4 kB, one that stays in the processor. They are read whole, which is
+    no loss if they stay in memory, and 1,000 times too much if they do not.
+    """
+    fits = array.nbytes < memory_free()
+    advice = getattr(mmap, "MADV_HUGEPAGE" if fits else "MADV_RANDOM", None)
+    if advice is not None and isinstance(array.base, mmap.mmap):
+        with suppress(OSError):  # a system without large pages
+            array.base.madvise(advice)
 
 
 def write_records(

@@ -5,16 +5,10 @@ from course_utils.loading.images.augment import (
     IMAGENET_STD,
     Augment,
     normalise,
-)
-from course_utils.loading.images.augment_samples import (
     per_sample,
 )
-from course_utils.loading.images.jpegs import (
-    Jpegs,
-)
-from course_utils.loading.images.volumes import (
-    Volumes,
-)
+from course_utils.loading.images.jpegs import Jpegs
+from course_utils.loading.images.volumes import Volumes
 
 __all__ = [
     "IMAGENET_MEAN",

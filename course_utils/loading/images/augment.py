@@ -6,29 +6,208 @@
 
 What is drawn is kept apart from what is done: the same draws give the same picture on the CPU and
 on the device, one at a time and in a batch. All is plain torch, without a loop over the samples.
-`augment_draws` has what is drawn.
+`per_sample` does the same to one sample at a time, for workers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import log
+from typing import Any, Self
 
 import torch
 from torch import Tensor
-
-from course_utils.loading.images.augment_draws import (
-    Crops,
-    Draws,
-    draw_crops,
-    draw_factors,
-    draw_flips,
-)
 
 # Mean and standard deviation of the channels of ImageNet, as torchvision's models expect them.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 GREY = (0.2989, 0.587, 0.114)  # weights of red, green, blue in the grey of torchvision
+TRIES = 10  # candidates for a crop, as in torchvision
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augment:
+    """Random resized crop, horizontal flip, brightness and contrast, normalise: for a batch."""
+
+    size: int = 224  # pixels of a side
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip_share: float = 0.5
+    spread: float = 0.3  # of brightness and contrast around 1
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+
+    def draw(self, shape: torch.Size, *, generator: torch.Generator | None = None) -> Draws:
+        """Draw the parameters for images of `shape` (batch, channels, height, width)."""
+        batch, _, height, width = shape
+        factors = [draw_factors(batch, self.spread, generator=generator) for _ in range(2)]
+        return Draws(
+            draw_crops(
+                batch, (height, width), scale=self.scale, ratio=self.ratio, generator=generator
+            ),
+            draw_flips(batch, self.flip_share, generator=generator),
+            *factors,
+        )
+
+    def __call__(self, images: Tensor, draws: Draws | None = None) -> Tensor:
+        """Return float32 (batch, 3, size, size) on the device of the images.
+
+        Args:
+            images: uint8 (batch, 3, height, width).
+            draws: on the same device; None: new ones.
+
+        Raises:
+            ValueError: if the images are no batch of uint8 images in three colours.
+        """
+        draws = draws or self.draw(_checked(images).shape).to(images.device)
+        return normalise(self.visible(images, draws), self.mean, self.std)
+
+    def visible(self, images: Tensor, draws: Draws) -> Tensor:
+        """Return the same before it is normalised: 0..1, to be looked at."""
+        cropped = crop_resize(_checked(images), draws.crops, self.size) / 255
+        return adjust(flip(cropped, draws.flips), draws.brightness, draws.contrast)
+
+
+def _checked(images: Tensor) -> Tensor:
+    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
+        raise ValueError(
+            f"The images are {images.dtype} of {tuple(images.shape)}; give a batch in uint8 of "
+            "(batch, 3, height, width), as decoded."
+        )
+    return images
+
+
+def per_sample(augment: Augment) -> Any:
+    """Return what `augment` does to a batch as transforms of torchvision, for a single image.
+
+    They go to workers: `Jpegs(folder, per_sample(augment))`.
+    They take uint8 (3, height, width) and return float32 (3, size, size). What they draw has the
+    same distribution, save that torchvision also draws whether brightness or contrast comes first,
+    and computes both on uint8: the values are rounded in between.
+    """
+    from torchvision.transforms import v2
+
+    return v2.Compose(
+        [
+            v2.RandomResizedCrop(
+                augment.size, scale=augment.scale, ratio=augment.ratio, antialias=True
+            ),
+            v2.RandomHorizontalFlip(augment.flip_share),
+            v2.ColorJitter(augment.spread, augment.spread),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize(list(augment.mean), list(augment.std)),
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Crops:
+    """Windows to cut out, one for each sample: int64 tensors of (batch,), in pixels."""
+
+    top: Tensor
+    left: Tensor
+    height: Tensor
+    width: Tensor
+
+    def to(self, device: torch.device | str) -> Crops:
+        """Return the same windows on `device`."""
+        return Crops(*(_send(part, device) for part in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What is random in an augmentation, drawn for each sample of a batch."""
+
+    crops: Crops
+    flips: Tensor  # bool (batch,)
+    brightness: Tensor  # float32 (batch,), 1 leaves it as it is
+    contrast: Tensor  # the same
+
+    def to(self, device: torch.device | str) -> Self:
+        """Return the same draws on `device`."""
+        crops, *others = vars(self).values()
+        return type(self)(crops.to(device), *(_send(part, device) for part in others))
+
+
+def _send(part: Tensor, device: torch.device | str) -> Tensor:
+    """Copy to `device`; to CUDA without making the host wait for the steps before."""
+    if torch.device(device).type == "cuda" and not part.is_cuda:
+        part = part.pin_memory()
+    return part.to(device, non_blocking=True)
+
+
+def draw_crops(
+    batch: int,
+    size: tuple[int, int],
+    *,
+    scale: tuple[float, float] = (0.08, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+    generator: torch.Generator | None = None,
+) -> Crops:
+    """Draw a window for each sample as `RandomResizedCrop` of torchvision draws one.
+
+    Its area is uniform in `scale` times the image, the logarithm of width over height uniform in
+    `ratio`. Of ten such windows the first one that fits counts; if none does, the largest one in
+    the middle.
+
+    Args:
+        batch: number of samples.
+        size: height and width of the images.
+        scale: smallest and largest share of the image.
+        ratio: smallest and largest width over height.
+        generator: of the CPU, where all is drawn: so the draws are the same for every device.
+
+    Raises:
+        ValueError: `scale` or `ratio` is no range of positive numbers.
+    """
+    for name, (low, high) in (("scale", scale), ("ratio", ratio)):
+        if not 0 < low <= high:
+            raise ValueError(f"{name}=({low}, {high}) is no range; give 0 < lowest <= highest.")
+    rows, columns = size
+    area = rows * columns * _uniform((batch, TRIES), *scale, generator)
+    aspect = _uniform((batch, TRIES), log(ratio[0]), log(ratio[1]), generator).exp()
+    width = (area * aspect).sqrt().round().long()
+    height = (area / aspect).sqrt().round().long()
+    fits = (width > 0) & (width <= columns) & (height > 0) & (height <= rows)
+    first = fits.byte().argmax(1, keepdim=True)
+    found = fits.any(1)
+    middle_height, middle_width = _middle(size, ratio)
+    height = torch.where(found, height.gather(1, first)[:, 0], middle_height)
+    width = torch.where(found, width.gather(1, first)[:, 0], middle_width)
+    top = (torch.rand(batch, generator=generator) * (rows - height + 1)).long()
+    left = (torch.rand(batch, generator=generator) * (columns - width + 1)).long()
+    top = torch.where(found, top, (rows - middle_height) // 2)
+    left = torch.where(found, left, (columns - middle_width) // 2)
+    return Crops(top, left, height, width)
+
+
+def _middle(size: tuple[int, int], ratio: tuple[float, float]) -> tuple[int, int]:
+    """Return height and width of the largest window whose ratio is allowed."""
+    rows, columns = size
+    if columns / rows < ratio[0]:
+        return round(columns / ratio[0]), columns
+    if columns / rows > ratio[1]:
+        return rows, round(rows * ratio[1])
+    return rows, columns
+
+
+def draw_flips(
+    batch: int, share: float = 0.5, *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Draw which samples are flipped: bool (batch,)."""
+    return torch.rand(batch, generator=generator) < share
+
+
+def draw_factors(batch: int, spread: float, *, generator: torch.Generator | None = None) -> Tensor:
+    """Draw factors from 1 - spread to 1 + spread for brightness or contrast: float32 (batch,)."""
+    return _uniform((batch,), max(0.0, 1 - spread), 1 + spread, generator)
+
+
+def _uniform(
+    shape: tuple[int, ...], low: float, high: float, generator: torch.Generator | None
+) -> Tensor:
+    return low + (high - low) * torch.rand(shape, generator=generator)
 
 
 def crop_resize(images: Tensor, crops: Crops, size: int) -> Tensor:
@@ -100,55 +279,3 @@ def _constant(values: tuple[float, ...], device: torch.device) -> Tensor:
 
 def _per_sample(values: Tensor) -> Tensor:
     return values[:, None, None, None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Augment:
-    """Random resized crop, horizontal flip, brightness and contrast, normalise: for a batch."""
-
-    size: int = 224  # pixels of a side
-    scale: tuple[float, float] = (0.08, 1.0)
-    ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    flip_share: float = 0.5
-    spread: float = 0.3  # of brightness and contrast around 1
-    mean: tuple[float, ...] = IMAGENET_MEAN
-    std: tuple[float, ...] = IMAGENET_STD
-
-    def draw(self, shape: torch.Size, *, generator: torch.Generator | None = None) -> Draws:
-        """Draw the parameters for images of `shape` (batch, channels, height, width)."""
-        batch, _, height, width = shape
-        factors = [draw_factors(batch, self.spread, generator=generator) for _ in range(2)]
-        return Draws(
-            draw_crops(
-                batch, (height, width), scale=self.scale, ratio=self.ratio, generator=generator
-            ),
-            draw_flips(batch, self.flip_share, generator=generator),
-            *factors,
-        )
-
-    def __call__(self, images: Tensor, draws: Draws | None = None) -> Tensor:
-        """Return float32 (batch, 3, size, size) on the device of the images.
-
-        Args:
-            images: uint8 (batch, 3, height, width).
-            draws: on the same device; None: new ones.
-
-        Raises:
-            ValueError: if the images are no batch of uint8 images in three colours.
-        """
-        draws = draws or self.draw(_checked(images).shape).to(images.device)
-        return normalise(self.visible(images, draws), self.mean, self.std)
-
-    def visible(self, images: Tensor, draws: Draws) -> Tensor:
-        """Return the same before it is normalised: 0..1, to be looked at."""
-        cropped = crop_resize(_checked(images), draws.crops, self.size) / 255
-        return adjust(flip(cropped, draws.flips), draws.brightness, draws.contrast)
-
-
-def _checked(images: Tensor) -> Tensor:
-    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
-        raise ValueError(
-            f"The images are {images.dtype} of {tuple(images.shape)}; give a batch in uint8 of "
-            "(batch, 3, height, width), as decoded."
-        )
-    return images

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch.utils.data import Dataset
 
-from course_utils.loading.events import open_file
+from course_utils.loading.files import open_file
 from course_utils.measure.spans import stage
 
 

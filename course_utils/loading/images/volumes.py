@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from zlib import crc32
 
-import h5py
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from course_utils.loading.events import exists, open_file
+from course_utils.loading.files import exists, open_file
 from course_utils.measure.spans import stage
 
 VolumeFormat = Literal["npz", "npy", "h5"]
@@ -139,6 +138,8 @@ def _read_npy(file: Any, shape: tuple[int, ...], z: int | None) -> Values:
 
 
 def _read_h5(file: Any, shape: tuple[int, ...], z: int | None) -> Values:
+    import h5py
+
     with h5py.File(file) as opened:
         values: Values = opened["volume"][:] if z is None else opened["volume"][z]
     return values

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from course_utils.loading.events import COLOURS
+from course_utils.loading.events import colours
 from course_utils.loading.stream.mixing import Mixing
 from course_utils.style import STYLE
 
@@ -29,7 +29,7 @@ def draw_together(ways: Mapping[str, Mixing]) -> Figure:
         for panel in panels.flat[len(ways) :]:
             panel.remove()
         for panel, (name, mixed) in zip(panels.flat, ways.items(), strict=False):
-            drawn = panel.imshow(mixed.together, cmap=COLOURS, vmin=0, vmax=BRIGHTEST)
+            drawn = panel.imshow(mixed.together, cmap=colours(), vmin=0, vmax=BRIGHTEST)
             panel.set_title(_title(name, mixed), fontsize="medium")
             panel.set(xticks=[], yticks=[])
         for panel in panels[:, 0]:

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_utils.hardware.storage import SlowFileSystem, counting_storage
-from course_utils.loading.events import Events, open_events
+from course_utils.loading.events import FORMATS as ALL_FORMATS
+from course_utils.loading.events import EventArrays, Events, open_events
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from course_utils.teaching.notebook import data_path
 from course_utils.words import plural
@@ -92,17 +92,10 @@ def _folder() -> Path:
     temporary = tempfile.TemporaryDirectory()
     atexit.register(temporary.cleanup)
     folder = Path(temporary.name)
-    # imported by name: data_scripts stands beside this package and is built on it
-    native = import_module("data_scripts.native")
-    formats = import_module("data_scripts.formats").FORMATS
-    all_events = native.load(data_path("events", "S"))
-    bounds = all_events.offsets[EVENTS.start : EVENTS.stop + 1]
-    pulses = all_events.pulses[bounds[0] : bounds[-1]]
-    events = native.Events(all_events.table[EVENTS], bounds - bounds[0], pulses)
-    native.save(folder, events.table, [(pulses, np.diff(bounds))])
-    for name in FORMATS:
-        if name in formats:
-            formats[name].write(events, folder / formats[name].name)
+    events = EventArrays.load(data_path("events", "S")).take(np.arange(EVENTS.start, EVENTS.stop))
+    events.save(folder)
+    for name in set(FORMATS) - {"npy"}:
+        ALL_FORMATS[name].write(events, folder / ALL_FORMATS[name].entry)
     np.save(folder / "ids.npy", np.arange(MANY))
     return folder
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +23,7 @@ from course_utils.hardware.storage import (
     counting_storage,
     slow_storage,
 )
-from course_utils.loading.events import Events, open_events
+from course_utils.loading.events import FORMATS, EventArrays, Events, open_events
 
 WARM, COLD = "this disk, warm", "this disk, cold"
 BATCH = 64
@@ -54,23 +52,19 @@ class Cost:
     amplification: float
 
 
-def write(name: str, events: Any, folder: Path) -> tuple[float, int]:
+def write(name: str, events: EventArrays, folder: Path) -> tuple[float, int]:
     """Write a format of `events` into `folder` and return the seconds and the bytes.
 
     Args:
-        name: a key of READERS; "npy" writes the labels too, so it goes first.
-        events: as `data_scripts.native` loads them.
+        name: a key of FORMATS; "npy" writes the labels too, so it goes first.
+        events: what to write.
         folder: exists.
     """
-    start, entry = time.perf_counter(), folder / "npy"
+    entry, start = folder / FORMATS[name].entry, time.perf_counter()
     if name == "npy":
-        block = events.pulses, np.diff(events.offsets)
-        import_module("data_scripts.native").save(folder, events.table, [block])
+        events.save(folder)
     else:
-        # imported by name: data_scripts stands beside this package and is built on it
-        file_name, write_into = import_module("data_scripts.formats").FORMATS[name]
-        entry = folder / file_name
-        write_into(events, entry)
+        FORMATS[name].write(events, entry)
     seconds = time.perf_counter() - start
     files = [entry, *entry.rglob("*")] if entry.is_dir() else [entry]
     return seconds, sum(file.stat().st_size for file in files if file.is_file())

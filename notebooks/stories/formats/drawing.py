@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
+from course_utils.loading.events import FORMATS
 from course_utils.measure.picture import LOOKS
 from course_utils.style import GREY, STYLE
 from course_utils.words import duration
@@ -18,20 +19,6 @@ from notebooks.stories.formats.costs import COLD, PATTERNS, Cost
 if TYPE_CHECKING:
     from notebooks.stories.formats.table import FormatTable
 
-LABELS = {
-    "npy": "npy, one file",
-    "npz": "npz per event",
-    "npz-deflate": "npz per event, deflate",
-    "hdf5": "HDF5",
-    "hdf5-chunked": "HDF5, chunks",
-    "hdf5-gzip": "HDF5, chunks, gzip",
-    "hdf5-misfit": "HDF5, misfit chunks",
-    "parquet": "Parquet",
-    "parquet-zstd": "Parquet, one large group",
-    "sqlite": "SQLite",
-    "tar": "tar shards",
-    "root": "ROOT",
-}
 _SHORT = {"sequential": "in order", "random": "random", "one event": "one"}  # for nine columns
 # shape as well as colour tells the three apart; each colour has 3:1 or more on white and on #111
 _MARKS = {
@@ -81,7 +68,7 @@ def picture(table: FormatTable) -> Figure:
             panel.set_xscale("log")
             panel.set_title(storage, fontsize="medium")
             panel.grid(color=GREY, alpha=0.3, linewidth=0.5)
-        panels[0, 0].set_yticks(height, [LABELS.get(name, name) for name in names])
+        panels[0, 0].set_yticks(height, [FORMATS[name].title for name in names])
         figure.supxlabel(
             "times as long as with the best format there", color=GREY, fontsize="medium"
         )
@@ -153,7 +140,7 @@ def _rows(table: FormatTable, storage: str) -> Iterator[list[str]]:
         size = f"{row.size / (16 * table.pulses):.2f}×"
         written = duration(1e9 * row.write_s)
         counts = [f"{cost.amplification:.3g}" for cost in costs]
-        yield [LABELS.get(name, name), size, written, *times, *map(_requests, costs), *counts]
+        yield [FORMATS[name].title, size, written, *times, *map(_requests, costs), *counts]
 
 
 def _cell(content: str) -> str:

@@ -13,10 +13,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -24,7 +22,7 @@ from tqdm import tqdm
 
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import facts as machine_facts
-from course_utils.loading.events import READERS, read_labels
+from course_utils.loading.events import FORMATS, EventArrays, read_labels
 from course_utils.paths import need_room
 from notebooks.stories.formats import drawing as format_drawing
 from notebooks.stories.formats.costs import Cost, Reader, Storages, write
@@ -120,14 +118,15 @@ def compare_formats(
         CourseError: there is no room for a copy in each format.
     """
     read_labels(folder)  # says it in words where there are no events
-    events = _thinned(import_module("data_scripts.native").load(Path(folder)), most)
-    chosen = tuple(names or READERS)
-    if strange := [name for name in chosen if name not in READERS]:
-        raise CourseError(f"There is no format {strange[0]!r}; take some of {', '.join(READERS)}.")
+    events = EventArrays.load(Path(folder))
+    events = events.take(np.arange(len(events))[:: -(-len(events) // most)])  # from all over it
+    chosen = tuple(names or FORMATS)
+    if strange := [name for name in chosen if name not in FORMATS]:
+        raise CourseError(f"There is no format {strange[0]!r}; take some of {', '.join(FORMATS)}.")
     # beside the data: a temporary folder is often kept in memory, which is never cold
     data = Path(folder).absolute().parent
     beside = data if os.access(data, os.W_OK) else Path(gettempdir())
-    room = len(READERS) * (2 * events.pulses.nbytes + 8192 * len(events))
+    room = len(FORMATS) * (2 * events.pulses.nbytes + 8192 * len(events))
     need_room(beside, room, otherwise="or compare fewer events with most=500")
     rows = {}
     with TemporaryDirectory(prefix=".formats-", dir=beside, ignore_cleanup_errors=True) as place:
@@ -140,14 +139,6 @@ def compare_formats(
     )
 
 
-def _row(name: str, events: Any, storages: Storages) -> FormatRow:
+def _row(name: str, events: EventArrays, storages: Storages) -> FormatRow:
     write_s, size = write(name, events, storages.folder)
     return FormatRow(name, write_s, size, Reader(name, storages).costs())
-
-
-def _thinned(events: Any, most: int) -> Any:
-    """Return at most `most` of the events, from all over the file."""
-    chosen = np.arange(len(events))[:: -(-len(events) // most)]
-    pulses = np.concatenate([events[index] for index in chosen])
-    offsets = np.append(0, np.cumsum(np.diff(events.offsets)[chosen]))
-    return type(events)(events.table[chosen], offsets, pulses)

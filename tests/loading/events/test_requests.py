@@ -1,3 +1,5 @@
+"""What each format asks of the storage to get at its events."""
+
 import gc
 from collections.abc import Callable
 from pathlib import Path
@@ -7,11 +9,18 @@ import numpy as np
 import pytest
 
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.events import Events
-from course_utils.loading.events.archives import RootEvents, Shards, SqliteEvents, TarEvents
+from course_utils.loading.events import Events, open_events
+from course_utils.loading.events.contract import neighbours
+from course_utils.loading.events.tar import Shards
 from course_utils.measure.trace import record
 
-Kind = type[Events]
+
+@pytest.fixture
+def dataset(name: str, all_formats: Path) -> Events:
+    storage = slow_storage(all_formats, "laptop SSD", cache_mb=0)
+    events = open_events(all_formats, name, fs=storage)
+    storage.reset_counters()
+    return events
 
 
 def requests(dataset: Events, ask: Callable[[], object]) -> int:
@@ -21,20 +30,34 @@ def requests(dataset: Events, ask: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("kind", [TarEvents, RootEvents])
-def test_a_batch_takes_fewer_requests_than_single_events(kind: Kind, all_formats: Path) -> None:
-    storage = slow_storage(all_formats, "laptop SSD", cache_mb=0)
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [("npy", 1 / 3), ("hdf5", 1 / 3), ("parquet", 1 / 3), ("tar", 0.8), ("root", 0.8)],
+)
+def test_a_batch_takes_fewer_requests_than_single_events(dataset: Events, share: float) -> None:
     indices = np.random.default_rng(0).permutation(600)[:64].tolist()
-    alone, together = kind(all_formats, fs=storage), kind(all_formats, fs=storage)
-    single = requests(alone, lambda: [alone[index] for index in indices])
+    single = requests(dataset, lambda: [dataset[index] for index in indices])
 
     assert single >= 64
-    assert requests(together, lambda: together.__getitems__(indices)) <= 0.8 * single
+    assert requests(dataset, lambda: dataset.__getitems__(indices)) <= share * single
 
 
-def test_sqlite_asks_for_a_page_at_a_time_and_for_none_twice(all_formats: Path) -> None:
-    dataset = SqliteEvents(all_formats, fs=slow_storage(all_formats, "laptop SSD", cache_mb=0))
-    dataset.fs.reset_counters()
+def test_events_that_lie_close_together_are_fetched_together() -> None:
+    offsets = np.array([0, 10, 20, 50, 60, 70])
+
+    assert list(neighbours([3, 0, 1, 1], offsets, 0)) == [[0, 1], [3]]
+    assert list(neighbours([3, 0, 1], offsets, 29)) == [[0, 1], [3]]
+    assert list(neighbours([3, 0, 1], offsets, 30)) == [[0, 1, 3]]
+    assert list(neighbours([], offsets, 0)) == []
+
+
+@pytest.mark.parametrize("name", ["npz"])
+def test_npz_takes_one_request_for_each_event(dataset: Events) -> None:
+    assert requests(dataset, lambda: dataset.__getitems__([1, 2, 3, 400])) == 4
+
+
+@pytest.mark.parametrize("name", ["sqlite"])
+def test_sqlite_asks_for_a_page_at_a_time_and_for_none_twice(dataset: Events) -> None:
     dataset.__getitems__([5, 300, 599])
     counted = dataset.fs.counters()
 
@@ -43,9 +66,8 @@ def test_sqlite_asks_for_a_page_at_a_time_and_for_none_twice(all_formats: Path) 
     assert requests(dataset, lambda: dataset.__getitems__([5, 300, 599])) == 0
 
 
-def test_one_event_of_a_shard_is_one_request_for_its_bytes(all_formats: Path) -> None:
-    dataset = TarEvents(all_formats, fs=slow_storage(all_formats, "laptop SSD", cache_mb=0))
-    dataset.fs.reset_counters()
+@pytest.mark.parametrize("name", ["tar"])
+def test_one_event_of_a_shard_is_one_request_for_its_bytes(dataset: Events) -> None:
     sample = dataset[300]
     counted = dataset.fs.counters()
 
@@ -53,24 +75,27 @@ def test_one_event_of_a_shard_is_one_request_for_its_bytes(all_formats: Path) ->
     assert counted.bytes_read == sample["pulses"].nbytes + 128
 
 
-def test_a_basket_of_each_column_is_read_for_one_event(all_formats: Path) -> None:
-    dataset = RootEvents(all_formats, fs=slow_storage(all_formats, "laptop SSD", cache_mb=0))
-
+@pytest.mark.parametrize("name", ["root"])
+def test_a_basket_of_each_column_is_read_for_one_event(dataset: Events) -> None:
     assert requests(dataset, lambda: dataset.file) > 0
     assert requests(dataset, lambda: dataset[300]) == 4
     assert requests(dataset, lambda: dataset.__getitems__([300, 301, 500])) == 4
 
 
 @pytest.mark.parametrize(
-    ("kind", "stages"),
+    ("name", "stages"),
     [
-        (SqliteEvents, ["read", "decode"]),
-        (TarEvents, ["read", "decode"] * 2),
-        (RootEvents, ["read", "decode"] * 2),
+        ("npz", ["read", "decode"] * 3),
+        ("npy", ["read"]),
+        ("hdf5", ["read"]),
+        ("parquet", ["read", "decode"] * 2),
+        ("sqlite", ["read", "decode"]),
+        ("tar", ["read", "decode"] * 2),
+        ("root", ["read", "decode"] * 2),
     ],
 )
-def test_the_stages_are_marked(kind: Kind, stages: list[str], all_formats: Path) -> None:
-    dataset = kind(all_formats)
+def test_the_stages_are_marked(name: str, stages: list[str], all_formats: Path) -> None:
+    dataset = open_events(all_formats, name)
     with record() as trace:
         dataset.__getitems__([1, 2, 400])
 
@@ -79,7 +104,8 @@ def test_the_stages_are_marked(kind: Kind, stages: list[str], all_formats: Path)
 
 def test_sqlite_forgets_the_file_system_with_the_database(all_formats: Path) -> None:
     before = apsw.vfs_names()
-    dataset = SqliteEvents(all_formats, fs=slow_storage(all_formats, "laptop SSD", cache_mb=0))
+    storage = slow_storage(all_formats, "laptop SSD", cache_mb=0)
+    dataset = open_events(all_formats, "sqlite", fs=storage)
     gc.collect()
     assert dataset[3]["n_pulses"] > 0
     assert len(apsw.vfs_names()) == len(before) + 1
@@ -95,7 +121,7 @@ def test_a_database_where_nothing_may_be_written_is_read(all_formats: Path, tmp_
         (tmp_path / name).chmod(0o444)
     tmp_path.chmod(0o555)
     try:
-        assert SqliteEvents(tmp_path)[3]["n_pulses"] > 0
+        assert open_events(tmp_path, "sqlite")[3]["n_pulses"] > 0
     finally:
         tmp_path.chmod(0o755)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events.db", "events.parquet"]

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 
 from course_utils.loading.events import read_labels, read_sensors, unit_vectors
-from data_scripts.detector import sensor_positions
+from data_scripts.telescope import sensor_positions
 
 
 def test_labels_are_arrays_sorted_by_energy(events_folder: Path) -> None:

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler
+from torch.utils.data import DataLoader
 
 from course_utils.errors import CourseError
 from course_utils.loading.fast import RecordLoader, write_records
-from course_utils.loading.fast.records import Records
 
 N = 1000
 
@@ -61,26 +60,13 @@ def test_numpy_alone_reads_what_was_written(path: Path) -> None:
         assert table[name].dtype == written.dtype
 
 
-def test_a_record_and_a_batch_are_what_was_written(path: Path) -> None:
-    records, written = Records(path), fields()
-    assert len(records) == N
-
-    for name, column in written.items():
-        np.testing.assert_array_equal(records[7][name].numpy(), column[7])
-        np.testing.assert_array_equal(records[[7, -1, 7]][name].numpy(), column[[7, -1, 7]])
-    assert torch.equal(records[np.int64(7)]["pulses"], records[7]["pulses"])  # type: ignore[index]
-    assert records[[]]["pulses"].shape == (0, 5, 4)
-    with pytest.raises(IndexError):
-        records[N]
-
-
 def test_fields_may_be_tensors_big_endian_or_in_fortran_order(tmp_path: Path) -> None:
     wide = np.arange(12.0).reshape(3, 4)
-    file = tmp_path / "a.npy"
     write_records(
-        file, {"a": torch.arange(3), "b": wide.astype(">f8"), "c": np.asfortranarray(wide)}
+        tmp_path / "a.npy",
+        {"a": torch.arange(3), "b": wide.astype(">f8"), "c": np.asfortranarray(wide)},
     )
-    batch = Records(file)[[0, 1, 2]]
+    (batch,) = RecordLoader(tmp_path / "a.npy", 3, shuffle=False)
 
     assert batch["a"].tolist() == [0, 1, 2]
     assert torch.equal(batch["b"], torch.from_numpy(wide))
@@ -98,9 +84,10 @@ def test_every_record_comes_once_an_epoch(path: Path, batch_size: int, ahead: in
     assert all(len(batch) == batch_size for batch in found[:-1])
 
 
-def test_the_fields_of_a_record_stay_together(path: Path) -> None:
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_the_fields_of_a_record_stay_together(path: Path, ahead: int) -> None:
     written = fields()
-    for batch in RecordLoader(path, 64):
+    for batch in RecordLoader(path, 64, ahead=ahead):
         for name, column in written.items():
             np.testing.assert_array_equal(batch[name].numpy(), column[batch["number"].numpy()])
 
@@ -116,13 +103,10 @@ def test_the_order_depends_on_seed_and_epoch_alone(path: Path) -> None:
     assert all(a != b for a, b in zip(drawn, drawn[1:] + drawn[:1], strict=True))
 
 
-def test_without_shuffling_records_come_in_the_order_of_the_file(path: Path) -> None:
-    assert flat(numbers(RecordLoader(path, 64, shuffle=False))) == list(range(N))
-
-
-def test_sorting_changes_the_order_inside_a_batch_only(path: Path) -> None:
+def test_it_may_be_unshuffled_or_sorted_inside_a_batch(path: Path) -> None:
     drawn = numbers(RecordLoader(path, 64))
 
+    assert flat(numbers(RecordLoader(path, 64, shuffle=False))) == list(range(N))
     assert numbers(RecordLoader(path, 64, sort=True)) == [sorted(batch) for batch in drawn]
 
 
@@ -152,13 +136,6 @@ def test_the_last_batch_may_be_dropped(path: Path, batch_size: int, batches: int
     assert {len(batch) for batch in numbers(loader)} <= {batch_size}
 
 
-def test_a_thread_ahead_gives_the_same_batches(path: Path) -> None:
-    alone = [batch["pulses"].clone() for batch in RecordLoader(path, 64)]
-    ahead = [batch["pulses"].clone() for batch in RecordLoader(path, 64, ahead=1)]
-
-    assert all(torch.equal(*pair) for pair in zip(alone, ahead, strict=True))
-
-
 @pytest.mark.parametrize(("buffers", "ahead"), [(1, 0), (2, 0), (2, 1), (4, 1), (5, 3)])
 def test_a_batch_stays_until_its_memory_is_promised_to_another(
     path: Path, buffers: int, ahead: int
@@ -170,16 +147,12 @@ def test_a_batch_stays_until_its_memory_is_promised_to_another(
             assert torch.equal(kept["number"], expected)
 
 
-def test_batches_with_memory_of_their_own_can_all_be_kept(path: Path) -> None:
+def test_memory_is_used_again_unless_batches_shall_have_their_own(path: Path) -> None:
+    places = {batch["pulses"].data_ptr() for batch in RecordLoader(path, 10, buffers=3)}
     kept = list(RecordLoader(path, 64, buffers=None, ahead=2))
 
-    assert sorted(flat([batch["number"].tolist() for batch in kept])) == list(range(N))
-
-
-def test_memory_is_used_again(path: Path) -> None:
-    places = {batch["pulses"].data_ptr() for batch in RecordLoader(path, 10, buffers=3)}
-
     assert len(places) == 3
+    assert sorted(flat([batch["number"].tolist() for batch in kept])) == list(range(N))
 
 
 def test_two_loops_at_once_do_not_share_memory(path: Path) -> None:
@@ -224,24 +197,6 @@ def test_workers_give_the_same_batches_in_the_same_order(path: Path, start_metho
     assert numbers(loader) == numbers(records) != alone
 
 
-def test_workers_read_whole_batches_of_a_dataset(path: Path) -> None:
-    records = Records(path)
-    _ = records[0]  # opened here first, as a learner would
-    sampler = BatchSampler(RandomSampler(records), 64, drop_last=False)
-    loader = DataLoader(
-        records,
-        batch_size=None,
-        sampler=sampler,
-        num_workers=2,
-        timeout=120,
-    )
-    assert sorted(flat(numbers(loader))) == list(range(N))
-
-
-def test_a_plain_loader_can_read_records_one_by_one(path: Path) -> None:
-    assert sorted(flat(numbers(DataLoader(Records(path), 64, shuffle=True)))) == list(range(N))
-
-
 def test_a_path_is_sent_to_a_worker_and_no_data(path: Path) -> None:
     loader = RecordLoader(path, 64)
     batches = numbers(loader)
@@ -261,8 +216,7 @@ def copy_of(path: Path, tmp_path: Path, change: Callable[[bytearray], None]) -> 
 
 def test_a_changed_byte_anywhere_is_found_or_changes_nothing(path: Path, tmp_path: Path) -> None:
     """In the padding of the header it changes nothing; in a record its number is told."""
-    whole, size = Records(path)[range(N)], Records(path).dtype.itemsize
-    header = path.stat().st_size - N * size
+    whole, size, header = everything(path), *layout(path)
     said = dict[int, str]()
     for place in [*range(header), *range(header, header + N * size, 4999)]:
 
@@ -280,10 +234,21 @@ def test_a_changed_byte_anywhere_is_found_or_changes_nothing(path: Path, tmp_pat
             assert sentence == "" or "broken.npy" in sentence
 
 
+def everything(path: Path) -> dict[str, torch.Tensor]:
+    (batch,) = RecordLoader(path, N, shuffle=False)
+    return batch
+
+
+def layout(path: Path) -> tuple[int, int]:
+    """Return the bytes of a record, and of the header before the first."""
+    size = np.load(path, mmap_mode="r").itemsize
+    return size, path.stat().st_size - N * size
+
+
 def problem(path: Path, whole: dict[str, torch.Tensor]) -> str:
     """Return what is said about a broken file, or nothing if it is read and the same as `whole`."""
     try:
-        batch = Records(path)[range(N)]
+        batch = everything(path)
     except OSError as error:
         return str(error)
     assert all(torch.equal(batch[name], whole[name]) for name in whole)
@@ -291,7 +256,7 @@ def problem(path: Path, whole: dict[str, torch.Tensor]) -> str:
 
 
 def test_a_record_in_the_place_of_another_is_found(path: Path, tmp_path: Path) -> None:
-    size = Records(path).dtype.itemsize
+    size, _ = layout(path)
 
     def move(content: bytearray) -> None:
         content[-size:] = content[-2 * size : -size]
@@ -332,13 +297,10 @@ def test_another_kind_of_file_is_refused(tmp_path: Path, content: Any) -> None:
         RecordLoader(file, 64)
 
 
-def test_objects_are_not_loaded(tmp_path: Path) -> None:
+def test_objects_are_not_loaded_and_a_missing_file_is_said(tmp_path: Path) -> None:
     np.save(tmp_path / "objects.npy", np.array([{}, 1], object), allow_pickle=True)
     with pytest.raises(OSError, match=r"objects\.npy is no whole"):
         RecordLoader(tmp_path / "objects.npy", 64)
-
-
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.npy; name a"):
         RecordLoader(tmp_path / "none.npy", 64)
 
@@ -383,18 +345,19 @@ def test_a_writer_that_fails_leaves_the_former_file(path: Path, tmp_path: Path) 
         write_records(file, {"number": np.arange(100).view(Unreadable)}, chunk=50)
 
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.npy"]
-    assert len(Records(file)) == 10
+    assert len(RecordLoader(file, 1)) == 10
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"batch_size": 0}, {"ahead": -1}, {"buffers": 0}, {"buffers": 1, "ahead": 1}],
+    ("options", "said"),
+    [
+        ({"batch_size": 0}, r"batch_size=0 cannot be; take at least 1\."),
+        ({"ahead": -1}, r"ahead=-1 cannot be; take at least 0\."),
+        ({"buffers": 0}, r"buffers=0 cannot be; take at least 1\."),
+        ({"buffers": 1, "ahead": 1}, r"buffers=1 cannot be; take at least 2\."),
+        ({"rank": 2, "world_size": 2}, "no rank 2"),
+    ],
 )
-def test_too_little_is_refused(path: Path, options: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match=r"cannot be; take at least \d\."):
+def test_what_cannot_be_is_refused(path: Path, options: dict[str, int], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
         RecordLoader(path, **{"batch_size": 8, **options})
-
-
-def test_a_rank_that_is_not_there_is_refused(path: Path) -> None:
-    with pytest.raises(ValueError, match="no rank 2"):
-        RecordLoader(path, 8, rank=2, world_size=2)

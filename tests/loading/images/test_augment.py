@@ -10,8 +10,15 @@ from torchvision.transforms import v2
 
 from course_utils.hardware.gpu import get_accelerator
 from course_utils.loading.images import IMAGENET_MEAN, IMAGENET_STD, Augment, normalise, per_sample
-from course_utils.loading.images.augment import adjust, crop_resize, flip
-from course_utils.loading.images.augment_draws import Crops, draw_crops, draw_factors, draw_flips
+from course_utils.loading.images.augment import (
+    Crops,
+    adjust,
+    crop_resize,
+    draw_crops,
+    draw_factors,
+    draw_flips,
+    flip,
+)
 
 SIZES = [(5, 37, 53), (1, 64, 64), (3, 200, 31), (2, 9, 11)]  # samples, height, width
 

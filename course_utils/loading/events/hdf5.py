@@ -1,20 +1,44 @@
-"""Write events as one HDF5 file: with chunks that suit the reader, that do not, or with none."""
+"""One HDF5 file: with chunks that suit the reader, that do not, or with none."""
+
+from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import h5py
 from tqdm import tqdm
 
-from data_scripts.native import Events
+from course_utils.loading.events.contract import Pulses, RowEvents
+from course_utils.loading.events.npy import EventArrays
 
 FIT = (512, 4)  # 8 KiB: a few events with all that belongs to them
 MISFIT = (65536, 1)  # 256 KiB: one column of hundreds of events; an event needs four of them
 
+_CHUNK_CACHE = 2**20  # bytes: HDF5's own default until version 2 made it 8 MiB
 _ROWS_AT_ONCE = 65536  # whole chunks: one that is written in parts may be compressed for each
 
 
-def write(
-    events: Events, path: Path, *, chunks: tuple[int, int] | None = None, gzip: bool = False
+class Hdf5Events(RowEvents):
+    """One HDF5 file with the datasets `pulses` and `offsets`."""
+
+    entry = "events.h5"
+
+    def _find(self) -> None:
+        with self._blaming(0), self._open(self.path, self.fs) as file:
+            self.offsets = self._in_order(file["offsets"][:])
+
+    @staticmethod
+    def _open(path: str, fs: Any) -> Any:
+        import h5py
+
+        return h5py.File(path if fs is None else fs.open(path), "r", rdcc_nbytes=_CHUNK_CACHE)
+
+    def _rows(self, first: int, last: int) -> Pulses:
+        rows: Pulses = self.file["pulses"][first:last]
+        return rows
+
+
+def write_hdf5(
+    events: EventArrays, path: Path, *, chunks: tuple[int, int] | None = None, gzip: bool = False
 ) -> None:
     """Write the datasets `pulses`, `offsets` and `events`.
 
@@ -24,6 +48,8 @@ def write(
         chunks: rows, at most, and columns of a chunk of `pulses`; None: all in one piece.
         gzip: whether to compress the chunks.
     """
+    import h5py
+
     codec = {"compression": "gzip", "shuffle": True} if gzip else {}
     with (
         h5py.File(path, "w") as file,

@@ -1,0 +1,151 @@
+"""All pulses in one .npy file, and offsets: the course's own layout, which is always there.
+
+npy/pulses.npy        float32 (pulses, 4): time in ns, charge in pe, sensor_id, auxiliary 0 or 1
+npy/offsets.npy       int64 (events + 1,): event i has the pulses offsets[i] to offsets[i + 1]
+events.parquet        one row per event: the columns of EVENT, and crc32 of its pulses
+sensor_geometry.csv   sensor_id, x, y, z in metres
+
+All other formats are made from it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.lib.format import write_array_header_1_0
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from course_utils.loading.events.contract import Pulses, RowEvents
+from course_utils.loading.events.labels import EVENT, EVENT_COLUMNS, write_labels
+from course_utils.loading.files import open_file
+
+Block = tuple[Pulses, NDArray[np.int64]]
+
+EVENTS_AT_ONCE = 256
+_HEADER, _ROW = 128, 16  # bytes: the start of pulses.npy, one pulse of four float32
+
+
+class MemmapEvents(RowEvents):
+    """One .npy file, mapped into memory; on an fsspec file system it is read in pieces."""
+
+    entry = "npy"
+
+    def _find(self) -> None:
+        path = f"{self.folder}/{self.entry}/offsets.npy"
+        with self._blaming(0, path), open_file(path, self.fs) as file:
+            self.offsets = self._in_order(np.load(BytesIO(file.read())))
+
+    @property
+    def path(self) -> str:
+        """The file that holds the pulses."""
+        return f"{super().path}/pulses.npy"
+
+    @staticmethod
+    def _open(path: str, fs: Any) -> Any:
+        return np.load(path, mmap_mode="r") if fs is None else open_file(path, fs)
+
+    def _rows(self, first: int, last: int) -> Pulses:
+        if self.fs is None:
+            rows: Pulses = self.file[first:last]
+            return rows
+        self.file.seek(_HEADER + first * _ROW)
+        content = self.file.read((last - first) * _ROW)
+        return np.frombuffer(content, np.float32).reshape(last - first, 4)
+
+
+@dataclass(frozen=True)
+class EventArrays:
+    """Ragged events, to be written in a format: in memory or, as far as the pulses go, mapped."""
+
+    table: NDArray[np.void]  # dtype EVENT
+    offsets: NDArray[np.int64]
+    pulses: Pulses
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Open the events in `folder`; the pulses are mapped, not read."""
+        import pyarrow.parquet as pq
+
+        columns = pq.read_table(folder / "events.parquet")
+        table = np.empty(len(columns), EVENT)
+        for name in EVENT_COLUMNS:
+            table[name] = columns[name].to_numpy()
+        pulses = np.load(folder / "npy/pulses.npy", mmap_mode="r")
+        return cls(table, np.load(folder / "npy/offsets.npy"), pulses)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, index: int) -> Pulses:
+        return self.pulses[self.offsets[index] : self.offsets[index + 1]]
+
+    def take(self, indices: Sequence[int] | NDArray[np.int64]) -> Self:
+        """Return some of the events, in memory."""
+        offsets = np.append(0, np.cumsum(np.diff(self.offsets)[indices]))
+        return type(self)(
+            self.table[indices], offsets, np.concatenate([self[index] for index in indices])
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write them into an empty folder, in the layout that `load` reads."""
+        write_events(folder, self.table, [(self.pulses, np.diff(self.offsets))])
+
+    def blocks(self, title: str, size: int = EVENTS_AT_ONCE) -> Iterator[tuple[slice, slice]]:
+        """Yield the next `size` events and their pulses, as slices: memory stays small.
+
+        A bar called `title` moves.
+        """
+        with tqdm(total=len(self), desc=title, unit="event", disable=None) as bar:
+            for first in range(0, len(self), size):
+                last = min(first + size, len(self))
+                yield slice(first, last), slice(*self.offsets[[first, last]])
+                bar.update(last - first)
+
+
+def write_npy(events: EventArrays, path: Path) -> None:
+    """Write pulses.npy and offsets.npy into the new folder `path`."""
+    _write_blocks(path, [(events.pulses, np.diff(events.offsets))])
+
+
+def write_events(folder: Path, table: NDArray[np.void], blocks: Iterable[Block]) -> int:
+    """Write events into an empty folder and return the number of pulses.
+
+    Args:
+        folder: where to write; it exists.
+        table: one row per event, dtype EVENT.
+        blocks: pulses (n, 4) of the next few events, and how many of them each event has.
+    """
+    offsets = _write_blocks(folder / "npy", blocks)
+    pulses = np.load(folder / "npy/pulses.npy", mmap_mode="r") if offsets[-1] else b""
+    crc32 = [zlib.crc32(pulses[slice(*edges)]) for edges in pairwise(offsets.tolist())]
+    write_labels(folder, table, crc32)
+    return int(offsets[-1])
+
+
+def _write_blocks(path: Path, blocks: Iterable[Block]) -> NDArray[np.int64]:
+    """Write pulses.npy and offsets.npy into the new folder `path`, and return the offsets."""
+    path.mkdir()
+    counts = [np.zeros(1, np.int64)]
+    with (path / "pulses.npy").open("wb") as file:
+        _write_header(file, 0)
+        for pulses, block_counts in blocks:
+            file.write(np.ascontiguousarray(pulses, "<f4").data)
+            counts.append(block_counts)
+        offsets: NDArray[np.int64] = np.concatenate(counts).cumsum()
+        file.seek(0)
+        _write_header(file, int(offsets[-1]))
+    np.save(path / "offsets.npy", offsets)
+    return offsets
+
+
+def _write_header(file: BinaryIO, rows: int) -> None:
+    """Write the start of a .npy file; numpy leaves room in it for the number of rows to grow."""
+    write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, 4)})

@@ -1,0 +1,54 @@
+"""One NumPy archive for each event, as it is or compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from tqdm import trange
+
+from course_utils.loading.events.contract import Events, Pulses
+from course_utils.loading.events.npy import EventArrays
+from course_utils.loading.files import open_file
+from course_utils.measure.spans import stage
+
+_FILES_PER_FOLDER = 1000
+
+
+class NpzEvents(Events):
+    """One .npz archive per event: simple, and a request and a decoding for each."""
+
+    entry = "npz"
+
+    def path_of(self, index: int) -> str:
+        """Return the archive of one event."""
+        return f"{self.path}/{npz_name(index)}"
+
+    def _read(self, indices: Sequence[int]) -> list[Pulses]:
+        return [self._read_one(index) for index in indices]
+
+    def _read_one(self, index: int) -> Pulses:
+        with self._blaming(index):
+            with stage("read"), open_file(self.path_of(index), self.fs) as file:
+                content = file.read()  # one request; np.load(path) would make several small ones
+            with stage("decode"), np.load(BytesIO(content)) as arrays:
+                pulses: Pulses = arrays["pulses"]
+        return pulses
+
+
+def npz_name(index: int) -> str:
+    """Return where event `index` is below the npz folder, such as 002/002345.npz."""
+    return f"{index // _FILES_PER_FOLDER:03d}/{index:06d}.npz"
+
+
+def write_npz(events: EventArrays, path: Path, *, deflate: bool = False) -> None:
+    """Write one .npz per event: `pulses`, and its row of the table as `event`."""
+    save = np.savez_compressed if deflate else np.savez
+    title = "npz-deflate" if deflate else "npz"
+    for index in trange(len(events), desc=title, unit="event", disable=None):
+        target = path / npz_name(index)
+        if index % _FILES_PER_FOLDER == 0:
+            target.parent.mkdir(parents=True)
+        save(target, pulses=events[index], event=events.table[index])

@@ -1,0 +1,73 @@
+"""One Parquet file, with row groups that suit the reader, or with a large one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from course_utils.loading.events.contract import PULSE, GroupEvents, Pulses
+from course_utils.loading.events.npy import EVENTS_AT_ONCE, EventArrays
+from course_utils.measure.spans import stage
+
+_LARGE_GROUP = 200_000  # events
+
+
+class ParquetEvents(GroupEvents):
+    """One Parquet file with a row per pulse; the least it can read is one row group."""
+
+    entry = "pulses.parquet"
+
+    def _find(self) -> None:
+        with self._blaming(0), self._open(self.path, self.fs) as file:
+            self.events_per_group = int(file.schema_arrow.metadata[b"events_per_row_group"])
+
+    @staticmethod
+    def _open(path: str, fs: Any) -> Any:
+        import pyarrow.parquet as pq
+
+        file = pq.ParquetFile(path, filesystem=fs, pre_buffer=True)
+        # It buffers one row group: a second thread would throw away what the first waits for, for
+        # ever. So one thread reads at a time.
+        file.turn = Lock()
+        return file
+
+    def _place(self, index: int) -> tuple[int, int]:
+        return divmod(index, self.events_per_group)
+
+    def _group(self, group: int) -> list[Pulses]:
+        file = self.file
+        with stage("read"), file.turn:
+            table = file.read_row_group(group, use_threads=False)
+        with stage("decode"):
+            event_id, *columns = (column.to_numpy() for column in table.itercolumns())
+            pulses = np.column_stack(columns).astype(np.float32, copy=False)
+            return np.split(pulses, np.flatnonzero(np.diff(event_id)) + 1)
+
+
+def write_parquet(events: EventArrays, path: Path, *, large: bool = False) -> None:
+    """Write one row per pulse; a row group holds EVENTS_AT_ONCE whole events.
+
+    Args:
+        events: what to write.
+        path: the file to make.
+        large: make it as small as it gets, with groups so large that the least that can be read is
+            nearly everything.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    title, per_group, codec = "parquet", EVENTS_AT_ONCE, "snappy"
+    if large:
+        title, per_group, codec = "parquet-zstd", _LARGE_GROUP, "zstd"
+    types = {name: pa.type_for_alias(kind) for name, kind in PULSE.items()}
+    note = {"events_per_row_group": str(per_group)}
+    schema = pa.schema({"event_id": pa.int64(), **types}, note)
+    with pq.ParquetWriter(path, schema, compression=codec) as writer:
+        for group, rows in events.blocks(title, per_group):
+            ids = np.repeat(events.table["event_id"][group], np.diff(events.offsets)[group])
+            columns = dict(zip(PULSE, events.pulses[rows].T, strict=True))
+            table = pa.table({"event_id": ids, **columns}).cast(schema)
+            writer.write_table(table, row_group_size=len(table))

@@ -1,0 +1,121 @@
+"""One SQLite database: a row per pulse and an index, as many experiments do."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import apsw
+import numpy as np
+
+from course_utils.loading.events.contract import PULSE, Events, Pulses
+from course_utils.loading.events.labels import EVENT, EVENT_COLUMNS
+from course_utils.loading.events.npy import EventArrays
+from course_utils.loading.files import open_file
+from course_utils.measure.spans import stage
+
+_FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+_PULSES = "event_row INTEGER, time REAL, charge REAL, sensor_id INTEGER, auxiliary INTEGER"
+
+
+class SqliteEvents(Events):
+    """One SQLite database with a row per pulse, and an index: one query for a batch."""
+
+    entry = "events.db"
+
+    @staticmethod
+    def _open(path: str, fs: Any) -> Any:
+        return connect(path, fs)
+
+    def _read(self, indices: Sequence[int]) -> list[Pulses]:
+        query = (
+            f"SELECT event_row, {', '.join(PULSE)} FROM pulses "
+            "WHERE event_row IN (SELECT value FROM json_each(?)) ORDER BY event_row, rowid"
+        )
+        with self._blaming(min(indices, default=0)):
+            with stage("read"):
+                found = self.file.execute(query, (json.dumps(indices),)).fetchall()
+            with stage("decode"):
+                table = np.array(found, np.float64).reshape(-1, 1 + len(PULSE))
+                first = np.searchsorted(table[:, 0], indices, "left")
+                last = np.searchsorted(table[:, 0], indices, "right")
+                pulses = table[:, 1:].astype(np.float32)
+                return [pulses[slice(*rows)].copy() for rows in zip(first, last, strict=True)]
+
+
+def connect(path: str, fs: Any = None) -> apsw.Connection:
+    """Open a database that nobody writes to: SQLite locks nothing and looks for no journal.
+
+    Raises:
+        apsw.Error: there is no database at `path` that can be opened.
+    """
+    if fs is None:
+        return apsw.Connection(f"{Path(path).absolute().as_uri()}?immutable=1", _FLAGS)
+    file_system = _FileSystem(path, fs)
+    return apsw.Connection("file:database?immutable=1", _FLAGS, vfs=file_system.name)
+
+
+class _FileSystem(apsw.VFS):
+    """Shows SQLite one file of fsspec; the connection keeps it alive."""
+
+    def __init__(self, path: str, fs: Any):
+        self.path, self.fs, self.name = path, fs, f"fsspec-{id(self)}"
+        super().__init__(self.name, base="")
+
+    def xFullPathname(self, name: str) -> str:
+        return name
+
+    def xOpen(self, name: Any, flags: list[int]) -> Any:
+        return _Pages(open_file(self.path, self.fs))
+
+
+class _Pages:
+    """A file as SQLite reads it: each page is one request."""
+
+    def __init__(self, file: BinaryIO):
+        self.file = file
+
+    def xRead(self, amount: int, offset: int) -> bytes:
+        self.file.seek(offset)
+        return self.file.read(amount)
+
+    def xFileSize(self) -> int:
+        return self.file.seek(0, 2)
+
+    def xFileControl(self, operation: int, pointer: int) -> bool:
+        return False
+
+    def xClose(self) -> None:
+        self.file.close()
+
+
+def write_sqlite(events: EventArrays, path: Path) -> None:
+    """Write the tables `events` and `pulses`; pulses.event_row is the row of their event, from 0.
+
+    SQLite has neither -0.0 nor NaN, and pulses have none.
+    """
+    kinds = {"i": "INTEGER", "u": "INTEGER", "f": "REAL"}
+    columns = [f"{name} {kinds[EVENT[name].kind]}" for name in EVENT_COLUMNS]
+    values = ", ".join("?" for _ in columns)
+    with closing(sqlite3.connect(path)) as database:
+        # no second file that a writer who is killed would leave
+        database.execute("PRAGMA journal_mode = OFF")
+        database.execute(
+            f"CREATE TABLE events (event_row INTEGER PRIMARY KEY, {', '.join(columns)})"
+        )
+        database.execute(f"CREATE TABLE pulses ({_PULSES})")
+        for block, rows in events.blocks("sqlite"):
+            numbers = np.arange(len(events))[block]
+            table = zip(numbers.tolist(), events.table[block].tolist(), strict=True)
+            database.executemany(
+                f"INSERT INTO events VALUES (?, {values})", ((row, *event) for row, event in table)
+            )
+            of = np.repeat(numbers, np.diff(events.offsets)[block])
+            pulses = zip(of.tolist(), *events.pulses[rows].T.tolist(), strict=True)
+            database.executemany("INSERT INTO pulses VALUES (?, ?, ?, ?, ?)", pulses)
+        database.execute("CREATE INDEX pulses_of_event ON pulses (event_row)")
+        database.commit()

@@ -1,0 +1,113 @@
+"""Tar shards for webdataset, and where in its shard each event is."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Sequence
+from io import BytesIO
+from itertools import groupby
+from pathlib import Path
+from threading import Lock
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from course_utils.loading.events.contract import Events, Pulses, neighbours
+from course_utils.loading.events.labels import EVENT_COLUMNS
+from course_utils.loading.events.npy import EventArrays
+from course_utils.loading.files import open_file
+from course_utils.measure.spans import stage
+
+_EVENTS_PER_SHARD = 250
+
+
+class TarEvents(Events):
+    """Shards as webdataset reads them, and an index: one range of bytes for an event."""
+
+    entry = "tar"
+    max_gap = 65536  # bytes between two events: to read them along costs less than one more request
+
+    def _find(self) -> None:
+        path = f"{self.path}/index.npy"
+        with self._blaming(0, path), open_file(path, self.fs) as file:
+            places = np.load(BytesIO(file.read())).astype(np.int64, casting="equiv")
+            self.shard, self.first, self.size = places.reshape(len(self), 3).T.copy()
+            if not set(np.diff(self.shard, prepend=0).tolist()) <= {0, 1} or (places >> 40).any():
+                raise ValueError("the shards do not follow one another, or are too large to be")
+
+    def path_of(self, index: int) -> str:
+        """Return the shard of one event."""
+        return shard_path(self.path, self.shard[index])
+
+    @staticmethod
+    def _open(path: str, fs: Any) -> Shards:
+        return Shards(path, fs)
+
+    def _read(self, indices: Sequence[int]) -> list[Pulses]:
+        found: dict[int, Pulses] = {}
+        for shard, group in groupby(sorted(set(indices)), self.shard.__getitem__):
+            for run in neighbours(list(group), self.first, self.max_gap):
+                start, stop = self.first[run[0]], self.first[run[-1]] + self.size[run[-1]]
+                with self._blaming(run[0]), stage("read"):
+                    content = self.file.read(shard, start, stop)
+                with stage("decode"):
+                    for index in run:
+                        with self._blaming(index):
+                            member = content[self.first[index] - start :][: self.size[index]]
+                            found[index] = np.load(BytesIO(member))
+        return [found[index].copy() for index in indices]
+
+
+def shard_path(folder: str | Path, shard: int) -> str:
+    """Return where a shard is."""
+    return f"{folder}/events-{shard:05d}.tar"
+
+
+class Shards:
+    """The shards of a folder; the last few stay open."""
+
+    open_at_once = 64
+
+    def __init__(self, folder: str, fs: Any = None):
+        """Open nothing yet."""
+        self.folder, self.fs = folder, fs
+        self._files: dict[int, BinaryIO] = {}
+        self._lock = Lock()
+
+    def read(self, shard: int, start: int, stop: int) -> bytes:
+        """Return bytes `start` to `stop` of a shard."""
+        with self._lock:
+            if shard not in self._files:
+                if len(self._files) == self.open_at_once:
+                    self._files.pop(next(iter(self._files))).close()
+                self._files[shard] = open_file(shard_path(self.folder, shard), self.fs)
+            self._files[shard].seek(start)
+            return self._files[shard].read(stop - start)
+
+    def close(self) -> None:
+        """Close them all."""
+        while self._files:
+            self._files.popitem()[1].close()
+
+
+def write_tar(events: EventArrays, path: Path) -> None:
+    """Write events-00000.tar and so on, with the members 000123.json and 000123.npy of an event.
+
+    Beside them is index.npy, int64 (events, 3): the shard, and where in it the .npy begins and how
+    many bytes it has.
+    """
+    import webdataset
+
+    path.mkdir()
+    places = []
+    for shard, (block, _) in enumerate(events.blocks("tar", _EVENTS_PER_SHARD)):
+        target = Path(shard_path(path, shard))
+        with target.open("wb") as file, webdataset.TarWriter(file, mtime=0) as writer:
+            for index in range(block.start, block.stop):
+                labels = dict(zip(EVENT_COLUMNS, events.table[index].item(), strict=True))
+                pulses = np.asarray(events[index])
+                writer.write({"__key__": f"{index:06d}", "json": labels, "npy": pulses})
+        with tarfile.open(target) as archive:
+            found = [member for member in archive if member.name.endswith(".npy")]
+        places += [(shard, member.offset_data, member.size) for member in found]
+    np.save(path / "index.npy", np.array(places, np.int64))

@@ -1,0 +1,273 @@
+"""What holds for events in every format, wherever they lie and whatever has happened to them."""
+
+import pickle
+import re
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import ConcatDataset, DataLoader, Subset
+
+from course_utils.hardware.storage import slow_storage
+from course_utils.loading.events import (
+    EVENT,
+    FORMATS,
+    EventArrays,
+    NpzEvents,
+    Sample,
+    open_events,
+    pad_collate,
+    write_events,
+)
+
+INDICES = list(range(600))
+ONE_FILE = {  # of those that a format consists of: the one with event 300
+    "npy": "npy/pulses.npy",
+    "npz": "npz/000/000300.npz",
+    "npz-deflate": "npz-deflate/000/000300.npz",
+    "tar": "tar/events-00001.tar",
+}
+every_format = pytest.mark.parametrize("name", FORMATS)
+
+
+@pytest.fixture(scope="module")
+def truth(all_formats: Path) -> EventArrays:
+    return EventArrays.load(all_formats)
+
+
+def same_bits(sample: Sample, pulses: np.ndarray) -> bool:
+    found = sample["pulses"]
+    return found.dtype == torch.float32 and found.numpy().tobytes() == pulses.tobytes()
+
+
+def disk(folder: Path) -> Any:
+    return None
+
+
+def slow(folder: Path) -> Any:
+    return slow_storage(folder, "laptop SSD", cache_mb=0)
+
+
+def fsspec_file(folder: Path) -> Any:
+    return fsspec.filesystem("file")
+
+
+@every_format
+@pytest.mark.parametrize("through", [disk, slow, fsspec_file])
+def test_every_event_is_bit_for_bit_what_was_made(
+    name: str, through: Callable[[Path], Any], all_formats: Path, truth: EventArrays
+) -> None:
+    dataset = open_events(all_formats, name, fs=through(all_formats))
+    assert len(dataset) == 600
+
+    for index, sample in zip(INDICES, dataset.__getitems__(INDICES), strict=True):
+        row = truth.table[index]
+        assert same_bits(sample, truth[index])
+        assert sample["n_pulses"] == len(truth[index])
+        assert [sample[key] for key in ("event_id", "run_id", "kind")] == [
+            row[key] for key in ("event_id", "run_id", "kind")
+        ]
+        assert 10 ** sample["energy"] == pytest.approx(row["energy_gev"], rel=1e-5)
+        assert sample["direction"].norm().item() == pytest.approx(1, rel=1e-5)
+        assert sample["direction"][2].item() == pytest.approx(np.cos(row["zenith"]), abs=1e-6)
+
+
+@every_format
+def test_a_batch_may_name_events_twice_and_from_the_end_and_shares_no_memory(
+    name: str, all_formats: Path, truth: EventArrays
+) -> None:
+    """A view would drag all that it is a view of to the main process."""
+    dataset = open_events(all_formats, name)
+    twins = dataset.__getitems__([7, 300, 7, -1])
+
+    twins[0]["pulses"].zero_()
+    twins[0]["direction"].zero_()
+    for sample, index in zip(twins[1:], [300, 7, 599], strict=True):
+        assert same_bits(sample, truth[index])
+        for tensor in (sample["pulses"], sample["direction"]):
+            assert tensor.untyped_storage().nbytes() == tensor.nbytes
+    assert dataset[7]["direction"].any()
+    with pytest.raises(IndexError):
+        _ = dataset[600]
+
+
+def test_events_without_pulses_are_read_too(tmp_path: Path) -> None:
+    table = np.ones(3, EVENT)
+    write_events(tmp_path, table, [(np.ones((2, 4), np.float32), np.array([0, 2, 0]))])
+    events = EventArrays.load(tmp_path)
+    for name in ("npz", "hdf5", "hdf5-misfit", "sqlite", "tar", "root"):
+        FORMATS[name].write(events, tmp_path / FORMATS[name].entry)
+        samples = open_events(tmp_path, name).__getitems__([0, 1, 2])
+        assert [sample["n_pulses"] for sample in samples] == [0, 2, 0]
+
+
+@every_format
+def test_a_dataset_is_sent_without_file_and_pulses(name: str, all_formats: Path) -> None:
+    dataset = open_events(all_formats, name)
+    _ = dataset[0]
+    sent = pickle.dumps(dataset)
+
+    assert len(sent) < 80 * len(dataset)  # labels and offsets; the pulses have 1,600 bytes each
+    assert pickle.loads(sent)[3]["event_id"] == dataset[3]["event_id"]
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if "npz" not in name])
+def test_a_forked_process_opens_its_own_file(
+    name: str, all_formats: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = open_events(all_formats, name)
+    first = dataset.file
+    assert dataset.file is first
+
+    monkeypatch.setattr("course_utils.loading.workers.lazy_file.os.getpid", lambda: -7)
+    assert dataset.file is not first
+
+
+@pytest.mark.slow
+def test_two_workers_read_every_format(
+    all_formats: Path, truth: EventArrays, start_method: str
+) -> None:
+    some = INDICES[::10]
+    datasets = [open_events(all_formats, name) for name in FORMATS]
+    for dataset in datasets:
+        _ = dataset[5]  # opened here first, as a learner would
+    loader = DataLoader(
+        ConcatDataset([Subset(dataset, some) for dataset in datasets]),
+        num_workers=2,
+        batch_size=None,
+        multiprocessing_context=start_method,
+        timeout=120,
+    )
+    samples: list[Sample] = list(loader)
+
+    assert len(samples) == len(FORMATS) * len(some)
+    for sample, index in zip(samples, some * len(FORMATS), strict=True):
+        assert same_bits(sample, truth[index])
+
+
+@pytest.mark.parametrize("name", ["npy", "hdf5-gzip", "parquet", "sqlite", "tar", "root"])
+def test_threads_may_share_a_dataset(name: str, all_formats: Path, truth: EventArrays) -> None:
+    dataset = open_events(all_formats, name)
+    batches = [INDICES[first::40] for first in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        for batch, samples in zip(batches, pool.map(dataset.__getitems__, batches), strict=True):
+            assert all(map(same_bits, samples, map(truth.__getitem__, batch)))
+
+
+@pytest.fixture
+def damaged(all_formats: Path, name: str, tmp_path: Path) -> Path:
+    """Return a file in `tmp_path` that a test may damage: one of the pulses in format `name`."""
+    entry = all_formats / FORMATS[name].entry
+    shutil.copy(all_formats / "events.parquet", tmp_path)
+    if entry.is_dir():
+        shutil.copytree(entry, tmp_path / entry.name)
+    else:
+        shutil.copy(entry, tmp_path)
+    return tmp_path / ONE_FILE.get(name, entry.name)
+
+
+@every_format
+def test_a_flipped_bit_is_an_error_or_changes_nothing(
+    name: str, damaged: Path, truth: EventArrays, tmp_path: Path
+) -> None:
+    whole = damaged.read_bytes()
+    wanted = [299, 300] if name.startswith("npz") else INDICES  # 300 is the one that is damaged
+    complaints = []
+    for turn, place in enumerate(np.linspace(0, len(whole) - 1, 9).astype(int).tolist()):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << turn % 8
+        damaged.write_bytes(flipped)
+        fs = fsspec.filesystem("file") if turn % 2 else None
+        try:
+            samples = open_events(tmp_path, name, fs=fs).__getitems__(wanted)
+        except OSError as error:
+            complaints.append(str(error))
+        else:
+            assert all(map(same_bits, samples, map(truth.__getitem__, wanted)))
+
+    assert complaints
+    for said in complaints:
+        assert re.match(r"Event \d+ cannot be read, ", said)
+        assert str(damaged) in said
+
+
+@every_format
+@pytest.mark.parametrize("left", [None, 0, 0.5])
+def test_a_file_that_is_missing_or_ends_early_is_named_with_the_next_step(
+    name: str, left: float | None, damaged: Path, tmp_path: Path
+) -> None:
+    whole = damaged.read_bytes()
+    damaged.unlink() if left is None else damaged.write_bytes(whole[: int(left * len(whole))])
+    for fs in (None, fsspec.filesystem("file")):
+        with pytest.raises(OSError, match=re.escape(str(damaged))) as caught:
+            open_events(tmp_path, name, fs=fs).__getitems__(INDICES)
+        if left is not None:
+            assert re.match(r"Event \d+ cannot be read, ", str(caught.value))
+            assert str(caught.value).endswith(f"make_events --check --out {tmp_path}`.")
+
+
+def swap_two(content: bytes) -> bytes:
+    return content[:128] + content[144:152] + content[136:144] + content[128:136] + content[152:]
+
+
+@pytest.mark.parametrize(("name", "index"), [("npy", "npy/offsets.npy"), ("tar", "tar/index.npy")])
+@pytest.mark.parametrize("damage", [swap_two, lambda content: content[:300], lambda content: b""])
+@pytest.mark.usefixtures("damaged")
+def test_an_index_that_is_damaged_is_named(
+    index: str, name: str, damage: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / index
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(OSError, match=re.escape(str(path))):
+        open_events(tmp_path, name)
+
+
+@pytest.mark.parametrize("name", ["tar", "npz"])
+def test_an_error_in_a_batch_names_the_event_that_is_at_fault(
+    name: str, damaged: Path, tmp_path: Path
+) -> None:
+    damaged.unlink()
+    with pytest.raises(OSError, match="Event 300 cannot be read"):
+        open_events(tmp_path, name).__getitems__([5, 599, 300])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["npz"])
+def test_the_error_of_a_worker_names_the_file_too(damaged: Path, tmp_path: Path) -> None:
+    damaged.write_bytes(b"")
+    some = Subset(NpzEvents(tmp_path), range(296, 304))
+    loader = DataLoader(some, batch_size=4, num_workers=1, collate_fn=pad_collate)
+
+    with pytest.raises(OSError, match=r"Event 300 cannot be read, .*000300\.npz"):
+        list(loader)
+
+
+@pytest.mark.parametrize("name", ["npy"])
+def test_pulses_of_another_type_are_refused_though_their_bytes_are_right(
+    damaged: Path, tmp_path: Path
+) -> None:
+    damaged.write_bytes(damaged.read_bytes().replace(b"'<f4'", b"'<i4'", 1))
+    with pytest.raises(OSError, match="Event 3 cannot be read"):
+        _ = open_events(tmp_path, "npy")[3]
+
+
+def test_an_unknown_format_is_refused(events_folder: Path) -> None:
+    with pytest.raises(ValueError, match="no format 'xls'; take one of npy, npz"):
+        open_events(events_folder, "xls")
+
+
+@every_format
+def test_what_is_not_there_says_how_to_make_it(
+    name: str, events_folder: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError, match="make_events --out"):
+        open_events(tmp_path, name)
+    shutil.copy(events_folder / "events.parquet", tmp_path)
+    with pytest.raises(FileNotFoundError, match="convert_events --help"):
+        open_events(tmp_path, name)

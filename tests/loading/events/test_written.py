@@ -1,0 +1,135 @@
+"""What a program that is not ours finds in the files."""
+
+import gc
+import sqlite3
+import warnings
+import zipfile
+from contextlib import closing
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import uproot
+import webdataset
+
+from course_utils.loading.events import FORMATS, EventArrays
+from course_utils.loading.events.npz import npz_name
+
+
+@pytest.fixture(scope="module")
+def events(all_formats: Path) -> EventArrays:
+    return EventArrays.load(all_formats)
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("npz", zipfile.ZIP_STORED), ("npz-deflate", zipfile.ZIP_DEFLATED)]
+)
+def test_npz_holds_one_event_with_its_row_of_the_table(
+    name: str, method: int, all_formats: Path, events: EventArrays
+) -> None:
+    for index in (0, 255, 256, len(events) - 1):
+        path = all_formats / name / npz_name(index)
+        with np.load(path) as arrays, zipfile.ZipFile(path) as archive:
+            np.testing.assert_array_equal(arrays["pulses"], events[index])
+            assert arrays["event"] == events.table[index]
+            assert {member.compress_type for member in archive.infolist()} == {method}
+
+
+def test_no_folder_gets_more_than_a_thousand_files() -> None:
+    assert npz_name(999) == "000/000999.npz"
+    assert npz_name(1000) == "001/001000.npz"
+    assert npz_name(199_999) == "199/199999.npz"
+
+
+@pytest.mark.parametrize(
+    ("name", "chunks", "codec"),
+    [
+        ("hdf5", None, None),
+        ("hdf5-chunked", (512, 4), None),
+        ("hdf5-gzip", (512, 4), "gzip"),
+        ("hdf5-misfit", (61354, 1), "gzip"),  # all there is: fewer rows than such a chunk has
+    ],
+)
+def test_the_variants_of_hdf5_hold_the_same_in_other_chunks(
+    name: str,
+    chunks: tuple[int, int] | None,
+    codec: str | None,
+    all_formats: Path,
+    events: EventArrays,
+) -> None:
+    with h5py.File(all_formats / FORMATS[name].entry) as file:
+        pulses = file["pulses"]
+        assert (pulses.chunks, pulses.compression, pulses.dtype) == (chunks, codec, np.float32)
+        np.testing.assert_array_equal(pulses[:], events.pulses)
+        np.testing.assert_array_equal(file["offsets"][:], events.offsets)
+        np.testing.assert_array_equal(file["events"][:], events.table)
+
+
+@pytest.mark.parametrize(
+    ("name", "edges", "codec"),
+    [("parquet", [256, 512, 600], "SNAPPY"), ("parquet-zstd", [600], "ZSTD")],
+)
+def test_parquet_holds_the_same_in_smaller_types_and_whole_events_in_a_group(
+    name: str, edges: list[int], codec: str, all_formats: Path, events: EventArrays
+) -> None:
+    file = pq.ParquetFile(all_formats / FORMATS[name].entry)
+    table, groups = file.read(), [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+    ids = np.repeat(events.table["event_id"], np.diff(events.offsets))
+
+    assert (
+        np.cumsum([group.num_rows for group in groups]).tolist() == events.offsets[edges].tolist()
+    )
+    assert groups[0].column(1).compression == codec
+    np.testing.assert_array_equal(table["event_id"].to_numpy(), ids)
+    for column, key in enumerate(("time", "charge", "sensor_id", "auxiliary")):
+        np.testing.assert_array_equal(table[key].to_numpy(), events.pulses[:, column])
+    types = [str(field.type) for field in table.schema]
+    assert types == ["int64", "float", "float", "int16", "bool"]
+
+
+def test_sqlite_finds_the_pulses_of_an_event_by_an_index(
+    all_formats: Path, events: EventArrays
+) -> None:
+    query = "SELECT time, charge, sensor_id, auxiliary FROM pulses WHERE event_row = 300"
+    with closing(sqlite3.connect(all_formats / "events.db")) as database:
+        plan = database.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
+        pulses = database.execute(query).fetchall()
+        table = database.execute("SELECT * FROM events").fetchall()
+
+    assert "USING INDEX pulses_of_event" in plan[0][-1]
+    np.testing.assert_array_equal(np.float32(pulses), events[300])
+    assert table == [(row, *event) for row, event in enumerate(events.table.tolist())]
+    assert not list(all_formats.glob("events.db-*"))
+
+
+def test_webdataset_reads_the_shards_and_an_index_says_where_each_event_is(
+    all_formats: Path, events: EventArrays, tmp_path: Path
+) -> None:
+    folder = all_formats / "tar"
+    shards = sorted(str(path) for path in folder.glob("*.tar"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # webdataset leaves its files open
+        samples = list(webdataset.WebDataset(shards, shardshuffle=False).decode())
+        gc.collect()
+
+    assert len(shards) == 3
+    assert [sample["__key__"] for sample in samples] == [f"{index:06d}" for index in range(600)]
+    for index in (0, 249, 250, 599):
+        np.testing.assert_array_equal(samples[index]["npy"], events[index])
+        assert tuple(samples[index]["json"].values()) == events.table[index].item()
+
+    shard, first, size = np.load(folder / "index.npy")[300]
+    (tmp_path / "300.npy").write_bytes(Path(shards[shard]).read_bytes()[first:][:size])
+    np.testing.assert_array_equal(np.load(tmp_path / "300.npy"), events[300])
+
+
+def test_root_is_a_tree_with_an_entry_per_event(all_formats: Path, events: EventArrays) -> None:
+    with uproot.open({all_formats / "events.root": "events"}) as tree:
+        assert tree.num_entries == 600
+        assert tree.common_entry_offsets() == [0, 256, 512, 600]
+        assert tree["sensor_id"].typename == "int16_t[]"
+        np.testing.assert_array_equal(tree["time"].array(library="np")[300], events[300][:, 0])
+        energy = tree["energy_gev"].array(library="np")
+        np.testing.assert_array_equal(energy, events.table["energy_gev"])
