@@ -19,7 +19,7 @@ from course_utils.loading.workers import PackedStrings
 from course_utils.measure.diagnosis import steady_rate
 from course_utils.teaching.explorer import use_cpu
 from course_utils.teaching.notebook import data_path, start_workers
-from notebooks.exercises.nb04.ex2_packed import grown_mb
+from notebooks.exercises.nb04.ex2_pack_strings import grown_mb
 from notebooks.stories.worker_traps import compare
 
 

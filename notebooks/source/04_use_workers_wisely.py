@@ -279,7 +279,7 @@ figure
 # a time; for `cpu_ms` it needs a core. It takes `worker_mb`, and has `prefetch_factor` = 2 batches ready.
 
 # %%
-from notebooks.exercises.nb04.ex1_choose_workers import MACHINES, Machine
+from notebooks.exercises.nb04.problem import MACHINES, Machine
 
 print(" " * 10, *(f"{name:>13}" for name in MACHINES))
 for field in Machine.__dataclass_fields__:

@@ -609,7 +609,7 @@ print("removed:", staged.unstage())
 # and one more is in use. Without workers nothing travels. `program_mb` is the training program alone.
 
 # %%
-from notebooks.exercises.nb07.ex3_stage_how_much import JOBS, Job
+from notebooks.exercises.nb07.problem import JOBS, Job
 
 print(" " * 15, *(f"{name:>13}" for name in JOBS))
 for field in Job.__dataclass_fields__:

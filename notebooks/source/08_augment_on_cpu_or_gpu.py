@@ -482,7 +482,7 @@ cu.reveal("08.6", 100 * (pace_ms(device) / pace_ms(workers) - 1))
 # and nothing that does not fit; the check tries these three jobs and sixty more.
 
 # %%
-from notebooks.exercises.nb08.ex3_where_to_augment import JOBS, Job
+from notebooks.exercises.nb08.problem import JOBS, Job
 
 print(" " * 15, *(f"{name:>12}" for name in JOBS))
 for field in Job.__dataclass_fields__:

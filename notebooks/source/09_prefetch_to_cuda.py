@@ -450,7 +450,7 @@ cu.reveal("09.8", sum(defect.proven for defect in defects))
 # </details>
 
 # %%
-from notebooks.exercises.nb09.ex1_label_the_defects import CAUSES, SYMPTOMS
+from notebooks.exercises.nb09.problem import CAUSES, SYMPTOMS
 
 for letter, symptom in SYMPTOMS.items():
     print(f"({letter}) {symptom}")
@@ -635,7 +635,7 @@ cu.reveal("09.9", gains["small model, slow workers"][-1])
 # a step take, in ms? MB divided by GB/s is ms, and pinning runs at `PAGEABLE_GB_S`, whoever does it.
 
 # %%
-from notebooks.exercises.nb09.ex3_when_pinning_loses import CASES, PAGEABLE_GB_S, PINNED_GB_S, Case
+from notebooks.exercises.nb09.problem import CASES, PAGEABLE_GB_S, PINNED_GB_S, Case
 
 print(f"pageable: {PAGEABLE_GB_S} GB/s, pinned: {PINNED_GB_S} GB/s")
 for name, case in CASES.items():

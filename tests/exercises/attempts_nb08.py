@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from notebooks.exercises.nb08.ex1_split import MEAN, STD
-from notebooks.exercises.nb08.ex3_where_to_augment import Job, decide, on_cpu, on_gpu
+from notebooks.exercises.nb08.ex3_where_to_augment import decide, on_cpu, on_gpu
+from notebooks.exercises.nb08.problem import Job
 
 # 08.1: in_worker(image, top, left) and on_device(images, flips)
 

@@ -8,7 +8,7 @@ from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.measure.trace import Trace
 from course_utils.teaching.exercise import check
 from course_utils.teaching.explorer import Explorer, explorer
-from notebooks.exercises.nb00.both import JOB
+from notebooks.exercises.nb00.ex1_use_the_switches import JOB
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from course_utils.teaching.exercise import check
-from notebooks.exercises.nb02.model import SIX_CASES, true_idle
+from notebooks.exercises.nb02.ex2_predict_idle import SIX_LOOPS as SIX_CASES
+from notebooks.exercises.nb02.ex2_predict_idle import true_idle
 from tests.exercises.answers import assert_refused
 
 BAR = (10_000_000, 1007.2, 10.07)

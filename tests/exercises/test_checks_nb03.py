@@ -10,7 +10,8 @@ import pytest
 
 from course_utils.teaching.exercise import check
 from notebooks.build import for_learner, with_solutions
-from notebooks.exercises.nb03.words import FLAWS, QUESTIONS, SOUND
+from notebooks.exercises.nb03.ex3_list_the_flaws import FLAWS, SOUND
+from notebooks.exercises.nb03.ex4_choose_tools import QUESTIONS
 from notebooks.stories.clinic import CAUSES, NAMES, Clinic, discharge
 from tests.exercises.answers import Version, answer, assert_refused
 

@@ -13,7 +13,8 @@ from notebooks.build import for_learner, with_solutions
 from notebooks.exercises.nb07 import child as nb07_child
 from notebooks.exercises.nb07 import ex1_stage_a_file as nb07_staging
 from notebooks.exercises.nb07 import site as nb07_site
-from notebooks.exercises.nb07.ex3_stage_how_much import JOBS, Job, room
+from notebooks.exercises.nb07.ex3_stage_how_much import room
+from notebooks.exercises.nb07.problem import JOBS, Job
 from tests.exercises import attempts_nb07 as staging
 from tests.exercises import attempts_nb07_cache as caches
 from tests.exercises.answers import answer, assert_refused
@@ -22,7 +23,7 @@ ANSWERS = {"07.1": "stage", "07.2": "Cached", "07.3": "stageable_mb"}
 GIVEN = {
     "07.1": "import os, shutil\nfrom pathlib import Path\nfrom filelock import FileLock",
     "07.2": "import torch\nfrom torch.utils.data import Dataset",
-    "07.3": "from notebooks.exercises.nb07.ex3_stage_how_much import Job",
+    "07.3": "from notebooks.exercises.nb07.problem import Job",
 }
 
 Budget = Callable[[Job], Any]

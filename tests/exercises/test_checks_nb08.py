@@ -7,7 +7,8 @@ import pytest
 
 from course_utils.teaching.exercise import check
 from notebooks.build import for_learner, with_solutions
-from notebooks.exercises.nb08.ex3_where_to_augment import JOBS, decide
+from notebooks.exercises.nb08.ex3_where_to_augment import decide
+from notebooks.exercises.nb08.problem import JOBS
 from tests.exercises import attempts_nb08 as attempts
 from tests.exercises.answers import answer, assert_refused
 
@@ -19,7 +20,7 @@ ANSWERS = {
 GIVEN = {
     "08.1": "import torch\nfrom notebooks.exercises.nb08.ex1_split import MEAN, STD",
     "08.2": "import torch",
-    "08.3": "from notebooks.exercises.nb08.ex3_where_to_augment import Job",
+    "08.3": "from notebooks.exercises.nb08.problem import Job",
 }
 
 

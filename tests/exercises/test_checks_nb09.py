@@ -12,15 +12,16 @@ from notebooks.build import HERE, for_learner, read_source, with_solutions
 from notebooks.exercises.nb09 import bench as nb09_bench
 from notebooks.exercises.nb09 import ex2_repair_the_prefetcher as nb09_prefetcher
 from notebooks.exercises.nb09 import on_device as nb09_on_device
-from notebooks.exercises.nb09.ex1_label_the_defects import _LABELS, CAUSES, SYMPTOMS
-from notebooks.exercises.nb09.ex3_when_pinning_loses import _SLIPS, _TIMES, CASES, Case, measure_ms
+from notebooks.exercises.nb09.ex1_label_the_defects import _LABELS
+from notebooks.exercises.nb09.ex3_when_pinning_loses import _SLIPS, CASES, measure_ms, predicted_ms
+from notebooks.exercises.nb09.problem import CAUSES, SYMPTOMS, Case
 from tests.exercises import attempts_nb09 as attempts
 from tests.exercises.answers import answer, assert_refused
 
 SOURCE = HERE / "source/09_prefetch_to_cuda.py"
 GIVEN = {
     "09.2": "from collections import deque\nfrom course_utils.hardware.gpu.batches import leaves",
-    "09.3": "from notebooks.exercises.nb09.ex3_when_pinning_loses import *",
+    "09.3": "from notebooks.exercises.nb09.problem import *",
 }
 ANSWERS = {"09.2": "Prefetcher", "09.3": "step_time_ms"}
 
@@ -171,21 +172,21 @@ def test_the_design_of_the_notes_fails_each_trial_alone(
 @pytest.mark.parametrize("name", CASES)
 def test_the_formula_is_what_the_device_measures(name: str) -> None:
     case = CASES[name]
-    assert measure_ms(case) == pytest.approx(_TIMES[case.pin](case), abs=1e-3)
+    assert measure_ms(case) == pytest.approx(predicted_ms(case), abs=1e-3)
 
 
 @pytest.mark.parametrize("slip", range(len(_SLIPS)))
 def test_each_slip_in_the_times_is_named(slip: int) -> None:
     def predicted(case: Case) -> float:
-        return _SLIPS[slip].ms(case)
+        return _SLIPS[slip][0](case)
 
-    assert_refused(check("09.3", predicted), _SLIPS[slip].misconception)
+    assert_refused(check("09.3", predicted), _SLIPS[slip][1])
 
 
 @pytest.mark.parametrize(
     ("predicted", "misconception"),
     [
-        (lambda case: 1000 * _TIMES[case.pin](case), "the device takes 4.86"),
+        (lambda case: 1000 * predicted_ms(case), "the device takes 4.86"),
         (lambda case: "fast", "no number of milliseconds"),
     ],
     ids=["seconds and microseconds", "no number"],

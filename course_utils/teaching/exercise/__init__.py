@@ -1,11 +1,10 @@
 """How an exercise is judged: what is unwritten, what is wrong and why, what hangs."""
 
-from course_utils.teaching.exercise.for_workers import (
+from course_utils.teaching.exercise.trial import (
     as_rank,
+    expect_a_class,
     expect_in_a_file,
     in_worker,
-)
-from course_utils.teaching.exercise.hanging import (
     quiet_threads,
     within_limits,
 )
@@ -25,6 +24,7 @@ __all__ = [
     "check",
     "exercise",
     "expect",
+    "expect_a_class",
     "expect_in_a_file",
     "in_worker",
     "quiet_threads",

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
-from pkgutil import iter_modules
+from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
@@ -139,15 +139,26 @@ def _judge(chosen: Exercise, attempt: tuple[Any, ...]) -> Verdict:
 
 
 def _find(key: str) -> Exercise:
-    notebook, _, _number = key.partition(".")
-    home = find_spec(f"notebooks.exercises.nb{notebook}")
-    if key not in _EXERCISES and home is not None:
-        for module in iter_modules(home.submodule_search_locations):
-            import_module(f"{home.name}.{module.name}")
+    modules = _modules()
+    if key not in _EXERCISES and key in modules:
+        import_module(modules[key])
     if key not in _EXERCISES:
-        known = ", ".join(sorted(_EXERCISES)) or "none"
+        known = ", ".join(sorted({*modules, *_EXERCISES}))
         raise CourseError(f"There is no exercise {key!r}; choose one of: {known}.")
     return _EXERCISES[key]
+
+
+def _modules() -> dict[str, str]:
+    """Return which module judges each exercise: "01.2" is nb01/ex2_*.py."""
+    home = find_spec("notebooks.exercises")
+    folders = (home.submodule_search_locations if home else None) or ()
+    paths = [path for folder in folders for path in Path(folder).glob("nb[0-9][0-9]/ex[0-9]*_*.py")]
+    return {
+        f"{path.parent.name[2:]}.{path.stem[2:].partition('_')[0]}": (
+            f"notebooks.exercises.{path.parent.name}.{path.stem}"
+        )
+        for path in paths
+    }
 
 
 class _Refused(Exception):

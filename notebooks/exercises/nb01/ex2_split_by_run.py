@@ -1,6 +1,4 @@
-"""Checks of notebook 01: who sits in training and who in validation."""
-
-from __future__ import annotations
+"""Exercise 01.2: who sits in training and who in validation."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -61,18 +59,19 @@ def _positions(parts: Any, run_id: NDArray[np.int32]) -> tuple[NDArray[np.intp],
 
 def _judge_leak(train: NDArray[Any], valid: NDArray[Any], run_id: NDArray[Any]) -> None:
     both, runs = np.intersect1d(run_id[train], run_id[valid]), np.unique(run_id[valid])
+    how = "Divide the runs, np.unique(run_id), and give each event to the part of its run."
     expect(
         not len(both) or np.ptp(valid) + 1 > len(valid),
         "You cut the file in two. Its events are sorted by energy, not by run: validation would "
         f"get the highest or lowest energies, and {len(both)} of its {len(runs)} runs are in "
         "training too.",
-        "Divide the runs, np.unique(run_id), and give each event to the part of its run.",
+        how,
     )
     expect(
         not len(both),
         f"{len(both)} of {len(runs)} runs in validation are in training too. Different events of "
         "one run share its noise and its dead strings: they are not independent.",
-        "Divide the runs, np.unique(run_id), and give each event to the part of its run.",
+        how,
     )
 
 

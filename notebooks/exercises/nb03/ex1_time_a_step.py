@@ -1,9 +1,7 @@
-"""Judge how a learner times a step: on an emulated device whose time only passes when it is used.
+"""Exercise 03.1: time a step, on an emulated device whose time only passes when it is used.
 
 The clock is the check's own, so the answer is the same on every machine, however busy.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ import torch
 
 from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from notebooks.exercises.judging import read_number
 
 TOLERANCE = 0.12
 WARM_UP = 40  # the first step takes so many times as long, on the host and on the device
@@ -85,15 +84,10 @@ def time_a_step(ms_per_step: Callable[..., float]) -> Verdict:
     )
 
 
-def _judge(found: object, bench: Bench) -> None:
-    case, log = bench.case, bench.log
-    truth = case.truth_ms
-    expect(
-        isinstance(found, int | float),
-        f"The function returned {found!r}, not a number.",
-        "Return the milliseconds of one step.",
-    )
-    assert isinstance(found, int | float)
+def _judge(returned: object, bench: Bench) -> None:
+    log, truth = bench.log, bench.case.truth_ms
+    refusal = f"The function returned {returned!r}, not a number."
+    found = read_number(returned, refusal, "Return the milliseconds of one step.")
     expect(log, "The function never calls step().", "Call step() many times between two readings.")
     if _close(found, truth):
         return

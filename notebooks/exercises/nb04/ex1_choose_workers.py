@@ -1,66 +1,17 @@
-"""Judge the exercises of notebook 04. Here: how many workers a machine needs, and may have."""
-
-from __future__ import annotations
+"""Exercise 04.1: how many workers a machine needs, and may have."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
 
-from course_utils.teaching.exercise import Verdict, exercise, expect, right, wrong
+from course_utils.teaching.exercise import Verdict, exercise, expect
+from notebooks.exercises.judging import Slip, judge_rule
+from notebooks.exercises.nb04.problem import MACHINES, Machine
 
 PREFETCH_FACTOR = 2  # the default of DataLoader
-
-
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """A machine and what it has to load; times are for one batch, memory is in 10^6 bytes."""
-
-    read_ms: float  # a worker waits for the storage
-    cpu_ms: float  # a worker keeps a core busy
-    step_ms: float
-    cores: int
-    streams: int  # batches that the storage can read at the same time
-    worker_mb: float  # what a worker needs for itself
-    batch_mb: float
-    free_mb: float  # for all workers, and the batches they have ready
-
-
-MACHINES = {
-    "laptop": Machine(
-        read_ms=10,
-        cpu_ms=110,
-        step_ms=60,
-        cores=4,
-        streams=32,
-        worker_mb=500,
-        batch_mb=50,
-        free_mb=6_000,
-    ),
-    "cluster node": Machine(
-        read_ms=350,
-        cpu_ms=40,
-        step_ms=50,
-        cores=4,
-        streams=8,
-        worker_mb=400,
-        batch_mb=50,
-        free_mb=30_000,
-    ),
-    "container": Machine(
-        read_ms=30,
-        cpu_ms=210,
-        step_ms=40,
-        cores=16,
-        streams=64,
-        worker_mb=300,
-        batch_mb=40,
-        free_mb=2_000,
-    ),
-}
-
-Rule = Callable[[Machine], int | None]
+HIDDEN = 60
 
 
 def enough(m: Machine) -> int:
@@ -87,7 +38,7 @@ _LIMITS = (
     "suffices."
 )
 
-_MISCONCEPTIONS: tuple[tuple[Rule, str, str], ...] = (
+_SLIPS: tuple[Slip[Machine, float | None], ...] = (
     (
         lambda m: smallest(m) or 0,
         "You return 0 where no number of workers will do. With 0 workers the loop loads itself, "
@@ -174,65 +125,52 @@ _MISCONCEPTIONS: tuple[tuple[Rule, str, str], ...] = (
 
 
 @exercise("04.1", title="Choose the number of workers")
-def check_choice(choose_workers: Rule) -> Verdict:
+def choose_workers(rule: Callable[[Machine], int | None]) -> Verdict:
     """Expect the smallest W that feeds the GPU and fits, or None, for seen and hidden machines."""
-    cases = [*MACHINES.values(), *hidden_machines(60)]
-    answers = [choose_workers(machine) for machine in cases]
-    for machine, answer in zip(cases, answers, strict=True):
-        expect(
-            answer is None or (not isinstance(answer, bool) and answer == int(answer)),
-            f"For {machine} you return {answer!r}, which is no number of workers.",
-            "Return a whole number, or None where no number will do.",
-        )
-    truths = [smallest(machine) for machine in cases]
-    if answers == truths:
-        return right(
-            "2 workers for the laptop, 8 for the cluster node although it has 4 cores, and none "
-            "that fits into the container: take smaller batches there, a leaner dataset, or more "
-            f"memory. {len(cases) - 3} hidden machines agree."
-        )
-    for rule, misconception, next_step in _MISCONCEPTIONS:
-        if answers == [rule(machine) for machine in cases]:
-            return wrong(misconception, next_step)
-    return _first_difference(cases, answers, truths)
+    return judge_rule(
+        rule,
+        cases=[*MACHINES.values(), *hidden_machines(HIDDEN)],
+        truth=smallest,
+        slips=_SLIPS,
+        read=_read,
+        same=lambda workers, others: workers == others,
+        praise="2 workers for the laptop, 8 for the cluster node although it has 4 cores, and none "
+        "that fits into the container: take smaller batches there, a leaner dataset, or more "
+        f"memory. {HIDDEN} hidden machines agree.",
+        otherwise=_explain,
+    )
 
 
 def hidden_machines(count: int) -> Sequence[Machine]:
     """Return machines on which each limit decides now and then."""
     rng = np.random.default_rng(4)
+    low = 5, 5, 30, 1, 1, 50, 10, _MANY
+    high = 400, 300, 90, 13, 19, 400, 150, _MANY + 1
     machines: list[Machine] = []
     while len(machines) < count:
-        read, cpu, step = rng.integers((5, 5, 30), (400, 300, 90)).tolist()
-        cores, streams = rng.integers((1, 1), (13, 19)).tolist()
-        worker, batch = rng.integers((50, 10), (400, 150)).tolist()
-        roomy = Machine(
-            read_ms=read,
-            cpu_ms=cpu,
-            step_ms=step,
-            cores=cores,
-            streams=streams,
-            worker_mb=worker,
-            batch_mb=batch,
-            free_mb=_MANY,
-        )
+        roomy = Machine(*rng.integers(low, high).tolist())
         free = round(needed_mb(roomy, enough(roomy)) * float(rng.uniform(0.6, 1.8)))
         machine = replace(roomy, free_mb=free)
         # who counts the batch in use as well is as right
-        if smallest(machine) == smallest(replace(machine, free_mb=free - batch)):
+        if smallest(machine) == smallest(replace(machine, free_mb=free - roomy.batch_mb)):
             machines.append(machine)
     return machines
 
 
-def _first_difference(
-    cases: Sequence[Machine], answers: Sequence[int | None], truths: Sequence[int | None]
-) -> Verdict:
-    machine, answer, truth = next(
-        row for row in zip(cases, answers, truths, strict=True) if row[1] != row[2]
+def _read(machine: Machine, workers: float | None) -> float | None:
+    expect(
+        workers is None or (not isinstance(workers, bool) and workers == int(workers)),
+        f"For {machine} you return {workers!r}, which is no number of workers.",
+        "Return a whole number, or None where no number will do.",
     )
-    if truth is not None and answer is not None:
-        said = "leaves the GPU waiting" if answer < truth else "is more than it takes"
+    return workers
+
+
+def _explain(machine: Machine, answer: float | None, true: float | None) -> tuple[str, str]:
+    if true is not None and answer is not None:
+        said = "leaves the GPU waiting" if answer < true else "is more than it takes"
         said = f"{answer} workers for it: that {said}"
     else:
         said = "None for it, but there is a W" if answer is None else f"{answer} for it, but no W"
         said += " that feeds the GPU and fits"
-    return wrong(f"Take this one: {machine}. You return {said}.", f"{_GENERAL} {_LIMITS}")
+    return f"Take this one: {machine}. You return {said}.", f"{_GENERAL} {_LIMITS}"

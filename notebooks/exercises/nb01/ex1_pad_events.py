@@ -1,14 +1,12 @@
-"""Checks of notebook 01. Here: what becomes of a list of events."""
+"""Exercise 01.1: what becomes of a list of events of different lengths."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
+from notebooks.exercises.judging import loader
 
 Sample = dict[str, Any]
 
@@ -17,7 +15,7 @@ KEYS = ("pulses", "mask", "energy")
 
 
 @exercise("01.1", title="Make one batch of ragged events", seconds=120)
-def ragged_batch(collate: Callable[[list[Sample]], Mapping[str, torch.Tensor]]) -> Verdict:
+def pad_events(collate: Callable[[list[Sample]], Mapping[str, torch.Tensor]]) -> Verdict:
     """Judge a collate function: alone on hidden mixtures, then in workers."""
     for seed, lengths in enumerate(MIXTURES):
         samples = _samples(lengths, seed)
@@ -27,16 +25,8 @@ def ragged_batch(collate: Callable[[list[Sample]], Mapping[str, torch.Tensor]]) 
         _judge_mask(batch["mask"], batch["pulses"], samples)
         _judge_energy(batch["energy"], samples)
     expect_in_a_file(collate)
-    samples = _samples(range(1, 17), 7)
-    # a list is a dataset, though it does not call itself one
-    loader: Iterable[Mapping[str, torch.Tensor]] = DataLoader(
-        samples,  # type: ignore[arg-type]
-        batch_size=4,
-        num_workers=2,
-        collate_fn=collate,
-        timeout=60,
-    )
-    widths = [batch["pulses"].shape[1] for batch in loader]
+    batches = loader(_samples(range(1, 17), 7), batch_size=4, collate_fn=collate)
+    widths = [batch["pulses"].shape[1] for batch in batches]
     expect(
         widths == [4, 8, 12, 16],
         f"In workers the batches are {widths} pulses wide; events of 1 to 16 pulses in fours "

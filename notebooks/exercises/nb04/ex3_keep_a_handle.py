@@ -1,6 +1,4 @@
-"""Judge exercise 04.3 of notebook 04: a dataset on an open file, in real workers."""
-
-from __future__ import annotations
+"""Exercise 04.3: a dataset on an open file, in real workers."""
 
 import multiprocessing
 import os
@@ -15,14 +13,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader
 
-from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
+from course_utils.teaching.exercise import (
+    Verdict,
+    exercise,
+    expect,
+    expect_a_class,
+    expect_in_a_file,
+    right,
+)
+from notebooks.exercises.judging import loader
 
 ROW = 8  # int64 in a row of the file
 ROWS = 400
 BATCH = 10
-WAIT_S = 60  # for a batch, so that a worker that hangs ends the check
 
 _LAZY = (
     "Open on first use: keep the file and the os.getpid() that opened it, and open again if the "
@@ -31,13 +35,9 @@ _LAZY = (
 
 
 @exercise("04.3", title="A handle that survives fork and spawn", seconds=150)
-def check_handle(dataset_class: Callable[[str], Any]) -> Verdict:
+def keep_a_handle(dataset_class: Callable[[str], Any]) -> Verdict:
     """Read rows in workers under every start method; count wrong rows, and opens by process."""
-    expect(
-        isinstance(dataset_class, type),
-        "This is a dataset, not a class. The check builds its own on a file of its own.",
-        "Hand over the class itself, without parentheses.",
-    )
+    expect_a_class(dataset_class, "a dataset", "builds its own on a file of its own")
     expect_in_a_file(dataset_class)
     methods = multiprocessing.get_all_start_methods()
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -133,17 +133,13 @@ class _Seen:
 
 
 def _read_all(dataset: Any, path: str, method: str) -> Sequence[_Seen]:
-    watched = _Watched(dataset)
-    loader: DataLoader[Any] = DataLoader(
-        watched,  # type: ignore[arg-type]  # has all that a loader asks of a dataset
+    batches = loader(
+        _Watched(dataset),
         batch_size=BATCH,
-        num_workers=2,
-        collate_fn=list,
         worker_init_fn=_CountOpens(path),
         multiprocessing_context=method,
-        timeout=WAIT_S,
     )
-    return [one for batch in loader for one in batch]
+    return [one for batch in batches for one in batch]
 
 
 class _Watched:

@@ -1,6 +1,4 @@
-"""Judge exercise 04.2 of notebook 04: a list of strings that workers can share."""
-
-from __future__ import annotations
+"""Exercise 04.2: a list of strings that workers can share."""
 
 import gc
 import os
@@ -14,7 +12,14 @@ from typing import Any
 import numpy as np
 import psutil
 
-from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
+from course_utils.teaching.exercise import (
+    Verdict,
+    exercise,
+    expect,
+    expect_a_class,
+    expect_in_a_file,
+    right,
+)
 
 Strings = Sequence[str]
 
@@ -26,13 +31,9 @@ LONG_LIST = 300_000
 
 
 @exercise("04.2", title="Cut the memory of the workers", seconds=120)
-def check_packed(packed_class: type[Any]) -> Verdict:
+def pack_strings(packed_class: type[Any]) -> Verdict:
     """Judge what a packed list returns, of how many objects and bytes it consists, and its USS."""
-    expect(
-        isinstance(packed_class, type),
-        "This is an instance, not a class. The check packs lists of its own.",
-        "Hand over the class itself, without parentheses.",
-    )
+    expect_a_class(packed_class, "an instance", "packs lists of its own")
     for names in _lists():
         packed = packed_class(list(names))
         _judge_contents(packed, names)

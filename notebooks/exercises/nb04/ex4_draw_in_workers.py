@@ -1,29 +1,29 @@
-"""Judge exercise 04.4 of notebook 04: random numbers drawn in workers."""
-
-from __future__ import annotations
+"""Exercise 04.4: random numbers drawn in workers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
 
-from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
+from course_utils.teaching.exercise import (
+    Verdict,
+    exercise,
+    expect,
+    expect_a_class,
+    expect_in_a_file,
+    right,
+)
+from notebooks.exercises.judging import loader
 
 SAMPLES = 32
 SEED = 40
-WAIT_S = 60  # for a batch, so that a worker that hangs ends the check
 
 
 @exercise("04.4", title="Distinct and reproducible random numbers", seconds=150)
-def check_random(dataset_class: Callable[[int], Any]) -> Verdict:
+def draw_in_workers(dataset_class: Callable[[int], Any]) -> Verdict:
     """Expect numbers that differ between samples, workers and epochs, and repeat with the seed."""
-    expect(
-        isinstance(dataset_class, type),
-        "This is a dataset, not a class. The check builds its own.",
-        "Hand over the class itself, without parentheses.",
-    )
+    expect_a_class(dataset_class, "a dataset", "builds its own")
     expect_in_a_file(dataset_class)
     with _learners_seeds_kept():
         for num_workers in (2, 0):
@@ -81,14 +81,8 @@ def _expect_distinct(numbers: list[float], of_unused: list[float], how: str) -> 
 
 
 def _epoch(dataset: Any, num_workers: int) -> list[float]:
-    loader: DataLoader[Any] = DataLoader(
-        dataset,
-        batch_size=4,
-        num_workers=num_workers,
-        collate_fn=list,
-        timeout=WAIT_S if num_workers else 0,
-    )
-    return [float(value) for batch in loader for value in batch]
+    batches = loader(dataset, batch_size=4, num_workers=num_workers)
+    return [float(value) for batch in batches for value in batch]
 
 
 @contextmanager

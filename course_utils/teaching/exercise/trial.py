@@ -1,15 +1,25 @@
-"""What the checks of several notebooks ask of code that goes to a worker."""
+"""Try a learner's code as it will run: in a worker, on a rank, in a thread that may hang."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from torch.utils.data._utils import worker as torch_worker
 
 from course_utils.teaching.exercise.verdict import expect
+
+
+def expect_a_class(attempt: Any, what: str, why: str) -> None:
+    """Refuse an object where a class is wanted: `what` it is, and `why` the check needs more."""
+    expect(
+        isinstance(attempt, type),
+        f"This is {what}, not a class. The check {why}.",
+        "Hand over the class itself, without parentheses.",
+    )
 
 
 def expect_in_a_file(attempt: Any) -> None:
@@ -59,3 +69,42 @@ def as_rank(rank: int, world_size: int) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def within_limits(
+    seconds: float, loop: Callable[[list[Any]], Any], misconception: str, next_step: str
+) -> Any:
+    """Return what `loop` returns; if it takes longer than `seconds`, the attempt is wrong.
+
+    What the loop puts into its list is dropped in its thread when all is known: to drop a generator
+    may hang as well. A loop that hangs stays asleep until the kernel ends.
+    """
+    outcome: list[Any] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        keep: list[Any] = []
+        try:
+            outcome.append((loop(keep), None))
+        except BaseException as error:
+            outcome.append((None, error))
+        ended.set()
+
+    threading.Thread(target=run, daemon=True, name="check").start()
+    ended.wait(seconds)
+    expect(outcome, misconception, next_step)
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result
+
+
+@contextmanager
+def quiet_threads() -> Iterator[None]:
+    """Keep the tracebacks of the learner's threads from the page: the verdict says what to do."""
+    before = threading.excepthook
+    threading.excepthook = lambda _: None
+    try:
+        yield
+    finally:
+        threading.excepthook = before

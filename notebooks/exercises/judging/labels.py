@@ -1,0 +1,31 @@
+"""Judge labels: what belongs to what."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from course_utils.teaching.exercise import Verdict, expect, right, wrong
+
+
+def expect_known(said: Iterable[object], known: Collection[str], what: str, choose: str) -> None:
+    """Refuse a label that is not among those there are: `what` they are called."""
+    unknown = [one for one in said if not (isinstance(one, str) and one in known)]
+    expect(not unknown, f"{unknown[0] if unknown else None!r} is not among the {what}.", choose)
+
+
+def judge_labels(
+    said: Mapping[str, object],
+    true: Mapping[str, object],
+    objection: Callable[[str], tuple[str, str]],
+    praise: str,
+) -> Verdict:
+    """Judge each label, in the order of `true`.
+
+    Args:
+        said: the learner's label of each thing.
+        true: the right one.
+        objection: from a thing with a wrong label to a misconception and a next step.
+        praise: for who has them all right.
+    """
+    for thing, label in true.items():
+        if said[thing] != label:
+            return wrong(*objection(thing))
+    return right(praise)

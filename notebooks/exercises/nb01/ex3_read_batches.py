@@ -1,0 +1,132 @@
+"""Exercise 01.3: what a dataset asks of the storage for a batch."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from course_utils.hardware.storage import SlowFileSystem, slow_storage
+from course_utils.teaching.exercise import (
+    Verdict,
+    exercise,
+    expect,
+    expect_a_class,
+    expect_in_a_file,
+    right,
+)
+from course_utils.teaching.notebook import data_path
+from notebooks.exercises.judging import loader
+
+Events = Sequence[NDArray[np.float32]]
+
+FILE = "pulses.npy"
+BLOCKS, BLOCK = 8, 8  # a batch of the block shuffle
+FEWER, MORE = 3, 2  # how many times fewer requests, and at most how many times the bytes
+
+
+@exercise("01.3", title="Ask for whole batches", seconds=120)
+def read_batches(dataset_class: type[Any]) -> Verdict:
+    """Judge `__getitems__` on hidden batches: first what it returns, then what it asks for."""
+    expect(
+        hasattr(dataset_class, "__getitems__"),
+        "The class has no __getitems__, so the loader goes on asking for one event at a time.",
+        "Spell it with two underscores on each side and an s.",
+    )
+    expect_a_class(dataset_class, "a dataset", "builds its own on a storage that counts")
+    folder = data_path("events") / "npy"
+    offsets = np.load(folder / "offsets.npy")
+    pulses = np.load(folder / FILE, mmap_mode="r")
+    events = [pulses[a:b] for a, b in pairwise(offsets)]
+    storage = slow_storage(folder, "laptop SSD", cache_mb=0)
+    dataset = dataset_class(storage, FILE, offsets)
+    last = len(events) - 1
+    for batch in ([3], [2, 1, 0], [9, 4, 9, 5], [last, 0, last - 1], list(range(40, 9, -3))):
+        _judge_events(dataset.__getitems__(list(batch)), batch, events)
+    counts = [_judge_requests(dataset, storage, events, seed) for seed in range(3)]
+    expect_in_a_file(dataset_class)
+    batches = [block_batch(len(events), seed) for seed in range(10, 14)]
+    batches_found = loader(dataset_class(storage, FILE, offsets), batch_sampler=batches)
+    for batch, found in zip(batches, batches_found, strict=True):
+        _judge_events(found, batch, events)
+    return right(
+        f"{max(counts)} requests for a batch, instead of one for each of {BLOCKS * BLOCK} events."
+    )
+
+
+def block_batch(events: int, seed: int) -> list[int]:
+    """Return events of blocks that lie far apart, in random order."""
+    rng = np.random.default_rng(seed)
+    spacing = events // BLOCKS
+    starts = spacing * np.arange(BLOCKS) + rng.integers(spacing // 2, size=BLOCKS)
+    batch: list[int] = rng.permutation((starts[:, None] + np.arange(BLOCK)).ravel()).tolist()
+    return batch
+
+
+def _judge_events(found: Any, batch: Sequence[int], events: Events) -> None:
+    expect(
+        isinstance(found, Sequence),
+        f"__getitems__ returned {type(found).__name__}; collate_fn wants a list of events.",
+        "Return a list with one entry for each number asked for.",
+    )
+    expect(
+        len(found) == len(batch),
+        f"Asked for {len(batch)} events, {len(found)} came. A number may be asked for twice, as a "
+        "sampler with replacement does.",
+        "Read each event once, but hand it out for each number in `indices`.",
+    )
+    whole = _same(found, batch, events)
+    expect(
+        whole or not _same(found, sorted(batch), events),
+        "The events come sorted. The loader believes that event 0 of your list is the first "
+        "number it asked for.",
+        "End with: return [found[index] for index in indices].",
+    )
+    expect(
+        whole,
+        "Some events have the pulses of others, or not all of their own.",
+        "Compare dataset.__getitems__([5, 6])[1] with dataset[6].",
+    )
+
+
+def _same(found: Sequence[Any], batch: Sequence[int], events: Events) -> bool:
+    pairs = zip(found, batch, strict=True)
+    return all(np.array_equal(np.asarray(event), events[index]) for event, index in pairs)
+
+
+def _judge_requests(dataset: Any, storage: SlowFileSystem, events: Events, seed: int) -> int:
+    batch = block_batch(len(events), seed)
+    in_order, _ = _read(dataset, storage, sorted(batch), events)
+    requests, bytes_read = _read(dataset, storage, batch, events)
+    most = len(batch) // FEWER
+    expect(
+        in_order <= most,
+        f"{in_order} requests for {len(batch)} events. The loader calls you once now, but inside "
+        "you still ask for one event after the other.",
+        "Read neighbours together: self.read(first, last) is one request for all of them.",
+    )
+    expect(
+        requests <= most,
+        f"{requests} requests for {len(batch)} events; were they sorted, you would make "
+        f"{in_order}. Neighbours are not side by side in a shuffled batch.",
+        "Sort the numbers before you look for neighbours.",
+    )
+    times = bytes_read / sum(events[index].nbytes for index in batch)
+    expect(
+        times <= MORE,
+        f"{requests} requests, but {times:.0f} times the bytes of the events: you read all that "
+        "lies between. On a big file that is the whole file for every batch.",
+        "Begin a new request where a number is missing.",
+    )
+    return requests
+
+
+def _read(
+    dataset: Any, storage: SlowFileSystem, batch: list[int], events: Events
+) -> tuple[int, int]:
+    """Return how many requests and how many bytes the dataset needs for `batch`."""
+    storage.reset_counters()
+    _judge_events(dataset.__getitems__(list(batch)), batch, events)
+    counted = storage.counters()
+    return counted.requests, counted.bytes_read

@@ -1,0 +1,125 @@
+"""Exercise 02.2: the idle share of a GPU, from four numbers."""
+
+from collections.abc import Callable
+from functools import partial
+from math import isclose
+
+import numpy as np
+
+from course_utils.teaching.exercise import Verdict, exercise, expect, wrong
+from notebooks.exercises.judging import Slip, judge_rule
+
+# Times L to load a batch and C to compute it in ms, W workers, P batches that can load at a time.
+Loop = tuple[int, int, int, int]
+Time = Callable[[float, float, int, int], float]
+
+SIX_LOOPS: tuple[Loop, ...] = (
+    (80, 50, 0, 2),
+    (80, 50, 1, 2),
+    (80, 50, 2, 2),
+    (240, 50, 8, 2),
+    (240, 50, 2, 8),
+    (20, 100, 4, 4),
+)
+
+
+def true_idle(loop: Loop) -> float:
+    """Return the idle share that the model predicts."""
+    return _idle_if(lambda L, C, w, p: max(C, L / min(w, p)) if w else L + C)(loop)
+
+
+def _idle_if(total_ms: Time) -> Callable[[Loop], float]:
+    """Return the idle share under an idea of how long a step lasts."""
+    return lambda loop: 1 - loop[1] / total_ms(*loop)
+
+
+_MAX = "With workers T = max(C, L / min(W, P))."
+_SERIAL = "Add a line for num_workers == 0: T = L + C."
+_SLIPS: tuple[Slip[Loop, float], ...] = (
+    (
+        lambda loop: 100 * true_idle(loop),
+        "These are percentages; a share lies between 0 and 1.",
+        "Leave out the factor 100.",
+    ),
+    (
+        lambda loop: 1 - true_idle(loop),
+        "That is the share in which the GPU computes.",
+        "Idle is what it lacks to 1.",
+    ),
+    (
+        lambda loop: true_idle(loop) / (1 - true_idle(loop)),
+        "You divided the wait by the compute time. A share of the time is a share of the whole "
+        "step.",
+        "Divide by T: idle = 1 - C / T.",
+    ),
+    (
+        _idle_if(lambda L, C, w, p: C + (L / min(w, p) if w else L)),
+        "You add load and compute time with workers, too. Workers load while the GPU computes, so "
+        "the slower of the two sets the pace.",
+        _MAX,
+    ),
+    (
+        _idle_if(lambda L, C, w, p: L + C),
+        "You leave the workers out: with them loading and computing overlap.",
+        _MAX,
+    ),
+    (
+        _idle_if(lambda L, C, w, p: max(C, L / w) if w else L + C),
+        "You let every worker count, but eight workers on two cores do the work of two.",
+        "Divide L by min(W, P).",
+    ),
+    (
+        _idle_if(lambda L, C, w, p: max(C, L / p) if w else L + C),
+        "You divide by what the machine could do at a time, even where there are fewer workers.",
+        "Divide L by min(W, P).",
+    ),
+    (
+        _idle_if(lambda L, C, w, p: max(C, L / min(max(w, 1), p))),
+        "You treat 0 workers as 1. With 0 workers the loop itself loads, so nothing overlaps.",
+        _SERIAL,
+    ),
+    (
+        _idle_if(lambda L, C, w, p: L / min(w, p) if w else L + C),
+        "Your idle share is negative where loading is the faster part. A step is never shorter "
+        "than its compute time.",
+        _MAX,
+    ),
+)
+
+
+@exercise("02.2", title="Predict the idle share")
+def predict_idle(predict: Time) -> Verdict:
+    """Expect the model of the notebook, for six loops and twelve hidden ones."""
+    hidden = np.random.default_rng(2).integers((10, 10, 0, 1), (400, 120, 9, 9), (12, 4))
+    try:
+        return judge_rule(
+            lambda loop: predict(*loop),
+            cases=[*SIX_LOOPS, *map(tuple, hidden.tolist())],
+            truth=true_idle,
+            slips=_SLIPS,
+            read=_read,
+            same=partial(isclose, rel_tol=0, abs_tol=0.005),
+            praise="Six cases that you have seen and twelve that you have not. Two times and two "
+            "counts say how long a GPU will wait.",
+            otherwise=_explain,
+        )
+    except ZeroDivisionError:
+        return wrong("You divide by the number of workers, and there may be none.", _SERIAL)
+
+
+def _read(_: Loop, idle: float | None) -> float:
+    expect(
+        idle is not None,
+        "Your function returns nothing in some cases. What it prints, nobody else can use.",
+        "End every way through it with `return`.",
+    )
+    return float(idle or 0)
+
+
+def _explain(loop: Loop, idle: float, _: float) -> tuple[str, str]:
+    load, step, workers, parallel = loop
+    return (
+        f"With L = {load} ms, C = {step} ms, W = {workers} and P = {parallel} you return "
+        f"{idle:.2f}, which is not 1 - C / T.",
+        "Work out the time T of a step on paper for this case.",
+    )

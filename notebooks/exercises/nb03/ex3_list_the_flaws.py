@@ -1,0 +1,57 @@
+"""Exercise 03.3: the flaws of a benchmark."""
+
+from collections.abc import Iterable
+
+from course_utils.teaching.exercise import Verdict, exercise
+from notebooks.exercises.judging import expect_known, judge_labels
+
+# statement -> why it is a flaw
+FLAWS = {
+    "a": "Look at the distinct samples: every worker walks over all the data, so two workers serve "
+    "each sample twice.",
+    "b": "The first run reads from the storage, the later ones find everything in the page cache.",
+    "c": "The clock starts before the workers do. Over such a short run their start weighs as much "
+    "as the loading.",
+    "d": "One run says nothing about its spread, and a fixed order gives the later runs whatever "
+    "the earlier ones leave behind.",
+}
+# statement -> why it is none
+SOUND = {
+    "e": "There is no device in it. Synchronising belongs to the timing of a step.",
+    "f": "A loader on its own is half of the differential test, and the right thing to time here.",
+    "g": "A burst of prefetched batches needs a pause in which they pile up. Here the clock "
+    "started first, and nobody paused.",
+    "h": "perf_counter never jumps and counts nanoseconds: it is the clock to use.",
+}
+
+
+@exercise("03.3", title="List the flaws of a benchmark")
+def list_the_flaws(answer: Iterable[str] | str) -> Verdict:
+    """Compare the letters of the statements with those that are true."""
+    letters = {str(one).strip().lower() for one in answer} - {"", ","}
+    expect_known(
+        sorted(letters),
+        {**FLAWS, **SOUND},
+        "statements",
+        'Give the letters of those that are flaws: {"a", "h"}.',
+    )
+    is_flaw = {letter: letter in FLAWS for letter in (*SOUND, *FLAWS)}
+    said = {letter: letter in letters for letter in is_flaw}
+    hits = sum(said[letter] == is_flaw[letter] for letter in is_flaw)
+    score = f"{hits} of {len(is_flaw)} statements are judged right."
+
+    def objection(letter: str) -> tuple[str, str]:
+        if letter in SOUND:
+            return (
+                f"{score} One that you call a flaw is none: {SOUND[letter]}",
+                "Ask of each statement: would the number change if this were mended?",
+            )
+        return f"{score} You left out a flaw. {FLAWS[letter]}", "Find the statement that says so."
+
+    return judge_labels(
+        said,
+        is_flaw,
+        objection,
+        "Duplicates, a warm cache, the start of the workers, a single run in a fixed order: any "
+        "one of them is enough to find a speed-up that is not there.",
+    )

@@ -1,0 +1,23 @@
+"""What exercise 08.3 is about: training jobs, and what augmentation costs them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training; times are ms per batch, those of the CPU for one core. Sizes are MB."""
+
+    cores: int  # as many workers load, all the time
+    load_ms: float  # L: read, decode, collate
+    augment_cpu_ms: float  # what the augmentation adds to L in a worker
+    step_ms: float  # C
+    augment_gpu_ms: float  # A
+    augment_mb: float  # device memory that the augmentation needs
+    free_mb: float  # what the training leaves free there
+
+
+JOBS = {
+    "small model": Job(2, 40, 80, 30, 3, 900, 9_000),
+    "large model": Job(16, 40, 80, 200, 15, 900, 9_000),
+    "full device": Job(2, 40, 80, 30, 3, 900, 400),
+}
