@@ -15,8 +15,9 @@ def percent(share: float) -> str:
 
 
 def plural(count: int, thing: str) -> str:
-    """Return "1 gap" or "2 gaps"."""
-    return f"{count:,} {thing}" + ("" if count == 1 else "s")
+    """Return "1 gap" or "2 gaps", "1 batch" or "2 batches"."""
+    ending = "es" if thing.endswith(("ch", "sh", "s", "x")) else "s"
+    return f"{count:,} {thing}" + ("" if count == 1 else ending)
 
 
 def duration(ns: float) -> str:
@@ -30,12 +31,12 @@ def duration(ns: float) -> str:
 
 def size(count: float) -> str:
     """Return a number of bytes as it reads best: "3.20 GB", "38 MB", "7.5 MB", "420 kB", "12 B"."""
-    if count >= 1e9:
+    if abs(count) >= 1e9:
         return f"{count / 1e9:,.2f} GB"
     for unit, factor in (("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
+        if abs(count) >= factor:
             amount = count / factor
-            return f"{amount:.0f} {unit}" if amount >= 10 else f"{amount:.1f} {unit}"
+            return f"{amount:.0f} {unit}" if abs(amount) >= 10 else f"{amount:.1f} {unit}"
     return f"{count:.0f} B"
 
 

@@ -8,11 +8,14 @@ out as from a measured run, so that prediction and measurement are drawn and sum
 
 from __future__ import annotations
 
+import heapq
+from collections import deque
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, fields
+from itertools import count
 
 import numpy as np
 
-from course_utils.measure.event_loop import EventLoop, Process, Signal, Slots
 from course_utils.measure.spans import Span
 from course_utils.measure.trace import Trace
 
@@ -73,13 +76,13 @@ class _Model:
 
     def __init__(self, pipeline: Pipeline):
         self.pipeline = p = pipeline
-        self.loop = EventLoop()
+        self.loop = _EventLoop()
         self.trace = Trace(clock=lambda: _ns(self.loop.now_ms))
         self.trace.note = "simulated"
-        self.storage = Slots(self.loop, p.storage_streams)
-        self.cpu = Slots(self.loop, p.cores)
-        self.asked_for = [Signal() for _ in range(p.steps)]
-        self.ready = [Signal() for _ in range(p.steps)]
+        self.storage = _Slots(self.loop, p.storage_streams)
+        self.cpu = _Slots(self.loop, p.cores)
+        self.asked_for = [_Signal() for _ in range(p.steps)]
+        self.ready = [_Signal() for _ in range(p.steps)]
         self.copy_free = self.gpu_free = 0.0  # when the engine has done what it was given so far
         self.factors = _factors(p)
 
@@ -92,7 +95,7 @@ class _Model:
         self.trace.end_ns = _ns(self.gpu_free)
         return self.trace
 
-    def _load(self, batch: int, lane: str) -> Process:
+    def _load(self, batch: int, lane: str) -> _Process:
         p = self.pipeline
         for stage in ("read", *CPU_STAGES):
             duration = float(getattr(p, f"{stage}_ms") * self.factors[stage][batch])
@@ -105,13 +108,13 @@ class _Model:
             self._add(lane, stage, start, self.loop.now_ms, batch)
             resource.give_back()
 
-    def _worker(self, worker: int) -> Process:
+    def _worker(self, worker: int) -> _Process:
         for batch in range(worker, self.pipeline.steps, self.pipeline.num_workers):
             yield self.asked_for[batch]
             yield from self._load(batch, f"worker {worker}")
             self.loop.happen(self.ready[batch])
 
-    def _next(self, batch: int) -> Process:
+    def _next(self, batch: int) -> _Process:
         """Do what `next(loader)` does: load, or wait for the workers, who get new tasks then."""
         p, start = self.pipeline, self.loop.now_ms
         if p.num_workers == 0:
@@ -130,7 +133,7 @@ class _Model:
         self.trace.serve(p.batch_size, served)
         self.trace.served += 1
 
-    def _main_serial(self) -> Process:
+    def _main_serial(self) -> _Process:
         for batch in range(self.pipeline.steps):
             yield from self._next(batch)
             copied = self._copy(batch, self.gpu_free)  # same stream: behind the step before
@@ -138,7 +141,7 @@ class _Model:
                 yield copied - self.loop.now_ms
             yield from self._step(batch, copied)
 
-    def _main_overlapped(self) -> Process:
+    def _main_overlapped(self) -> _Process:
         copied: list[float] = []
         for batch in range(self.pipeline.steps):
             yield from self._next(batch)
@@ -153,7 +156,7 @@ class _Model:
         self._add("copy", "transfer", start, self.copy_free, batch)
         return self.copy_free
 
-    def _step(self, batch: int, copied: float) -> Process:
+    def _step(self, batch: int, copied: float) -> _Process:
         start = max(self.loop.now_ms, self.gpu_free, copied)
         self.gpu_free = start + self.pipeline.step_ms
         self._add("gpu", "compute", start, self.gpu_free, batch)
@@ -176,3 +179,78 @@ def _factors(pipeline: Pipeline) -> dict[str, np.ndarray]:
 
 def _ns(ms: float) -> int:
     return round(ms * 1e6)
+
+
+# A minimal discrete-event loop: processes that take time, wait for signals and share resources.
+
+_Process = Generator["float | _Signal", None, None]
+
+
+class _Signal:
+    """Something that happens once, and the processes that wait for it."""
+
+    def __init__(self) -> None:
+        self.happened = False
+        self.waiting: list[_Process] = []
+
+
+class _EventLoop:
+    """Run processes that yield either a delay in ms or a signal to wait for."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0.0
+        self._queue: list[tuple[float, int, _Process]] = []
+        self._order = count()
+
+    def start(self, process: _Process, delay_ms: float = 0.0) -> None:
+        """Let `process` begin, or go on, after `delay_ms`."""
+        heapq.heappush(self._queue, (self.now_ms + delay_ms, next(self._order), process))
+
+    def happen(self, signal: _Signal) -> None:
+        """Wake all processes that wait for `signal`."""
+        signal.happened = True
+        for process in signal.waiting:
+            self.start(process)
+
+    def run(self) -> None:
+        """Go on until no process has anything left to do."""
+        while self._queue:
+            self.now_ms, _, process = heapq.heappop(self._queue)
+            self._resume(process)
+
+    def _resume(self, process: _Process) -> None:
+        for wanted in process:
+            if isinstance(wanted, float):
+                return self.start(process, wanted)
+            if not wanted.happened:
+                wanted.waiting.append(process)
+                return None
+        return None
+
+
+class _Slots:
+    """A resource with a number of places, given out first come, first served."""
+
+    def __init__(self, loop: _EventLoop, places: int | None):
+        self.loop = loop
+        self.free = places  # None: no limit
+        self.queue = deque[_Signal]()
+
+    def take(self) -> Iterator[_Signal]:
+        """Wait for a place: `yield from slots.take()`."""
+        if self.free is None:
+            return
+        if self.free == 0:
+            self.queue.append(turn := _Signal())
+            yield turn
+        else:
+            self.free -= 1
+
+    def give_back(self) -> None:
+        """Hand the place to the first in the queue."""
+        if self.free is None:
+            return
+        if self.queue:
+            self.loop.happen(self.queue.popleft())
+        else:
+            self.free += 1

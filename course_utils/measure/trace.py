@@ -1,10 +1,15 @@
 """Record a training loop, and look at it.
 
-with record() as trace:
-for batch in trace.batches(loader):
-with stage("compute"):
-train(batch)
-print(trace.summary())
+    with record() as trace:
+        for batch in trace.batches(loader):
+            with stage("compute"):
+                train(batch)
+    print(trace.summary())
+    trace.timeline()
+
+Recording, computing and drawing are three layers below: `measure.spans` writes down and computes,
+`measure.picture` draws. A `Trace` is the one handle to all of them, whether it was recorded,
+simulated or read from a file.
 """
 
 from __future__ import annotations
@@ -14,15 +19,26 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from course_utils.measure.spans import Clock, SampleIds, SpanLog, activate
+from course_utils.measure.spans import (
+    Clock,
+    SampleIds,
+    SpanLog,
+    Summary,
+    activate,
+    summarise,
+    traced_batches,
+)
 
 if TYPE_CHECKING:
     from course_utils.measure.picture import Timeline
-    from course_utils.measure.spans import Summary
 
 
 class Trace(SpanLog):
-    """A log of spans that knows how to follow a loader, and how to show itself."""
+    """The spans of one run and the ledger of its samples, which can follow a loader and show them.
+
+    `spans` are sorted by start; their times are nanoseconds of `time.perf_counter_ns`, from 0 in a
+    run that was simulated or read from a file.
+    """
 
     def batches(self, loader: Iterable[Any], ids: SampleIds | None = None) -> Iterator[Any]:
         """Iterate over `loader`, recording the wait for each batch and what the workers did for it.
@@ -32,27 +48,33 @@ class Trace(SpanLog):
                 Persistent workers that ran before they were first recorded send no spans.
             ids: how to read the sample ids from a batch: a key, or a function of the batch. Needed
                 for the ledger of an `IterableDataset`; a map-style dataset has its indices.
-        """
-        from course_utils.measure.spans import traced_batches
 
+        Raises:
+            CourseError: this version of torch does not let its DataLoader be recorded.
+        """
         return traced_batches(self, loader, ids)
 
     def summary(self) -> Summary:
         """Return utilisation, idle share, AU, stall per stage and the ledger."""
-        from course_utils.measure.spans import summarise
-
         return summarise(self)
 
     def timeline(self) -> Timeline:
-        """Return the interactive picture."""
-        from course_utils.measure.picture import Timeline
+        """Return the interactive picture: a widget in a notebook, SVG or text elsewhere."""
+        from course_utils.measure.picture import Timeline  # drawing is loaded when one draws
 
         return Timeline(self)
 
 
 @contextmanager
 def record(clock: Clock = time.perf_counter_ns, label: str = "") -> Iterator[Trace]:
-    """Record everything inside the `with` block; the trace stays readable afterwards."""
+    """Record everything inside the `with` block; the trace stays readable afterwards.
+
+    Recordings may be nested: inside, the innermost one records.
+
+    Args:
+        clock: returns nanoseconds, the same in all processes of this machine.
+        label: the name of the run, which pictures show.
+    """
     trace = Trace(clock=clock, label=label)
     previous = activate(trace)
     try:

@@ -1,19 +1,8 @@
 """Find out why a loop waits: three runs, their figures, one verdict, one change."""
 
-from course_utils.measure.diagnosis.diagnose import (
-    Diagnosis,
-    diagnose,
-)
-from course_utils.measure.diagnosis.rate import (
-    steady_rate,
-)
-from course_utils.measure.diagnosis.verdict import (
-    Cause,
-)
+from course_utils.measure.diagnosis.differential import diagnose
+from course_utils.measure.diagnosis.rate import steady_rate
+from course_utils.measure.diagnosis.report import Diagnosis
+from course_utils.measure.diagnosis.verdict import Cause
 
-__all__ = [
-    "Cause",
-    "Diagnosis",
-    "diagnose",
-    "steady_rate",
-]
+__all__ = ["Cause", "Diagnosis", "diagnose", "steady_rate"]

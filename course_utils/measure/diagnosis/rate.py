@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from torch.utils.data import DataLoader
+
 from course_utils.errors import CourseError
-from course_utils.measure.diagnosis.epochs import end, length, prefetched
-from course_utils.measure.spans import batch_size
+from course_utils.measure.spans import batch_size, end
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,21 @@ def steady_rate(
         batches=len(times) - dropped,
         dropped=dropped,
     )
+
+
+def prefetched(loader: Iterable[Any]) -> int:
+    """Return how many batches `loader` may have ready when the first one is taken."""
+    if not isinstance(loader, DataLoader) or not loader.num_workers:
+        return 0
+    return int(loader.num_workers) * int(loader.prefetch_factor or 2)
+
+
+def length(loader: Iterable[Any]) -> int | None:
+    """Return the number of batches of an epoch, None if the loader does not know."""
+    try:
+        return len(loader)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def first_dropped(prefetched: int, length: int | None) -> int:

@@ -1,21 +1,25 @@
-"""Run a loader, alone or with a step, and note every turn of the loop."""
+"""Make the three runs: the loader alone, the step alone on batches that lie ready, both together.
+
+Every turn of a loop is noted, and what a batch weighs. None of this judges: a `Run` is raw.
+"""
 
 from __future__ import annotations
 
+import io
+import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
 from torch.utils.data import DataLoader
 
-from course_utils.measure.diagnosis.epochs import end, length, prefetched
-from course_utils.measure.diagnosis.gauges import Fetch, Gauges, gauged
-from course_utils.measure.diagnosis.rate import first_dropped
-from course_utils.measure.diagnosis.weigh import Weight, weigh
+from course_utils.measure.diagnosis.gauges import Fetch, Gauges, single_threaded
+from course_utils.measure.diagnosis.rate import first_dropped, length, prefetched
 from course_utils.measure.process import affinity, delay_s
-from course_utils.measure.spans import traced_batches
+from course_utils.measure.spans import end, traced_batches
 from course_utils.measure.trace import Trace, record
 
 Step = Callable[[Any], Any]
@@ -25,6 +29,15 @@ AGREEMENT = 0.1
 LEAST_TURNS, GRACE_S = 3, 5.0
 ENOUGH_EPOCHS = 3  # whole ones, if epochs are short
 KEPT_BATCHES, KEPT_BYTES = 8, 1 << 28  # for the step alone
+WARM_UP = 3  # steps that also pay for allocations and the choice of kernels
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One batch: its bytes, and the processor seconds that pickling it and back takes."""
+
+    nbytes: int
+    pickle_s: float = 0.0  # of all that is no tensor: tensors travel in shared memory
 
 
 class Turn(NamedTuple):
@@ -64,7 +77,7 @@ class Run:
     @property
     def batch_s(self) -> float:
         """Seconds from the end of one turn to the end of the next, on average."""
-        return _mean([b.done - a.done for a, b in self.steady])
+        return mean([b.done - a.done for a, b in self.steady])
 
     @property
     def whole_s(self) -> float:
@@ -77,17 +90,17 @@ class Run:
     @property
     def wait_s(self) -> float:
         """Seconds that a turn waits for its batch, on average."""
-        return _mean([b.got - b.asked for _, b in self.steady])
+        return mean([b.got - b.asked for _, b in self.steady])
 
     @property
     def cpu_s(self) -> float:
         """Processor seconds of this process in a turn, on average."""
-        return _mean([b.cpu - a.cpu for a, b in self.steady])
+        return mean([b.cpu - a.cpu for a, b in self.steady])
 
     @property
     def delay_s(self) -> float:
         """Seconds of a turn for which this process had no core, on average."""
-        return _mean([b.delay - a.delay for a, b in self.steady])
+        return mean([b.delay - a.delay for a, b in self.steady])
 
     @property
     def first_s(self) -> float:
@@ -119,10 +132,11 @@ def run_loop(
         run = Run(trace, dropped=first_dropped(prefetched(loader), length(loader)))
         gauges = None
         if isinstance(loader, DataLoader):
-            gauges = Gauges(loader.num_workers)
-            stack.enter_context(gauged(loader, gauges, one_thread=one_thread))
+            gauges = Gauges(loader.num_workers, one_thread=one_thread)
             stack.callback(_end_persistent, loader)
-        while _run_epoch(run, loader, step, deadline, keep) and not is_enough(run):
+            if one_thread and not loader.num_workers:
+                stack.enter_context(single_threaded())
+        while _run_epoch(run, loader, step, deadline, gauges, keep) and not is_enough(run):
             pass
     run.fetches = gauges.fetches() if gauges else []
     return run
@@ -136,11 +150,17 @@ def _end_persistent(loader: DataLoader[Any]) -> None:
 
 
 def _run_epoch(
-    run: Run, loader: Iterable[Any], step: Step | None, deadline: float, keep: bool
+    run: Run,
+    loader: Iterable[Any],
+    step: Step | None,
+    deadline: float,
+    gauges: Gauges | None,
+    keep: bool,
 ) -> bool:
     """Run an epoch, or some of it; return False if there is nothing to gain from another."""
     started: list[Iterator[Any]] = []
-    batches = traced_batches(run.trace, loader, None, started.append)
+    beside = [gauges] if gauges else []
+    batches = traced_batches(run.trace, loader, beside=beside, started=started.append)
     epoch = len(run.starts)
     run.starts.append(time.perf_counter())
     index, cut = 0, False
@@ -195,7 +215,7 @@ def is_enough(run: Run) -> bool:
     if len(paces) < ENOUGH_TURNS or sum(paces) < ENOUGH_S:
         return False
     half = len(paces) // 2
-    first, second = _mean(paces[:half]), _mean(paces[half:])
+    first, second = mean(paces[:half]), mean(paces[half:])
     return abs(first - second) <= AGREEMENT * max(first, second)
 
 
@@ -213,5 +233,122 @@ def _keep(run: Run, batch: Any) -> None:
         run.kept.append(batch)
 
 
-def _mean(values: Sequence[float]) -> float:
+def run_step(
+    step: Step, batches: Sequence[Any], *, seconds: float, synchronize: Callable[[], Any] | None
+) -> Run:
+    """Run `step` alone on a few batches, over and over, until the device has done it all."""
+    started = time.perf_counter()
+    with record() as trace:
+        result = None
+        for number in range(WARM_UP):
+            result = step(_copied(batches[number % len(batches)]))
+            if time.perf_counter() - started > seconds / 2:
+                break
+        _wait_for_device(result, trace, synchronize)
+    with record() as trace:
+        run = Run(trace, starts=[time.perf_counter()])
+        number = 0
+        while not run.turns or not (
+            time.perf_counter() - started > seconds or (number % 8 == 0 and is_enough(run))
+        ):
+            asked = time.perf_counter()
+            batch = _copied(batches[number % len(batches)])
+            got = time.perf_counter()
+            trace.batch = number
+            result = step(batch)
+            done, cpu, delay = time.perf_counter(), time.process_time(), delay_s()
+            run.turns.append(Turn(0, number, asked, got, done, cpu, delay))
+            number += 1
+        _wait_for_device(result, trace, synchronize)
+        last = run.turns[-1]
+        run.turns[-1] = last._replace(done=time.perf_counter())
+    if device := torch.accelerator.current_accelerator(check_available=True):
+        run.copy_s = copy_s(batches[0], device)
+    return run
+
+
+def _wait_for_device(result: Any, trace: Trace, synchronize: Callable[[], Any] | None) -> None:
+    """Return when the device has done what it was given.
+
+    What a step returns may be a loss to wait for; an emulated device writes down when it will have
+    finished.
+    """
+    if synchronize is not None:
+        synchronize()
+        return
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+    item = getattr(result, "item", None)
+    if callable(item) and getattr(result, "numel", lambda: 1)() == 1:
+        item()
+    last_ns = max((span.end_ns for span in trace._spans), default=0)
+    time.sleep(max(0, last_ns - time.perf_counter_ns()) / 1e9)
+
+
+def _copied(batch: Any) -> Any:
+    """Return `batch` in containers of its own, which a step may change; tensors are the same."""
+    if type(batch) is dict:
+        return {key: _copied(value) for key, value in batch.items()}
+    if type(batch) is list:
+        return [_copied(part) for part in batch]
+    return batch
+
+
+def weigh(batch: Any) -> Weight:
+    """Return the weight of `batch`; of one that cannot be pickled only its own tensors count."""
+    file = io.BytesIO()
+    weigher = _Weigher(file)
+    begun = time.thread_time()
+    try:
+        weigher.dump(batch)
+        file.seek(0)
+        _Unweigher(file).load()
+    except Exception:  # whatever a stranger's class does when it is pickled
+        return Weight(sum(tensor.nbytes for tensor in weigher.tensors))
+    took = time.thread_time() - begun
+    return Weight(sum(tensor.nbytes for tensor in weigher.tensors) + file.tell(), took)
+
+
+def copy_s(batch: Any, device: torch.device) -> float:
+    """Return the seconds that copying the tensors of `batch` to `device` takes, at best of three.
+
+    Copied as they lie there, one after the other, with nothing beside it.
+    """
+    weigher = _Weigher(io.BytesIO())
+    with suppress(Exception):  # whatever a stranger's class does when it is pickled
+        weigher.dump(batch)
+    return min(_copy_once(weigher.tensors, device) for _ in range(3))
+
+
+def _copy_once(tensors: list[torch.Tensor], device: torch.device) -> float:
+    begun = time.perf_counter()
+    copies = [tensor.to(device, copy=True) for tensor in tensors]
+    if device.type != "cpu":
+        torch.accelerator.synchronize()
+    took = time.perf_counter() - begun
+    copies.clear()
+    return took
+
+
+class _Weigher(pickle.Pickler):
+    """Pickle all but the tensors, which are counted."""
+
+    def __init__(self, file: io.BytesIO):
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self.tensors: list[torch.Tensor] = []
+
+    def persistent_id(self, thing: Any) -> int | None:
+        if not isinstance(thing, torch.Tensor):
+            return None
+        self.tensors.append(thing)
+        return len(self.tensors) - 1
+
+
+class _Unweigher(pickle.Unpickler):
+    def persistent_load(self, number: Any) -> None:
+        """Put nothing where a tensor was."""
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean of `values`, 0 of none."""
     return sum(values) / len(values) if values else 0.0

@@ -10,8 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from course_utils.measure.picture import lanes, reach
-from course_utils.measure.spans import STAGES, Span
+from course_utils.measure.spans import STAGES, Span, lanes, reach
 from course_utils.measure.trace import Trace
 
 PROCESS = 1  # all lanes stand in one process, so that Perfetto draws them below each other

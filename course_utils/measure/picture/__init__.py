@@ -1,31 +1,9 @@
 """Draw a trace: as a widget, as SVG, as text; one model and one palette for all."""
 
-from course_utils.measure.picture.captions import (
-    facts,
-)
-from course_utils.measure.picture.layout import (
-    lanes,
-    reach,
-)
-from course_utils.measure.picture.model import (
-    Control,
-    Picture,
-    key,
-    states,
-)
-from course_utils.measure.picture.palette import (
-    LOOKS,
-)
-from course_utils.measure.picture.svg import (
-    as_svg,
-)
-from course_utils.measure.picture.text import (
-    as_text,
-)
-from course_utils.measure.picture.timeline import (
-    Timeline,
-    TimelineGrid,
-)
+from course_utils.measure.picture.model import Control, Picture, facts, key, states
+from course_utils.measure.picture.palette import LOOKS
+from course_utils.measure.picture.static import as_svg, as_text
+from course_utils.measure.picture.timeline import Timeline, TimelineGrid
 
 __all__ = [
     "LOOKS",
@@ -37,7 +15,5 @@ __all__ = [
     "as_text",
     "facts",
     "key",
-    "lanes",
-    "reach",
     "states",
 ]

@@ -1,6 +1,7 @@
-"""Write traces as short columns of whole numbers, which is what the browser draws from.
+"""Say what a picture shows: traces, a sentence, some figures, and the controls that switch.
 
-A column of a lane holds one number per span. Starts are distances from the end of the span before,
+`pack` writes all of it as short columns of whole numbers, which is what the browser draws from. A
+column of a lane holds one number per span. Starts are distances from the end of the span before,
 mostly 0 in a busy lane, so that gzip makes little of them: 216 simulated runs of 40 batches fit in
 one static page.
 """
@@ -10,14 +11,24 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, product
 from typing import Any
 
-from course_utils.measure.picture.captions import compared, facts, sentence
-from course_utils.measure.picture.layout import Lane, lanes, reach
-from course_utils.measure.spans import STAGES, SpanLog
+from course_utils.measure.spans import (
+    STAGES,
+    Lane,
+    SpanLog,
+    Summary,
+    idle_gaps,
+    lanes,
+    reach,
+    summarise,
+)
+from course_utils.words import duration, percent, plural
+
+NOTICED_NS = 100_000  # shorter gaps than this are the launch of the next step, not idle time
 
 State = Mapping[str, str | int]
 
@@ -26,14 +37,13 @@ State = Mapping[str, str | int]
 class Control:
     """One thing the learner can switch: a name in the state, a label, the values to choose from.
 
-    `texts` are what the learner reads instead of the values. A slider is for numbers in order.
+    `texts` are what the learner reads instead of the values.
     """
 
     name: str
     label: str
     options: Sequence[str | int]
     texts: Sequence[str] = ()
-    slider: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,49 @@ class Picture:
         alone = len(self.traces) == 1
         figures = facts(self.traces[0]) if alone else compared(self.traces, names)
         object.__setattr__(self, "facts", self.facts or figures)
+
+
+def sentence(trace: SpanLog, name: str = "") -> str:
+    """Return the one sentence that a learner should take from the picture of `trace`."""
+    summary = summarise(trace)
+    name = f"{name[0].upper()}{name[1:]}: the" if name else "The"
+    if not summary.steps:
+        return f"{name} GPU computed nothing: call gpu.step(batch) in the loop."
+    computes, waits = percent(summary.utilisation), percent(summary.idle)
+    return f"{name} GPU computes {computes} of the time and waits {waits}{_reason(summary)}."
+
+
+def _reason(summary: Summary) -> str:
+    start_up = summary.start_up_s / summary.total_s
+    stage = next(iter(summary.stall))
+    if summary.idle < 0.005:
+        return ""
+    if start_up > 0.9 * summary.idle:
+        return ", nearly all of it start-up"
+    before = f"; {percent(start_up)} is start-up" if start_up >= 0.005 else ""
+    return f", mostly for {'the next batch' if stage == 'wait' else stage}{before}"
+
+
+def facts(trace: SpanLog) -> dict[str, str]:
+    """Return the figures shown as cards: GPU busy, idle gaps, duration, samples per second."""
+    summary = summarise(trace)
+    gaps = [end - start for start, end in idle_gaps(trace) if end - start >= NOTICED_NS]
+    longest = f", longest {duration(max(gaps))}" if gaps else ""
+    start, end = reach(trace)
+    figures = {
+        "GPU busy": percent(summary.utilisation),
+        "GPU idle": plural(len(gaps), "gap") + longest,
+        "Whole run": duration(end - start),
+    }
+    if summary.samples:
+        figures["Samples per second"] = f"{summary.samples_per_s:,.0f}"
+    return figures
+
+
+def compared(traces: Iterable[SpanLog], names: Iterable[str]) -> dict[str, str]:
+    """Return how busy the GPU was in each of several traces."""
+    shares = (percent(summarise(trace).utilisation) for trace in traces)
+    return {f"{name}: GPU busy": share for name, share in zip(names, shares, strict=True)}
 
 
 def key(controls: Sequence[Control], state: State) -> str:

@@ -1,7 +1,7 @@
 """Give every stage one colour and one pattern, in all pictures of the course.
 
 The colours are those of Okabe and Ito, which colour-blind people can tell apart; the patterns keep
-the stages apart in grey print. Browser, SVG and matplotlib all draw from this one table.
+the stages apart in grey print. Browser, SVG and text all draw from this one table.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ class Look:
     ink: str  # the lines of the pattern
     text: str  # a batch number written on it
     tile: str  # the pattern's lines as an SVG path on a tile
-    hatch: str  # the same pattern in matplotlib's spelling
     letter: str  # the stage in a timeline made of text
     opacity: float = 1.0
+
+    @property
+    def dots(self) -> bool:
+        """Whether its pattern is made of dots: lines of no length, drawn thick with round ends."""
+        return self.tile == _DOTS
 
     def edge(self, dark: bool) -> str:
         """Return an outline that stands out from the background by 3:1 or more."""
@@ -35,20 +39,8 @@ def mix(colour: str, other: str, share: float) -> str:
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
 
-def contrast(colour: str, other: str) -> float:
-    """Return the contrast ratio of two colours, 1 to 21, as WCAG 2 defines it."""
-    bright, dim = sorted((_luminance(colour), _luminance(other)), reverse=True)
-    return (bright + 0.05) / (dim + 0.05)
-
-
 def _rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
-
-
-def _luminance(colour: str) -> float:
-    shares = [value / 255 for value in _rgb(colour)]
-    red, green, blue = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 _DOTS = "M2 2h0M6 6h0"
@@ -59,22 +51,26 @@ _RUNGS = "M0 2H8M0 6H8"
 _POSTS = "M2 0V8M6 0V8"
 
 LOOKS = {
-    "read": Look("#0072b2", "#8fc7e8", "#ffffff", _DOTS, "...", "r"),
-    "decode": Look("#56b4e9", "#1c6f9e", "#000000", _SLASH, "////", "d"),
-    "transform": Look("#f0e442", "#a19712", "#000000", _CROSS, "xxx", "t"),
-    "collate": Look("#009e73", "#00553d", "#000000", _RUNGS, "----", "c"),
-    "transfer": Look("#cc79a7", "#7d3a5e", "#000000", _POSTS, "||||", ">"),
-    "compute": Look("#e69f00", "#e69f00", "#000000", "", "", "#"),
-    "wait": Look("#999999", "#999999", "#000000", "", "", "~", opacity=0.28),
+    "read": Look("#0072b2", "#8fc7e8", "#ffffff", _DOTS, "r"),
+    "decode": Look("#56b4e9", "#1c6f9e", "#000000", _SLASH, "d"),
+    "transform": Look("#f0e442", "#a19712", "#000000", _CROSS, "t"),
+    "collate": Look("#009e73", "#00553d", "#000000", _RUNGS, "c"),
+    "transfer": Look("#cc79a7", "#7d3a5e", "#000000", _POSTS, ">"),
+    "compute": Look("#e69f00", "#e69f00", "#000000", "", "#"),
+    "wait": Look("#999999", "#999999", "#000000", "", "~", opacity=0.28),
 }
 
-IDLE = Look("#c8102e", "#c8102e", "#000000", _BACKSLASH, "\\\\\\", ".", opacity=0.1)
+IDLE = Look("#c8102e", "#c8102e", "#000000", _BACKSLASH, ".", opacity=0.1)
 IDLE_DARK = "#ff8a8a"  # the same red on a dark background
 
 
 def table() -> dict[str, dict[str, object]]:
     """Return the looks of all stages and of `idle` as plain data, outlines included."""
     return {
-        name: {**asdict(look), "edges": [look.edge(dark=False), look.edge(dark=True)]}
+        name: {
+            **asdict(look),
+            "dots": look.dots,
+            "edges": [look.edge(dark=False), look.edge(dark=True)],
+        }
         for name, look in {**LOOKS, "idle": IDLE}.items()
     }

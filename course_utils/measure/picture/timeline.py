@@ -11,19 +11,15 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anywidget
 import traitlets
 
 from course_utils.measure.picture import palette
 from course_utils.measure.picture.model import Control, Picture, State, embedded, key, pack, states
-from course_utils.measure.picture.svg import as_svg
-from course_utils.measure.picture.text import as_text
+from course_utils.measure.picture.static import as_svg, as_text
 from course_utils.measure.spans import STAGES, SpanLog
-
-if TYPE_CHECKING:
-    from IPython.display import HTML
 
 RESOLUTION = 10_000_000  # ticks: a recorded trace keeps its microseconds
 PARTS = ("model", "draw", "controls", "view")
@@ -123,12 +119,6 @@ class TimelineGrid(anywidget.AnyWidget):
             f'<!doctype html><html lang="en"><head>{head}{look}{style}</style></head>'
             f"<body>{self.to_fragment()}</body></html>"
         )
-
-    def static(self) -> HTML:
-        """Return an output that is interactive where no widget can be, e.g. in VS Code offline."""
-        from IPython.display import HTML
-
-        return HTML(self.to_fragment())  # type: ignore[no-untyped-call]
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         bundle = super()._repr_mimebundle_(**kwargs)

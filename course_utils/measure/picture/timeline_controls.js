@@ -6,14 +6,14 @@ const element = (tag, props = {}, ...children) => {
   return node;
 };
 
-// Native radio buttons and sliders, so that keyboard and names come for free. change(name, value).
+// Native radio buttons, so that keyboard and names come for free. change(name, value).
 export function buildControls(form, controls, change) {
-  form.replaceChildren(...controls.map((control, n) => (control.slider ? slider : radios)(control, n, change)));
+  form.replaceChildren(...controls.map((control) => radios(control, change)));
 }
 
 const textOf = (control, value) => control.texts[control.options.indexOf(value)] ?? String(value);
 
-function radios(control, n, change) {
+function radios(control, change) {
   const set = element("fieldset", {}, element("legend", { textContent: control.label }));
   for (const option of control.options) {
     const input = element("input", { type: "radio", name: control.name, value: String(option) });
@@ -23,24 +23,12 @@ function radios(control, n, change) {
   return set;
 }
 
-function slider(control, n, change) {
-  const input = element("input", { type: "range", name: control.name, min: 0, max: control.options.length - 1, step: 1, id: `c${n}` });
-  input.addEventListener("input", () => change(control.name, control.options[+input.value]));
-  const label = element("label", { htmlFor: input.id, textContent: control.label });
-  return element("div", { className: "slider" }, label, input, element("span", { ariaHidden: "true" })); // aria-valuetext says it
-}
-
 // Move the controls to `state` without building them anew, so that none loses the focus.
 export function syncControls(form, controls, state) {
   for (const control of controls) {
     const value = state[control.name];
     for (const input of form.querySelectorAll(`[name="${CSS_ESCAPE(control.name)}"]`)) {
-      if (!control.slider) input.checked = input.value === String(value);
-      else {
-        input.value = control.options.indexOf(value);
-        input.setAttribute("aria-valuetext", textOf(control, value));
-        input.nextElementSibling.textContent = textOf(control, value);
-      }
+      input.checked = input.value === String(value);
     }
   }
 }
@@ -80,7 +68,7 @@ export function fillLegend(list, names) {
 }
 
 function swatch(name) {
-  const look = LOOKS[name], dots = look.hatch === "...";
+  const look = LOOKS[name], { dots } = look;
   const lines = `<path class="${name === "idle" ? "idle" : ""}" d="${look.tile}" stroke="${look.ink}" stroke-width="${dots ? 2.2 : 1.2}" stroke-linecap="${dots ? "round" : "butt"}"/>`;
   return `<svg width="26" height="14" aria-hidden="true"><pattern id="p-${name}" width="${TILE}" height="${TILE}" patternUnits="userSpaceOnUse">
     <rect width="${TILE}" height="${TILE}" fill="${look.colour}" fill-opacity="${look.opacity}"/>${lines}</pattern>

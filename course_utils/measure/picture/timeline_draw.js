@@ -49,8 +49,8 @@ function tile(look, zoom, ink) {
   c.fillRect(0, 0, TILE, TILE);
   c.globalAlpha = 1;
   c.strokeStyle = ink;
-  c.lineWidth = look.hatch === "..." ? 2.2 : 1.2;
-  c.lineCap = look.hatch === "..." ? "round" : "butt";
+  c.lineWidth = look.dots ? 2.2 : 1.2;
+  c.lineCap = look.dots ? "round" : "butt";
   c.stroke(new Path2D(look.tile));
   return canvas;
 }

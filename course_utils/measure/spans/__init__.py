@@ -1,5 +1,7 @@
 """What is recorded of a loop: spans, the ledger of its samples, and the hook into a DataLoader."""
 
+from course_utils.measure.spans.lanes import Lane, busy_share, busy_shares, idle_gaps, lanes, reach
+from course_utils.measure.spans.loader_hook import Listener, end
 from course_utils.measure.spans.span_log import (
     STAGES,
     Clock,
@@ -19,25 +21,30 @@ from course_utils.measure.spans.summary import (
     summarise,
     union,
 )
-from course_utils.measure.spans.traced_loader import (
-    batch_size,
-    traced_batches,
-)
+from course_utils.measure.spans.traced_loader import batch_size, traced_batches
 
 __all__ = [
     "LOADING",
     "STAGES",
     "Clock",
     "Interval",
+    "Lane",
+    "Listener",
     "SampleIds",
     "Span",
     "SpanLog",
     "Summary",
     "activate",
     "batch_size",
+    "busy_share",
+    "busy_shares",
     "compute_spans",
     "current",
+    "end",
     "hidden_share",
+    "idle_gaps",
+    "lanes",
+    "reach",
     "stage",
     "summarise",
     "traced_batches",

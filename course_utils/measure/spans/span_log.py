@@ -2,7 +2,7 @@
 
 A `Span` says: on this lane, this stage ran from here to there for that batch. A `SpanLog` is a list
 of spans with a ledger of the samples that were served. Recording is all that happens here:
-`measure.summary` computes, `measure.picture` draws, and `measure.trace` puts them together.
+`spans.summary` computes, `measure.picture` draws, and `measure.trace` puts them together.
 """
 
 from __future__ import annotations

@@ -1,22 +1,19 @@
 """Iterate over a loader so that its workers' spans come back with each batch.
 
-Nothing is added to the dataset and no file or extra queue is used: while the iterator is being
-created, the loader's `collate_fn` and `worker_init_fn` are exchanged for wrappers that start
-recording in the worker and put the spans of a batch into one `Parcel` with it.
+A listener in the worker packs the spans of a batch into one `Parcel` with it; here they are taken
+out and entered in the trace, with the number that the batch has in this run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from itertools import islice
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, get_worker_info
-from torch.utils.data._utils import fetch as torch_fetch
-from torch.utils.data._utils.pin_memory import pin_memory as pin_tensors
 
+from course_utils.measure.spans.loader_hook import Listener, listen, listeners_of, pinned
 from course_utils.measure.spans.span_log import SampleIds, Span, SpanLog, activate, current, stage
 
 Ids = Sequence[Hashable] | None
@@ -25,36 +22,43 @@ Ids = Sequence[Hashable] | None
 def traced_batches(
     trace: SpanLog,
     loader: Iterable[Any],
-    ids: SampleIds | None,
+    ids: SampleIds | None = None,
+    *,
+    beside: Sequence[Listener] = (),
     started: Callable[[Iterator[Any]], None] | None = None,
 ) -> Iterator[Any]:
     """Yield the batches of `loader` and enter spans and samples in `trace`.
 
-    `started` is given the loader's own iterator as soon as there is one.
+    Args:
+        trace: the one that is recording.
+        loader: a `DataLoader`, or anything that gives batches.
+        ids: how to read the sample ids from a batch: a key, or a function of the batch.
+        beside: other listeners of a `DataLoader`.
+        started: is given the loader's own iterator as soon as there is one.
     """
-    tracing = _Tracing(loader) if isinstance(loader, DataLoader) else None
+    tracer = _tracer_of(loader) if isinstance(loader, DataLoader) else None
     batches: Iterator[Any] | None = None
     try:
         while True:
             trace.batch = trace.served
             with stage("wait", lane="main"):
                 if batches is None:  # starting the workers is part of the first wait
-                    batches = tracing.start() if tracing else iter(loader)
+                    batches = _begin(loader, tracer, beside)
                     if started is not None:
                         started(batches)
                 try:
                     received = next(batches)
                 except StopIteration:
                     break
-            batch, known = _open(received, trace, tracing)
+            batch, known = _unpacked(received, trace, tracer)
             known = _read_ids(batch, ids) if ids is not None else known
             trace.serve(batch_size(batch) if known is None else len(known), known)
             trace.served += 1
             yield batch
     finally:
         trace.batch = -1
-        if tracing:
-            tracing.stop()
+        if tracer is not None:
+            tracer.switch.fill_(False)  # persistent workers send plain batches again
 
 
 @dataclass
@@ -68,101 +72,74 @@ class Parcel:
 
     def pin_memory(self) -> Parcel:
         """Pin the batch; called by the loader's pinning thread."""
-        batch = pin_tensors(self.batch)  # type: ignore[no-untyped-call]
-        return replace(self, batch=batch)
+        return replace(self, batch=pinned(self.batch))
 
 
-class _Tracing:
-    """Exchange the loader's two functions for the moment in which its iterator is made."""
+class _Tracer(Listener):
+    """Enters what a fetch does in the trace of its process; a worker sends that with the batch."""
 
-    def __init__(self, loader: DataLoader[Any]):
-        self.loader = loader
-        workers = getattr(loader, "_iterator", None)  # persistent workers of an earlier epoch
-        known = getattr(workers, "_collate_fn", None)
-        self.collate = known if isinstance(known, _TracedCollate) else _TracedCollate(loader)
-
-    def start(self) -> Iterator[Any]:
-        loader = self.loader
-        originals = loader.collate_fn, loader.worker_init_fn
-        self.collate.switch.fill_(True)
-        try:
-            loader.collate_fn = self.collate
-            if loader.num_workers:
-                loader.worker_init_fn = _TracedInit(loader.worker_init_fn)
-            batches = iter(loader)
-        finally:
-            loader.collate_fn, loader.worker_init_fn = originals
-        fetcher = getattr(batches, "_dataset_fetcher", None)  # num_workers=0: fetched right here
-        if fetcher is not None:
-            _note_fetches(fetcher)
-        return batches
-
-    def stop(self) -> None:
-        """Let persistent workers send plain batches again."""
-        self.collate.switch.fill_(False)
-
-
-class _TracedCollate:
-    """Collate as before and, in a worker that is being traced, add the spans."""
-
-    def __init__(self, loader: DataLoader[Any]):
-        self.collate = loader.collate_fn
+    def __init__(self) -> None:
         # Shared memory, because persistent workers outlive the recording they were started in.
         self.switch = torch.zeros((), dtype=torch.bool)
         self.switch.share_memory_()  # type: ignore[no-untyped-call]
+        self.ids: Ids = None  # of the samples of this fetch
+        self.trace: SpanLog | None = None  # None: this fetch is not recorded
+        self.began_ns = self.collating_ns = self.spans_before = 0
 
-    def __call__(self, samples: Any) -> Any:
-        trace = current()
-        if trace is None or not self.switch:
-            if trace is not None and get_worker_info() is not None:
-                trace.drain()
-            return self.collate(samples)
-        _mark_unnamed_fetch(trace)
-        with stage("collate"):
-            batch = self.collate(samples)
-        if get_worker_info() is None:
-            return batch
-        return Parcel(batch, trace.drain(), trace.note, _fetch.ids)
-
-
-class _TracedInit:
-    """Start recording in the worker, after the loader's own `worker_init_fn`."""
-
-    def __init__(self, original: Callable[[int], None] | None):
-        self.original = original
-
-    def __call__(self, worker_id: int) -> None:
-        if self.original is not None:
-            self.original(worker_id)
+    def worker_started(self, worker_id: int) -> None:
+        """Record in this worker for as long as it lives."""
         activate(SpanLog(lane=f"worker {worker_id}"))
-        for kind in (torch_fetch._MapDatasetFetcher, torch_fetch._IterableDatasetFetcher):
-            _note_fetches(kind)
 
-
-@dataclass
-class _Fetch:
-    """Start and sample indices of the fetch this process is busy with."""
-
-    start_ns: int = 0
-    spans_before: int = 0
-    ids: Ids = None
-
-
-_fetch = _Fetch()
-
-
-def _note_fetches(fetcher: Any) -> None:
-    """Make `fetcher.fetch` (of a fetcher or of its class) note when it starts, and for what."""
-    fetch = fetcher.fetch
-
-    def noted_fetch(*args: Any) -> Any:
-        trace = current()
+    def fetch_begins(self, index: Any) -> None:
+        """Note when, and which samples are wanted."""
+        self.ids = _indices(index)
+        self.trace = trace = current() if self.switch else None
         if trace is not None:
-            _fetch.start_ns, _fetch.spans_before = trace.clock(), len(trace._spans)
-            _fetch.ids = _indices(args[-1])
-        return fetch(*args)
+            self.began_ns, self.spans_before = trace.clock(), len(trace._spans)
 
-    fetcher.fetch = noted_fetch
+    def samples_made(self) -> None:
+        """Count a fetch in which the dataset names no stage as `read`, whatever else it may be."""
+        if (trace := self.trace) is not None:
+            self.collating_ns = trace.clock()
+            if len(trace._spans) == self.spans_before:
+                trace.add(Span(trace.lane, "read", self.began_ns, self.collating_ns, trace.batch))
+
+    def batch_made(self, batch: Any) -> Any:
+        """Note how long collating took; in a worker pack the spans up with the batch."""
+        if (trace := self.trace) is not None:
+            now_ns = trace.clock()
+            trace.add(Span(trace.lane, "collate", self.collating_ns, now_ns, trace.batch))
+        in_worker = get_worker_info() is not None
+        log = current()
+        if not in_worker or log is None:
+            return batch
+        spans = log.drain()
+        return batch if trace is None else Parcel(batch, spans, trace.note, self.ids)
+
+
+def _tracer_of(loader: DataLoader[Any]) -> _Tracer:
+    """Return the tracer that running persistent workers know, or a new one."""
+    known = (one for one in listeners_of(loader) if isinstance(one, _Tracer))
+    return next(known, None) or _Tracer()
+
+
+def _begin(
+    loader: Iterable[Any], tracer: _Tracer | None, beside: Sequence[Listener]
+) -> Iterator[Any]:
+    if not isinstance(loader, DataLoader) or tracer is None:
+        return iter(loader)
+    tracer.switch.fill_(True)
+    return listen(loader, (tracer, *beside))
+
+
+def _unpacked(received: Any, trace: SpanLog, tracer: _Tracer | None) -> tuple[Any, Ids]:
+    """Return a batch and the indices of its samples; None if they are not known."""
+    if isinstance(received, Parcel):
+        for span in received.spans:
+            trace.add(span._replace(batch=trace.served))
+        trace.mention(received.note)
+        return received.batch, received.ids
+    return received, tracer.ids if tracer else None  # what workers fetch, they alone know
 
 
 def _indices(index: Any) -> Ids:
@@ -174,22 +151,6 @@ def _indices(index: Any) -> Ids:
 def _plain(value: Any) -> Any:
     """Return tensors and arrays as numbers or lists of them: two equal tensors are two keys."""
     return value.tolist() if hasattr(value, "tolist") else value
-
-
-def _mark_unnamed_fetch(trace: SpanLog) -> None:
-    """Count a fetch in which the dataset names no stage as `read`, whatever else it may be."""
-    if len(trace._spans) == _fetch.spans_before and _fetch.start_ns:
-        trace.add(Span(trace.lane, "read", _fetch.start_ns, trace.clock(), trace.batch))
-
-
-def _open(received: Any, trace: SpanLog, tracing: _Tracing | None) -> tuple[Any, Ids]:
-    if isinstance(received, Parcel):
-        for span in received.spans:
-            trace.add(span._replace(batch=trace.served))
-        trace.mention(received.note)
-        return received.batch, received.ids
-    fetched_here = tracing is not None and tracing.loader.num_workers == 0
-    return received, _fetch.ids if fetched_here else None
 
 
 def _read_ids(batch: Any, ids: SampleIds) -> list[Hashable]:
@@ -206,7 +167,6 @@ def batch_size(batch: Any) -> int:
     if isinstance(batch, Mapping):
         return batch_size(next(iter(batch.values()))) if batch else 0
     if isinstance(batch, (list, tuple)):
-        tensors = (part for part in batch if isinstance(part, torch.Tensor))
-        first = next(islice(tensors, 1), None)
+        first = next((part for part in batch if isinstance(part, torch.Tensor)), None)
         return len(batch) if first is None else batch_size(first)
     return 1

@@ -6,8 +6,8 @@ from typing import Any, get_args
 import pytest
 
 from course_utils.measure.diagnosis import Cause
-from course_utils.measure.diagnosis.diagnose import concluded
-from course_utils.measure.diagnosis.findings import evidence, sentence, size
+from course_utils.measure.diagnosis.differential import concluded
+from course_utils.measure.diagnosis.report import evidence, sentence
 from tests.measure.handmade import HUNGRY, hungry, naive
 
 
@@ -77,10 +77,3 @@ def test_without_workers_nothing_is_said_of_them() -> None:
     found = evidence(hungry(workers=0))
     assert found["workers"].startswith("none")
     assert "moving a batch" not in found
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "said"), [(0, "0 bytes"), (7_200, "7.2 kB"), (38e6, "38 MB"), (1.2e9, "1.2 GB")]
-)
-def test_bytes_read_well(nbytes: float, said: str) -> None:
-    assert size(nbytes) == said

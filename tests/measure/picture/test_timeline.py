@@ -39,23 +39,21 @@ def test_one_trace_needs_no_controls():
     assert widget.picture.sentence.startswith("Naive")
 
 
-def test_several_traces_can_be_switched_and_compared():
-    widget = Timeline({"predicted": naive(), "measured": naive(step_ms=12)})
-    assert widget.state == {"show": "predicted"}
+@pytest.mark.parametrize(
+    ("names", "compare", "options", "first"),
+    [
+        ("a", False, ["a"], ["a"]),
+        ("ab", False, ["a", "b", "a and b"], ["a"]),
+        ("abc", True, ["a", "b", "c", "all together"], ["a", "b", "c"]),
+    ],
+)
+def test_several_traces_can_be_switched_and_compared(names, compare, options, first):
+    widget = Timeline({name: naive() for name in names}, compare=compare)
     (control,) = widget.controls
-    assert control.options == ["predicted", "measured", "predicted and measured"]
-    widget.state = {"show": "predicted and measured"}
-    assert len(widget.picture.traces) == 2
-
-
-def test_comparing_starts_with_all_traces():
-    widget = Timeline({"a": naive(), "b": naive(), "c": naive()}, compare=True)
-    assert widget.state == {"show": "all together"}
-    assert widget.picture.names == ("a", "b", "c")
-
-
-def test_a_dictionary_of_one_trace_offers_only_that():
-    assert Timeline({"only": naive()}).controls[0].options == ["only"]
+    assert control.options == options
+    assert list(widget.picture.names) == first
+    widget.state = {"show": options[-1]}
+    assert list(widget.picture.names) == list(names)
 
 
 def test_no_trace_at_all_is_refused():
@@ -101,6 +99,7 @@ def test_a_picture_can_be_added_to_its_state():
     assert widget.picture.names == ("predicted", "measured")
     assert widget.extra
     assert widget.payload == before
+    assert "predicted" in widget.to_fragment()
     widget.state = {"load": 80}
     assert widget.picture.names == ("naive",)
 
@@ -132,16 +131,6 @@ def test_a_page_is_as_precise_as_the_widget(widget):
 def test_a_name_cannot_end_the_script_it_stands_in():
     fragment = Timeline({"</script><b>": naive()}).to_fragment()
     assert fragment.count("</script>") == 2
-
-
-def test_added_pictures_are_in_the_page_too():
-    widget = grid()
-    widget.put(widget.state, Picture([naive()], ["measured"]))
-    assert "measured" in widget.to_fragment()
-
-
-def test_static_output_is_html():
-    assert grid().static().data == grid().to_fragment()
 
 
 def test_a_notebook_gets_text_and_html_only_when_asked(monkeypatch):

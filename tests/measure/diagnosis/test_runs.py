@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_utils.measure.diagnosis.weigh import copy_s, weigh
+from course_utils.measure.diagnosis.runs import copy_s, weigh
 
 
 @dataclass

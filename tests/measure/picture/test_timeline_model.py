@@ -7,11 +7,11 @@ import subprocess
 import numpy as np
 import pytest
 
-from course_utils.measure.picture import Control, Picture, key, lanes
-from course_utils.measure.picture.layout import busy_shares, idle_gaps
+from course_utils.measure.picture import Control, Picture, key
 from course_utils.measure.picture.model import columns, pack
 from course_utils.measure.picture.timeline import module_source
 from course_utils.measure.simulate import Pipeline, simulate
+from course_utils.measure.spans import busy_shares, idle_gaps, lanes
 from course_utils.words import axis, duration, percent, plural
 from tests.measure.handmade import MS, naive, span, trace_of
 

@@ -1,4 +1,6 @@
-"""Decide where each span of a lane is drawn, and how busy each stretch of a lane was.
+"""Arrange the spans of a trace in lanes and rows, and tell how busy each stretch of a lane was.
+
+Pictures are drawn and files for other tools are written from this arrangement.
 
 Spans of one lane may overlap. A span inside one of another stage (a `read` inside the main
 process's `wait`) is nested: drawn on top of it, smaller. Anything else that overlaps (two reads at
@@ -13,7 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from course_utils.measure.spans import STAGES, Interval, Span, SpanLog, compute_spans, union
+from course_utils.measure.spans.span_log import STAGES, Span, SpanLog
+from course_utils.measure.spans.summary import Interval, compute_spans, summarise, union
 
 MOST_ROWS = 12  # more spans than this at a time share the last row
 
@@ -86,6 +89,14 @@ def reach(trace: SpanLog) -> Interval:
     if not spans:
         return trace.start_ns, max(trace.end_ns, trace.start_ns + 1)
     return spans[0].start_ns, max(span.end_ns for span in spans)
+
+
+def busy_share(trace: SpanLog, lane: Lane) -> float:
+    """Return the share of the run in which `lane` did anything but wait; of the GPU, computed."""
+    if lane.name == "gpu":
+        return summarise(trace).utilisation
+    start, end = reach(trace)
+    return lane.busy_ns() / (end - start)
 
 
 def idle_gaps(trace: SpanLog) -> list[Interval]:

@@ -2,58 +2,36 @@
 
     print(diagnose(loader, step))
 
-Here is measured, `verdict` judges, `remedy` predicts, `report` draws.
+Here is decided what runs, and for how long: `runs` runs it, `measurements` makes figures of it,
+`verdict` judges by them, `remedy` predicts what a change gains, and `report` says it all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import random
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
 from course_utils.errors import CourseError
-from course_utils.measure.diagnosis import findings
-from course_utils.measure.diagnosis.epochs import untouched
-from course_utils.measure.diagnosis.evidence import gather, may_be_oversubscribed
-from course_utils.measure.diagnosis.measurements import Measurements
+from course_utils.measure.diagnosis.measurements import (
+    Measurements,
+    may_be_oversubscribed,
+    measured,
+)
 from course_utils.measure.diagnosis.remedy import remedy
-from course_utils.measure.diagnosis.runs import Run, run_loop
-from course_utils.measure.diagnosis.step_alone import run_step
-from course_utils.measure.diagnosis.verdict import Cause, judge, slowest_stage
+from course_utils.measure.diagnosis.report import Diagnosis, evidence, sentence
+from course_utils.measure.diagnosis.runs import Run, run_loop, run_step
+from course_utils.measure.diagnosis.verdict import judge, slowest_stage
+from course_utils.measure.spans import end
 from course_utils.measure.trace import Trace
 
 ALONE, STEP, TOGETHER, TRIAL = 0.35, 0.15, 0.35, 0.1  # shares of the time
 HANGS_S = 60  # without a batch, where the loader itself would wait for ever
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """The verdict on a loop; shows itself as a page of text or HTML."""
-
-    cause: Cause
-    stage: str  # of the loader, such as "decode", if it names one and is the cause; else ""
-    verdict: str  # one sentence
-    change: str  # the one thing to do, such as "num_workers=4"
-    gain: float  # how many times faster the model predicts the loop to be after the change
-    at_most: bool  # the gain is that of removing the cause altogether
-    headspace: float  # how many times faster it would be with an infinitely fast loader
-    loader_s: float  # per batch, the loader alone
-    step_s: float  # per batch, the step alone
-    together_s: float  # per batch, both, with start-up shared out among the batches of an epoch
-    evidence: Mapping[str, str]  # what was measured -> the figure, as the page shows them
-    measurements: Measurements = field(repr=False)
-    trace: Trace = field(repr=False)  # of loader and step together
-
-    def __repr__(self) -> str:
-        """Return the page as text."""
-        from course_utils.measure.diagnosis.report import text
-
-        return text(self)
-
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        from course_utils.measure.diagnosis.report import page
-
-        return {"text/plain": repr(self), "text/html": page(self)}
 
 
 def diagnose(
@@ -90,7 +68,7 @@ def diagnose(
         alone.kept.clear()  # batches of workers hold shared memory
         together = run_loop(loader, step, seconds=TOGETHER * seconds)
         _check_batches(together, seconds)
-    return concluded(gather(loader, alone, alone_step, together, trial), together.trace)
+    return concluded(measured(loader, alone, alone_step, together, trial), together.trace)
 
 
 def concluded(m: Measurements, trace: Trace) -> Diagnosis:
@@ -100,7 +78,7 @@ def concluded(m: Measurements, trace: Trace) -> Diagnosis:
     return Diagnosis(
         cause=cause,
         stage=slowest_stage(m) if cause == "CPU" else "",
-        verdict=findings.sentence(m, cause),
+        verdict=sentence(m, cause),
         change=cure.change,
         gain=cure.gain,
         at_most=cure.at_most,
@@ -108,7 +86,7 @@ def concluded(m: Measurements, trace: Trace) -> Diagnosis:
         loader_s=m.loader_s,
         step_s=m.step_s,
         together_s=m.turn_s,
-        evidence=findings.evidence(m),
+        evidence=evidence(m),
         measurements=m,
         trace=trace,
     )
@@ -150,15 +128,13 @@ def _check_batches(run: Run, seconds: float) -> None:
     )
 
 
-class _understandable:
+@contextmanager
+def _understandable() -> Iterator[None]:
     """Say in a sentence what torch says of workers that die or hang."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    try:
+        yield
+    except RuntimeError as error:
         message = str(error)
-        if not isinstance(error, RuntimeError):
-            return
         if "DataLoader timed out" in message:
             raise CourseError(
                 f"No batch came for {HANGS_S} s, so the loader hangs or is very slow; look "
@@ -169,3 +145,63 @@ class _understandable:
                 f"A worker of the loader died ({message.splitlines()[0]}); run it with "
                 "num_workers=0 to see why."
             ) from error
+        raise
+
+
+@contextmanager
+def untouched(loader: Iterable[Any], *, timeout_s: float) -> Iterator[None]:
+    """Leave `loader` and the random numbers of this process as they were.
+
+    Inside, the loader starts workers of its own: persistent ones that run already are put aside. A
+    loader that would wait for ever for a batch gives up after `timeout_s`.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(_same_random_numbers(loader))
+        if isinstance(loader, DataLoader):
+            stack.enter_context(_same_attributes(loader))
+            loader._iterator = None
+            if loader.num_workers and not loader.timeout:
+                loader.timeout = timeout_s
+        yield
+
+
+@contextmanager
+def _same_attributes(loader: DataLoader[Any]) -> Iterator[None]:
+    before = dict(vars(loader))
+    try:
+        yield
+    finally:
+        ours = getattr(loader, "_iterator", None)
+        vars(loader).clear()
+        vars(loader).update(before)
+        if ours is not None:
+            end(ours, orderly=False)
+
+
+@contextmanager
+def _same_random_numbers(loader: Iterable[Any]) -> Iterator[None]:
+    generators = _generators(loader)
+    states = [generator.get_state() for generator in generators]
+    ours, numpy_state = random.getstate(), np.random.get_state()
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    devices = range(torch.cuda.device_count()) if started else ()
+    with torch.random.fork_rng(devices):
+        try:
+            yield
+        finally:
+            random.setstate(ours)
+            np.random.set_state(numpy_state)
+            for generator, state in zip(generators, states, strict=True):
+                generator.set_state(state)
+
+
+def _generators(loader: Iterable[Any]) -> list[torch.Generator]:
+    """Return the generators that the loader and its samplers hold."""
+    holders: list[Any] = [loader]
+    for name in ("sampler", "batch_sampler"):
+        with suppress(AttributeError):
+            holders.append(getattr(loader, name))
+    holders += [getattr(holder, "sampler", None) for holder in holders[1:]]
+    found = (getattr(holder, "generator", None) for holder in holders)
+    unique = {id(one): one for one in found if isinstance(one, torch.Generator)}
+    return list(unique.values())

@@ -9,7 +9,8 @@ from torch.utils.data import DataLoader
 
 from course_utils.errors import CourseError
 from course_utils.measure.diagnosis import steady_rate
-from course_utils.measure.diagnosis.rate import first_dropped
+from course_utils.measure.diagnosis.rate import first_dropped, length, prefetched
+from tests.measure.datasets import Numbers
 
 
 class Timed:
@@ -45,14 +46,29 @@ def test_an_epoch_is_cut_short_when_its_time_is_up() -> None:
     assert rate.batches_per_s == pytest.approx(1)
 
 
-def test_the_prefetched_batches_are_dropped() -> None:
-    assert first_dropped(4, 100) == 5
-    assert first_dropped(4, None) == 5
+@pytest.mark.parametrize(
+    ("ahead", "length", "dropped"), [(4, 100, 5), (4, None, 5), (16, 10, 5), (0, 1, 1)]
+)
+def test_prefetched_batches_are_dropped_but_of_a_short_epoch_only_half(
+    ahead: int, length: int | None, dropped: int
+) -> None:
+    assert first_dropped(ahead, length) == dropped
 
 
-def test_of_a_short_epoch_half_is_dropped() -> None:
-    assert first_dropped(16, 10) == 5
-    assert first_dropped(0, 1) == 1
+@pytest.mark.parametrize(
+    ("options", "ahead"),
+    [({"num_workers": 2, "prefetch_factor": 4}, 8), ({"num_workers": 2}, 4), ({}, 0)],
+)
+def test_the_prefetched_batches_are_those_of_all_workers(
+    options: dict[str, int], ahead: int
+) -> None:
+    loader: DataLoader[float] = DataLoader(Numbers(40), batch_size=4, **options)
+    assert (prefetched(loader), length(loader)) == (ahead, 10)
+
+
+def test_of_other_iterables_nothing_is_prefetched_and_the_length_may_be_unknown() -> None:
+    assert (prefetched([1, 2]), length([1, 2])) == (0, 2)
+    assert length(iter([1])) is None
 
 
 def test_an_epoch_of_one_batch_has_no_rate() -> None:
@@ -62,11 +78,7 @@ def test_an_epoch_of_one_batch_has_no_rate() -> None:
 
 
 def test_workers_are_gone_when_the_rate_is_known() -> None:
-    loader = DataLoader(
-        range(4000),  # type: ignore[arg-type]
-        batch_size=4,
-        num_workers=2,
-    )
+    loader = DataLoader(Numbers(4000), batch_size=4, num_workers=2)
     rate = steady_rate(loader, seconds=0.05)
     assert rate.dropped == 5
     assert rate.samples_per_s == pytest.approx(4 * rate.batches_per_s, rel=0.5)

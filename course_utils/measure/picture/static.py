@@ -1,4 +1,7 @@
-"""Draw the timeline where no script runs, as SVG: on GitHub, in print, for screen readers."""
+"""Draw a picture where no script runs: as SVG, on GitHub and in print, or as lines of letters.
+
+The SVG says what it shows in words too, for screen readers.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,25 @@ from html import escape
 
 import numpy as np
 
-from course_utils.measure.picture.layout import Lane, busy_shares, idle_gaps, lanes, reach
 from course_utils.measure.picture.model import Picture
 from course_utils.measure.picture.palette import DARK, IDLE, IDLE_DARK, LIGHT, LOOKS, TILE, Look
-from course_utils.measure.spans import STAGES, Interval, SpanLog, summarise
+from course_utils.measure.spans import (
+    STAGES,
+    Interval,
+    Lane,
+    SpanLog,
+    busy_share,
+    busy_shares,
+    idle_gaps,
+    lanes,
+    reach,
+    summarise,
+)
 from course_utils.words import axis, duration, percent
 
 WIDTH, LEFT, RIGHT, TOP = 960, 118, 12, 64
 LANE_HEIGHT, GPU_HEIGHT, GAP, HEADER = 18, 30, 6, 28
+MARGIN = 17  # letters left of the time axis of a text: name and share of the lane
 COLUMN = 3  # pixels of one column where spans are too narrow to be drawn one by one
 
 STYLE = f"""
@@ -67,8 +81,7 @@ def _definitions(mark: str) -> Iterator[str]:
     yield f"<style>{STYLE}</style><defs>"
     for name, look in {**LOOKS, "idle": IDLE}.items():
         colour = 'class="idle"' if name == "idle" else f'stroke="{look.ink}"'
-        dots = look is LOOKS["read"]
-        cap = 'stroke-width="2.2" stroke-linecap="round"' if dots else 'stroke-width="1.2"'
+        cap = 'stroke-width="2.2" stroke-linecap="round"' if look.dots else 'stroke-width="1.2"'
         yield (
             f'<pattern id="{mark}{name}" width="{TILE}" height="{TILE}" '
             f'patternUnits="userSpaceOnUse"><path d="M0 0h{TILE}v{TILE}h-{TILE}z" '
@@ -117,8 +130,7 @@ def _lane(
 ) -> Iterator[str]:
     origin, end = reach(trace)
     is_gpu = lane.name == "gpu"
-    share = summarise(trace).utilisation if is_gpu else lane.busy_ns() / (end - origin)
-    right = scale.x(end - origin)
+    share, right = busy_share(trace, lane), scale.x(end - origin)
     width = right - LEFT
     yield f'<text x="8" y="{y + height / 2}">{escape(lane.name)}</text>'
     yield f'<text class="soft end" x="{LEFT - 8}" y="{y + height / 2}">{percent(share)}</text>'
@@ -189,12 +201,32 @@ def _in_words(picture: Picture) -> str:
     """Return busy shares lane by lane, for who cannot see the picture."""
     return " ".join(
         f"{name or 'Run'}{f' ({trace.note})' if trace.note else ''}: "
-        + ", ".join(_lane_in_words(trace, lane) for lane in lanes(trace))
+        + ", ".join(f"{lane.name} busy {percent(busy_share(trace, lane))}" for lane in lanes(trace))
         + "."
         for trace, name in zip(picture.traces, picture.names, strict=True)
     )
 
 
-def _lane_in_words(trace: SpanLog, lane: Lane) -> str:
-    start, end = reach(trace)
-    return f"{lane.name} busy {percent(lane.busy_ns() / (end - start))}"
+def as_text(picture: Picture, width: int = 72) -> str:
+    """Return `picture` as lines of letters, one letter per stretch of time: its main stage."""
+    lines = [picture.sentence]
+    longest = max(end - start for start, end in map(reach, picture.traces))
+    for trace, name in zip(picture.traces, picture.names, strict=True):
+        lines += ["", " · ".join(part for part in (name, trace.note) if part)]
+        lines += [f"{'0':>{MARGIN + 1}}{duration(longest):>{width - 1}}"]
+        lines += [_letters(trace, lane, width, longest) for lane in lanes(trace)]
+    used = {span.stage for trace in picture.traces for span in trace.spans}
+    key = [f"{look.letter} {stage}" for stage, look in LOOKS.items() if stage in used]
+    return "\n".join([*lines, "", "   ".join([*key, f"{IDLE.letter} GPU idle"])])
+
+
+def _letters(trace: SpanLog, lane: Lane, width: int, longest: int) -> str:
+    origin, end = reach(trace)
+    shares = busy_shares(lane, (origin, origin + longest), width).sum(axis=0)
+    row = ""
+    for column in range(width):
+        main = int(shares[:, column].argmax())
+        idle = lane.name == "gpu" and column * longest < (end - origin) * width
+        empty = IDLE.letter if idle else " "
+        row += LOOKS[STAGES[main]].letter if shares[:, column].sum() >= 0.5 else empty
+    return f"{lane.name:<9} {percent(busy_share(trace, lane)):>6} {row.rstrip()}"

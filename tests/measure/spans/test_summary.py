@@ -1,22 +1,19 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.measure.spans import Span, summarise, union
-from course_utils.measure.trace import Trace
-
-MS = 1_000_000
+from course_utils.measure.spans import hidden_share, summarise, union
+from tests.measure.handmade import span, trace_of
 
 
-def trace_of(*rows: tuple[str, str, float, float, int]) -> Trace:
-    trace = Trace(clock=lambda: 0)
-    for lane, stage, start, end, batch in rows:
-        trace.add(Span(lane, stage, int(start * MS), int(end * MS), batch))
-    return trace
+def rows(*found: tuple[str, str, float, float, int]) -> Any:
+    return trace_of(*(span(*row) for row in found))
 
 
-SERIAL = trace_of(
+SERIAL = rows(
     ("main", "wait", 0, 60, 0),
     ("main", "read", 0, 40, 0),
     ("main", "decode", 40, 60, 0),
@@ -34,21 +31,20 @@ def test_utilisation_is_compute_over_all_and_idle_is_the_rest() -> None:
 
 def test_au_leaves_the_first_step_out() -> None:
     assert summarise(SERIAL).au == 0.4
-    warm = trace_of(
-        ("main", "wait", 0, 90, 0), *[("gpu", "compute", t, t + 10, 0) for t in (90, 100)]
-    )
-    assert (summarise(warm).au, summarise(warm).utilisation) == (1.0, pytest.approx(20 / 110))
+    steps = [("gpu", "compute", start, start + 10, 0) for start in (90, 100)]
+    warm = summarise(rows(("main", "wait", 0, 90, 0), *steps))
+    assert (warm.au, warm.utilisation) == (1.0, pytest.approx(20 / 110))
 
 
 def test_the_stall_is_divided_among_the_stages_of_the_awaited_batch() -> None:
-    stall = summarise(SERIAL).stall
-    assert stall["read"] == 0.4
-    assert stall["decode"] == 0.1
-    assert stall["wait"] == pytest.approx(0.1)  # batch 1: nobody says what happened from 140 to 160
+    summary = summarise(SERIAL)
+    assert (summary.stall["read"], summary.stall["decode"]) == (0.4, 0.1)
+    assert summary.stall["wait"] == pytest.approx(0.1)  # nobody says what happened from 140 to 160
+    assert sum(summary.stall.values()) + summary.utilisation == pytest.approx(1)
 
 
 def test_work_for_later_batches_is_not_blamed_for_the_stall() -> None:
-    trace = trace_of(
+    trace = rows(
         ("worker 0", "read", 0, 10, 0),
         ("worker 1", "read", 0, 20, 1),
         ("gpu", "compute", 10, 15, 0),
@@ -58,15 +54,13 @@ def test_work_for_later_batches_is_not_blamed_for_the_stall() -> None:
 
 
 def test_a_loop_that_copies_ahead_waits_for_the_batch_after_the_next_step() -> None:
-    trace = simulate(
-        Pipeline(read_ms=80, step_ms=20, copy_ms=5, num_workers=1, pinned=True, overlap=True)
-    )
-    stall = summarise(trace).stall
-    assert stall["read"] == pytest.approx(summarise(trace).idle, abs=0.02)
+    times = {"read_ms": 80, "step_ms": 20, "copy_ms": 5}
+    trace = simulate(Pipeline(**times, num_workers=1, pinned=True, overlap=True))
+    assert summarise(trace).stall["read"] == pytest.approx(summarise(trace).idle, abs=0.02)
 
 
 def test_all_of_the_loading_is_blamed_not_only_its_last_stage() -> None:
-    trace = trace_of(
+    trace = rows(
         ("worker 0", "read", 0, 75, 1),
         ("gpu", "compute", 0, 80, 0),
         ("worker 0", "decode", 75, 100, 1),
@@ -77,49 +71,59 @@ def test_all_of_the_loading_is_blamed_not_only_its_last_stage() -> None:
     assert stall["decode"] == pytest.approx(0.25 * 20 / 150)
 
 
-def test_shares_of_stall_and_utilisation_add_up_to_one() -> None:
-    summary = summarise(SERIAL)
-    assert sum(summary.stall.values()) + summary.utilisation == pytest.approx(1)
-
-
 def test_overlapping_kernels_are_not_counted_twice() -> None:
-    trace = trace_of(("gpu", "compute", 0, 10, 0), ("gpu", "compute", 5, 20, 1))
+    trace = rows(("gpu", "compute", 0, 10, 0), ("gpu", "compute", 5, 20, 1))
     assert summarise(trace).utilisation == 1.0
 
 
 def test_compute_on_the_main_lane_counts_when_there_is_no_gpu_lane() -> None:
-    trace = trace_of(("main", "wait", 0, 5, 0), ("main", "compute", 5, 10, 0))
+    trace = rows(("main", "wait", 0, 5, 0), ("main", "compute", 5, 10, 0))
     assert summarise(trace).utilisation == 0.5
 
 
 def test_a_trace_without_steps_says_what_is_missing() -> None:
-    summary = summarise(trace_of(("main", "wait", 0, 5, 0)))
+    summary = summarise(rows(("main", "wait", 0, 5, 0)))
     assert summary.steps == 0
     assert "gpu.step" in str(summary)
 
 
 def test_the_figures_are_told_in_short_lines() -> None:
-    trace = trace_of(("main", "read", 0, 5, 0), ("gpu", "compute", 5, 10, 0))
+    trace = rows(("main", "read", 0, 5, 0), ("gpu", "compute", 5, 10, 0))
     assert str(summarise(trace)).startswith(
         "The GPU computed 50 % of 0.01 s and was idle 50 %,\nwaiting mostly for read 50 %.\n"
         "AU 0 % over 1 step; "
     )
 
 
-def test_repeated_samples_make_the_speed_up_void() -> None:
-    trace = trace_of(("gpu", "compute", 0, 10, 0))
+def test_repeated_samples_make_the_speed_up_void_and_samples_without_ids_leave_it_open() -> None:
+    trace = rows(("gpu", "compute", 0, 10, 0))
     trace.serve(4, [1, 2, 1, 2])
     summary = summarise(trace)
     assert (summary.samples, summary.distinct, summary.complete) == (4, 2, False)
     assert "void" in str(summary)
-
-
-def test_distinct_is_unknown_as_soon_as_one_batch_has_no_ids() -> None:
-    trace = trace_of(("gpu", "compute", 0, 10, 0))
-    trace.serve(2, [1, 2])
     trace.serve(2, None)
     assert summarise(trace).distinct is None
 
 
 def test_union_merges_what_touches() -> None:
     assert union([(5, 7), (0, 2), (2, 3), (1, 2)]) == [(0, 3), (5, 7)]
+
+
+@pytest.mark.parametrize(
+    ("copies", "steps", "share"),
+    [
+        ([(0, 10)], [(10, 30)], 0.0),
+        ([(0, 10)], [(5, 30)], 0.5),
+        ([(10, 20)], [(0, 30)], 1.0),
+        ([(0, 10), (20, 30)], [(8, 22)], 0.2),
+        ([(0, 10)], [(0, 5), (4, 8)], 0.8),
+        ([], [(0, 10)], 1.0),  # nothing to hide is hidden
+    ],
+)
+def test_a_copy_is_hidden_while_a_step_is_at_work_too(
+    copies: list[tuple[int, int]], steps: list[tuple[int, int]], share: float
+) -> None:
+    spans = [span("main", "wait", 0, 10)]  # which counts for nothing
+    spans += [span("copy", "transfer", *times) for times in copies]
+    spans += [span("gpu", "compute", *times) for times in steps]
+    assert hidden_share(spans) == pytest.approx(share)

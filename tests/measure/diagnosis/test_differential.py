@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import sys
+import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 import torch
@@ -15,9 +15,9 @@ from benchmarks import known_loaders
 from course_utils.errors import CourseError
 from course_utils.hardware.gpu import get_accelerator
 from course_utils.measure.diagnosis import Diagnosis, diagnose, runs
-
-sys.path.insert(0, str(Path(__file__).parent))  # workers import the datasets by this name
-import diagnosed_loaders as data
+from course_utils.measure.diagnosis.differential import untouched
+from course_utils.measure.spans import end
+from tests.measure import datasets as data
 
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 
@@ -119,7 +119,7 @@ def test_a_device_of_ones_own_is_waited_for_with_its_function() -> None:
 
 def test_a_step_may_change_the_containers_of_its_batch() -> None:
     def greedy_step(batch: dict[str, Any]) -> None:
-        batch.pop("x")
+        batch.pop("event_id")
 
     loader = data.KINDS["own functions"]()
     assert quick(loader, greedy_step, seconds=0.2).measurements.step_s > 0
@@ -142,7 +142,7 @@ def test_what_the_step_raises_comes_through_and_nothing_stays(
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_what_the_dataset_raises_comes_through(workers: int) -> None:
-    with pytest.raises(LookupError, match="sample 3 is corrupt"):
+    with pytest.raises(LookupError, match="sample 5 is corrupt"):
         quick(DataLoader(data.Broken(), 8, num_workers=workers))
 
 
@@ -176,3 +176,40 @@ def test_too_little_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "GRACE_S", 0.0)
     with pytest.raises(CourseError, match="too few to judge by"):
         quick(data.KINDS["map-style"](), seconds=1e-9)
+
+
+def test_persistent_workers_that_run_already_are_put_aside_and_live_on() -> None:
+    loader = DataLoader(data.Numbers(40), num_workers=1, persistent_workers=True)
+    list(loader)
+    theirs = loader._iterator
+    before = dict(vars(loader))
+    with untouched(loader, timeout_s=60):
+        assert loader._iterator is None
+        assert loader.timeout == 60
+        list(loader)
+        assert len(multiprocessing.active_children()) == 2
+    assert vars(loader) == before
+    assert loader._iterator is theirs
+    assert len(multiprocessing.active_children()) == 1
+    assert len(list(loader)) == 40
+    end(theirs, orderly=False)
+
+
+def test_random_numbers_go_on_as_if_nothing_had_been() -> None:
+    generator = torch.Generator()
+    loader = DataLoader(data.Numbers(40), shuffle=True, generator=generator)
+
+    def seed() -> None:
+        for start in (torch.manual_seed, np.random.seed, random.seed, generator.manual_seed):
+            start(1)
+
+    def draw() -> list[float]:
+        order = [float(batch) for batch in loader]
+        return [*order, float(torch.rand(())), float(np.random.rand()), random.random()]
+
+    seed()
+    expected = draw()
+    seed()
+    with untouched(loader, timeout_s=60):
+        draw()
+    assert draw() == expected

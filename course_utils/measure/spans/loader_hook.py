@@ -1,0 +1,165 @@
+"""Tell listeners how a `DataLoader` makes its batches, in whatever process it makes them.
+
+Nothing is added to the dataset, and no file or extra queue is used: only for the moment in which
+the loader's iterator is made, its `collate_fn` and `worker_init_fn` are exchanged; the iterator and
+its workers keep the exchanged ones. What of torch is used that torch does not document stands in
+`PRIVATE`, for all of `measure`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset, _utils, dataloader
+
+from course_utils.errors import CourseError
+
+# whose it is, its name, and what it is needed for
+PRIVATE = (
+    ("torch.utils.data", "_utils.fetch._MapDatasetFetcher.fetch", "a worker begins a batch"),
+    ("torch.utils.data", "_utils.fetch._IterableDatasetFetcher.fetch", "a worker begins a batch"),
+    ("torch.utils.data", "_utils.pin_memory.pin_memory", "a batch travels with its spans"),
+    ("a DataLoader", "_iterator", "persistent workers keep who listens to them"),
+    ("its iterator", "_collate_fn", "tells who listens"),
+    ("its iterator", "_dataset_fetcher.fetch", "begins a batch where there are no workers"),
+    ("its iterator", "_sampler_iter", "is emptied to end an epoch in order"),
+    ("an iterator with workers", "_shutdown_workers", "ends an epoch at once"),
+)
+
+
+class Listener:
+    """Is told of every batch in the process that makes it; picklable, for workers get a copy."""
+
+    def worker_started(self, worker_id: int) -> None:
+        """Begin in a worker: this process, in which the loader's `worker_init_fn` has just run."""
+
+    def fetch_begins(self, index: Any) -> None:
+        """Note that a batch is begun: `index` is what the sampler gave for it."""
+
+    def samples_made(self) -> None:
+        """Note that all samples of the batch are there and that collating begins."""
+
+    def batch_made(self, batch: Any) -> Any:
+        """Note that the batch is collated; return what is to go on instead of it."""
+        return batch
+
+
+def listen(loader: DataLoader[Any], listeners: Sequence[Listener]) -> Iterator[Any]:
+    """Return `iter(loader)`, with `listeners` where its batches are made; `loader` stays as it was.
+
+    The first listener is the outermost: told first of all beginnings and last of all ends.
+    Persistent workers that run already keep those whom they were started with.
+
+    Raises:
+        CourseError: if this version of torch has not what is needed.
+    """
+    if absent := missing():
+        raise CourseError(
+            f"torch {torch.__version__} has no {', no '.join(absent)}, without which a DataLoader "
+            "cannot be recorded; install a version that the course was tested with: "
+            "pip install -r requirements.lock."
+        )
+    hook = _Hook(loader, listeners)
+    originals = loader.collate_fn, loader.worker_init_fn
+    try:
+        loader.collate_fn = hook.collate
+        if loader.num_workers:
+            loader.worker_init_fn = hook.start_worker
+        batches = iter(loader)
+    finally:
+        loader.collate_fn, loader.worker_init_fn = originals
+    if not loader.num_workers:
+        hook.follow(batches._dataset_fetcher)  # type: ignore[attr-defined]
+    return batches
+
+
+def listeners_of(loader: DataLoader[Any]) -> Sequence[Listener]:
+    """Return who listens to the persistent workers that `loader` has running."""
+    collate = getattr(loader._iterator, "_collate_fn", None)
+    hook = getattr(collate, "__self__", None)
+    return hook.listeners if isinstance(hook, _Hook) else ()
+
+
+def end(batches: Iterator[Any] | None, *, orderly: bool = True) -> None:
+    """End an epoch early, with its workers unless they are persistent.
+
+    A worker that is stopped while a batch of its lies in the queue can die with a message on
+    stderr, so an orderly end asks for no more and takes what was asked for.
+    """
+    if batches is None:
+        return
+    if orderly and hasattr(batches, "_sampler_iter"):
+        batches._sampler_iter = iter(())
+        for _ in batches:
+            pass
+    elif hasattr(batches, "_shutdown_workers"):
+        batches._shutdown_workers()
+    elif hasattr(batches, "close"):
+        batches.close()
+
+
+def pinned(batch: Any) -> Any:
+    """Return `batch` in pinned memory, as the loader itself does it."""
+    return _utils.pin_memory.pin_memory(batch)  # type: ignore[no-untyped-call]
+
+
+@cache
+def missing() -> tuple[str, ...]:
+    """Return which parts of `PRIVATE` the installed torch has not."""
+    loader = DataLoader(TensorDataset(torch.zeros(1)), generator=torch.Generator())
+    owners = {
+        "torch.utils.data": torch.utils.data,
+        "a DataLoader": loader,
+        "its iterator": iter(loader),
+        "an iterator with workers": getattr(dataloader, "_MultiProcessingDataLoaderIter", None),
+    }
+    return tuple(f"{name} ({use})" for owner, name, use in PRIVATE if not _has(owners[owner], name))
+
+
+def _has(owner: Any, name: str) -> bool:
+    try:
+        attrgetter(name)(owner)
+    except AttributeError:
+        return False
+    return True
+
+
+class _Hook:
+    """Stands in for the two functions of a loader."""
+
+    def __init__(self, loader: DataLoader[Any], listeners: Sequence[Listener]):
+        self.listeners = tuple(listeners)
+        self._collate, self._init = loader.collate_fn, loader.worker_init_fn
+
+    def start_worker(self, worker_id: int) -> None:
+        """Do what the loader's `worker_init_fn` does, then begin to listen in this process."""
+        if self._init is not None:
+            self._init(worker_id)
+        for listener in self.listeners:
+            listener.worker_started(worker_id)
+        for kind in (_utils.fetch._MapDatasetFetcher, _utils.fetch._IterableDatasetFetcher):
+            self.follow(kind)
+
+    def follow(self, fetcher: Any) -> None:
+        """Make `fetcher.fetch` (of a fetcher or of its class) tell when it begins."""
+        fetch = fetcher.fetch
+
+        def told_fetch(*args: Any) -> Any:
+            for listener in self.listeners:
+                listener.fetch_begins(args[-1])
+            return fetch(*args)
+
+        fetcher.fetch = told_fetch
+
+    def collate(self, samples: Any) -> Any:
+        """Do what the loader's `collate_fn` does."""
+        for listener in self.listeners:
+            listener.samples_made()
+        batch = self._collate(samples)
+        for listener in reversed(self.listeners):
+            batch = listener.batch_made(batch)
+        return batch

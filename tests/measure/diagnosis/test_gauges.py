@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import multiprocessing
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from threadpoolctl import threadpool_info
+from torch.utils.data import DataLoader
+
+from course_utils.measure.diagnosis.gauges import ROWS, Gauges, read_clocks, single_threaded
+from course_utils.measure.process import affinity, bytes_read, own_bytes
+from course_utils.measure.spans.loader_hook import listen
+from tests.measure.datasets import Numbers
+
+
+class Computing(Numbers):
+    """Computes, and says how many threads its process may use for that."""
+
+    def __getitem__(self, index: int) -> float:
+        np.ones((400, 400)) @ np.ones((400, 400))
+        return max(pool["num_threads"] for pool in threadpool_info())
+
+
+def loader(workers: int) -> DataLoader[Any]:
+    return DataLoader(Computing(), 3, num_workers=workers)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_every_fetch_is_noted_by_the_worker_that_did_it(workers: int) -> None:
+    gauges = Gauges(workers)
+    list(listen(loader(workers), [gauges]))
+    fetches = gauges.fetches()
+    assert len(fetches) == 4
+    assert {fetch.worker for fetch in fetches} == set(range(max(workers, 1)))
+    for fetch in fetches:
+        assert fetch.wall >= fetch.collate > 0
+        assert fetch.process_cpu > 0
+
+
+def test_the_pools_of_workers_can_be_limited_to_one_thread() -> None:
+    batches = listen(loader(1), [Gauges(1, one_thread=True)])
+    assert {int(most) for batch in batches for most in batch} == {1}
+
+
+def test_the_pools_of_this_process_are_limited_for_a_while() -> None:
+    threads, pools = torch.get_num_threads(), [p["num_threads"] for p in threadpool_info()]
+    with single_threaded():
+        assert {int(most) for batch in loader(0) for most in batch} == {1}
+    assert torch.get_num_threads() == threads
+    assert [pool["num_threads"] for pool in threadpool_info()] == pools
+
+
+def test_the_oldest_fetches_are_forgotten() -> None:
+    gauges = Gauges(0)
+    list(listen(loader(0), [gauges]))
+    first = gauges.fetches()[0]
+    for number in range(ROWS):
+        gauges.note(first._replace(end=1e9 + number))
+    assert [fetch.end for fetch in gauges.fetches()] == [1e9 + n for n in range(ROWS)]
+
+
+def test_the_clocks_go_forward() -> None:
+    before = read_clocks()
+    sum(range(100_000))
+    after = read_clocks()
+    assert after.wall > before.wall
+    assert after.thread > before.thread
+    assert after.process > before.process
+    assert after.delay >= before.delay
+
+
+def test_the_system_tells_of_this_process_or_nothing() -> None:
+    assert own_bytes() > 1e6
+    assert all(count >= 0 for count in bytes_read())
+    assert affinity(0) == affinity(multiprocessing.current_process().pid or 0)
+    assert affinity(2**30) == set()

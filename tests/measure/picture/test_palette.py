@@ -1,0 +1,51 @@
+import itertools
+
+import pytest
+
+from course_utils.measure.picture import LOOKS
+from course_utils.measure.picture.palette import DARK, IDLE, IDLE_DARK, LIGHT, mix
+from course_utils.measure.spans import STAGES
+
+EVERY = {**LOOKS, "idle": IDLE}
+
+
+def contrast(colour, other):
+    """Return the contrast ratio of two colours, 1 to 21, as WCAG 2 defines it."""
+    bright, dim = sorted((luminance(colour), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+def luminance(colour):
+    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_every_stage_has_a_look():
+    assert tuple(LOOKS) == STAGES
+
+
+def test_idle_is_seen_on_both_backgrounds():
+    assert contrast(IDLE.colour, LIGHT) >= 3
+    assert contrast(IDLE_DARK, DARK) >= 3
+
+
+def test_mixing_goes_from_one_colour_to_the_other():
+    assert mix("#102030", "#ffffff", 0) == "#102030"
+    assert mix("#102030", "#ffffff", 1) == "#ffffff"
+    assert mix("#000000", "#ffffff", 0.5) == "#808080"
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_outlines_stand_out_from_the_background_and_numbers_from_their_stage(name):
+    look = EVERY[name]
+    assert contrast(look.edge(dark=False), LIGHT) >= 3
+    assert contrast(look.edge(dark=True), DARK) >= 3
+    assert name == "idle" or contrast(look.text, look.colour) >= 4.5
+
+
+def test_no_two_stages_share_colour_or_pattern():
+    for one, other in itertools.combinations(EVERY.values(), 2):
+        assert one.colour != other.colour
+        assert (one.tile, one.opacity) != (other.tile, other.opacity)
+        assert one.letter != other.letter

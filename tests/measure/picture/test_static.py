@@ -1,0 +1,89 @@
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from course_utils.measure.picture import LOOKS, Picture, as_svg, as_text
+from course_utils.measure.picture.static import LEFT, MARGIN, RIGHT, WIDTH
+from course_utils.measure.simulate import Pipeline, simulate
+from course_utils.paths import REPO
+from docs import draw_timeline
+from tests.measure.handmade import naive, span, trace_of
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(picture):
+    return ElementTree.fromstring(as_svg(picture))
+
+
+def test_title_description_and_note_say_what_is_drawn():
+    root = drawn(Picture([naive()]))
+    title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
+    assert title.text.startswith("Naive: the GPU computes 25 %")
+    assert "naive (made by hand): main busy 75 %, gpu busy 25 %." in description.text
+    assert root.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
+    assert "made by hand" in [element.text for element in root.iter(f"{SVG}text")]
+
+
+def test_every_stage_has_colour_and_pattern():
+    root = drawn(Picture([naive()]))
+    patterns = {pattern.get("id")[8:]: pattern for pattern in root.iter(f"{SVG}pattern")}
+    assert patterns.keys() == {*LOOKS, "idle"}
+    fills = {name: pattern[0].get("fill") for name, pattern in patterns.items()}
+    assert fills["compute"] == LOOKS["compute"].colour
+
+
+def test_steps_and_gaps_have_the_width_of_their_time():
+    svg = as_svg(Picture([naive(steps=1, load_ms=30, step_ms=10)]))
+    width = WIDTH - LEFT - RIGHT
+    assert f"h{width * 0.75:.1f}v" in svg
+    assert f"h{width * 0.25:.1f}v" in svg
+
+
+def test_names_from_outside_cannot_break_the_picture():
+    assert '<script>"&' in "".join(drawn(Picture([naive()], ['<script>"&'])).itertext())
+
+
+def test_two_pictures_on_a_page_do_not_share_ids():
+    pages = [drawn(Picture([naive()], [name])) for name in ("one", "other")]
+    one, other = ({element.get("id") for element in page.iter()} - {None} for page in pages)
+    assert not one & other
+
+
+def test_a_long_run_stays_small_and_shows_shares():
+    trace = simulate(Pipeline(read_ms=7, step_ms=4, num_workers=6, steps=2_000, jitter=0.5))
+    assert len(as_svg(Picture([trace]))) < 80_000
+
+
+@pytest.mark.parametrize("trace", [trace_of(span("main", "read", 0, 5)), trace_of()])
+def test_a_trace_without_steps_can_be_drawn(trace):
+    drawn(Picture([trace]))
+
+
+def test_the_picture_of_the_readme_is_what_its_script_draws(tmp_path):
+    drawing = tmp_path / "timeline.svg"
+    assert draw_timeline.main([str(drawing)]) == 0
+    assert drawing.read_text("utf-8") == (REPO / "docs/timeline.svg").read_text("utf-8")
+
+
+def lines(*traces):
+    return as_text(Picture(traces), 40).splitlines()
+
+
+def test_each_letter_is_the_main_stage_of_its_time():
+    rows = {line.split()[0]: line.split()[-1] for line in lines(naive(steps=1)) if line}
+    assert rows["main"] == "r" * 24 + "d" * 6
+    assert rows["gpu"] == "." * 30 + "#" * 10
+
+
+def test_the_text_says_what_the_picture_says():
+    written = "\n".join(lines(naive()))
+    assert written.startswith("Naive: the GPU computes 25 %")
+    for said in ("made by hand", "25 %", "r read", ". GPU idle"):
+        assert said in written
+
+
+def test_two_traces_share_the_axis():
+    slow, fast = naive(steps=4, label="slow"), naive(steps=2, label="fast")
+    rows = [line for line in lines(slow, fast) if line.startswith("gpu")]
+    assert len(rows[0]) - MARGIN == 2 * (len(rows[1]) - MARGIN)

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from course_utils.errors import CourseError
+from course_utils.measure.spans import loader_hook
+from course_utils.measure.spans.loader_hook import Listener, end, listen, listeners_of, missing
+from tests.measure.datasets import Noted, Numbers, Stream, note_worker
+
+
+class Diary(Listener):
+    """Writes down what it is told, and sends it on with the batch."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name, self.told = name, []
+
+    def worker_started(self, worker_id: int) -> None:
+        self.told = [f"worker {worker_id}"]
+
+    def fetch_begins(self, index: Any) -> None:
+        self.told += [f"fetch {index}"]
+
+    def samples_made(self) -> None:
+        self.told += ["collate"]
+
+    def batch_made(self, batch: Any) -> Any:
+        told, self.told = [*self.told, "made"], []
+        return self.name, told, batch
+
+
+def test_this_torch_has_all_that_the_hook_needs() -> None:
+    assert missing() == (), "see PRIVATE in loader_hook.py for what each of them is used for"
+
+
+def test_a_torch_without_it_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader_hook, "PRIVATE", (("its iterator", "_gone.away", "ends well"),))
+    missing.cache_clear()
+    with pytest.raises(CourseError, match=r"has no _gone\.away \(ends well\).*requirements\.lock"):
+        listen(DataLoader(Numbers(2)), [])
+    missing.cache_clear()
+
+
+def test_a_look_for_it_draws_no_random_number() -> None:
+    missing.cache_clear()
+    torch.manual_seed(1)
+    expected = torch.rand(())
+    torch.manual_seed(1)
+    missing()
+    assert torch.rand(()) == expected
+
+
+@pytest.mark.slow
+def test_listeners_are_told_in_the_worker_from_its_start_on(start_method: str) -> None:
+    loader = DataLoader(
+        Numbers(4), batch_size=2, num_workers=1, multiprocessing_context=start_method
+    )
+    first, second = [told for _, told, _ in listen(loader, [Diary()])]
+    assert first == ["worker 0", "fetch [0, 1]", "collate", "made"]
+    assert second == ["fetch [2, 3]", "collate", "made"]
+
+
+@pytest.mark.parametrize("dataset", [Numbers(4), Stream(4)], ids=["map-style", "iterable"])
+def test_without_workers_listeners_are_told_in_this_process(dataset: Any) -> None:
+    diary = Diary()
+    first, _ = listen(DataLoader(dataset, batch_size=2), [diary])
+    assert [word.split()[0] for word in first[1]] == ["fetch", "collate", "made"]
+
+
+def test_the_first_listener_is_the_outermost() -> None:
+    ((outer, _, (inner, _, _)),) = listen(DataLoader(Numbers(1)), [Diary("a"), Diary("b")])
+    assert (outer, inner) == ("a", "b")
+
+
+def test_the_loader_keeps_its_own_functions_and_they_run() -> None:
+    loader = DataLoader(Noted(), batch_size=6, num_workers=2, worker_init_fn=note_worker)
+    before = dict(vars(loader))
+    batches = [batch.tolist() for _, _, batch in listen(loader, [Diary()])]
+    assert batches == [[0.0] * 6, [1.0] * 6]
+    assert vars(loader) == before
+    assert [batch.tolist() for batch in loader] == batches  # and nobody listens any more
+
+
+def test_a_loader_that_cannot_start_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(loader: Any) -> Iterator[Any]:
+        raise OSError("no more processes")
+
+    loader = DataLoader(Numbers(), num_workers=1)
+    before = dict(vars(loader))
+    monkeypatch.setattr(DataLoader, "__iter__", full)
+    with pytest.raises(OSError, match="no more processes"):
+        listen(loader, [Diary()])
+    assert vars(loader) == before
+
+
+def test_persistent_workers_keep_who_listened_when_they_started() -> None:
+    loader = DataLoader(Numbers(4), batch_size=2, num_workers=1, persistent_workers=True)
+    assert listeners_of(loader) == ()
+    diary = Diary()
+    list(listen(loader, [diary]))
+    assert listeners_of(loader) == (diary,)
+    assert [told[-1] for _, told, _ in listen(loader, [])] == ["made", "made"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_epoch_ends_early_and_in_order(workers: int) -> None:
+    batches = iter(DataLoader(Numbers(40), num_workers=workers))
+    next(batches)
+    end(batches)
+    assert not multiprocessing.active_children()
+    with pytest.raises(StopIteration):
+        next(batches)
