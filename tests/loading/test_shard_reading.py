@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from webdataset.tariterators import group_by_keys
 
-from course_utils.hardware.object_store import object_store
-from course_utils.hardware.object_store.store import ObjectStore
+from course_utils.hardware.object_store import ObjectStore, object_store
 from course_utils.loading.shards import stream_shards, write_shards
 from course_utils.loading.shards.stream import decode_image, open_shards, read_members
 

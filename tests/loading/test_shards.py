@@ -9,8 +9,7 @@ import pytest
 import webdataset as wds
 from webdataset.tariterators import group_by_keys
 
-from course_utils.hardware.object_store import object_store
-from course_utils.hardware.object_store.store import ObjectStore
+from course_utils.hardware.object_store import ObjectStore, object_store
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.shards import decode_event, event_samples, stream_shards, write_shards
 from course_utils.loading.shards.stream import TarStream, open_shards, read_members

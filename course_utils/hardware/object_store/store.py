@@ -21,16 +21,23 @@ import threading
 import urllib.request
 import weakref
 from contextlib import suppress
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
 from course_utils.errors import CourseError
-from course_utils.hardware.object_store.counters import COUNTERS, StoreCounters
-from course_utils.hardware.object_store.folder import ObjectFolder
-from course_utils.hardware.object_store.server import address, figures, new_token, whole_bytes
+from course_utils.hardware.object_store.server import (
+    COUNTERS,
+    ObjectFolder,
+    StoreCounters,
+    address,
+    figures,
+    new_token,
+    whole_bytes,
+)
 from course_utils.hardware.storage import StoragePreset
 
+_SERVER = "from course_utils.hardware.object_store import server; server.main()"
 _PATIENCE_S = 30
 _SILENT = "The store did not start; close what keeps this machine busy, and try again."
 # A proxy, as companies set it, does not lead back to this machine.
@@ -79,7 +86,6 @@ class ObjectStore:
     def __init__(self, settings: dict[str, Any]):
         """Start the server with the keyword arguments of `serve`."""
         self._settings = settings
-        self._before = ("", StoreCounters())  # and in which start of the server
         self._owner = os.getpid()
         self._process: subprocess.Popen[str] | None = None
         self._start()
@@ -112,24 +118,16 @@ class ObjectStore:
         return address(self._settings["port"], name, token=self.token)
 
     def counters(self) -> StoreCounters:
-        """Return what all clients together asked for since the last reset.
+        """Return what all clients together asked for since the last reset, or the last start.
 
         Raises:
             CourseError: the store does not answer.
         """
-        (start, now), (counted_from, before) = self._counted(), self._before
-        if start != counted_from:
-            return now
-        counted = {
-            field.name: getattr(now, field.name) - getattr(before, field.name)
-            for field in fields(now)
-            if field.name != "connections"
-        }
-        return replace(now, **counted)
+        return StoreCounters(**json.loads(self._ask("GET")))
 
     def reset_counters(self) -> None:
-        """Count from zero, in this handle and in those that are pickled from it later."""
-        self._before = self._counted()
+        """Count from zero, for all that hold this store."""
+        self._ask("DELETE")
 
     def kill(self) -> None:
         """End the server as a crash would: in the middle of every answer."""
@@ -166,8 +164,8 @@ class ObjectStore:
 
     def _start(self) -> None:
         with tempfile.TemporaryFile("w+") as said:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "course_utils.hardware.object_store.server"],
+            process = self._process = subprocess.Popen(
+                [sys.executable, "-c", _SERVER],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,
@@ -176,8 +174,19 @@ class ObjectStore:
                 start_new_session=True,
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
-            weakref.finalize(self, _end, self._process, self._owner)
-            port = _hand_over(self._process, json.dumps(self._settings))
+            weakref.finalize(self, _end, process, self._owner)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            # one that stays silent is ended: no pipe has a time limit on every system
+            patience = threading.Timer(_PATIENCE_S, process.kill)
+            patience.start()
+            try:
+                with suppress(OSError):  # it has ended before it took them
+                    process.stdin.write(json.dumps(self._settings) + "\n")
+                    process.stdin.flush()
+                port = process.stdout.readline()
+            finally:
+                patience.cancel()
             if not port:
                 self.close()
                 said.seek(0)
@@ -190,35 +199,19 @@ class ObjectStore:
             raise CourseError("A worker has a copy of the store; ask where it was started.")
         return self._process
 
-    def _counted(self) -> tuple[str, StoreCounters]:
-        """Return what the server counted, and the name of its start."""
-        request = urllib.request.Request(f"{self.url}/{COUNTERS}", headers=self.headers)
+    def _ask(self, method: str) -> bytes:
+        """Ask for the counters, or for new ones."""
+        request = urllib.request.Request(
+            f"{self.url}/{COUNTERS}", headers=self.headers, method=method
+        )
         try:
             with _LOCAL.open(request, timeout=_PATIENCE_S) as answer:
-                said = json.load(answer)
-                return said["start"], StoreCounters(**said["counters"])
+                said: bytes = answer.read()
+                return said
         except OSError:
             raise CourseError(
                 "The store does not answer; start it again with store.restart()."
             ) from None
-
-
-def _hand_over(process: subprocess.Popen[str], settings: str) -> str:
-    """Give the server its settings; return the port it answers at, or "" if it ended instead.
-
-    One that stays silent is ended: no pipe has a time limit on every system.
-    """
-    assert process.stdin is not None
-    assert process.stdout is not None
-    patience = threading.Timer(_PATIENCE_S, process.kill)
-    patience.start()
-    try:
-        with suppress(OSError):
-            process.stdin.write(settings + "\n")
-            process.stdin.flush()
-        return process.stdout.readline()
-    finally:
-        patience.cancel()
 
 
 def _end(process: subprocess.Popen[str], owner: int) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from course_utils.hardware.object_store.limits import NO_LIMITS, Limits
+from course_utils.hardware.object_store.server import Limits
 from course_utils.hardware.storage import StoragePreset, storage_preset
 
 MB = 1_000_000
@@ -81,6 +81,6 @@ def test_look_ups_queue_at_the_metadata_server(clock: FakeClock) -> None:
 
 
 def test_without_limits_everything_is_there_at_once(clock: FakeClock) -> None:
-    limits = Limits(NO_LIMITS, clock=clock)
+    limits = Limits(None, clock=clock)
     answer = limits.answer()
     assert limits.look_up() == answer.first_byte == answer.arrival(10**12) == 0
