@@ -289,7 +289,7 @@ cu.reveal("08.4", bus_ms["float32, 224²"] / bus_ms["uint8, 256²"])
 # %%worker_module all_in_the_worker
 import torch
 
-from notebooks.exercises.nb08.ex1_split import MEAN, STD
+from notebooks.exercises.nb08.problem import MEAN, STD
 
 
 def all_in_the_worker(image: torch.Tensor, top: int, left: int, flip: bool) -> torch.Tensor:
@@ -317,7 +317,7 @@ def all_in_the_worker(image: torch.Tensor, top: int, left: int, flip: bool) -> t
 # %%worker_module my_split
 import torch
 
-from notebooks.exercises.nb08.ex1_split import MEAN, STD
+from notebooks.exercises.nb08.problem import MEAN, STD
 
 
 def in_worker(image: torch.Tensor, top: int, left: int) -> torch.Tensor:

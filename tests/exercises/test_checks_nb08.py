@@ -1,4 +1,4 @@
-"""The checks of notebook 08: stubs are not attempted, solutions right, typical slips named."""
+"""The checks of notebook 08: other right answers pass, typical slips are named."""
 
 from pathlib import Path
 from typing import Any
@@ -6,114 +6,145 @@ from typing import Any
 import pytest
 
 from course_utils.teaching.exercise import check
-from notebooks.build import for_learner, with_solutions
 from notebooks.exercises.nb08.ex3_where_to_augment import decide
 from notebooks.exercises.nb08.problem import JOBS
 from tests.exercises import attempts_nb08 as attempts
-from tests.exercises.answers import answer, assert_refused
+from tests.exercises.solutions import Change, assert_refused, judge
 
-ANSWERS = {
-    "08.1": ("in_worker", "on_device"),
-    "08.2": ("random_crops",),
-    "08.3": ("where_to_augment",),
-}
-GIVEN = {
-    "08.1": "import torch\nfrom notebooks.exercises.nb08.ex1_split import MEAN, STD",
-    "08.2": "import torch",
-    "08.3": "from notebooks.exercises.nb08.problem import Job",
-}
-
-
-def _answers(key: str, version: Any, folder: Path) -> list[Any]:
-    return [answer("08", name, version, folder, given=GIVEN[key]) for name in ANSWERS[key]]
+CUT = "image[:, top : top + 224, left : left + 224]"
+SCALE = "images = (images / 255 - mean) / std"
+FLIP = "torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images)"
+BY_INDEX = """\
+images.gather(3, torch.where(
+        flips[:, None], torch.arange(223, -1, -1, device=images.device),
+        torch.arange(224, device=images.device),
+    )[:, None, None].expand(-1, 3, 224, -1))"""
+BY_MASK = "images[flips] = images[flips].flip(-1)\n    return images"
 
 
-@pytest.mark.parametrize("key", ANSWERS)
-def test_a_stub_is_not_attempted(key: str, folder: Path) -> None:
-    assert check(key, *_answers(key, for_learner, folder)).status == "todo"
-
-
-@pytest.mark.parametrize("key", ANSWERS)
-def test_the_solution_is_right(key: str, folder: Path) -> None:
-    verdict = check(key, *_answers(key, with_solutions, folder))
-    assert verdict.status == "right", verdict
-
-
-@pytest.mark.parametrize("in_worker", [attempts.cut, attempts.cut_and_copy])
 @pytest.mark.parametrize(
-    "on_device", [attempts.finish, attempts.finish_by_index, attempts.finish_by_mask]
+    "changes",
+    [
+        [(CUT, f"{CUT}.contiguous()"), (f"return {FLIP}", BY_MASK)],
+        [(FLIP, BY_INDEX)],
+    ],
 )
-def test_other_right_ways_to_split_pass(in_worker: Any, on_device: Any) -> None:
-    verdict = check("08.1", in_worker, on_device)
+def test_other_right_ways_to_split_pass(changes: list[Change], folder: Path) -> None:
+    verdict = judge("08.1", folder, *changes)
     assert verdict.status == "right", verdict
 
 
 @pytest.mark.parametrize(
-    ("in_worker", "misconception"),
+    ("misconception", "old", "new"),
     [
-        (attempts.cut_to_float, "in_worker returns torch.float32: 602,112 bytes"),
-        (attempts.cut_and_normalise, "in_worker returns torch.float32: 602,112 bytes"),
-        (attempts.whole_frame, "The whole frame crosses the bus: 196,608 bytes"),
-        (attempts.float_and_back, "writes 1,956,864 on the way"),
-        (attempts.columns_first, "not the window with its corner at"),
-        (attempts.corner_of_all, "not the window with its corner at"),
-        (attempts.smaller, "not uint8 of (3, 224, 224)"),
-        (attempts.in_place, "changes the image that it was given"),
-        (attempts.to_numpy, "in_worker returns ndarray"),
+        ("in_worker returns torch.float32: 602,112 bytes", CUT, f"{CUT} / 255"),
+        ("in_worker returns torch.float32: 602,112 bytes", CUT, f"({CUT} / 255 - MEAN) / STD"),
+        ("The whole frame crosses the bus: 196,608 bytes", CUT, "image"),
+        (
+            "writes 1,956,864 on the way",
+            CUT,
+            f"({CUT} / 255).mul(255).round().to(torch.uint8)",
+        ),
+        (
+            "not the window with its corner at",
+            CUT,
+            "image[:, left : left + 224, top : top + 224]",
+        ),
+        ("not the window with its corner at", CUT, "image[:, :224, :224]"),
+        ("not uint8 of (3, 224, 224)", CUT, "image[:, top : top + 192, left : left + 192]"),
+        ("changes the image that it was given", CUT, CUT.replace("image", "image.add_(1)")),
+        ("in_worker returns ndarray", CUT, f"{CUT}.numpy()"),
+        (
+            "it works on one image after the other",
+            FLIP,
+            "torch.stack([i.flip(-1) if f else i for i, f in zip(images, flips)])",
+        ),
+        (
+            "on a GPU it would end with an error",
+            "MEAN.to(images.device), STD.to(images.device)",
+            "MEAN, STD",
+        ),
+        ("No image is flipped", FLIP, "images"),
+        ("Every image is flipped", FLIP, "images.flip(-1)"),
+        ("The values differ by up to", "flips.view", "(~flips).view"),
+        ("upside down", "flip(-1)", "flip(-2)"),
+        ("never scaled", "images / 255", "images.float()"),
+        ("scaled but not normalised", SCALE, "images = images / 255"),
+        ("nothing is divided by the standard deviation", "- mean) / std", "- mean)"),
+        ("on_device returns torch.float16", FLIP, f"{FLIP}.half()"),
+        ("on_device returns a tensor of (3, 224, 224)", FLIP, f"{FLIP}[0]"),
     ],
 )
-def test_what_is_wrong_in_the_worker_is_explained(in_worker: Any, misconception: str) -> None:
-    assert_refused(check("08.1", in_worker, attempts.finish), misconception)
+def test_a_wrong_split_is_explained(misconception: str, old: str, new: str, folder: Path) -> None:
+    assert_refused(judge("08.1", folder, (old, new)), misconception)
 
 
-@pytest.mark.parametrize(
-    ("on_device", "misconception"),
-    [
-        (attempts.finish_in_a_loop, "it works on one image after the other"),
-        (attempts.in_host_memory, "on a GPU it would end with an error"),
-        (attempts.no_flip, "No image is flipped"),
-        (attempts.flip_all, "Every image is flipped"),
-        (attempts.flip_others, "The values differ by up to"),
-        (attempts.upside_down, "upside down"),
-        (attempts.not_scaled, "never scaled"),
-        (attempts.not_normalised, "scaled but not normalised"),
-        (attempts.not_divided, "nothing is divided by the standard deviation"),
-        (attempts.half, "on_device returns torch.float16"),
-        (attempts.first_only, "on_device returns a tensor of (3, 224, 224)"),
-    ],
-)
-def test_what_is_wrong_on_the_device_is_explained(on_device: Any, misconception: str) -> None:
-    assert_refused(check("08.1", attempts.cut, on_device), misconception)
+CROPS = "images[samples, colours, top + window.view(-1, 1), left + window]"
+RETURN = f"return {CROPS}"
 
 
-@pytest.mark.parametrize("random_crops", [attempts.by_index, attempts.by_unfold])
-def test_other_right_crops_pass(random_crops: Any) -> None:
-    verdict = check("08.2", random_crops)
+def test_other_right_crops_pass(folder: Path) -> None:
+    windows = "images.unfold(2, size, 1).unfold(3, size, 1)"
+    chosen = "[torch.arange(batch), :, top.flatten(), left.flatten()]"
+    verdict = judge("08.2", folder, (CROPS, windows + chosen))
     assert verdict.status == "right", verdict
 
 
 @pytest.mark.parametrize(
-    ("random_crops", "misconception"),
+    ("misconception", "old", "new"),
     [
-        (attempts.in_a_loop, "there is a loop over the samples"),
-        (attempts.one_for_all, "All 64 samples are cut at the same place"),
-        (attempts.one_row_for_all, "The offset of the rows is the same for all 64"),
-        (attempts.on_the_diagonal, "all windows lie on the diagonal"),
-        (attempts.one_too_far, "reaches outside of an image of height 40 and width 40"),
-        (attempts.one_too_few, "of top, [3] never came up"),
-        (attempts.wrong_axis, "reaches outside of an image of height 30 and width 60"),
-        (attempts.transposed, "Rows and columns are swapped"),
-        (attempts.scattered, "no window: its pixels are not neighbours"),
-        (attempts.shuffled, "Pixels of one sample end up in another"),
-        (attempts.to_float, "The crops are torch.float32"),
-        (attempts.without_the_generator, "does not come from the generator"),
-        (attempts.seeded_in_it, "the augmentation is frozen"),
-        (attempts.overwrites, "The images themselves have changed"),
-        (attempts.a_list, "You return list, not a tensor"),
+        (
+            "there is a loop over the samples",
+            CROPS,
+            "torch.stack([image[:, y : y + size, x : x + size] for image, y, x in "
+            "zip(images, top.flatten().tolist(), left.flatten().tolist())])",
+        ),
+        (
+            "All 64 samples are cut at the same place",
+            CROPS,
+            "images[:, :, int(top[0]) : int(top[0]) + size, int(left[0]) : int(left[0]) + size]",
+        ),
+        ("The offset of the rows is the same for all 64", "top + window", "top[:1] + window"),
+        (
+            "all windows lie on the diagonal",
+            "left + window",
+            "top.clamp(max=width - size) + window",
+        ),
+        (
+            "reaches outside of an image of height 40 and width 40",
+            "height - size + 1",
+            "height - size + 2",
+        ),
+        ("of top, [3] never came up", "- size + 1", "- size"),
+        (
+            "reaches outside of an image of height 30 and width 60",
+            "top + window.view(-1, 1), left + window",
+            "left + window.view(-1, 1), top + window",
+        ),
+        ("Rows and columns are swapped", CROPS, f"{CROPS}.mT"),
+        (
+            "no window: its pixels are not neighbours",  # an offset for each row
+            "randint(width - size + 1, place",
+            "randint(width - size + 1, (batch, 1, size, 1)",
+        ),
+        ("Pixels of one sample end up in another", "images[", "images.roll(1, 0)["),
+        ("The crops are torch.float32", CROPS, f"{CROPS} / 255"),
+        ("does not come from the generator", ", generator=generator", ""),
+        (
+            "the augmentation is frozen",
+            "place = batch",
+            "generator = torch.Generator().manual_seed(0)\n    place = batch",
+        ),
+        (
+            "The images themselves have changed",
+            RETURN,
+            f"crops = {CROPS}\n    images.zero_()\n    return crops",
+        ),
+        ("You return list, not a tensor", CROPS, f"list({CROPS})"),
     ],
 )
-def test_wrong_crops_are_explained(random_crops: Any, misconception: str) -> None:
-    assert_refused(check("08.2", random_crops), misconception)
+def test_wrong_crops_are_explained(misconception: str, old: str, new: str, folder: Path) -> None:
+    assert_refused(judge("08.2", folder, (old, new)), misconception)
 
 
 def test_the_three_jobs_have_three_reasons() -> None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
-from notebooks.exercises.nb07.site import LOOK_EVERY_S, Site, Stage, outcomes
+from course_utils.teaching.notebook import explain
+from notebooks.exercises.nb07 import job
 
-START_S = 20.0  # until a process that has not begun counts as hung
+Stage = Callable[[str, str], str]
+Outcome = dict[str, Any]  # of a call: "returned" or "error", and "reads" of the source
+
+PATIENCE_S = 20.0  # until a call counts as hung; a right one needs a part of a second
 SETTLE_S = 1.0  # how long the second of two may show that it does not wait for the first
+LOOK_EVERY_S = 0.01
 
 
 @exercise("07.1", title="Stage a file, whole or not at all", seconds=180)
@@ -22,7 +30,7 @@ def stage_a_file(stage: Stage) -> Verdict:
     """Judge `stage(source, place)`: copies, reuse, SIGKILL half way, no room, two at once."""
     expect_in_a_file(stage)
     with tempfile.TemporaryDirectory(prefix="stage-", ignore_cleanup_errors=True) as folder:
-        site = Site(Path(folder), stage, random.Random())
+        site = Site(Path(folder), stage)
         try:
             name = _judge_copy(site)
             _judge_killed(site, name)
@@ -35,6 +43,98 @@ def stage_a_file(stage: Stage) -> Verdict:
         "Killed half way, without room, two at once, with a new source: what lies under the final "
         "name is always the whole file, and it is copied once."
     )
+
+
+class Site:
+    """A file to stage, a place to stage it in, and jobs that call the learner's function."""
+
+    def __init__(self, folder: Path, stage: Stage):
+        """Make the source and a first place in an empty `folder`."""
+        self.folder, self._stage, self._rng = folder, stage, random.Random(7)
+        self._processes: list[subprocess.Popen[str]] = []
+        self._places = 0
+        (folder / "storage").mkdir()
+        # a name that a shell would take apart
+        self.source = folder / "storage" / "pulses of run 7.npy"
+        self.data = b""
+        self.write(size=self._rng.randrange(200_000, 400_000))
+        self.new_place()
+
+    def write(self, *, size: int = 0, older_s: float = 0) -> None:
+        """Give the source new contents, of the same size, and `older_s` older than it was."""
+        before = self.source.stat().st_mtime if self.data else time.time()
+        self.data = self._rng.randbytes(size or len(self.data))
+        self.source.write_bytes(self.data)
+        os.utime(self.source, (before - older_s, before - older_s))
+
+    def new_place(self) -> None:
+        """Go on in an empty folder."""
+        self._places += 1
+        self.place = self.folder / f"shm {self._places}"
+        self.place.mkdir()
+
+    def start(
+        self,
+        *,
+        calls: int = 1,
+        hold: bool = False,
+        limit: int = 0,
+        deadly: bool = False,
+        name: str = "one",
+    ) -> subprocess.Popen[str]:
+        """Start a process that stages.
+
+        Args:
+            calls: how often.
+            hold: let it wait as soon as it reads the source, until `signs(name).go` is there.
+            limit: bytes that a file may have, 0 for any number.
+            deadly: to write on ends the process, as SIGKILL would; else it is an OSError.
+            name: of the process among those in the same place.
+        """
+        order = {
+            "module": self._stage.__module__,
+            "function": self._stage.__qualname__,
+            "source": str(self.source),
+            "place": str(self.place),
+            "calls": calls,
+            "limit": limit,
+            "deadly": deadly,
+            "hold": hold,
+            "signs": str(self.signs(name)),
+        }
+        process = subprocess.Popen(
+            [sys.executable, job.__file__, json.dumps(order)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._processes.append(process)
+        return process
+
+    def run(self, **how: Any) -> list[Outcome]:
+        """Stage in a process and return what came of each call; none from one that was killed."""
+        return _outcomes(self.start(**how))
+
+    def end(self) -> None:
+        """Leave no process behind, also when the check is interrupted."""
+        for process in self._processes:
+            process.kill()
+            process.communicate()
+
+    def signs(self, name: str) -> Path:
+        """Name what the files begin with by which a process says how far it is."""
+        return self.folder / f"{self.place.name} {name}"
+
+    def copy(self, outcome: Outcome) -> bytes:
+        """Return what lies where `stage` says, or nothing."""
+        path = Path(outcome["returned"])
+        return path.read_bytes() if path.is_file() else b""
+
+    def held(self) -> int:
+        """Return the bytes that lie in the place."""
+        return sum(path.stat().st_size for path in self.place.rglob("*") if path.is_file())
 
 
 def _judge_copy(site: Site) -> str:
@@ -154,7 +254,7 @@ def _judge_two(site: Site) -> None:
     _wait_for(site.signs("two"), "ready", two)
     both_read = _wait_for(site.signs("two"), "reading", two, SETTLE_S)
     Path(f"{site.signs('one')}.go").touch()
-    results = [_good(outcomes(process), 1)[0] for process in (one, two)]
+    results = [_good(_outcomes(process), 1)[0] for process in (one, two)]
     for result in results:
         expect(
             site.copy(result) == site.data,
@@ -171,7 +271,7 @@ def _judge_two(site: Site) -> None:
 
 
 def _wait_for(
-    signs: Path, what: str, process: subprocess.Popen[str], seconds: float = START_S
+    signs: Path, what: str, process: subprocess.Popen[str], seconds: float = PATIENCE_S
 ) -> bool:
     """Tell whether the process came that far before it ended, or the time did."""
     end = time.monotonic() + seconds
@@ -181,11 +281,11 @@ def _wait_for(
     return sign.exists()
 
 
-def _good(results: list[dict[str, Any]], wanted: int) -> list[dict[str, Any]]:
+def _good(results: list[Outcome], wanted: int) -> list[Outcome]:
     for result in results:
         expect(
             "error" not in result,
-            f"stage stopped: {result.get('error')}.",
+            f"stage stopped: {_explain(result)}.",
             "Mend that line, run its cell again, then this one.",
         )
     expect(
@@ -194,3 +294,26 @@ def _good(results: list[dict[str, Any]], wanted: int) -> list[dict[str, Any]]:
         "Raise an exception; sys.exit and os._exit end the whole job.",
     )
     return results
+
+
+def _explain(outcome: Outcome) -> str:
+    """Say what the job raised as if a worker had sent the error home."""
+    return explain(RuntimeError(f"Original Traceback\n{outcome.get('error')}"))
+
+
+def _outcomes(process: subprocess.Popen[str]) -> list[Outcome]:
+    """Wait for a process and return what it printed; end one that hangs."""
+    try:
+        printed, complaints = process.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        expect(
+            False,
+            f"A call of stage has not returned after {PATIENCE_S:g} s: it waits for something that "
+            "nobody does any more, such as a lock file that a killed process left behind.",
+            "Take a lock that ends with its process: filelock.FileLock, or fcntl.flock.",
+        )
+    if process.returncode == 1 and job.__file__ in complaints and not printed:
+        raise RuntimeError(complaints.strip().splitlines()[-1])
+    return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]

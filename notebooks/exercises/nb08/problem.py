@@ -1,6 +1,13 @@
-"""What exercise 08.3 is about: training jobs, and what augmentation costs them."""
+"""What the exercises are about: photographs to normalise, and what augmentation costs a job."""
 
 from dataclasses import dataclass
+
+import torch
+
+from course_utils.loading.images import IMAGENET_MEAN, IMAGENET_STD
+
+MEAN = torch.tensor(IMAGENET_MEAN).view(3, 1, 1)
+STD = torch.tensor(IMAGENET_STD).view(3, 1, 1)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Run a learner's `stage` in a process of its own: watched, held up, or ended half way.
 
-    python nb07_child.py '{"module": "my_staging", "function": "stage", "source": ..., ...}'
+    python job.py '{"module": "my_staging", "function": "stage", "source": ..., "place": ..., ...}'
 
 It prints a line of JSON for each call. Nothing heavy is imported: the check starts several.
 """
@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -100,14 +101,14 @@ def main(order: dict[str, Any]) -> None:
         try:
             outcome = {"returned": os.fspath(stage(order["source"], order["place"]))}
         except Exception as error:
-            outcome = {"error": _explain(error)}
+            outcome = {"error": _traceback(error)}
         print(json.dumps({**outcome, "reads": watch.reads - before}), flush=True)
 
 
-def _explain(error: Exception) -> str:
-    from course_utils.teaching.notebook import explain
-
-    return explain(error)
+def _traceback(error: Exception) -> str:
+    """Return the frames and one line with what was raised."""
+    said = next(iter(str(error).splitlines()), "")
+    return f"{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}: {said}"
 
 
 if __name__ == "__main__":
