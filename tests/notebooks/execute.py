@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_utils.teaching.exercise.verdict import VERDICT_MIME
+from tests.hangs import LIMIT_S, stacks
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,19 @@ def complaints(outputs: Iterable[Output]) -> list[str]:
     return [line for line in lines if re.search(r"Error|Warning|Traceback", line)]
 
 
-def execute(notebook: Path, folder: Path, *, env: dict[str, str], timeout: int = 300) -> Run:
+class _Client(nbclient.NotebookClient):  # type: ignore[misc]
+    """A client that shows where a cell hangs before it gives the kernel up."""
+
+    async def _async_handle_timeout(self, *arguments: Any) -> Any:
+        print(stacks(), file=sys.stderr)
+        return await super()._async_handle_timeout(*arguments)
+
+
+def execute(notebook: Path, folder: Path, *, env: dict[str, str]) -> Run:
     """Execute `notebook` with `folder` as the working folder and `env` added to the environment."""
-    client = nbclient.NotebookClient(
+    client = _Client(
         nbformat.read(notebook, as_version=4),
-        timeout=timeout,
+        timeout=0.8 * LIMIT_S,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
     )

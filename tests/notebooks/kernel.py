@@ -11,6 +11,8 @@ from typing import Any
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 
+from tests.hangs import stacks
+
 Output = tuple[str, dict[str, Any]]  # the type of a message, and its content
 
 
@@ -80,7 +82,7 @@ class Kernel:
             if message["content"].get("execution_state") == "idle":
                 return
             yield message["msg_type"], message["content"]
-        raise TimeoutError("The cell did not come to its end.")
+        raise TimeoutError(f"The cell did not come to its end.\n{stacks()}")
 
 
 def _text(output: Output) -> str:
