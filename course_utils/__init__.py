@@ -8,59 +8,43 @@ from typing import TYPE_CHECKING, Any
 
 from course_utils.version import __version__ as __version__
 
-if TYPE_CHECKING:
-    from course_utils.hardware.gpu import get_accelerator
-    from course_utils.hardware.storage import slow_storage
-    from course_utils.measure.diagnosis import diagnose
-    from course_utils.measure.simulate import Pipeline, simulate
-    from course_utils.measure.spans import stage
-    from course_utils.measure.trace import record
-    from course_utils.teaching.exercise import check
-    from course_utils.teaching.explorer import explorer
-    from course_utils.teaching.notebook import (
-        cleanup_workers,
-        data_path,
-        predict,
-        ready,
-        reveal,
-        start_workers,
-    )
+if TYPE_CHECKING:  # the same names once more, for those who read the code without running it
+    from course_utils.hardware.gpu import get_accelerator as get_accelerator
+    from course_utils.hardware.storage import slow_storage as slow_storage
+    from course_utils.measure.diagnosis import diagnose as diagnose
+    from course_utils.measure.simulate import Pipeline as Pipeline
+    from course_utils.measure.simulate import simulate as simulate
+    from course_utils.measure.spans import stage as stage
+    from course_utils.measure.trace import record as record
+    from course_utils.teaching.exercise import check as check
+    from course_utils.teaching.explorer import explorer as explorer
+    from course_utils.teaching.notebook import cleanup_workers as cleanup_workers
+    from course_utils.teaching.notebook import data_path as data_path
+    from course_utils.teaching.notebook import predict as predict
+    from course_utils.teaching.notebook import ready as ready
+    from course_utils.teaching.notebook import reveal as reveal
+    from course_utils.teaching.notebook import start_workers as start_workers
 
-__all__ = [
-    "Pipeline",
-    "check",
-    "cleanup_workers",
-    "data_path",
-    "diagnose",
-    "explorer",
-    "get_accelerator",
-    "predict",
-    "ready",
-    "record",
-    "reveal",
-    "simulate",
-    "slow_storage",
-    "stage",
-    "start_workers",
-]
-
-_HOME = {
-    "Pipeline": "measure.simulate",
-    "check": "teaching.exercise",
-    "cleanup_workers": "teaching.notebook",
-    "data_path": "teaching.notebook",
-    "diagnose": "measure.diagnosis",
-    "explorer": "teaching.explorer",
-    "get_accelerator": "hardware.gpu",
-    "predict": "teaching.notebook",
-    "ready": "teaching.notebook",
-    "record": "measure.trace",
-    "reveal": "teaching.notebook",
-    "simulate": "measure.simulate",
-    "slow_storage": "hardware.storage",
-    "stage": "measure.spans",
-    "start_workers": "teaching.notebook",
+_NAMES = {
+    "hardware.gpu": ["get_accelerator"],
+    "hardware.storage": ["slow_storage"],
+    "measure.diagnosis": ["diagnose"],
+    "measure.simulate": ["Pipeline", "simulate"],
+    "measure.spans": ["stage"],
+    "measure.trace": ["record"],
+    "teaching.exercise": ["check"],
+    "teaching.explorer": ["explorer"],
+    "teaching.notebook": [
+        "cleanup_workers",
+        "data_path",
+        "predict",
+        "ready",
+        "reveal",
+        "start_workers",
+    ],
 }
+_HOME = {name: home for home, names in _NAMES.items() for name in names}
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
@@ -72,4 +56,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return [*__all__, "__version__"]

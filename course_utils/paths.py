@@ -1,13 +1,16 @@
-"""Where the course keeps its data and recordings, and how large the data are."""
+"""Where the course keeps data, recordings and what a notebook leaves, and how large data are."""
 
 import os
 import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
 from course_utils.errors import CourseError
 
 REPO = Path(__file__).resolve().parents[1]
 SIZES = ("S", "M", "L")
+SCRATCH = ".course_cells"
 
 
 def recording(name: str) -> Path:
@@ -53,3 +56,25 @@ def resolve_size(size: str | None) -> str:
     if chosen.upper() not in SIZES:
         raise CourseError(f"There is no data size {chosen!r}; choose S, M or L.")
     return chosen.upper()
+
+
+@cache
+def scratch_folder() -> Path:
+    """Return the folder of what must outlive a cell, such as its modules and the predictions.
+
+    It lies beside the notebook; where nothing can be written there, it is a temporary one.
+    """
+    folder = Path.cwd() / SCRATCH
+    try:
+        folder.mkdir(exist_ok=True)
+        (folder / ".gitignore").write_text("*\n", "utf-8")
+    except OSError:
+        return Path(tempfile.mkdtemp(suffix=SCRATCH))
+    return folder
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write a file so that a reader, a kill or a full disk finds the old or the new one whole."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    partial.write_bytes(content if isinstance(content, bytes) else content.encode())
+    os.replace(partial, path)

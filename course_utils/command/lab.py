@@ -5,6 +5,7 @@ Jupyter is neither read nor changed.
 """
 
 import contextlib
+import json
 import os
 import secrets
 import signal
@@ -18,12 +19,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_utils.command import lab_settings
 from course_utils.errors import CourseError
 
 _START_UP_S = 120.0
 # A proxy, as companies set it, does not lead back to this machine.
 _LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_DEFAULTS = {
+    "@jupyterlab/apputils-extension:notification": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+        "doNotDisturbMode": True,
+    },
+    "@jupyterlab/apputils-extension:themes": {"theme": "JupyterLab Light", "adaptive-theme": False},
+    "@jupyterlab/notebook-extension:tracker": {
+        "windowingMode": "none",
+        "autoStartDefaultKernel": True,
+    },
+    # A notebook opened again tomorrow shows its timelines, whose kernel has long gone.
+    "@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": True},
+}
+# The tool that builds the notebooks would offer to pair the learner's with files beside them.
+_PAGE = {"disabledExtensions": {"jupyterlab-jupytext": True}}
+_SERVER = {"ServerApp": {"jpserver_extensions": {"jupyterlab_jupytext": False}}}
 
 
 @dataclass(frozen=True)
@@ -59,12 +76,12 @@ def serve(
     """
     port = _free_port(ip, port)
     token = secrets.token_hex(16)
-    lab_settings.prepare(state, notebook)
+    _prepare(state, notebook)
     log = state / "lab.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             _command(root, notebook, port=port, ip=ip, options=options),
-            env=os.environ | lab_settings.environment(state) | {"JUPYTER_TOKEN": token},
+            env=os.environ | _environment(state) | {"JUPYTER_TOKEN": token},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -84,7 +101,7 @@ def running(state: Path, notebook: str) -> str | None:
     """Return the address of a JupyterLab that already serves from `state`, if there is one."""
     from jupyter_server.serverapp import list_running_servers
 
-    runtime = lab_settings.folders(state)["JUPYTER_RUNTIME_DIR"]
+    runtime = _folders(state)["JUPYTER_RUNTIME_DIR"]
     for server in list_running_servers(str(runtime)):
         base, token = f"http://127.0.0.1:{server['port']}", server["token"]
         if _is_up(f"{base}/api/status?token={token}"):
@@ -163,3 +180,67 @@ def _stop(shutdown: str, process: subprocess.Popen[bytes]) -> None:
         else:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _folders(state: Path) -> dict[str, Path]:
+    """Return the folders below `state` by the name of the variable that JupyterLab reads."""
+    return {
+        "JUPYTER_CONFIG_DIR": state / "config",
+        "JUPYTER_DATA_DIR": state / "data",
+        "JUPYTER_RUNTIME_DIR": state / "runtime",
+        "JUPYTERLAB_SETTINGS_DIR": state / "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": state / "workspaces",
+        "IPYTHONDIR": state / "ipython",
+    }
+
+
+def _environment(state: Path) -> dict[str, str]:
+    """Return the variables that keep JupyterLab and its kernels within `state`."""
+    kept = {name: str(folder) for name, folder in _folders(state).items()}
+    # The kernel is this Python's, also where a user-wide kernel goes by the same name.
+    return kept | {"JUPYTER_PREFER_ENV_PATH": "1"}
+
+
+def _prepare(state: Path, notebook: str) -> None:
+    """Write the settings, and at the first time a window that shows `notebook`."""
+    from jupyterlab_server.workspaces_handler import WorkspacesManager
+
+    kept = _folders(state)
+    for folder in kept.values():
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, settings in (
+        ("labconfig/default_setting_overrides.json", _DEFAULTS),
+        ("labconfig/page_config.json", _PAGE),
+        ("jupyter_server_config.json", _SERVER),
+    ):
+        file = kept["JUPYTER_CONFIG_DIR"] / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(settings, indent=1) + "\n", "utf-8")
+    if not any(kept["JUPYTERLAB_WORKSPACES_DIR"].iterdir()):
+        workspaces = WorkspacesManager(str(kept["JUPYTERLAB_WORKSPACES_DIR"]))
+        workspaces.save("course", json.dumps(_workspace(notebook)))
+
+
+def _workspace(notebook: str) -> dict[str, object]:
+    """Lay out a first window: the notebook, with its table of contents at the left."""
+    shown = f"notebook:{notebook}"
+    return {
+        "metadata": {"id": "course"},
+        "data": {
+            "layout-restorer:data": {
+                "main": {
+                    "dock": {"type": "tab-area", "currentIndex": 0, "widgets": [shown]},
+                    "current": shown,
+                },
+                "left": {
+                    "collapsed": False,
+                    "visible": True,
+                    "current": "@jupyterlab/toc:plugin",
+                    "widgets": ["filebrowser", "running-sessions", "@jupyterlab/toc:plugin"],
+                },
+                "right": {"collapsed": True, "visible": True, "widgets": []},
+                "relativeSizes": [0.2, 0.8, 0],
+            },
+            shown: {"data": {"path": notebook, "factory": "Notebook"}},
+        },
+    }

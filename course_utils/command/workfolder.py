@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from course_utils.errors import CourseError
+from course_utils.paths import replace_file
 
 _MANIFEST = ".handed_out.json"
 
@@ -38,7 +38,7 @@ def hand_out(shipped: Path, work: Path) -> HandedOut:
         elif version not in (own, handed_out.get(name)):
             kept.append(name)
         if name in (*new, *refreshed):
-            _write(copy, notebook.read_bytes())
+            replace_file(copy, notebook.read_bytes())
         if name not in kept:
             handed_out[name] = version
     if handed_out != before:
@@ -55,7 +55,7 @@ def hand_out_beside(shipped: Path, work: Path, *, number: str) -> Path:
     work.mkdir(parents=True, exist_ok=True)
     tries = (f"{notebook.stem}_new{n}.ipynb" for n in ["", *range(2, 1000)])
     copy = next(path for path in map(work.joinpath, tries) if not path.exists())
-    _write(copy, notebook.read_bytes())
+    replace_file(copy, notebook.read_bytes())
     _save(work, _load(work) | {notebook.name: _digest(notebook)})
     return copy
 
@@ -94,11 +94,4 @@ def _load(work: Path) -> dict[str, str]:
 
 def _save(work: Path, handed_out: dict[str, str]) -> None:
     text = json.dumps(handed_out, indent=1, sort_keys=True) + "\n"
-    _write(work / _MANIFEST, text.encode())
-
-
-def _write(path: Path, content: bytes) -> None:
-    # A kill or a full disk leaves the old file whole.
-    partial = path.with_name(f".{path.name}.part")
-    partial.write_bytes(content)
-    os.replace(partial, path)
+    replace_file(work / _MANIFEST, text)

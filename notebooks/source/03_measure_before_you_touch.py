@@ -584,7 +584,7 @@ from torch.profiler import profile, schedule
 
 from course_utils.loading.events import NpzEvents
 from course_utils.measure.exchange import load_profile
-from course_utils.teaching.notebook import state_folder
+from course_utils.paths import scratch_folder
 
 slow = SlowEvents(NpzEvents(folder))
 loader = DataLoader(Subset(slow, range(144)), 16, num_workers=2, collate_fn=pad_collate)
@@ -594,12 +594,12 @@ with profile(schedule=schedule(wait=2, warmup=1, active=6)) as profiler, cu.reco
         with cu.stage("compute"):
             model(batch["pulses"]).mean().backward()
         profiler.step()
-profiler.export_chrome_trace(str(state_folder() / "profile.json"))
+profiler.export_chrome_trace(str(scratch_folder() / "profile.json"))
 
 # %%
 from course_utils.measure.picture import Timeline
 
-Timeline({"torch.profiler": load_profile(state_folder() / "profile.json"), "our trace": trace})
+Timeline({"torch.profiler": load_profile(scratch_folder() / "profile.json"), "our trace": trace})
 
 # %% [markdown]
 # No GPU takes part: for GPU, read *main process*. The profiler knows *that* it waits, and not *why*: workers are

@@ -54,7 +54,7 @@ def test_a_probe_used_twice_counts_once(tmp_path: Path) -> None:
 def test_the_draw_stays_the_same_in_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clinic_module, "state_folder", lambda: tmp_path)
+    monkeypatch.setattr(clinic_module, "scratch_folder", lambda: tmp_path)
     assert discharge(admit()) == discharge(admit())
     (tmp_path / "clinic" / "seed.txt").write_text("spilt coffee")
     assert set(discharge(admit()).values()) == set(CAUSES)

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from course_utils.teaching.notebook import FOLDER
+from course_utils.paths import SCRATCH
 
 
 def find_stub(attempt: Any) -> str | None:
@@ -73,4 +73,4 @@ _WITH_A_VALUE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return, ast.Yield, ast
 
 def _is_learners(kind: type) -> bool:
     file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
-    return kind.__module__ == "__main__" or FOLDER in file
+    return kind.__module__ == "__main__" or SCRATCH in file

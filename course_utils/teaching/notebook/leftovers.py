@@ -16,6 +16,8 @@ from typing import Any
 
 import psutil
 
+from course_utils.words import plural
+
 _HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 
 
@@ -30,10 +32,8 @@ class Cleanup:
         """Say it in words."""
         if not self.loops and not self.processes:
             return "Nothing was left over."
-        return (
-            f"Cleared away: {self.loops} unfinished loop{'s' * (self.loops != 1)} over a loader, "
-            f"{self.processes} worker process{'es' * (self.processes != 1)}."
-        )
+        loops, several = plural(self.loops, "unfinished loop"), "es" * (self.processes != 1)
+        return f"Cleared away: {loops} over a loader, {self.processes} worker process{several}."
 
 
 def cleanup_workers() -> Cleanup:

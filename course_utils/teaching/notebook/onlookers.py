@@ -8,11 +8,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +18,12 @@ from typing import TypeVar
 
 import psutil
 
-from course_utils.errors import CourseError
 from course_utils.paths import recording
 from course_utils.teaching.notebook.cards import block, card
 
 T = TypeVar("T")
 
-_LONGEST_S = 30.0  # for py-spy to look once
+_LONGEST_S = 30.0  # for py-spy to look
 _MOST_LINES = 8
 
 
@@ -48,69 +45,27 @@ class Look:
         return card("plain", self.tool, self.note, self.sees, self.misses, body=block(self.shows))
 
 
-_DUMP = (
-    "It sees the line of Python each thread is at now, in a process not prepared for it.",
-    "It misses how long the thread has been there, and what runs below Python.",
-)
-_RECORD = (
-    "It sees at which lines the main thread of a process spends its time, waiting included.",
-    "It misses whether a line computes or waits, and every other process.",
-)
-
-
 def worker_pids() -> list[int]:
     """Return the processes that this one started and that run now: the workers of its loaders."""
     return sorted(p.pid for p in multiprocessing.active_children() if p.pid is not None)
 
 
-def during(work: Callable[[], object], look: Callable[[], Look], *, after: float = 0.5) -> Look:
-    """Run `work` here and have another thread look `after` seconds later, while it still runs.
-
-    A look at this very process would else find it busy with looking.
-
-    Raises:
-        CourseError: `work` was done before the look began.
-    """
-    done = threading.Event()
-
-    def wait_and_look() -> Look | None:
-        return None if done.wait(after) else look()
-
-    with ThreadPoolExecutor(1) as pool:
-        seen = pool.submit(wait_and_look)
-        try:
-            work()
-        finally:
-            done.set()
-    if (found := seen.result()) is None:
-        raise CourseError(f"The work took less than {after:g} s; give it more, or look earlier.")
-    return found
-
-
-def stacks(pid: int | None = None) -> Look:
-    """Show the line of Python at which each thread of a process is now (`py-spy dump`).
-
-    Args:
-        pid: a worker's, as `worker_pids()` lists them; None: this very process.
-    """
-    pid = pid or os.getpid()
-    recorded = "py_spy_worker.txt" if pid != os.getpid() else "py_spy_main.txt"
-    shown, note = _py_spy(["dump", "--pid", str(pid)], recorded)
-    return Look(f"py-spy dump --pid {pid}", shown, *_DUMP, note)
-
-
-def hot_lines(pid: int | None = None, *, seconds: float = 2.0) -> Look:
-    """Count at which lines a process was, looking a hundred times a second (`py-spy record`)."""
-    pid = pid or os.getpid()
+def hot_lines(pid: int, *, seconds: float = 2.0) -> Look:
+    """Count at which lines a worker was, looking a hundred times a second (`py-spy record`)."""
     with tempfile.TemporaryDirectory(prefix="py-spy-") as folder:
         file = Path(folder) / "samples.txt"
         # py-spy takes whole seconds only
         options = ["--duration", str(max(1, round(seconds))), "--idle", "--threads"]
         options += ["--format", "raw", "--output", str(file)]
-        shown, note = _py_spy(["record", "--pid", str(pid), *options], "py_spy_record.txt")
-        if not note:
-            shown = _hottest(file.read_text("utf-8"))
-    return Look(f"py-spy record --pid {pid}", shown, *_RECORD, note)
+        note = _py_spy(["record", "--pid", str(pid), *options])
+        shown = _recorded("py_spy_record.txt") if note else _hottest(file.read_text("utf-8"))
+    return Look(
+        f"py-spy record --pid {pid}",
+        shown,
+        "It sees at which lines the main thread of a process spends its time, waiting included.",
+        "It misses whether a line computes or waits, and every other process.",
+        note,
+    )
 
 
 def cpu_use(*, seconds: float = 1.0) -> Look:
@@ -135,7 +90,7 @@ def disk_use(*, seconds: float = 1.0) -> Look:
     misses = "It misses how long each read took, and bytes that came through a memory map."
     if not hasattr(psutil.Process, "io_counters") or not sys.platform.startswith("linux"):
         note = "Only Linux counts bytes for each process in /proc/PID/io; this was recorded there."
-        return Look(tool, recording("disk_use.txt").read_text("utf-8"), sees, misses, note)
+        return Look(tool, _recorded("disk_use.txt"), sees, misses, note)
     first = _of_each(_io)
     time.sleep(seconds)
     rows = ["process      pid   asked for   from disk     written"]
@@ -166,28 +121,28 @@ def _of_each(read: Callable[[psutil.Process], T]) -> dict[tuple[str, int], T]:
     return found
 
 
-def _py_spy(arguments: list[str], recorded: str) -> tuple[str, str]:
-    """Return what py-spy prints and an empty note, or a recording and why it is shown."""
+def _py_spy(arguments: list[str]) -> str:
+    """Run py-spy; return why a recording is to be shown in its place, or an empty string."""
     program = shutil.which("py-spy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}")
+    command = [program or "py-spy", *arguments]
     try:
         run = subprocess.run(
-            [program or "py-spy", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=_LONGEST_S,
-            check=False,
+            command, capture_output=True, text=True, timeout=_LONGEST_S, check=False
         )
-        trouble = run.stderr.strip().splitlines()[:1] if run.returncode else []
-        if not run.returncode:
-            return run.stdout.strip(), ""
     except (OSError, subprocess.TimeoutExpired) as error:
-        trouble = [type(error).__name__]
-    reason = "; ".join(trouble) or "no reason given"
-    note = (
+        reason = type(error).__name__
+    else:
+        if not run.returncode:
+            return ""
+        reason = (run.stderr.strip() or "no reason given").splitlines()[0]
+    return (
         f"This system does not let py-spy look into another process ({reason}); what follows was "
         f"recorded elsewhere. `sudo py-spy {' '.join(arguments[:3])}` in a terminal may show yours."
     )
-    return recording(recorded).read_text("utf-8").strip(), note
+
+
+def _recorded(name: str) -> str:
+    return recording(name).read_text("utf-8").strip()
 
 
 def _hottest(raw: str) -> str:

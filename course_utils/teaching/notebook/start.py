@@ -1,4 +1,4 @@
-"""Begin a notebook, and choose how workers start."""
+"""Begin a notebook: how workers start, the data it reads, chance, and a line about the machine."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import json
 import os
 import random
 import warnings
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from course_utils.errors import CourseError
 from course_utils.hardware.machine import memory, usable_cores, use_start_method
-from course_utils.paths import size
-from course_utils.teaching.notebook.data import data_path
+from course_utils.paths import data_root, resolve_size, size
 from course_utils.teaching.notebook.leftovers import spare_the_kernel
 from course_utils.teaching.notebook.worker_module import register
 from course_utils.version import __version__
@@ -29,7 +30,8 @@ PRELOAD = (
     "course_utils.teaching.explorer",
 )
 
-_DATA = {
+DATA_SETS = ("events", "images", "volumes")
+_READS = {
     "00": ("events",),
     "03": ("events",),
     "06": ("events", "images", "volumes"),
@@ -61,7 +63,7 @@ def ready(notebook: str) -> None:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch.profiler complains where no GPU is
     if note := _version_note(notebook, Path.cwd()):
         print(note)
-    for name in _DATA.get(notebook, ("events", "images")):
+    for name in _READS.get(notebook, ("events", "images")):
         data_path(name)
     _seed()
     print(_machine(method))
@@ -70,6 +72,40 @@ def ready(notebook: str) -> None:
 def start_workers() -> str:
     """Make this kernel start workers as the course does, and return how."""
     return use_start_method(PRELOAD)
+
+
+def data_path(name: str, size: str | None = None) -> Path:
+    """Return the folder of a data set, which is made first where it is not there yet.
+
+    Raises:
+        CourseError: the data set is unknown, or could not be made.
+    """
+    folder = _folder(name, size)
+    # The manifest is written last, so its presence means that everything is there.
+    if not (folder / "manifest.json").is_file() and make_data(name, size) != 0:
+        raise CourseError(
+            f"The {name} could not be made; mend what is named above, then run `course data`."
+        )
+    return folder
+
+
+def make_data(name: str, size: str | None = None) -> int:
+    """Make a data set, or look whether it is whole, in words of its own; return an exit code."""
+    folder = _folder(name, size)
+    from data_scripts import make_events, make_images, make_volumes
+
+    makers: dict[str, Callable[[Sequence[str]], int]] = {
+        "events": make_events.main,
+        "images": make_images.main,
+        "volumes": make_volumes.main,
+    }
+    return makers[name](["--size", resolve_size(size), "--out", str(folder)])
+
+
+def _folder(name: str, size: str | None) -> Path:
+    if name not in DATA_SETS:
+        raise CourseError(f"There is no data set {name!r}; choose one of {', '.join(DATA_SETS)}.")
+    return data_root() / f"{name}-{resolve_size(size)}"
 
 
 def _version_note(notebook: str, folder: Path) -> str:

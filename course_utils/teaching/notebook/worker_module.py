@@ -18,15 +18,15 @@ from types import ModuleType
 from typing import Any
 
 from course_utils.errors import CourseError
-from course_utils.teaching.notebook.explain import advice, explain
-from course_utils.teaching.notebook.scratch import replace_text, state_folder
+from course_utils.paths import replace_file, scratch_folder
+from course_utils.teaching.notebook.explanation import advice, explain
 
 _ran: dict[str, str] = {}  # name of a module -> the cell that made it in this kernel, last one last
 
 
 def register(shell: Any, notebook: str) -> None:
     """Give `shell` the magic; its files lie in a folder of their own for each notebook."""
-    folder = state_folder() / f"nb{notebook}"
+    folder = scratch_folder() / f"nb{notebook}"
 
     def worker_module(line: str, cell: str) -> None:
         """Write this cell to a module that workers can import, and import it here."""
@@ -102,7 +102,7 @@ def _write(path: Path, source: str) -> None:
     stamp = int(time.time())
     if path.exists():
         stamp = max(stamp, int(path.stat().st_mtime) + 1)
-    replace_text(path, source)
+    replace_file(path, source)
     os.utime(path, (stamp, stamp))
 
 

@@ -20,7 +20,8 @@ from weakref import WeakKeyDictionary
 
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import all_cores
-from course_utils.teaching.notebook import Bar, bars, card, replace_text, state_folder
+from course_utils.paths import replace_file, scratch_folder
+from course_utils.teaching.notebook import Bar, bars, card
 from course_utils.words import percent, plural
 from notebooks.stories.clinic.loops import BATCH_SIZE, CAUSES, Loop, Run, make_loops
 
@@ -233,7 +234,7 @@ class Clinic:
 
 def admit() -> Clinic:
     """Return the six loops; which is which was drawn for you once, and is kept."""
-    folder = state_folder() / "clinic"
+    folder = scratch_folder() / "clinic"
     folder.mkdir(exist_ok=True)
     return Clinic(_own_seed(folder), folder)
 
@@ -285,7 +286,7 @@ def _own_seed(folder: Path) -> int:
     """Return a seed that stays the same in this folder, so that answers stay right."""
     path = folder / "seed.txt"
     if not path.exists():
-        replace_text(path, str(random.SystemRandom().randrange(10**6)))
+        replace_file(path, str(random.SystemRandom().randrange(10**6)))
     try:
         return int(path.read_text("utf-8"))
     except ValueError:

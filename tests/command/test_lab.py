@@ -10,32 +10,32 @@ from typing import Any
 
 import pytest
 
-from course_utils.command import lab, lab_settings
+from course_utils.command import lab
 from course_utils.errors import CourseError
 
 NOTEBOOK = "work/00_start_here.ipynb"
 
 
 def test_everything_jupyter_keeps_lies_in_one_folder(tmp_path: Path) -> None:
-    environment = lab_settings.environment(tmp_path)
+    environment = lab._environment(tmp_path)
     assert environment.pop("JUPYTER_PREFER_ENV_PATH") == "1"
     assert all(Path(folder).is_relative_to(tmp_path) for folder in environment.values())
     assert {"JUPYTER_CONFIG_DIR", "JUPYTERLAB_SETTINGS_DIR", "IPYTHONDIR"} <= environment.keys()
 
 
 def test_the_settings_keep_jupyterlab_from_asking_for_news(tmp_path: Path) -> None:
-    lab_settings.prepare(tmp_path, NOTEBOOK)
+    lab._prepare(tmp_path, NOTEBOOK)
     quiet = tmp_path / "config" / "labconfig" / "default_setting_overrides.json"
     news = json.loads(quiet.read_text())["@jupyterlab/apputils-extension:notification"]
     assert (news["fetchNews"], news["checkForUpdates"]) == ("false", False)
 
 
 def test_a_learner_s_own_layout_is_not_laid_out_again(tmp_path: Path) -> None:
-    lab_settings.prepare(tmp_path, NOTEBOOK)
+    lab._prepare(tmp_path, NOTEBOOK)
     (layout,) = (tmp_path / "workspaces").iterdir()
     assert NOTEBOOK in layout.read_text()
     layout.write_text("their own")
-    lab_settings.prepare(tmp_path, NOTEBOOK)
+    lab._prepare(tmp_path, NOTEBOOK)
     assert layout.read_text() == "their own"
 
 

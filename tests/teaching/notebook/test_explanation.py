@@ -32,7 +32,7 @@ def _divide() -> float:
 
 def test_the_learners_own_line_is_shown() -> None:
     text = explain(_catch(_divide))
-    assert "of _divide in test_explain.py, `return 1 / 0`: ZeroDivisionError: " in text
+    assert "of _divide in test_explanation.py, `return 1 / 0`: ZeroDivisionError: " in text
 
 
 def test_a_line_of_a_library_is_not_the_learners() -> None:
@@ -43,7 +43,7 @@ def test_a_line_of_a_library_is_not_the_learners() -> None:
 def test_an_error_in_a_worker_reads_like_one_at_home(num_workers: int) -> None:
     loader = DataLoader(Broken(), num_workers=num_workers)
     text = explain(_catch(lambda: list(loader)))
-    assert "of __getitem__ in test_explain.py, `raise KeyError(" in text
+    assert "of __getitem__ in test_explanation.py, `raise KeyError(" in text
     assert "KeyError: 'event 3 has no pulses'" in text
     assert "\n" not in text
 

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import random
 import sys
+from collections.abc import Sequence
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 import torch
 
 import course_utils
+from course_utils.command import cli
 from course_utils.errors import CourseError
-from course_utils.teaching.notebook import ready, start, start_workers
+from course_utils.hardware.machine import start_method
+from course_utils.teaching.notebook import data_path, ready, start, start_workers
 
 
 @pytest.fixture
@@ -53,12 +56,23 @@ def test_a_choice_made_already_is_not_made_again(
     assert calls == []
 
 
-def test_an_unknown_method_is_refused_with_the_known_ones(
-    calls: list[Any], monkeypatch: pytest.MonkeyPatch
+def test_fork_is_never_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    for unset in (
+        lambda: monkeypatch.delenv("COURSE_START_METHOD", raising=False),
+        lambda: monkeypatch.setenv("COURSE_START_METHOD", ""),
+    ):
+        unset()
+        assert start_method() == ("spawn" if sys.platform == "win32" else "forkserver")
+
+
+def test_a_wrong_choice_gets_the_same_sentence_from_the_doctor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COURSE_START_METHOD", "teleport")
-    with pytest.raises(CourseError, match="by 'teleport' here; set COURSE_START_METHOD to one of"):
+    with pytest.raises(CourseError, match="by 'teleport' here; set COURSE_START_METHOD") as refused:
         start_workers()
+    assert cli.main(["doctor"]) == 1
+    assert capsys.readouterr().err == f"course: {refused.value}\n"
 
 
 def test_every_module_to_preload_exists() -> None:
@@ -109,14 +123,48 @@ def test_a_notebook_that_cannot_be_read_is_no_reason_to_stop(
     assert capsys.readouterr().out.startswith("Ready")
 
 
-def test_ready_makes_the_data_of_the_notebook(here: Path, calls: list[Any]) -> None:
-    ready("01")
-    assert calls[-2:] == ["events", "images"]
-
-
-def test_ready_makes_chance_repeatable(here: Path) -> None:
+def test_ready_makes_the_data_of_the_notebook_and_chance_repeatable(
+    here: Path, calls: list[Any]
+) -> None:
     drawn = []
     for _ in range(2):
-        ready("90")
+        ready("01")
         drawn.append((random.random(), torch.rand(1).item()))
+        assert calls[-2:] == ["events", "images"]
     assert drawn[0] == drawn[1]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Sequence[str]]:
+    """Stand in for the script of the events, in a data folder of its own; list its calls."""
+    made: list[Sequence[str]] = []
+
+    def main(argv: Sequence[str]) -> int:
+        made.append(argv)
+        folder = Path(argv[argv.index("--out") + 1])
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text("{}")
+        return 0
+
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    monkeypatch.setattr("data_scripts.make_events.main", main)
+    return made
+
+
+def test_a_data_set_is_made_once_in_the_size_asked_for(
+    made: list[Sequence[str]], tmp_path: Path
+) -> None:
+    folder = data_path("events", "S")
+    assert folder == data_path("events", "S") == tmp_path / "events-S"
+    assert made == [["--size", "S", "--out", str(folder)]]
+
+
+def test_data_that_cannot_be_had_are_an_error_with_the_next_step(
+    made: list[Sequence[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "events-S").mkdir()  # without a manifest it is not whole
+    with pytest.raises(CourseError, match="no data set 'event'; choose one of events, images, vol"):
+        data_path("event")
+    monkeypatch.setattr("data_scripts.make_events.main", lambda argv: 1)
+    with pytest.raises(CourseError, match="mend what is named above, then run `course data`"):
+        data_path("events", "S")

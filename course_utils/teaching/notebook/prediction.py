@@ -20,8 +20,8 @@ from typing import Any
 import ipywidgets as widgets
 
 from course_utils.errors import CourseError
+from course_utils.paths import replace_file, scratch_folder
 from course_utils.teaching.notebook.cards import Bar, bars, card, inline
-from course_utils.teaching.notebook.scratch import replace_text, state_folder
 
 Answer = float | str
 
@@ -213,7 +213,7 @@ def _number(value: float) -> str:
 
 
 def _load() -> dict[str, dict[str, Any]]:
-    path = state_folder() / "answers.json"
+    path = scratch_folder() / "answers.json"
     try:
         answers: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -226,4 +226,4 @@ def _load() -> dict[str, dict[str, Any]]:
 
 def _store(key: str, entry: dict[str, Any]) -> None:
     text = json.dumps({**_load(), key: entry}, indent=1, ensure_ascii=False)
-    replace_text(state_folder() / "answers.json", text + "\n")
+    replace_file(scratch_folder() / "answers.json", text + "\n")
