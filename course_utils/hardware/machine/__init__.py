@@ -1,28 +1,18 @@
 """What this machine is: facts, limits, pressure, its disk, and how it starts workers."""
 
-from course_utils.hardware.machine.drop_cache import (
-    can_forget,
-    drop_cache,
-)
+from course_utils.hardware.machine.disk import can_forget, drop_cache
 from course_utils.hardware.machine.facts import (
     SHM,
     all_cores,
     known,
     memory,
     memory_free,
+    pressure,
+    probe,
     shm_size,
     usable_cores,
 )
-from course_utils.hardware.machine.probe import (
-    probe,
-)
-from course_utils.hardware.machine.stalls import (
-    pressure,
-)
-from course_utils.hardware.machine.starting import (
-    start_method,
-    use_start_method,
-)
+from course_utils.hardware.machine.starting import start_method, use_start_method
 
 __all__ = [
     "SHM",

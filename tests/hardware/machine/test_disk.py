@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from course_utils.hardware.machine import drop_cache
+from course_utils.hardware.machine.disk import measure_disk
 
 can = pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="no posix_fadvise here")
 
@@ -47,3 +48,10 @@ def test_where_it_is_impossible_the_answer_is_false_and_says_warm(
 def test_a_missing_path_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="name a file or folder that exists"):
         drop_cache(tmp_path / "missing")
+
+
+def test_a_disk_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
+    speed = measure_disk(tmp_path)
+    assert 0 < speed.megabytes <= 68
+    assert min(speed.write_mb_s, speed.read_mb_s) > 0
+    assert list(tmp_path.iterdir()) == []

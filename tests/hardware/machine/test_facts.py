@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from course_utils.hardware.machine import facts as facts
-from course_utils.hardware.machine import probe
-from course_utils.hardware.machine.disk_speed import DiskSpeed, measure_disk
-from course_utils.hardware.machine.probe import Machine
+from course_utils.hardware.machine import facts, pressure, probe
+from course_utils.hardware.machine.disk import DiskSpeed
+from course_utils.hardware.machine.facts import Machine
 
 GB = 10**9
 LARGE = Machine(
@@ -48,20 +47,13 @@ def test_probe_looks_at_this_machine(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_probe_imports_no_torch() -> None:
-    program = "import sys; from course_utils.hardware.machine.probe import probe; probe('.');"
-    program += "print('torch' in sys.modules)"
+def test_probe_imports_no_torch_and_leaves_the_start_method_open() -> None:
+    program = """import multiprocessing, sys
+from course_utils.hardware.machine import probe
+probe('.')
+print('torch' in sys.modules, multiprocessing.get_start_method(allow_none=True))"""
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert run.stdout.strip() == "False"
-
-
-def test_probe_leaves_the_start_method_open() -> None:
-    program = (
-        "import multiprocessing; from course_utils.hardware.machine.probe import probe; probe('.');"
-    )
-    program += "print(multiprocessing.get_start_method(allow_none=True))"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert run.stdout.strip() == "None"
+    assert run.stdout.strip() == "False None"
 
 
 def test_probe_survives_a_machine_that_tells_nothing(
@@ -129,42 +121,33 @@ def in_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
     return enter
 
 
-def test_cores_are_those_of_the_affinity(in_group: Callable[..., None]) -> None:
-    in_group({"cpu.max": "max 100000"})
-    assert facts.usable_cores() == 8
-
-
 @pytest.mark.parametrize(
-    ("files", "own"),
+    ("files", "own", "cores"),
     [
-        ({"cpu.max": "200000 100000"}, "0::/\n"),
-        ({"cpu.max": "max 100000", "job/cpu.max": "250000 100000"}, "0::/job\n"),
-        ({"job/cpu.max": "200000 100000", "job/step/cpu.max": "max 100000"}, "0::/job/step\n"),
-        ({"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, "1:cpu:/\n"),
+        ({"cpu.max": "max 100000"}, "0::/\n", 8),
+        ({"cpu.max": "50000 100000"}, "0::/\n", 1),
+        ({"cpu.max": "200000 100000"}, "0::/\n", 2),
+        ({"cpu.max": "max 100000", "job/cpu.max": "250000 100000"}, "0::/job\n", 2),
+        ({"job/cpu.max": "200000 100000", "job/step/cpu.max": "max 1"}, "0::/job/step\n", 2),
+        ({"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, "1:cpu:/\n", 2),
+        ({"cpu/cpu.cfs_quota_us": "-1"}, "1:cpu:/\n", 8),
     ],
 )
-def test_cores_are_limited_by_every_group_around(
-    in_group: Callable[..., None], files: dict[str, str], own: str
+def test_cores_are_those_of_the_affinity_and_of_every_group_around(
+    in_group: Callable[..., None], files: dict[str, str], own: str, cores: int
 ) -> None:
     in_group(files, own)
-    assert facts.usable_cores() == 2
+    assert facts.usable_cores() == cores
 
 
-def test_a_quota_below_one_core_is_one_core(in_group: Callable[..., None]) -> None:
-    in_group({"cpu.max": "50000 100000"})
-    assert facts.usable_cores() == 1
-
-
-def test_memory_is_limited_by_the_container(in_group: Callable[..., None]) -> None:
-    in_group({"memory.max": "500000000", "memory.current": "400000000"})
-    assert facts.memory() == 500_000_000
-    assert facts.memory_free() == 100_000_000
-
-
-def test_files_that_a_container_has_in_memory_count_as_free(in_group: Callable[..., None]) -> None:
-    files = {"memory.max": "500000000", "memory.current": "400000000"}
-    in_group({**files, "memory.stat": "anon 7\ninactive_file 300000000\n"})
-    assert facts.memory_free() == 400_000_000
+@pytest.mark.parametrize(("stat", "free"), [("", 100), ("anon 7\ninactive_file 300000000\n", 400)])
+def test_memory_is_limited_by_the_container_and_its_files_in_memory_count_as_free(
+    in_group: Callable[..., None], stat: str, free: int
+) -> None:
+    in_group({"memory.max": "500000000", "memory.current": "400000000", "memory.stat": stat})
+    assert (facts.memory(), facts.memory_free()) == (500_000_000, free * 10**6)
+    in_group({"memory.max": "max"})
+    assert facts.memory() > 500_000_000
 
 
 def test_memory_is_limited_by_the_job_in_groups_of_version_1(in_group: Callable[..., None]) -> None:
@@ -175,14 +158,7 @@ def test_memory_is_limited_by_the_job_in_groups_of_version_1(in_group: Callable[
     files |= {f"{job}/memory.usage_in_bytes": "400000000"}
     files |= {f"{job}/memory.stat": "inactive_file 9\ntotal_inactive_file 100000000\n"}
     in_group(files, "4:memory,hugetlb:/slurm/job_7\n1:cpu,cpuacct:/\n")
-    assert facts.memory() == 500_000_000
-    assert facts.memory_free() == 200_000_000
-
-
-def test_no_group_means_no_limit(in_group: Callable[..., None]) -> None:
-    in_group({"memory.max": "max", "cpu/cpu.cfs_quota_us": "-1"})
-    assert facts.memory() > 500_000_000
-    assert facts.usable_cores() == 8
+    assert (facts.memory(), facts.memory_free()) == (500_000_000, 200_000_000)
 
 
 def test_gpus_are_read_from_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,8 +176,16 @@ def test_the_start_method_is_that_of_the_notebooks(
     assert probe(tmp_path).start_method == chosen
 
 
-def test_a_disk_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
-    speed = measure_disk(tmp_path)
-    assert 0 < speed.megabytes <= 68
-    assert min(speed.write_mb_s, speed.read_mb_s) > 0
-    assert list(tmp_path.iterdir()) == []
+def test_the_pressure_is_read_where_the_kernel_tells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert repr(pressure()).endswith(".")
+    monkeypatch.setattr(facts, "PRESSURE", tmp_path)
+    assert "keeps no pressure figures" in repr(pressure())
+    for name in ("io", "cpu"):
+        (tmp_path / name).write_text("some avg10=12.50 avg60=3.00 avg300=1.00 total=2500000\n")
+    assert pressure() == facts.Pressure(cpu=12.5, io=12.5)
+    assert repr(pressure()) == (
+        "In the last 10 s, some task of the machine waited for the processor 12 %, "
+        "the disk 12 % of it."
+    )
