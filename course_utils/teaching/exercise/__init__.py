@@ -1,4 +1,4 @@
-"""How an exercise is judged: what is unwritten, what is wrong and why, what hangs."""
+"""How an exercise is judged: what is unwritten, what is wrong and why."""
 
 from course_utils.teaching.exercise.trial import (
     as_rank,
@@ -6,7 +6,6 @@ from course_utils.teaching.exercise.trial import (
     expect_in_a_file,
     in_worker,
     quiet_threads,
-    within_limits,
 )
 from course_utils.teaching.exercise.verdict import (
     Verdict,
@@ -30,6 +29,5 @@ __all__ = [
     "quiet_threads",
     "right",
     "todo",
-    "within_limits",
     "wrong",
 ]

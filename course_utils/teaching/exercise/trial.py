@@ -1,10 +1,10 @@
-"""Try a learner's code as it will run: in a worker, on a rank, in a thread that may hang."""
+"""Try a learner's code as it will run: in a worker, on a rank, in threads that may die."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -69,34 +69,6 @@ def as_rank(rank: int, world_size: int) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def within_limits(
-    seconds: float, loop: Callable[[list[Any]], Any], misconception: str, next_step: str
-) -> Any:
-    """Return what `loop` returns; if it takes longer than `seconds`, the attempt is wrong.
-
-    What the loop puts into its list is dropped in its thread when all is known: to drop a generator
-    may hang as well. A loop that hangs stays asleep until the kernel ends.
-    """
-    outcome: list[Any] = []
-    ended = threading.Event()
-
-    def run() -> None:
-        keep: list[Any] = []
-        try:
-            outcome.append((loop(keep), None))
-        except BaseException as error:
-            outcome.append((None, error))
-        ended.set()
-
-    threading.Thread(target=run, daemon=True, name="check").start()
-    ended.wait(seconds)
-    expect(outcome, misconception, next_step)
-    result, error = outcome[0]
-    if error is not None:
-        raise error
-    return result
 
 
 @contextmanager

@@ -1,37 +1,36 @@
-"""Prefetchers that are not right yet, and the proof of each defect."""
+"""Prefetchers that are not right yet, what all have to keep, and the proof of each defect."""
 
-from notebooks.stories.prefetchers.bench import (
-    BATCH_BYTES,
-    BATCHES,
-    DiskError,
-    Source,
-    Tally,
-    make_gpus,
-    make_tensors,
-    sums,
+from notebooks.stories.prefetchers.bench import DiskError
+from notebooks.stories.prefetchers.contract import (
+    CONTRACT,
+    RUNS,
+    Broken,
+    Clause,
+    hangs,
+    judge_all,
 )
-from notebooks.stories.prefetchers.defects import (
-    prove_all,
-)
+from notebooks.stories.prefetchers.defects import prove_all
 from notebooks.stories.prefetchers.notes_prefetcher import (
     NotesPrefetcher,
     default_stream,
     side_stream,
     side_stream_with_wait,
 )
+from notebooks.stories.prefetchers.trial import Make, Trial
 
 __all__ = [
-    "BATCHES",
-    "BATCH_BYTES",
+    "CONTRACT",
+    "RUNS",
+    "Broken",
+    "Clause",
     "DiskError",
+    "Make",
     "NotesPrefetcher",
-    "Source",
-    "Tally",
+    "Trial",
     "default_stream",
-    "make_gpus",
-    "make_tensors",
+    "hangs",
+    "judge_all",
     "prove_all",
     "side_stream",
     "side_stream_with_wait",
-    "sums",
 ]

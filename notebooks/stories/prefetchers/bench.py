@@ -7,13 +7,13 @@ the emulated time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import torch
 
 from course_utils.hardware.gpu import (
-    EmulatedAccelerator,
     EmulatedDevices,
     VirtualClock,
     checksum,
@@ -25,6 +25,7 @@ from course_utils.hardware.gpu import (
 BATCHES = 8  # in an epoch
 PULSES, LABELS = 48_000, 2_000  # float32 of a batch: 0.2 MB, copied in 0.008 ms, a step takes 0.1
 BATCH_BYTES = 4 * (PULSES + LABELS)
+MANY = 1_000  # items after which an endless source falls silent, to spare the memory
 
 
 class DiskError(Exception):
@@ -49,23 +50,30 @@ class Tally:
         with self._changed:
             return self._changed.wait_for(lambda: self.value >= value, seconds)
 
+    def settle(self, seconds: float) -> int:
+        """Wait until nothing was counted for so long, and return the count."""
+        while self.wait_until(self.value + 1, seconds):
+            pass
+        return self.value
+
 
 class Source:
-    """A loader of pinned batches, in an order that the epoch decides."""
+    """A loader of batches, in an order that the epoch decides; None: of numbers, without end."""
 
-    def __init__(self, batches: Sequence[Any], *, fails_at: int = -1, pinned: bool = True):
+    def __init__(
+        self, batches: Sequence[Any] | None, *, fails_at: int | None = None, pinned: bool = True
+    ):
         """Take `batches`; asked for number `fails_at` of an epoch, raise."""
-        self.batches = [map_leaves(mark_pinned, batch) for batch in batches] if pinned else batches
-        self._checksums = [
-            checksum([leaf for leaf in leaves(batch) if torch.is_tensor(leaf)]).item()
-            for batch in batches
-        ]
+        self.batches = batches
+        if batches is not None and pinned:
+            self.batches = [map_leaves(mark_pinned, batch) for batch in batches]
         self.fails_at, self.epoch = fails_at, 0
         self.begun, self.closed = Tally(), Tally()  # iterators; one that is through is closed
         self.served = Tally()  # batches
+        self.abandoned = threading.Event()  # an endless one ends, whoever still reads
 
     def __len__(self) -> int:
-        return len(self.batches)
+        return len(self.batches or ())
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the epochs that begin from now on."""
@@ -74,11 +82,15 @@ class Source:
     def __iter__(self) -> Iterator[Any]:
         self.begun.add()
         try:
-            for place, number in enumerate(self._order(self.epoch)):
+            for place, batch in enumerate(self._in_order()):
                 if place == self.fails_at:
                     raise DiskError("the disk is gone")
+                if place == MANY:
+                    self.abandoned.wait()
+                if self.abandoned.is_set():
+                    return
                 self.served.add()
-                yield self.batches[number]
+                yield batch
         finally:
             self.closed.add()
 
@@ -89,17 +101,39 @@ class Source:
 
     def checksums(self, epoch: int | None = None) -> list[float]:
         """Return those of the batches, in the order of an epoch; default: the one chosen."""
-        order = self._order(self.epoch if epoch is None else epoch)
-        return [self._checksums[number] for number in order]
+        return [
+            checksum([leaf for leaf in leaves(batch) if torch.is_tensor(leaf)]).item()
+            for batch in self._in_order(epoch)
+        ]
 
-    def _order(self, epoch: int) -> list[int]:
-        return [(number + 3 * epoch) % len(self) for number in range(len(self))]
+    def _in_order(self, epoch: int | None = None) -> Iterator[Any]:
+        if self.batches is None:
+            yield from count()
+            return
+        first = 3 * (self.epoch if epoch is None else epoch)
+        for number in range(first, first + len(self)):
+            yield self.batches[number % len(self)]
 
 
-def make_gpus(count: int = 1) -> tuple[EmulatedDevices, VirtualClock]:
-    """Return emulated GPUs and their clock."""
-    clock = VirtualClock()
-    return EmulatedDevices(count, step_ms=0.1, clock=clock), clock
+class Machine:
+    """Emulated GPUs and their clock; the streams and the copies of the first one are counted."""
+
+    def __init__(self, gpus: int = 1):
+        """Make them; a step takes 0.1 ms."""
+        self.clock = VirtualClock()
+        self.gpus = EmulatedDevices(gpus, step_ms=0.1, clock=self.clock)
+        self.streams, self.copies = Tally(), Tally()
+        self.gpus[0].Stream = _counted(self.gpus[0].Stream, self.streams)  # type: ignore[method-assign]
+        self.gpus[0].upload = _counted(self.gpus[0].upload, self.copies)  # type: ignore[method-assign]
+
+
+def _counted(function: Callable[..., Any], tally: Tally) -> Callable[..., Any]:
+    def counted(*args: Any, **options: Any) -> Any:
+        result = function(*args, **options)
+        tally.add()
+        return result
+
+    return counted
 
 
 def make_tensors(count: int = BATCHES) -> list[torch.Tensor]:
@@ -110,28 +144,3 @@ def make_tensors(count: int = BATCHES) -> list[torch.Tensor]:
 def make_pairs(count: int = BATCHES) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Return batches (pulses, labels)."""
     return [(torch.randn(PULSES), torch.randn(LABELS)) for _ in range(count)]
-
-
-def sums(
-    gpu: EmulatedAccelerator,
-    batches: Iterable[Any],
-    *,
-    late: bool = False,
-    pause: Callable[[int], None] = lambda steps: None,
-) -> list[float]:
-    """Train on the batches and return what the steps read; NaN where that was garbage.
-
-    Args:
-        gpu: computes a step on each batch.
-        batches: uploaded; the loop drops each as soon as its step is launched.
-        late: read no loss before the end.
-        pause: called in each step, with the number of steps launched so far.
-    """
-    losses: list[Any] = []
-    for batch in batches:  # enumerate() would keep the last batch while it asks for the next
-        losses.append(gpu.step(batch))
-        del batch
-        pause(len(losses))
-        if not late:
-            losses[-1].item()
-    return [loss.item() for loss in losses]

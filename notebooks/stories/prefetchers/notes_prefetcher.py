@@ -1,7 +1,7 @@
 """Prefetchers that are not right yet, on the way to `CudaPrefetcher`.
 
 `NotesPrefetcher` has the design that a lecture note prints (the code is ours, the idea is not), and
-with it ten defects, which `prefetch_defects` proves. The functions below it are the steps between:
+with it ten defects, which `prove_all` shows. The functions below it are the steps between:
 each mends one thing, and breaks or leaves another.
 """
 
@@ -18,9 +18,9 @@ from course_utils.hardware.gpu import Accelerator, EmulatedDevices
 class NotesPrefetcher:
     """A thread copies batches to the device, into a queue from which the loop takes them."""
 
-    def __init__(self, gpus: EmulatedDevices, loader: Iterable[Any], queue_size: int = 3):
+    def __init__(self, loader: Iterable[Any], gpus: EmulatedDevices, queue_size: int = 3):
         """Start the thread, which asks `loader` for its first batch at once."""
-        self.gpus, self.loader = gpus, loader
+        self.loader, self.gpus = loader, gpus
         self.queue: Queue[Any] = Queue(queue_size)
         self.thread = Thread(target=self._fill, daemon=True, name="notes prefetcher")
         self.thread.start()

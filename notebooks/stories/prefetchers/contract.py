@@ -1,0 +1,291 @@
+"""What a prefetcher to the GPU has to keep: clauses, the simple ones first.
+
+A clause is a trial, and what is said of a prefetcher that does not keep it. The check of exercise
+09.2 walks through the clauses; the ten defects of the notes' prefetcher are clauses that it breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+
+from course_utils.hardware.gpu import map_leaves
+from course_utils.teaching.exercise import expect, quiet_threads
+from notebooks.stories.prefetchers.bench import DiskError
+from notebooks.stories.prefetchers.trial import Make, Seen, Trial, watch
+
+RUNS = 20
+
+
+class Broken(NamedTuple):
+    """A way to break a clause."""
+
+    when: Callable[[Seen], object]
+    misconception: str  # a format string for what was `seen`
+    next_step: str
+
+
+def hangs(misconception: str, next_step: str) -> Broken:
+    """Return the way that comes first: the loop has no end."""
+    return Broken(lambda seen: seen.hung, misconception, next_step)
+
+
+class Clause:
+    """A trial, and the ways not to pass it; the first that fits is said."""
+
+    def __init__(self, name: str, trial: Trial, *ways: Broken):
+        self.name, self.trial, self.ways = name, trial, ways
+
+    def judge(self, make: Make) -> None:
+        """Refuse a prefetcher that breaks it; raise an error of its own code."""
+        with watch(make, self.trial) as seen:
+            if seen.error is not None and self.trial.fails_at is None:
+                raise seen.error
+            for way in self.ways:
+                if way.when(seen):
+                    expect(False, way.misconception.format(seen=seen), way.next_step)
+
+    def is_broken(self, seen: Seen) -> bool:
+        """Tell whether what was seen, in this trial or one like it, breaks the clause."""
+        return any(way.when(seen) for way in self.ways)
+
+
+def judge_all(make: Make, clauses: Iterable[Clause]) -> None:
+    """Judge a prefetcher by clause after clause."""
+    with quiet_threads():
+        for clause in clauses:
+            clause.judge(make)
+
+
+class Pair(NamedTuple):
+    """A tensor, and a word beside it."""
+
+    energy: torch.Tensor
+    kind: str
+
+
+def nested_batches() -> list[Any]:
+    """Make batches that are dicts, with tensors at two depths and things that are no tensors."""
+    return [
+        {
+            "pulses": torch.randn(100, 4),
+            "ids": [f"event {number}", f"event {number + 1}"],
+            "label": Pair(torch.randn(2), "track" if number % 2 else "cascade"),
+        }
+        for number in range(3)
+    ]
+
+
+def _changes_shape(seen: Seen) -> bool:
+    return any(
+        _shape(got) != _shape(batch) for got, batch in zip(seen.batches, seen.source, strict=False)
+    )
+
+
+def _shape(batch: Any) -> str:
+    return repr(map_leaves(lambda leaf: "tensor" if hasattr(leaf, "device") else leaf, batch))
+
+
+def _fills_memory(depth: int) -> Clause:
+    return Clause(
+        "memory in flight" if depth == 1 else "memory in flight, two ahead",
+        Trial(depth=depth, ahead=depth + 1),
+        hangs("The loop never ends.", _STOP),
+        Broken(
+            lambda seen: seen.peak > depth + 1,
+            f"With depth={depth} there are {{seen.peak}} batches on the GPU at a time; {depth + 1} "
+            f"are enough: what the loop works on, and what is copied ahead. Count "
+            "what waits in a queue, what a thread has in hand, and the batch that a variable of "
+            "yours still holds.",
+            "Keep only what is staged, and hand a batch over without keeping it: yield "
+            "staged.popleft().",
+        ),
+    )
+
+
+_STOP = "Stop when the loader is through."
+_ANEW = "Begin anew in every __iter__: make it a generator, with yield."
+
+CONTRACT = (
+    Clause(
+        "right",
+        Trial(),
+        hangs(
+            "The loop waits for ever. Here a batch is one tensor: if a thread of yours expects a "
+            "pair, it dies of that without a word.",
+            "gpu.upload(batch) takes any batch; and no thread, no waiting for it.",
+        ),
+        Broken(
+            lambda seen: seen.garbage,
+            "{seen.garbage} of {seen.count} steps computed with garbage: they do not wait for "
+            "their copies.",
+            "Record an event behind each copy; at hand-over, gpu.current_stream().wait_event(that "
+            "event).",
+        ),
+        Broken(
+            lambda seen: seen.count != seen.wanted,
+            "The loader has {seen.wanted} batches, the loop gets {seen.count}.",
+            "What was copied ahead is handed over when the loader is through: the last batches "
+            "too.",
+        ),
+        Broken(
+            lambda seen: seen.spoilt,
+            "The batches come out changed or in another order than the loader has them.",
+            "Hand over in the order in which you copy: a deque, append() and popleft().",
+        ),
+    ),
+    Clause(
+        "nested batch",
+        Trial(nested_batches, keep=True),
+        hangs(
+            "A batch is a dict, and the loop waits for ever: something expects a pair of tensors.",
+            "gpu.upload(batch) copies any batch, however nested, and leaves the rest as it is.",
+        ),
+        Broken(
+            lambda seen: _changes_shape(seen) or seen.spoilt,
+            "A batch that is a dict, with a named tuple and a list of ids in it, does not come out "
+            "as it went in.",
+            "gpu.upload(batch) keeps the shape of a batch; record_stream is for its tensors only.",
+        ),
+    ),
+    Clause(
+        "order",
+        Trial(set_epoch=1),
+        hangs(
+            "The loop never ends.",
+            "Begin with the loader when the loop begins.",
+        ),
+        Broken(
+            lambda seen: seen.spoilt,
+            "set_epoch(1) before the loop, and the loop gets the order of epoch 0, at least at "
+            "first: you have asked the loader for batches before anybody asked you.",
+            "Leave the loader alone in __init__; call iter(loader) in __iter__.",
+        ),
+    ),
+    Clause(
+        "second epoch",
+        Trial(epochs=3),
+        hangs(
+            "The second epoch waits for ever: what fills it was started once and is through.",
+            _ANEW,
+        ),
+        Broken(
+            lambda seen: seen.counts != [seen.wanted] * seen.trial.epochs,
+            "Three epochs serve {seen.counts} batches; the loader has {seen.wanted} in each.",
+            _ANEW,
+        ),
+        Broken(
+            lambda seen: seen.machine.streams.value > 1,
+            "Three epochs make {seen.machine.streams.value} streams. Each has device memory of its "
+            "own, which no other stream gets: memory grows from epoch to epoch.",
+            "Make the stream once, in __init__, and keep it.",
+        ),
+    ),
+    Clause(
+        "exception",
+        Trial(fails_at=3),
+        hangs(
+            "The loader raises, and the loop waits for ever. An error ends the thread it is raised "
+            "in, and nobody tells the loop.",
+            "Without a thread it comes by itself; with one, send it through the queue and raise "
+            "it.",
+        ),
+        Broken(
+            lambda seen: seen.error is None,
+            "The loader raises after 3 batches, and the loop ends after {seen.count} as if all "
+            "were well.",
+            "Catch the error where you ask the loader, and raise it after the batches before it.",
+        ),
+        Broken(
+            lambda seen: not isinstance(seen.error, DiskError),
+            "The loader raises a DiskError, the loop gets {seen.said}.",
+            "Raise the very error of the loader.",
+        ),
+        Broken(
+            lambda seen: seen.count != 3,
+            "The loader gives 3 batches and raises then; the loop gets {seen.count} of them. The "
+            "error overtakes what was copied ahead.",
+            "Catch it, hand over what is staged, then raise it.",
+        ),
+    ),
+    Clause(
+        "break",
+        Trial(leave_after=2),
+        hangs(
+            "The loop does not get out of its break: it waits for a thread that waits for room.",
+            "Tell the thread to stop, and let it look while it waits; or do without a thread.",
+        ),
+        Broken(
+            lambda seen: seen.threads,
+            "Long after a break a thread is still there, waiting for room in a queue that nobody "
+            "empties, and with it the loader and its workers.",
+            "Without a thread, leaving the loop closes your generator, and that is all.",
+        ),
+        Broken(
+            lambda seen: seen.is_open,
+            "After a break the loader is still open: somebody holds its iterator.",
+            "Keep the loader's iterator in __iter__ alone, not in self.",
+        ),
+        Broken(
+            lambda seen: seen.kept,
+            "After a break {seen.kept} of your batches are still on the GPU.",
+            "Keep what is staged in a local variable of __iter__: it goes when the generator ends.",
+        ),
+    ),
+    Clause(
+        "device index",
+        Trial(gpus=2),
+        hangs(
+            "On GPU 1 the loop never ends.",
+            "Ask for the GPU once, in __init__.",
+        ),
+        Broken(
+            lambda seen: set(seen.places) != {seen.machine.gpus[1].name},
+            "The loop runs on GPU 1, and its batches are on GPU 0. The current GPU belongs to a "
+            "thread: in another one it is GPU 0.",
+            "Ask for it once, in __init__: self.gpu = devices.current().",
+        ),
+    ),
+    Clause(
+        "losses read late",
+        Trial(epochs=RUNS, depth=1, late=range(0, RUNS, 2)),
+        hangs(
+            "With the losses read at the end, the loop never ends.",
+            "Do not wait on the host for what the GPU has not begun.",
+        ),
+        Broken(
+            lambda seen: seen.spoilt,
+            f"Wrong in {{seen.spoilt}} of {RUNS} epochs, all of them where the losses are read "
+            "late: the memory of a batch that Python has dropped is given to the next copy, while "
+            "a step still reads it.",
+            "At hand-over, for each tensor: tensor.record_stream(gpu.current_stream()).",
+        ),
+    ),
+    _fills_memory(depth=1),
+    _fills_memory(depth=2),
+    Clause(
+        "overlap",
+        Trial(depth=1, ahead=1, timed=True),
+        hangs("The loop never ends.", _STOP),
+        Broken(
+            lambda seen: seen.hidden < 0.8,
+            "Behind {seen.hidden:.0%} of the copying the GPU computes; the target is 80 %. Either "
+            "copies and steps share a stream, or a step waits for more than its own copy, or the "
+            "next copy is launched only when the loop asks for it.",
+            "A stream for the copies, an event for each of them, and stage the next batch before "
+            "you yield this one.",
+        ),
+    ),
+)
+
+PAGEABLE = Clause(  # what the notes ask for and nobody checks; no exercise asks for it
+    "pageable memory",
+    Trial(pinned=False),
+    Broken(
+        lambda seen: not seen.warnings,
+        "Batches in pageable memory hold the program up, and nobody says so.",
+        "Warn where batches are not pinned.",
+    ),
+)

@@ -1,0 +1,273 @@
+"""Try a prefetcher: loop over it as a training does, and write down all that can be seen.
+
+Nothing depends on how fast this machine is: real time only limits how long something that hangs, or
+a thread that may do too much, is waited for.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from course_utils.hardware.gpu import leaves
+from course_utils.measure.spans import hidden_share
+from course_utils.measure.trace import record
+from notebooks.stories.prefetchers.bench import (
+    BATCH_BYTES,
+    Machine,
+    Source,
+    Tally,
+    make_tensors,
+)
+
+Make = Callable[..., Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long is waited, in seconds; a right prefetcher needs milliseconds."""
+
+    hang: float = 5.0  # without any progress, until a loop counts as hung
+    wake: float = 2.0  # by then, a thread that works beside the loop has woken up
+    settle: float = 0.2  # by then, a thread that does too much has done more
+    leave: float = 2.0  # by then, a thread that nobody listens to any more has ended
+
+
+PATIENCE = Patience()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a prefetcher is given, and what the loop over it does."""
+
+    batches: Callable[[], Sequence[Any] | None] = make_tensors  # None: numbers without end
+    pinned: bool = True
+    fails_at: int | None = None  # the batch in whose place the loader raises
+    gpus: int = 1  # of the machine, the last is current; 0: the prefetcher knows no device
+    depth: int | None = None  # None: the prefetcher is not told
+    set_epoch: int = 0  # chosen after the prefetcher was made
+    epochs: int = 1
+    late: Collection[int] = ()  # the epochs whose losses are read at their end
+    own_stream: bool = False  # the loop works on a stream that it made
+    keep: bool = False  # the loop keeps its batches
+    ahead: int = 0  # in each step a thread gets the time to load so many more
+    leave_after: int | None = None  # batches, then break
+    timed: bool = False  # the overlap is measured
+
+
+class Seen:
+    """What is seen of a loop over a prefetcher; whoever still reads the loader is let go after it.
+
+    with watch(make, trial) as seen:
+        print(seen.ending)
+    """
+
+    def __init__(self, trial: Trial, patience: Patience):
+        self.trial, self.patience = trial, patience
+        self.source = Source(trial.batches(), fails_at=trial.fails_at, pinned=trial.pinned)
+        self.machine = Machine(max(1, trial.gpus))
+        self.prefetcher: Iterable[Any] = ()
+        self.epochs: list[list[Any]] = []  # items; with a device, what the steps read: NaN: garbage
+        self.batches: list[Any] = []  # if they are kept
+        self.places: Counter[str] = Counter()  # devices of the batches
+        self.early = 0  # batches loaded before the loop
+        self.ahead = 0  # batches loaded at the break that the loop did not get
+        self.hidden = math.nan  # share of the copying, the first copy left out
+        self.error: BaseException | None = None  # what the loop got
+        self.warnings = 0
+        self.leaving = False  # it came to its break
+        self._progress, self._ended, self._patient = Tally(), threading.Event(), True
+        self._before = set(threading.enumerate())
+
+    def __enter__(self) -> Seen:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.source.abandoned.set()
+
+    def run(self, make: Make) -> None:
+        """Loop in a thread, until the loop is through or counts as hung; then it stays asleep."""
+
+        def run() -> None:
+            try:
+                self._loop(make)
+            except BaseException as error:
+                self.error = error
+            self._ended.set()
+
+        loop = threading.Thread(target=run, daemon=True, name="trial")
+        loop.start()
+        known, since = -1, time.monotonic()
+        while not self._ended.wait(0.02):
+            if known < (now := self._progress.value + self.source.served.value):
+                known, since = now, time.monotonic()
+            elif time.monotonic() - since > self.patience.hang:
+                return
+        loop.join()
+
+    def _loop(self, make: Make) -> None:
+        trial, gpus = self.trial, self.machine.gpus
+        given: list[Any] = [self.source]
+        if trial.gpus:
+            gpus.set_device(trial.gpus - 1)
+            given.append(gpus)
+        self.prefetcher = make(*given, *([] if trial.depth is None else [trial.depth]))
+        if trial.set_epoch:
+            self.early = self.source.served.settle(self.patience.settle)
+            self.source.set_epoch(trial.set_epoch)
+        with ExitStack() as stack:
+            trace = stack.enter_context(record(clock=self.machine.clock)) if trial.timed else None
+            if trial.own_stream:
+                stack.enter_context(gpus.current().stream(gpus.current().Stream()))
+            for epoch in range(trial.epochs):
+                self._epoch(late=epoch in trial.late)
+        if trace is not None:
+            first = next((span for span in trace.spans if span.lane == "copy"), None)
+            self.hidden = hidden_share([span for span in trace.spans if span is not first])
+
+    def _epoch(self, *, late: bool) -> None:
+        found: list[Any] = []
+        self.epochs.append(found)
+        for batch in self.prefetcher:  # enumerate() would keep a batch while it asks for the next
+            found.append(self._step(batch))
+            self._progress.add()
+            self._pause(len(found))
+            if len(found) == self.trial.leave_after:
+                # only when all is full does a thread show whether it waits for room
+                self.ahead = self.source.served.settle(self.patience.settle) - len(found)
+                self.leaving = True
+                break
+            del batch
+            if not late:
+                found[-1] = _read(found[-1])
+        found[:] = map(_read, found)
+
+    def _step(self, batch: Any) -> Any:
+        if self.trial.keep:
+            self.batches.append(batch)
+        if not self.trial.gpus:
+            return batch
+        gpu = self.machine.gpus.current()
+        place = {str(leaf.device) for leaf in leaves(batch) if hasattr(leaf, "device")}
+        self.places.update(place)
+        others = {other.name for other in self.machine.gpus if other is not gpu}
+        return math.nan if place & others else gpu.step(batch)
+
+    def _pause(self, steps: int) -> None:
+        """Leave a thread the real time to load ahead: a virtual step is over before it wakes up.
+
+        Who once does not, never will: from then on there is no waiting.
+        """
+        ahead, all_ = self.trial.ahead, len(self.source) or math.inf
+        if ahead and self._patient and steps + ahead <= all_:
+            tally = self.machine.copies if self.trial.gpus else self.source.served
+            may = ahead <= (self.trial.depth or 1)
+            seconds = self.patience.wake if may else self.patience.settle
+            self._patient = tally.wait_until(steps + ahead, seconds)
+
+    @property
+    def hung(self) -> bool:
+        """Tell whether the loop came to no end, for whatever reason."""
+        return not self._ended.is_set()
+
+    @cached_property
+    def threads(self) -> list[threading.Thread]:
+        """Return the threads that are there long after the loop."""
+        end = time.monotonic() + self.patience.leave
+        new = [thread for thread in threading.enumerate() if thread not in self._before]
+        for thread in new:
+            thread.join(max(0.0, end - time.monotonic()))
+        return [thread for thread in new if thread.is_alive()]
+
+    @property
+    def busy(self) -> str:
+        """Say what such a thread does."""
+        served = self.source.served
+        goes_on = served.wait_until(served.value + 1, self.patience.settle)
+        return "loading on" if goes_on else "waiting for room in a queue that nobody empties"
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the loader is still open long after the loop."""
+        return not self.source.closed.wait_until(self.source.begun.value, self.patience.leave)
+
+    @property
+    def counts(self) -> list[int]:
+        """Count the batches of each epoch."""
+        return list(map(len, self.epochs))
+
+    @property
+    def count(self) -> int:
+        """Count the batches of all epochs."""
+        return sum(self.counts)
+
+    @property
+    def found(self) -> list[Any]:
+        """Return what the first epoch gave."""
+        return self.epochs[0] if self.epochs else []
+
+    @property
+    def wanted(self) -> int:
+        """Return how many batches an epoch has."""
+        return len(self.source)
+
+    @property
+    def garbage(self) -> int:
+        """Count the steps of the first epoch that read garbage."""
+        return sum(map(math.isnan, self.found))
+
+    @property
+    def spoilt(self) -> int:
+        """Count the epochs in which a checksum is wrong."""
+        right = self.source.checksums()
+        return sum(found != right for found in self.epochs)
+
+    @property
+    def kept(self) -> int:
+        """Count the batches in the memory of the GPU once it has done its work."""
+        self.machine.gpus[0].synchronize()
+        return -(-self.machine.gpus[0].memory_allocated() // BATCH_BYTES)
+
+    @property
+    def peak(self) -> int:
+        """Count the batches that were in the memory of the GPU at a time."""
+        return -(-self.machine.gpus[0].max_memory_allocated() // BATCH_BYTES)
+
+    @property
+    def said(self) -> str:
+        """Return the error of the loop in words."""
+        return "" if self.error is None else f"{type(self.error).__name__}: {self.error}"
+
+    @property
+    def ending(self) -> str:
+        """Say in a few words how it went."""
+        end = "it hangs" if self.hung else self.said
+        return f"{self.count} batches" + (f", then {end}" if end else "")
+
+
+def watch(make: Make, trial: Trial, patience: Patience | None = None) -> Seen:
+    """Try a prefetcher, and return what is seen.
+
+    Args:
+        make: called with the loader, then the GPUs if there are any, then the depth if it is told.
+        trial: what it is given and what the loop does.
+        patience: how long to wait; default: `PATIENCE`.
+    """
+    seen = Seen(trial, patience or PATIENCE)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        seen.run(make)
+    seen.warnings = len(said)
+    return seen
+
+
+def _read(loss: Any) -> Any:
+    return loss.item() if hasattr(loss, "item") else loss
