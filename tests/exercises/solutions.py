@@ -61,6 +61,16 @@ def mutant(source: str, *changes: Change) -> str:
     return source
 
 
+def before(line: str, *code: str, by: int = 8) -> Change:
+    """Return the change that puts code in front of a line, all indented by so many spaces."""
+    return f"{' ' * by}{line}", "\n".join(f"{' ' * by}{one}" for one in (*code, line))
+
+
+def after(line: str, *code: str, by: int = 8) -> Change:
+    """Return the change that puts code behind a whole line, all indented by so many spaces."""
+    return f"{' ' * by}{line}\n", "".join(f"{' ' * by}{one}\n" for one in (line, *code))
+
+
 @cache
 def solution(key: str, version: Version = with_solutions) -> str:
     """Return the source of what the check of `key` gets, with the statements that it needs."""

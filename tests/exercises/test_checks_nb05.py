@@ -1,4 +1,4 @@
-"""The checks of notebook 05: stubs are not attempted, solutions right, typical slips named."""
+"""The checks of notebook 05: each typical slip in the solution is named."""
 
 import multiprocessing
 import threading
@@ -9,86 +9,88 @@ import pytest
 
 from course_utils.loading.prefetch import ThreadPrefetcher
 from course_utils.teaching.exercise import check
-from notebooks.build import HERE, for_learner, read_source, with_solutions
-from notebooks.exercises.nb05 import ex3_prefetch as nb05_prefetch
-from tests.exercises import attempts_nb05 as attempts
-from tests.exercises.answers import answer, assert_refused
+from notebooks.stories.prefetchers import trial
+from tests.exercises.solutions import Change, after, assert_refused, attempt, before, judge
 
-SOURCE = HERE / "source/05_stream_and_shuffle.py"
-ANSWERS = {"05.1": "ShardStream", "05.3": "Prefetcher"}
+SHARE = "self.shards[place :: self.world_size * workers]"
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait less for what never comes."""
-    monkeypatch.setattr(nb05_prefetch, "PATIENCE_S", 1.0)
-
-
-def _numbers() -> list[int]:
-    """Return the answer to exercise 5.2 of the solutions."""
-    solved = with_solutions(read_source(SOURCE))
-    (cell,) = (cell.source for cell in solved.cells if 'cu.check("05.2"' in cell.source)
-    names: dict[str, Any] = {}
-    exec(cell.partition("cu.check")[0], names)
-    return [names[name] for name in ("at_once", "chunk", "buffer")]
-
-
-@pytest.mark.parametrize("key", ANSWERS)
-def test_a_stub_is_not_attempted(key: str, folder: Path) -> None:
-    assert check(key, answer("05", ANSWERS[key], for_learner, folder)).status == "todo"
-
-
-def test_numbers_left_open_are_not_attempted() -> None:
-    assert check("05.2", ..., ..., ...).status == "todo"
-    assert check("05.2", 35, 20, ...).status == "todo"
+def _share(expression: str) -> list[Change]:
+    return [(SHARE, expression)]
 
 
 @pytest.mark.slow
-def test_the_solution_divides_the_shards_however_workers_start(
-    folder: Path, start_method: str
-) -> None:
+def test_the_shards_are_divided_however_workers_start(folder: Path, start_method: str) -> None:
     multiprocessing.set_start_method(start_method, force=True)
-    verdict = check("05.1", answer("05", ANSWERS["05.1"], with_solutions, folder))
+    verdict = judge("05.1", folder)
     assert verdict.status == "right", verdict
 
 
 @pytest.mark.slow
-def test_ranks_first_and_then_workers_is_right_too() -> None:
-    assert check("05.1", attempts.Nested).status == "right"
+def test_ranks_first_and_then_workers_is_right_too(folder: Path) -> None:
+    nested = _share("self.shards[self.rank :: self.world_size][id_::workers]")
+    assert judge("05.1", folder, *nested).status == "right"
 
 
-@pytest.mark.parametrize(
-    ("attempt", "misconception"),
-    [
-        (attempts.Everything, "every rank serves the same events"),
-        (attempts.ByWorkerOnly, "every rank serves the same events"),
-        (attempts.ByRankOnly, "the workers of a rank serve the same events"),
-        (attempts.AsksInInit, "asked for in __init__"),
-        (attempts.WithoutNone, "get_worker_info() returns None"),
-        (attempts.LosesTheTail, "lose the tail"),
-        (attempts.RoundedUp, "The others wait for the slowest"),
-        (attempts.StepsByWorkers, "The shares overlap"),
-        (attempts.StartsAtTheSum, "The shares overlap"),
-        (attempts.CountsFromOne, "read by nobody"),
-        (attempts.DividesEvents, "throw away"),
-        (attempts.UsesItUp, "The second epoch"),
-        (attempts.YieldsShards, "no event of a shard"),
-        (attempts.Plain, "no IterableDataset"),
-        (attempts.Nested([]), "not a class"),
-    ],
-)
-def test_a_wrong_share_is_explained(attempt: Any, misconception: str) -> None:
-    assert_refused(check("05.1", attempt), misconception)
+INIT = "self.shards, self.rank, self.world_size = shards, rank, world_size"
+EQUAL = "self.shards[place * size : (place + 1) * size]"
+LOOP = f"for shard in {SHARE}:"
+PLACES = "self.world_size * workers"
+WRONG_SHARES = [
+    ("every rank serves the same events", _share("self.shards")),
+    ("every rank serves the same events", _share("self.shards[id_::workers]")),
+    ("the workers of a rank serve", _share("self.shards[self.rank :: self.world_size]")),
+    (
+        "asked for in __init__",
+        [("get_worker_info()", "self.worker"), after(INIT, "self.worker = get_worker_info()")],
+    ),
+    ("get_worker_info() returns None", [("if worker else (0, 1)", "")]),
+    (
+        "lose the tail",
+        [before(LOOP, f"size = len(self.shards) // ({PLACES})"), (SHARE, EQUAL)],
+    ),
+    (
+        "The others wait for the slowest",
+        [before(LOOP, f"size = -(-len(self.shards) // ({PLACES}))"), (SHARE, EQUAL)],
+    ),
+    ("The shares overlap", _share("self.shards[place::workers]")),
+    ("The shares overlap", [("self.rank * workers + id_", "self.rank + id_")]),
+    ("read by nobody", _share(f"self.shards[place + 1 :: {PLACES}]")),
+    (
+        "throw away",
+        [
+            (LOOP, "for shard in [events[place :: self.world_size * workers]]:"),
+            after(
+                "place = self.rank * workers + id_",
+                "events = [event for shard in self.shards for event in shard]",
+            ),
+        ],
+    ),
+    (
+        "The second epoch",
+        [before(LOOP, "self.shards, shards = [], self.shards"), (SHARE, SHARE[5:])],
+    ),
+    ("no event of a shard", [("yield from shard", "yield shard")]),
+    ("no IterableDataset", [("(IterableDataset)", "")]),
+]
 
 
-def test_a_stream_of_the_notebook_is_refused_before_a_worker_dies_of_it() -> None:
-    code: dict[str, Any] = {"__name__": "__main__", "Nested": attempts.Nested}
-    exec("class Mine(Nested):\n    pass\n", code)
+@pytest.mark.parametrize(("misconception", "changes"), WRONG_SHARES)
+def test_a_wrong_share_is_explained(
+    misconception: str, changes: list[Change], folder: Path
+) -> None:
+    assert_refused(judge("05.1", folder, *changes), misconception)
+
+
+def test_a_dataset_in_place_of_its_class_is_refused(folder: Path) -> None:
+    (stream_class,) = attempt("05.1", folder)
+    assert_refused(check("05.1", stream_class([])), "not a class")
+
+
+def test_a_stream_of_the_notebook_is_refused_before_a_worker_dies_of_it(folder: Path) -> None:
+    code: dict[str, Any] = {"__name__": "__main__", "Stream": attempt("05.1", folder)[0]}
+    exec("class Mine(Stream):\n    pass\n", code)
     assert_refused(check("05.1", code["Mine"]), "lives in the notebook")
-
-
-def test_the_numbers_of_the_solution_mix_well() -> None:
-    assert check("05.2", *_numbers()).status == "right"
 
 
 @pytest.mark.parametrize(
@@ -110,44 +112,82 @@ def test_wrong_numbers_are_explained(numbers: tuple[int, int, int], misconceptio
     assert_refused(check("05.2", *numbers), misconception)
 
 
-@pytest.mark.parametrize("prefetcher", [attempts.Prefetcher, ThreadPrefetcher])
-def test_a_right_prefetcher_passes(prefetcher: type[Any]) -> None:
-    verdict = check("05.3", prefetcher)
-    assert verdict.status == "right", verdict
+def test_a_number_left_open_is_not_attempted() -> None:
+    assert check("05.2", 35, 20, ...).status == "todo"
 
 
-def test_the_solution_prefetches(folder: Path) -> None:
+def test_the_prefetcher_of_the_course_is_right_and_leaves_no_thread() -> None:
     before = set(threading.enumerate())
-    verdict = check("05.3", answer("05", ANSWERS["05.3"], with_solutions, folder))
+    verdict = check("05.3", ThreadPrefetcher)
     assert verdict.status == "right", verdict
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
         assert not thread.is_alive()
 
 
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(
-    ("attempt", "misconception"),
-    [
-        (attempts.NoEnd, "The loop never ends"),
-        (attempts.EndsAtNone, "they do not mean the end"),
-        (attempts.Reversed, "in another order"),
-        (attempts.NoThread, "The two take turns"),
-        (attempts.TakesTurns, "The two take turns"),
-        (attempts.AllAtOnce, "the whole source is read before"),
-        (attempts.AlwaysOne, "asked to load 3 ahead"),
-        (attempts.Unlimited, "An unlimited queue"),
-        (attempts.TwiceTheDepth, "are the most"),
-        (attempts.StartsInInit, "The second epoch waits for ever"),
-        (attempts.KeepsTheSource, "Three epochs serve [8, 0, 0] items"),
-        (attempts.NobodyTells, "An exception ends the thread"),
-        (attempts.Swallows, "as if all were well"),
-        (attempts.RaisesAnother, "the loop gets RuntimeError"),
-        (attempts.BlocksInPut, "waiting for room in a queue that nobody empties"),
-        (attempts.NeverStops, "the thread is still there"),
-        (attempts.WaitsForTheThread, "does not get out of its break"),
-        (attempts.HoldsTheIterator, "the source is still open"),
-    ],
+ITEMS, START = "for item in self.source:", "threading.Thread(target=fill, daemon=True).start()"
+ITER, SIZE = "def __iter__(self):", "queue.Queue(self.depth)"
+ONE_BY_ONE = (
+    "    items, found = iter(self.source), []",
+    "    while True:",
+    "        one = threading.Thread(target=lambda: found.append(next(items, items)))",
+    "        one.start()",
+    "        one.join()",
+    "        if found[-1] is items:",
+    "            return",
+    "        yield found[-1]",
 )
-def test_a_wrong_prefetcher_is_explained(attempt: type[Any], misconception: str) -> None:
-    assert_refused(check("05.3", attempt), misconception)
+WRONG_PREFETCHERS = [
+    ("The loop never ends", [("                send(end)\n", "")]),
+    ("they do not mean the end", [("is not end:", "not in (end, None):")]),
+    ("in another order", [(ITEMS, "for item in reversed(list(self.source)):")]),
+    ("The two take turns", [after(ITER, "    yield from self.source", "    return", by=4)]),
+    ("The two take turns", [after(ITER, *ONE_BY_ONE, by=4)]),
+    ("the whole source is read before", [(ITEMS, "for item in list(self.source):")]),
+    ("asked to load 3 ahead", [(SIZE, "queue.Queue(1)")]),
+    ("An unlimited queue", [(SIZE, "queue.Queue()")]),
+    ("are the most", [(SIZE, "queue.Queue(2 * self.depth + 2)")]),
+    (
+        "The second epoch waits for ever",  # the thread of the lecture, started once
+        [
+            ("\n    def __iter__(self):\n", ""),
+            (
+                START,
+                START + "\n        self.of = ready, stop, end\n\n    def __iter__(self):\n"
+                "        ready, stop, end = self.of",
+            ),
+        ],
+    ),
+    (
+        "Three epochs serve [8, 0, 0] items",
+        [before(ITEMS, "self.source = iter(self.source)", by=16)],
+    ),
+    ("An exception ends the thread", [("except BaseException", "except OSError")]),
+    ("as if all were well", [("send(end, error)", "send(end)")]),
+    ("the loop gets RuntimeError", [("raise pair[1]", "raise RuntimeError('it failed')")]),
+    ("waiting for room in a queue that nobody empties", [("timeout=0.1", "timeout=None")]),
+    ("the thread is still there", [("while not stop.is_set():", "while True:")]),
+    (
+        "does not get out of its break",
+        [
+            (START, f"filler = {START[:-8]}\n        filler.start()"),
+            ("stop.set()", "filler.join()"),
+        ],
+    ),
+    (
+        "the source is still open",
+        [
+            before(ITEMS, "self.items = iter(self.source)", by=16),
+            (ITEMS, "for item in self.items:"),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("misconception", "changes"), WRONG_PREFETCHERS)
+def test_a_wrong_prefetcher_is_explained(
+    misconception: str, changes: list[Change], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience = trial.Patience(hang=0.3, wake=0.2, settle=0.03, leave=0.25)
+    monkeypatch.setattr(trial, "PATIENCE", patience)
+    assert_refused(judge("05.3", folder, *changes), misconception)

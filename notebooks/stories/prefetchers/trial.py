@@ -37,7 +37,7 @@ class Patience:
 
     hang: float = 5.0  # without any progress, until a loop counts as hung
     wake: float = 2.0  # by then, a thread that works beside the loop has woken up
-    settle: float = 0.2  # by then, a thread that does too much has done more
+    settle: float = 0.1  # by then, a thread that does too much has done more
     leave: float = 2.0  # by then, a thread that nobody listens to any more has ended
 
 
