@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -25,7 +25,6 @@ from torch.utils.data import Dataset
 from course_utils.loading.files import exists, open_file
 from course_utils.measure.spans import stage
 
-VolumeFormat = Literal["npz", "npy", "h5"]
 NPY_HEADER = 128  # bytes: the start of an .npy file
 Values = NDArray[np.float32]
 
@@ -36,7 +35,7 @@ class Volumes(Dataset[torch.Tensor]):
     A file is opened for each read and closed after it: an open is little beside megabytes.
     """
 
-    def __init__(self, folder: str | Path, form: VolumeFormat = "npy", *, fs: Any = None):
+    def __init__(self, folder: str | Path, form: str = "npy", *, fs: Any = None):
         """Read shapes and checksums, and no volume.
 
         Args:
@@ -48,7 +47,7 @@ class Volumes(Dataset[torch.Tensor]):
             FileNotFoundError: the folder holds no volumes.
             ValueError: there is no such format.
         """
-        if form not in get_args(VolumeFormat):
+        if form not in _READERS:
             raise ValueError(f"There are no volumes as {form!r}; choose npz, npy or h5.")
         if not exists(f"{folder}/volumes.json", fs):
             raise FileNotFoundError(
@@ -99,11 +98,10 @@ class Volumes(Dataset[torch.Tensor]):
 
     def _read(self, index: int, z: int | None) -> Values:
         """Read a plane, or all where `z` is None."""
-        readers = {"npz": _read_npz, "npy": _read_npy, "h5": _read_h5}
         shape = self.shapes[index]
         wanted = shape if z is None else shape[1:]
         with stage("read"), open_file(self.path(index), self.fs) as file:
-            values = readers[self.form](file, shape, z)
+            values = _READERS[self.form](file, shape, z)
         if values.shape != wanted or values.dtype != np.float32:
             raise ValueError(f"{values.dtype} {values.shape} instead of float32 {wanted}")
         return values
@@ -143,3 +141,6 @@ def _read_h5(file: Any, shape: tuple[int, ...], z: int | None) -> Values:
     with h5py.File(file) as opened:
         values: Values = opened["volume"][:] if z is None else opened["volume"][z]
     return values
+
+
+_READERS = {"npz": _read_npz, "npy": _read_npy, "h5": _read_h5}
