@@ -1,13 +1,12 @@
 """What a person sees when making data does not go well: one sentence with the next step."""
 
 import errno
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from data_scripts import files
-from data_scripts.command import Recipe, guarded, run
+from data_scripts.command import Build, Recipe, guarded, run
 
 
 def build(folder: Path, size: str, seed: int) -> files.Facts:
@@ -16,7 +15,7 @@ def build(folder: Path, size: str, seed: int) -> files.Facts:
     return {"counts": {"things": 3}}
 
 
-def failing(error: BaseException) -> Callable[[Path, str, int], files.Facts]:
+def failing(error: BaseException) -> Build:
     def build_half(folder: Path, size: str, seed: int) -> files.Facts:
         (folder / "a.txt").write_text("half")
         raise error
@@ -24,15 +23,22 @@ def failing(error: BaseException) -> Callable[[Path, str, int], files.Facts]:
     return build_half
 
 
-def make(out: Path, *options: str, build: Callable[[Path, str, int], files.Facts] = build) -> int:
+def make(*options: str, build: Build = build) -> int:
     recipe = Recipe("things", 1, dict.fromkeys("SML", 3), dict.fromkeys("SML", 10), build)
-    return run(recipe, ["--out", str(out), "--size", "S", *options], usage="Make things.")
+    return run(recipe, options, usage="Make things.")
+
+
+@pytest.fixture(autouse=True)
+def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where things go by default: data of the course have a place of their own."""
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    return tmp_path / "things-M"
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
-    assert make(tmp_path / "things") == 0
-    return tmp_path / "things"
+def made(things: Path) -> Path:
+    assert make() == 0
+    return things
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -42,47 +48,35 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     return lines[0]
 
 
-def test_it_says_count_bytes_and_seconds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert make(tmp_path / "things") == 0
-    assert capsys.readouterr().out == f"{tmp_path / 'things'}: 3 things, 0 MB, made in 0 s.\n"
+def test_it_says_count_bytes_and_seconds(things: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert make() == 0
+    assert capsys.readouterr().out == f"{things}: 3 things, 0 MB, made in 0 s.\n"
 
 
-def test_without_out_the_data_go_where_the_course_looks_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
-    recipe = Recipe("things", 1, dict.fromkeys("SML", 3), dict.fromkeys("SML", 10), build)
-
-    assert run(recipe, ["--size", "L"], usage="") == 0
-    assert (tmp_path / "things-L/manifest.json").is_file()
-
-
-@pytest.mark.parametrize("options", [["--seed", "2"], ["--size", "M"]])
+@pytest.mark.parametrize("options", [["--seed", "2"], ["--size", "L"]])
 def test_data_made_otherwise_are_not_replaced_without_being_told(
     made: Path, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert make(made, *options) == 1
+    options = [*options, "--out", str(made)]
+    assert make(*options) == 1
     assert said(capsys).endswith("name another place with --out, or replace it with --force.")
-    assert (made / "a.txt").read_text() == "S 1"
+    assert (made / "a.txt").read_text() == "M 1"
 
-    assert make(made, *options, "--force") == 0
-    assert (made / "a.txt").read_text() != "S 1"
+    assert make(*options, "--force") == 0
+    assert (made / "a.txt").read_text() != "M 1"
 
 
-def test_a_folder_of_something_else_is_never_replaced(
+def test_a_folder_of_something_else_is_never_replaced_and_an_empty_one_filled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "thesis.tex").write_text("years of work")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.tex").write_text("years of work")
+    (tmp_path / "empty").mkdir()
 
-    assert make(tmp_path, "--force") == 1
+    assert make("--out", str(tmp_path / "mine"), "--force") == 1
     assert "holds no whole things" in said(capsys)
-    assert (tmp_path / "thesis.tex").exists()
-
-
-def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
-    assert make(tmp_path) == 0
+    assert (tmp_path / "mine/thesis.tex").exists()
+    assert make("--out", str(tmp_path / "empty")) == 0
 
 
 def test_a_file_that_became_shorter_is_named(
@@ -90,47 +84,38 @@ def test_a_file_that_became_shorter_is_named(
 ) -> None:
     (made / "a.txt").write_text("")
 
-    assert make(made) == 1
+    assert make() == 1
     assert "(a.txt); make them anew with `python -m data_scripts.make_things" in said(capsys)
 
 
-def test_check_finds_a_changed_byte_that_a_quick_look_does_not(
+def test_check_finds_what_a_quick_look_does_not(
     made: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert make(made, "--check") == 0
+    assert make("--check") == 0
     (made / "b.txt").write_text("x")
-
-    assert make(made) == 0
+    assert make() == 0
     capsys.readouterr()
-    assert make(made, "--check") == 1
+    assert make("--check") == 1
     assert "(b.txt)" in said(capsys)
 
-
-def test_check_finds_missing_checksums(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (made / files.CHECKSUMS).unlink()
-
-    assert make(made, "--check") == 1
+    assert make("--check") == 1
     assert files.CHECKSUMS in said(capsys)
-
-
-def test_check_of_nothing_says_how_to_make_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert make(tmp_path / "nothing", "--check") == 1
+    assert make("--check", "--size", "S") == 1
     assert "without --check" in said(capsys)
 
 
 def test_too_little_room_is_noticed_before_anything_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    things: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Usage:
         free = 10
 
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: Usage)
 
-    assert make(tmp_path / "things") == 1
+    assert make() == 1
     assert "choose a smaller --size" in said(capsys)
-    assert not (tmp_path / "things").exists()
+    assert not things.exists()
 
 
 @pytest.mark.parametrize(
@@ -146,19 +131,20 @@ def test_too_little_room_is_noticed_before_anything_is_made(
 def test_what_goes_wrong_on_the_way_is_one_sentence_and_leaves_nothing(
     error: OSError, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert make(tmp_path / "things", build=failing(error)) == 1
+    assert make(build=failing(error)) == 1
     assert said(capsys).startswith(sentence)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".things.lock"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".things-M.lock"]
 
 
-def test_what_was_there_survives_a_failed_replacement(made: Path) -> None:
-    assert make(made, "--force", build=failing(OSError(errno.ENOSPC, "full"))) == 1
-    assert make(made, "--check") == 0
+@pytest.mark.usefixtures("made")
+def test_what_was_there_survives_a_failed_replacement() -> None:
+    assert make("--force", build=failing(OSError(errno.ENOSPC, "full"))) == 1
+    assert make("--check") == 0
 
 
 def test_ctrl_c_clears_away_what_was_unfinished(tmp_path: Path) -> None:
-    assert make(tmp_path / "things", build=failing(KeyboardInterrupt())) == 130
-    assert not (tmp_path / ".things.unfinished").exists()
+    assert make(build=failing(KeyboardInterrupt())) == 130
+    assert [path.name for path in tmp_path.iterdir()] == [".things-M.lock"]
 
 
 def test_what_is_not_expected_is_not_hidden() -> None:

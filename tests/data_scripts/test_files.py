@@ -13,25 +13,26 @@ def fill(folder: Path) -> files.Facts:
     return {"count": 1}
 
 
-def make(folder: Path) -> None:
+def make(folder: Path) -> Path:
     files.make_folder(folder, fill, facts={"data": "things"}, room=1)
+    return folder
 
 
-def test_the_manifest_tells_facts_and_sizes(tmp_path: Path) -> None:
-    make(tmp_path / "things")
+@pytest.fixture
+def things(tmp_path: Path) -> Path:
+    return make(tmp_path / "things")
 
-    assert files.read_manifest(tmp_path / "things") == {
+
+def test_the_manifest_tells_facts_and_sizes_and_checksums_are_those_of_sha256sum(
+    things: Path,
+) -> None:
+    assert files.read_manifest(things) == {
         "data": "things",
         "count": 1,
         "bytes": 5,
         "sizes": {"sub": 5},
     }
-
-
-def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
-    make(tmp_path / "things")
-
-    assert (tmp_path / "things" / files.CHECKSUMS).read_text() == (
+    assert (things / files.CHECKSUMS).read_text() == (
         "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5  sub/x.bin\n"
     )
 
@@ -63,19 +64,17 @@ def test_leftovers_of_a_killed_run_are_cleared_away(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [".things.lock", "things"]
 
 
-def test_what_was_moved_aside_returns_if_a_run_dies_before_it_replaces_it(tmp_path: Path) -> None:
-    make(tmp_path / "things")
-    (tmp_path / "things").rename(tmp_path / ".things.former")
+def test_what_was_moved_aside_returns_if_a_run_dies_before_it_replaces_it(things: Path) -> None:
+    things.rename(things.with_name(".things.former"))
 
-    with files.locked(tmp_path / "things"):
-        assert files.corrupted(tmp_path / "things") == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".things.lock", "things"]
+    with files.locked(things):
+        assert files.corrupted(things) == []
+    assert sorted(path.name for path in things.parent.iterdir()) == [".things.lock", "things"]
 
 
 def test_what_was_moved_aside_returns_if_it_cannot_be_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    things: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make(tmp_path / "things")
     rename = Path.rename
 
     def in_use(path: Path, target: Path) -> Path:
@@ -85,26 +84,22 @@ def test_what_was_moved_aside_returns_if_it_cannot_be_replaced(
 
     monkeypatch.setattr(Path, "rename", in_use)
     with pytest.raises(PermissionError):
-        make(tmp_path / "things")
-    assert files.corrupted(tmp_path / "things") == []
-    assert [path.name for path in tmp_path.iterdir()] == ["things"]
+        make(things)
+    assert files.corrupted(things) == []
+    assert [path.name for path in things.parent.iterdir()] == ["things"]
 
 
-def test_an_entry_is_added_and_sealed(tmp_path: Path) -> None:
-    make(tmp_path / "things")
-    (tmp_path / "things/.more.unfinished").write_text("of a killed run")
-    (tmp_path / "things/more").write_text("of a run that was killed before it sealed")
+def test_an_entry_is_added_and_sealed(things: Path) -> None:
+    (things / ".more.unfinished").write_text("of a killed run")
+    (things / "more").write_text("of a run that was killed before it sealed")
 
-    files.add_entry(tmp_path / "things", "more", lambda path: _write(path, "abc"), room=1)
+    def write(path: Path) -> None:
+        path.write_text("abc")
 
-    manifest = files.read_manifest(tmp_path / "things") or {}
-    assert manifest["sizes"] == {"more": 3, "sub": 5}
-    assert files.corrupted(tmp_path / "things") == []
-    assert not (tmp_path / "things/.more.unfinished").exists()
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text)
+    files.add_entry(things, "more", write, room=1)
+    assert (files.read_manifest(things) or {})["sizes"] == {"more": 3, "sub": 5}
+    assert files.corrupted(things) == []
+    assert not (things / ".more.unfinished").exists()
 
 
 def test_one_process_waits_for_another(tmp_path: Path) -> None:

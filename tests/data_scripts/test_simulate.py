@@ -2,17 +2,68 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from data_scripts.simulate import CHARGE_STEP, TRIGGER_SENSORS, Runs, draw_events, simulate
+from course_utils.loading.events import CASCADE
+from data_scripts.simulate import (
+    CHARGE_STEP,
+    EVENTS_PER_RUN,
+    TRIGGER_SENSORS,
+    Runs,
+    draw_events,
+    simulate,
+)
 from data_scripts.telescope import SENSORS, SENSORS_PER_STRING
 
-COUNT = 500
+MANY, COUNT = 50_000, 500
+Drawn = tuple[NDArray[np.void], Runs]
 Simulated = tuple[NDArray[np.void], Runs, NDArray[np.float32], NDArray[np.int64]]
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Drawn:
+    return draw_events(MANY, np.random.default_rng(0))
 
 
 @pytest.fixture(scope="module")
 def simulated() -> Simulated:
     events, runs = draw_events(COUNT, np.random.default_rng(3))
     return events, runs, *simulate(events, runs, np.random.default_rng(4))
+
+
+def test_events_are_sorted_by_energy_and_ten_times_as_much_is_ten_times_as_rare(
+    drawn: Drawn,
+) -> None:
+    energy = drawn[0]["energy_gev"]
+    above = [(energy > limit).sum() for limit in (100, 1_000, 10_000)]
+
+    assert (np.diff(energy) >= 0).all()
+    assert 100 <= energy[0] <= energy[-1] <= 1e6
+    assert above[0] / above[1] == pytest.approx(10, rel=0.1)
+    assert above[1] / above[2] == pytest.approx(10, rel=0.2)
+
+
+def test_directions_are_the_same_all_over_the_sky(drawn: Drawn) -> None:
+    azimuth, zenith = drawn[0]["azimuth"], drawn[0]["zenith"]
+    octants, _, _ = np.histogram2d(azimuth, np.cos(zenith), [4, 2], [[0, 2 * np.pi], [-1, 1]])
+
+    np.testing.assert_allclose(octants, MANY / 8, rtol=0.05)
+
+
+def test_every_event_id_occurs_once_and_runs_follow_the_ids(drawn: Drawn) -> None:
+    events, runs = drawn
+
+    assert sorted(events["event_id"]) == list(range(MANY))
+    np.testing.assert_array_equal(events["run_id"], events["event_id"] // EVENTS_PER_RUN)
+    assert len(runs.gain) == MANY // EVENTS_PER_RUN
+
+
+def test_cascades_are_the_rarer_kind_and_their_share_differs_from_run_to_run(drawn: Drawn) -> None:
+    events, runs = drawn
+    cascade = events["kind"] == CASCADE
+    shares = np.bincount(events["run_id"], cascade) / EVENTS_PER_RUN
+
+    assert 0.10 < cascade.mean() < 0.14
+    assert np.corrcoef(shares, runs.cascade_share)[0, 1] > 0.9
+    assert shares.std() > 0.05
 
 
 def test_the_same_seed_gives_the_same_bytes(simulated: Simulated) -> None:
@@ -23,27 +74,17 @@ def test_the_same_seed_gives_the_same_bytes(simulated: Simulated) -> None:
     np.testing.assert_array_equal(counts_again, counts)
 
 
-def test_events_have_a_hundred_pulses_on_average_and_some_have_many_more(
+def test_events_have_a_hundred_pulses_on_average_in_order_of_time_and_some_many_more(
     simulated: Simulated,
 ) -> None:
-    _, _, pulses, counts = simulated
+    *_, pulses, counts = simulated
 
     assert len(pulses) == counts.sum()
     assert 70 < counts.mean() < 140
     assert counts.max() > 5 * np.median(counts)
-
-
-def test_every_event_lights_enough_sensors_to_trigger(simulated: Simulated) -> None:
-    *_, pulses, counts = simulated
-
     for event in np.split(pulses, counts.cumsum()[:-1]):
+        assert (np.diff(event[:, 0]) >= 0).all()
         assert len(np.unique(event[event[:, 3] == 0, 2])) >= TRIGGER_SENSORS
-
-
-def test_pulses_of_an_event_are_in_the_order_of_time(simulated: Simulated) -> None:
-    *_, pulses, counts = simulated
-
-    assert all((np.diff(e[:, 0]) >= 0).all() for e in np.split(pulses, counts.cumsum()[:-1]))
 
 
 def test_time_and_charge_come_in_the_steps_of_the_public_data(simulated: Simulated) -> None:

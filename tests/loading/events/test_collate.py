@@ -4,51 +4,26 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_utils.loading.events import MemmapEvents, Sample, pad_collate
+from course_utils.loading.events import MemmapEvents, pad_collate
 
 
-@pytest.fixture
-def samples(events_folder: Path) -> list[Sample]:
-    return MemmapEvents(events_folder).__getitems__([0, 599, 17])
-
-
-def test_the_batch_is_as_wide_as_its_longest_event(samples: list[Sample]) -> None:
-    batch = pad_collate(samples)
-    counts = [sample["n_pulses"] for sample in samples]
-
-    assert batch["pulses"].shape == (3, max(counts), 4)
-    assert batch["pulses"].dtype == torch.float32
-    assert batch["n_pulses"].tolist() == counts
-
-
-def test_the_mask_is_true_where_there_are_pulses_and_zeros_are_behind(
-    samples: list[Sample],
+@pytest.mark.parametrize("indices", [[0, 599, 17], [17]])
+def test_a_batch_is_as_wide_as_its_longest_event_and_says_which_pulses_are_real(
+    indices: list[int], events_folder: Path
 ) -> None:
-    batch = pad_collate(samples)
+    samples = MemmapEvents(events_folder).__getitems__(indices)
+    counts = [sample["n_pulses"] for sample in samples]
+    batch = pickle.loads(pickle.dumps(pad_collate))(samples)  # as a worker gets it
 
-    assert batch["mask"].dtype == torch.bool
-    assert batch["mask"].sum(dim=1).tolist() == batch["n_pulses"].tolist()
+    assert batch["pulses"].shape == (len(samples), max(counts), 4)
+    assert (batch["pulses"].dtype, batch["mask"].dtype) == (torch.float32, torch.bool)
+    assert batch["n_pulses"].tolist() == batch["mask"].sum(dim=1).tolist() == counts
     for row, mask, sample in zip(batch["pulses"], batch["mask"], samples, strict=True):
         assert torch.equal(row[mask], sample["pulses"])
         assert not row[~mask].any()
-
-
-def test_labels_keep_their_order_and_types(samples: list[Sample]) -> None:
-    batch = pad_collate(samples)
-
     for name in ("event_id", "run_id", "kind"):
         assert batch[name].dtype == torch.int64
         assert batch[name].tolist() == [sample[name] for sample in samples]
     assert batch["energy"].dtype == torch.float32
+    assert batch["energy"].tolist() == pytest.approx([sample["energy"] for sample in samples])
     assert torch.equal(batch["direction"], torch.stack([s["direction"] for s in samples]))
-
-
-def test_one_event_makes_a_batch(samples: list[Sample]) -> None:
-    batch = pad_collate(samples[:1])
-
-    assert batch["mask"].all()
-    assert len(batch["pulses"]) == 1
-
-
-def test_it_can_be_sent_to_a_worker() -> None:
-    assert pickle.loads(pickle.dumps(pad_collate)) is pad_collate

@@ -8,11 +8,31 @@ from data_scripts.telescope import (
     NEAREST,
     PHASE_INDEX,
     SENSORS,
+    SENSORS_PER_STRING,
     Arrivals,
     Particles,
     arrivals,
     sensor_positions,
 )
+
+both_kinds = pytest.mark.parametrize("track", [True, False])
+
+
+def test_86_strings_of_60_sensors_hang_in_a_cubic_kilometre() -> None:
+    positions = sensor_positions()
+    strings = positions.reshape(-1, SENSORS_PER_STRING, 3)
+    steps = -np.diff(strings[..., 2], axis=1)
+    outer = strings[:78, 0, :2]
+    distance = np.linalg.norm(outer[:, None] - outer, axis=-1)
+    np.fill_diagonal(distance, np.inf)
+
+    assert positions.shape == (SENSORS, 3) == (5160, 3)
+    assert positions.dtype == np.float32
+    assert np.abs(positions).max() < 620
+    assert np.ptp(strings[..., :2], axis=1).max() == 0
+    np.testing.assert_allclose(steps[:78], 17)
+    np.testing.assert_allclose(steps[78:], 7)
+    np.testing.assert_allclose(distance.min(axis=1), 125, rtol=1e-4)
 
 
 def particle(*, track: bool, energy: float = 1e5) -> Particles:
@@ -49,7 +69,7 @@ def test_light_of_a_track_comes_on_its_cherenkov_cone() -> None:
     np.testing.assert_allclose(light.time, (emitted_at + flight) / LIGHT_SPEED, atol=1.0)
 
 
-@pytest.mark.parametrize("track", [True, False])
+@both_kinds
 def test_no_sensor_out_of_reach_would_have_seen_more_than_the_faintest_light(
     track: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,17 +83,11 @@ def test_no_sensor_out_of_reach_would_have_seen_more_than_the_faintest_light(
     assert everywhere.mean[missed].max() < 1.8 * FAINTEST
 
 
-@pytest.mark.parametrize("track", [True, False])
-def test_a_sensor_farther_away_sees_less(track: bool) -> None:
+@both_kinds
+def test_farther_away_is_less_light_and_more_energy_is_more(track: bool) -> None:
     light = arrivals(particle(track=track))
     near, far = light.distance < 60, light.distance > 150
+    dim, bright = (arrivals(particle(track=track, energy=energy)) for energy in (1e3, 1e4))
 
     assert light.mean[near].min() > light.mean[far].max()
-
-
-@pytest.mark.parametrize("track", [True, False])
-def test_more_energy_gives_more_light(track: bool) -> None:
-    dim = arrivals(particle(track=track, energy=1e3))
-    bright = arrivals(particle(track=track, energy=1e4))
-
     assert bright.mean.sum() > 2 * dim.mean.sum()
