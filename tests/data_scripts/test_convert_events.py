@@ -18,9 +18,7 @@ COUNTS = {1: [3, 1, 4], 2: [2, 5]}  # pulses of each event, by batch
 
 
 def batch_table(batch: int, ids: list[int]) -> pa.Table:
-    counts = COUNTS[batch]
-    rng = np.random.default_rng(batch)
-    rows = sum(counts)
+    rng, rows = np.random.default_rng(batch), sum(COUNTS[batch])
     columns = {
         "sensor_id": rng.integers(0, 5160, rows).astype(np.int16),
         "time": rng.integers(5000, 20000, rows),
@@ -28,33 +26,36 @@ def batch_table(batch: int, ids: list[int]) -> pa.Table:
         "auxiliary": rng.random(rows) < 0.5,
     }
     # pandas writes its index as the last column
-    return pa.table({**columns, "event_id": np.repeat(ids, counts)})
+    return pa.table({**columns, "event_id": np.repeat(ids, COUNTS[batch])})
 
 
 @pytest.fixture
 def public(tmp_path: Path) -> Path:
     """Write two batches as Kaggle has them."""
-    source = tmp_path / "public"
+    source, metas = tmp_path / "public", []
     (source / "train").mkdir(parents=True)
-    rows = []
     for batch, counts in COUNTS.items():
         ids = [1000 * batch + 24 * i for i in range(len(counts))]
         pq.write_table(batch_table(batch, ids), source / f"train/batch_{batch}.parquet")
         last = np.cumsum(counts) - 1
-        rows += [
-            {
-                "batch_id": batch,
-                "event_id": event_id,
-                "first_pulse_index": end - count + 1,
-                "last_pulse_index": end,
-                "azimuth": 0.1 * batch,
-                "zenith": 0.2 * batch,
-            }
-            for event_id, count, end in zip(ids, counts, last.tolist(), strict=True)
-        ]
-    pq.write_table(pa.Table.from_pylist(rows), source / "train_meta.parquet")
+        meta = {
+            "batch_id": [batch] * len(ids),
+            "event_id": ids,
+            "first_pulse_index": last - counts + 1,
+            "last_pulse_index": last,
+            "azimuth": [0.1 * batch] * len(ids),
+            "zenith": [0.2 * batch] * len(ids),
+        }
+        metas.append(pa.table(meta))
+    pq.write_table(pa.concat_tables(metas), source / "train_meta.parquet")
     (source / "sensor_geometry.csv").write_text("sensor_id,x,y,z\n0,1.5,2.5,3.5\n")
     return source
+
+
+@pytest.fixture
+def folder(tmp_path: Path, events_folder: Path) -> Path:
+    """Return a copy of the events, to be changed."""
+    return Path(shutil.copytree(events_folder, tmp_path / "events"))
 
 
 def take_in(public: Path, *options: str) -> tuple[int, Path]:
@@ -62,12 +63,19 @@ def take_in(public: Path, *options: str) -> tuple[int, Path]:
     return main([str(folder), "--kaggle", str(public), *options]), folder
 
 
-def test_public_data_arrive_in_our_layout(public: Path) -> None:
-    code, folder = take_in(public)
-    events = EventArrays.load(folder)
+@pytest.mark.parametrize("at_once", [3, 1_000_000])
+def test_public_data_arrive_in_our_layout(
+    public: Path,
+    at_once: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(kaggle, "_PULSES_AT_ONCE", at_once)
     truth = pa.concat_tables(
         pq.read_table(public / f"train/batch_{batch}.parquet") for batch in COUNTS
     )
+    code, folder = take_in(public)
+    events = EventArrays.load(folder)
 
     assert code == 0
     assert np.diff(events.offsets).tolist() == [3, 1, 4, 2, 5]
@@ -82,6 +90,10 @@ def test_public_data_arrive_in_our_layout(public: Path) -> None:
     assert (folder / "sensor_geometry.csv").read_text().startswith("sensor_id,x,y,z\n0,1.5")
     assert files.corrupted(folder) == []
 
+    shutil.rmtree(public)
+    assert take_in(public)[0] == 0
+    assert "already there" in capsys.readouterr().out
+
 
 def test_one_batch_can_be_chosen_and_formats_added_at_once(public: Path) -> None:
     code, folder = take_in(public, "--batches", "2", "--to", "npz", "hdf5", "parquet")
@@ -89,26 +101,6 @@ def test_one_batch_can_be_chosen_and_formats_added_at_once(public: Path) -> None
     assert code == 0
     assert len(EventArrays.load(folder)) == 2
     assert {"npz", "events.h5", "pulses.parquet"} <= {path.name for path in folder.iterdir()}
-
-
-def test_many_pulses_are_taken_in_piece_by_piece(
-    public: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kaggle, "_PULSES_AT_ONCE", 3)
-    code, folder = take_in(public)
-
-    assert code == 0
-    assert len(EventArrays.load(folder).pulses) == 15
-
-
-def test_what_is_there_is_not_taken_in_again(
-    public: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    take_in(public)
-    shutil.rmtree(public)
-
-    assert take_in(public)[0] == 0
-    assert "already there" in capsys.readouterr().out
 
 
 def drop_column(public: Path) -> None:
@@ -156,53 +148,32 @@ def test_public_files_that_are_not_right_are_named(
     assert not folder.exists()
 
 
-def test_a_batch_that_does_not_exist_is_refused(
-    public: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_there_is_refused(public: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert take_in(public, "--batches", "99")[0] == 1
     assert "knows no batch [99]" in capsys.readouterr().err
-
-
-def test_formats_are_added_to_whole_events_only(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(tmp_path), "--to", "npz"]) == 1
+    assert main([str(public), "--to", "npz"]) == 1
     assert capsys.readouterr().err.endswith("run make_events first.\n")
 
 
-def test_an_added_format_is_that_which_make_events_writes(
-    tmp_path: Path, events_folder: Path, capsys: pytest.CaptureFixture[str]
+def test_a_format_that_is_missing_or_cut_is_written_as_make_events_writes_it(
+    folder: Path, events_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "events"
-    shutil.copytree(events_folder, folder)
-    shutil.rmtree(folder / "npz")
     (folder / "events.h5").unlink()
-    files.seal(folder, files.read_manifest(folder) or {})
-
+    (folder / "npz/000/000300.npz").write_bytes(b"")
     assert main([str(folder), "--to", "npz", "hdf5", "parquet"]) == 0
+    shutil.rmtree(folder / "npz")
+    files.seal(folder, files.read_manifest(folder) or {})
+    assert main([str(folder), "--to", "npz"]) == 0
+
     assert "pulses.parquet: already there" in capsys.readouterr().out
     for name in (files.CHECKSUMS, files.MANIFEST):
         assert (folder / name).read_bytes() == (events_folder / name).read_bytes()
-
-
-def test_a_format_that_was_deleted_or_cut_is_written_again(
-    tmp_path: Path, events_folder: Path
-) -> None:
-    folder = tmp_path / "events"
-    shutil.copytree(events_folder, folder)
-    (folder / "events.h5").unlink()
-    (folder / "npz/000/000300.npz").write_bytes(b"")
-
-    assert main([str(folder), "--to", "hdf5", "npz"]) == 0
     assert files.corrupted(folder) == []
-    assert (folder / files.MANIFEST).read_bytes() == (events_folder / files.MANIFEST).read_bytes()
 
 
 def test_a_format_that_is_corrupted_need_not_take_the_others_along(
-    tmp_path: Path, events_folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "events"
-    shutil.copytree(events_folder, folder)
     for name in ("events.h5", "npz/000/000300.npz"):
         content = bytearray((folder / name).read_bytes())
         content[-1] ^= 1
@@ -216,16 +187,11 @@ def test_a_format_that_is_corrupted_need_not_take_the_others_along(
 
 
 def test_it_says_how_long_each_format_took_and_how_large_it_is(
-    tmp_path: Path, events_folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "events"
-    shutil.copytree(events_folder, folder)
-    seconds = add_formats(folder, ["hdf5", "hdf5-gzip"])
-
-    assert list(seconds) == ["hdf5-gzip"]
-    assert re.search(
-        r"events-gzip\.h5: 600 events, 0\.\d MB, in \d+\.\d s\.$", capsys.readouterr().out
-    )
+    assert list(add_formats(folder, ["hdf5", "hdf5-gzip"])) == ["hdf5-gzip"]
+    said = capsys.readouterr().out
+    assert re.search(r"events-gzip\.h5: 600 events, 0\.\d MB, in \d+\.\d s\.$", said)
 
 
 def test_corrupted_events_are_neither_converted_nor_sealed_as_whole(
