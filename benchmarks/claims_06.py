@@ -19,7 +19,7 @@ from PIL import Image
 from course_utils.hardware.storage import counting_storage
 from course_utils.loading.events import EventArrays, connect, read_labels, write_sqlite
 from course_utils.teaching.notebook import data_path
-from notebooks.stories.compression import compare_codecs
+from notebooks.stories.formats_compared import compare_codecs
 
 
 class Reads(io.BytesIO):

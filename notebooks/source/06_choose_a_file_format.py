@@ -106,7 +106,7 @@ cu.predict(
 )
 
 # %%
-from notebooks.stories.formats import compare_formats
+from notebooks.stories.formats_compared import compare_formats
 
 events = cu.data_path("events", "S")  # the small set: 2,000 events
 formats = compare_formats(events)
@@ -431,7 +431,7 @@ cu.predict(
 )
 
 # %%
-from notebooks.stories.compression import compare_codecs
+from notebooks.stories.formats_compared import compare_codecs
 
 codecs = compare_codecs(events)
 codecs.picture()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,22 @@ from matplotlib.figure import Figure
 from course_utils.hardware.machine import facts as machine_facts
 from course_utils.hardware.storage import StoragePreset, VirtualClock, slow_storage, storage_preset
 from course_utils.loading.events import read_labels
-from notebooks.stories.compression import drawing as compression_drawing
+from course_utils.style import GREY
+from course_utils.words import duration
+from notebooks.stories.formats_compared import shown
 
 CODECS = ("gzip", "zstd", "lz4")
 PRESETS = ("laptop SSD", "NFS")
 MOST = 8_000_000  # bytes of pulses; more take longer and say the same
 BLOCK = 2**18  # bytes that are compressed, and later read, at a time
 _REPEATS = 5
+_RANGE = 10, 10_000  # MB/s: from Wi-Fi to a fast SSD
+_STROKES = ("-", "--", ":")
+_NOTE = (
+    "Below its crossover a codec pays, above it does not. It is decoding speed × (1 − 1 / ratio) "
+    "for one core that reads and then decodes; the more cores decode, the higher it lies. Times "
+    "are those of emulated reading and of measured decoding."
+)
 
 
 @dataclass(frozen=True)
@@ -79,32 +89,68 @@ class CompressionTable:
 
     def picture(self) -> Figure:
         """Draw the time relative to raw data over the bandwidth; where it is 1, they cross."""
-        return compression_drawing.picture(self)
+        bandwidths = np.geomspace(*_RANGE, 100).tolist()
+        with shown.drawing(self._title, width=7, height=4) as (figure, (panel,)):
+            panel.axhline(1, color=GREY, linewidth=1)
+            panel.annotate("raw", (_RANGE[0], 1), (4, 4), textcoords="offset points", color=GREY)
+            for row, stroke, colour in zip(self.rows[1:], _STROKES, shown.COLOURS, strict=False):
+                label = f"{row.name}: up to {row.crossover_mb_s:,.0f} MB/s"
+                costs = [row.cost_at(mb_s) for mb_s in bandwidths]
+                panel.plot(bandwidths, costs, stroke, color=colour, label=label)
+                for storage, mb_s in self.bandwidths.items():
+                    panel.plot(mb_s, self.ratio(row.name, storage), "o", color=colour)
+            for storage, mb_s in self.bandwidths.items():
+                panel.axvline(mb_s, color=GREY, linewidth=0.5)
+                panel.text(mb_s, 1.01, storage, ha="center", transform=panel.get_xaxis_transform())
+            panel.set(xscale="log", yscale="log", xlim=_RANGE)
+            panel.set_xlabel("bandwidth of the storage in MB/s")
+            panel.set_ylabel("times as long as raw data")
+            panel.legend(frameon=False)
+        return figure
 
     def __repr__(self) -> str:
         """Show the table as text."""
-        return compression_drawing.text(self)
+        return "\n".join(
+            [self._title, *shown.lines([self._head, *self._cells()]), *wrap(_NOTE, 100)]
+        )
 
     def _repr_html_(self) -> str:
-        return compression_drawing.page(self)
+        return shown.page(self._title, shown.table(self._head, self._cells()), _NOTE)
+
+    @property
+    def _title(self) -> str:
+        return f"{self.megabytes:,.1f} MB of pulses · {self.machine}"
+
+    @property
+    def _head(self) -> list[str]:
+        return ["codec", "size", "decoding", "crossover", *self.bandwidths]
+
+    def _cells(self) -> list[list[str]]:
+        rows = []
+        for row in self.rows:
+            speeds = [f"{mb_s:,.0f} MB/s" for mb_s in (row.decode_mb_s, row.crossover_mb_s)]
+            times = [
+                f"{self.ratio(row.name, storage):.2f}× {duration(1e9 * seconds)}"
+                for storage, seconds in row.seconds.items()
+            ]
+            plain = row.name == "raw"
+            rows.append(
+                [row.name, f"{1 / row.ratio:.2f}×", *(["", ""] if plain else speeds), *times]
+            )
+        return rows
 
 
 def compare_codecs(
-    folder: str | Path,
-    *,
-    codecs: Sequence[str] = CODECS,
-    presets: Sequence[str | StoragePreset] = PRESETS,
+    folder: str | Path, *, presets: Sequence[str | StoragePreset] = PRESETS
 ) -> CompressionTable:
     """Compress pulses in blocks, read and decode them, and return what that costs.
 
     Args:
         folder: events as make_events writes them.
-        codecs: as pyarrow knows them.
         presets: storages to emulate.
 
     Raises:
         FileNotFoundError: the folder holds no events.
-        ValueError: there is no such codec.
     """
     read_labels(folder)  # says it in words where there are no events
     pulses = np.load(Path(folder) / "npy/pulses.npy", mmap_mode="r")
@@ -112,7 +158,7 @@ def compare_codecs(
     blocks = [content[start : start + BLOCK] for start in range(0, len(content), BLOCK)]
     figures = [storage_preset(each) if isinstance(each, str) else each for each in presets]
     with TemporaryDirectory() as place:
-        rows = [_row(name, blocks, Path(place), figures) for name in ("raw", *codecs)]
+        rows = [_row(name, blocks, Path(place), figures) for name in ("raw", *CODECS)]
     bandwidths = {f"emulated {each.name}": each.stream_mb_s for each in figures}
     return CompressionTable(rows, bandwidths, len(content) / 1e6, machine_facts.stamp())
 

@@ -1,0 +1,6 @@
+"""File formats side by side, and where compression pays: on this disk and on emulated storage."""
+
+from notebooks.stories.formats_compared.compression import compare_codecs
+from notebooks.stories.formats_compared.formats import compare_formats
+
+__all__ = ["compare_codecs", "compare_formats"]

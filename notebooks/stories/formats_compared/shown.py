@@ -1,0 +1,87 @@
+"""How a comparison shows itself: as a picture, as lines of text, and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from html import escape
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from course_utils.measure.picture import LOOKS
+from course_utils.style import GREY, STYLE
+
+# each has a contrast of 3:1 or more on white and on #111; markers or strokes tell them apart too
+COLOURS = (*(LOOKS[stage].colour for stage in ("read", "collate", "transfer")), "#d55e00")
+
+Cells = Sequence[str]
+
+_CSS = """
+.cf{max-width:1100px;line-height:1.45;overflow-x:auto}.cf p{margin:.2em 0}
+.cf table{border-collapse:collapse;margin:.3em 0;font-size:.92em}
+.cf td,.cf th{text-align:right!important;padding:1px 7px 1px 0;font-weight:normal;background:none;
+white-space:nowrap}.cf td:first-child,.cf th:first-child{text-align:left!important}
+.cf tr{background:none!important}.cf thead tr:last-child th{border-bottom:1px solid #808080}
+.cf th[colspan]{text-align:center!important}.cf .best{font-weight:bold}.cf .soft{opacity:.75}
+.cf summary{cursor:pointer;font-weight:bold}
+"""
+
+
+@contextmanager
+def drawing(
+    title: str, *, width: float, height: float, panels: int = 1
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Give a figure of panels side by side that share their y axis, in the style of the course."""
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(
+            1,
+            panels,
+            figsize=(width, height),
+            sharey=True,
+            layout="constrained",
+            squeeze=False,
+        )
+        figure.suptitle(title, color=GREY, fontsize="small")
+        yield figure, list(axes[0])
+    plt.close(figure)  # a notebook shows what the cell returns, and only that
+
+
+def lines(rows: Sequence[Cells]) -> list[str]:
+    """Return rows of text, the first column to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]
+
+
+def table(head: Cells, rows: Sequence[Cells], groups: Sequence[tuple[str, int]] = ()) -> str:
+    """Return a table as HTML; `groups` name neighbouring columns, cells of "1× ..." are bold."""
+    over = "".join(
+        f'<th colspan="{span}">{name}</th>' if span > 1 else f"<th>{name}</th>"
+        for name, span in groups
+    )
+    heads = [over] * bool(groups) + ["".join(f"<th>{escape(cell)}</th>" for cell in head)]
+    body = ("".join(map(_cell, row)) for row in rows)
+    return (
+        f"<table><thead>{''.join(map(_row, heads))}</thead>"
+        f"<tbody>{''.join(map(_row, body))}</tbody></table>"
+    )
+
+
+def page(title: str, body: str, note: str) -> str:
+    """Return a block of HTML that follows the colours around it."""
+    return (
+        f'<style>{_CSS}</style><div class="cf"><p>{escape(title)}</p>{body}'
+        f'<p class="soft">{note}</p></div>'
+    )
+
+
+def _row(cells: str) -> str:
+    return f"<tr>{cells}</tr>"
+
+
+def _cell(content: str) -> str:
+    best = ' class="best"' if content.startswith("1× ") else ""
+    return f"<td{best}>{escape(content)}</td>"
