@@ -24,6 +24,14 @@ from course_utils.errors import CourseError
 _START_UP_S = 120.0
 # A proxy, as companies set it, does not lead back to this machine.
 _LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_KEPT = {
+    "JUPYTER_CONFIG_DIR": "config",
+    "JUPYTER_DATA_DIR": "data",
+    "JUPYTER_RUNTIME_DIR": "runtime",
+    "JUPYTERLAB_SETTINGS_DIR": "settings",
+    "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+    "IPYTHONDIR": "ipython",
+}
 _DEFAULTS = {
     "@jupyterlab/apputils-extension:notification": {
         "fetchNews": "false",
@@ -101,8 +109,7 @@ def running(state: Path, notebook: str) -> str | None:
     """Return the address of a JupyterLab that already serves from `state`, if there is one."""
     from jupyter_server.serverapp import list_running_servers
 
-    runtime = _folders(state)["JUPYTER_RUNTIME_DIR"]
-    for server in list_running_servers(str(runtime)):
+    for server in list_running_servers(str(state / "runtime")):
         base, token = f"http://127.0.0.1:{server['port']}", server["token"]
         if _is_up(f"{base}/api/status?token={token}"):
             return f"{base}{_lab_path(notebook)}?token={token}"
@@ -182,21 +189,9 @@ def _stop(shutdown: str, process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _folders(state: Path) -> dict[str, Path]:
-    """Return the folders below `state` by the name of the variable that JupyterLab reads."""
-    return {
-        "JUPYTER_CONFIG_DIR": state / "config",
-        "JUPYTER_DATA_DIR": state / "data",
-        "JUPYTER_RUNTIME_DIR": state / "runtime",
-        "JUPYTERLAB_SETTINGS_DIR": state / "settings",
-        "JUPYTERLAB_WORKSPACES_DIR": state / "workspaces",
-        "IPYTHONDIR": state / "ipython",
-    }
-
-
 def _environment(state: Path) -> dict[str, str]:
     """Return the variables that keep JupyterLab and its kernels within `state`."""
-    kept = {name: str(folder) for name, folder in _folders(state).items()}
+    kept = {name: str(state / folder) for name, folder in _KEPT.items()}
     # The kernel is this Python's, also where a user-wide kernel goes by the same name.
     return kept | {"JUPYTER_PREFER_ENV_PATH": "1"}
 
@@ -205,19 +200,18 @@ def _prepare(state: Path, notebook: str) -> None:
     """Write the settings, and at the first time a window that shows `notebook`."""
     from jupyterlab_server.workspaces_handler import WorkspacesManager
 
-    kept = _folders(state)
-    for folder in kept.values():
-        folder.mkdir(parents=True, exist_ok=True)
+    for folder in _KEPT.values():
+        (state / folder).mkdir(parents=True, exist_ok=True)
     for name, settings in (
         ("labconfig/default_setting_overrides.json", _DEFAULTS),
         ("labconfig/page_config.json", _PAGE),
         ("jupyter_server_config.json", _SERVER),
     ):
-        file = kept["JUPYTER_CONFIG_DIR"] / name
+        file = state / "config" / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(json.dumps(settings, indent=1) + "\n", "utf-8")
-    if not any(kept["JUPYTERLAB_WORKSPACES_DIR"].iterdir()):
-        workspaces = WorkspacesManager(str(kept["JUPYTERLAB_WORKSPACES_DIR"]))
+    if not any((state / "workspaces").iterdir()):
+        workspaces = WorkspacesManager(str(state / "workspaces"))
         workspaces.save("course", json.dumps(_workspace(notebook)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -77,7 +77,10 @@ class Explorer(TimelineGrid):
     def __init__(self, controls: Sequence[Control], eur_per_hour: float, start: Mapping[str, Any]):
         """Simulate every state once."""
         self._eur_per_hour = eur_per_hour
-        states = {key(controls, state): state for state in _states(controls)}
+        names = [control.name for control in controls]
+        chosen = product(*(control.options for control in controls))
+        every: list[dict[str, Any]] = [dict(zip(names, options, strict=True)) for options in chosen]
+        states = {key(controls, state): state for state in every}
         self._predicted = {name: simulate(_pipeline(state)) for name, state in states.items()}
         pictures = {}
         for name, state in states.items():
@@ -85,11 +88,6 @@ class Explorer(TimelineGrid):
             pictures[name] = Picture([self._predicted[name]], [state["strategy"]], facts=figures)
         middle = {c.name: c.options[len(c.options) // 2] for c in controls if c.name != "strategy"}
         super().__init__(controls, pictures, state={**middle, **start})
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """What is chosen now, as the model sees it."""
-        return _pipeline(self.state)
 
     @property
     def idle(self) -> float:
@@ -118,11 +116,6 @@ class Explorer(TimelineGrid):
             "Speed": f"{speed:.1f} times naive",
             "Idle time costs": f"{per_month * summary.idle:,.0f} of {per_month:,.0f} € a month",
         }
-
-
-def _states(controls: Sequence[Control]) -> Iterator[dict[str, Any]]:
-    for options in product(*(control.options for control in controls)):
-        yield dict(zip((control.name for control in controls), options, strict=True))
 
 
 def _pipeline(state: Mapping[str, Any]) -> Pipeline:

@@ -26,7 +26,6 @@ def test_every_strategy_is_at_least_as_good_as_the_one_before_it() -> None:
     for strategy in STRATEGIES:
         box.state = {**box.state, "strategy": strategy}
         idle.append(box.idle)
-        assert simulate(box.pipeline).summary().idle == box.idle
         assert box.picture.facts["Idle time costs"].endswith("of 2,190 € a month")
     assert idle == sorted(idle, reverse=True)
     assert idle[0] > 0.5

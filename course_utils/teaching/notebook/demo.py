@@ -75,8 +75,10 @@ def run_demo(program: str, *, seconds: float = 20, memory_mb: float = 2000) -> D
             finally:
                 watch.kill_all()
         text = output.read_text("utf-8", errors="replace").replace(folder + os.sep, "")
-    ending = stopped or _ending(process.returncode)
-    return Demo(ending, process.returncode, watch.seconds, watch.peak_mb, _shorten(text))
+    ending, text = stopped or _ending(process.returncode), text.rstrip()
+    if len(text) > _LONGEST_OUTPUT:
+        text = "...\n" + text[-_LONGEST_OUTPUT:]
+    return Demo(ending, process.returncode, watch.seconds, watch.peak_mb, text)
 
 
 def _arguments(program: str, folder: Path) -> list[str]:
@@ -93,15 +95,15 @@ class _Watch:
     def __init__(self, process: subprocess.Popen[bytes]):
         self.process = process
         self.family: set[psutil.Process] = set()
-        self.peak_mb = 0.0
-        self.seconds = 0.0
+        self.peak_mb = self.seconds = 0.0
 
     def until_end(self, seconds: float, memory_mb: float) -> str:
         """Wait for the end; return why the process has to be stopped, or an empty string."""
         start = time.monotonic()
         while self.process.poll() is None:
             self.seconds = time.monotonic() - start
-            self.peak_mb = max(self.peak_mb, self._memory_mb())
+            self.meet_family()
+            self.peak_mb = max(self.peak_mb, sum(map(_memory_mb, self.family)))
             if self.peak_mb > memory_mb:
                 return f"Stopped: it held more than {memory_mb:,.0f} MB of memory"
             if self.seconds > seconds:
@@ -110,9 +112,14 @@ class _Watch:
                 self.process.wait(_LOOK_EVERY_S)
         return ""
 
+    def meet_family(self) -> None:
+        with suppress(psutil.Error):
+            root = psutil.Process(self.process.pid)
+            self.family.update([root, *root.children(recursive=True)])
+
     def kill_all(self) -> None:
         """End the process and its descendants, also those whose parent is gone."""
-        self._meet_family()
+        self.meet_family()
         if sys.platform != "win32":
             self.family.update(_kill_group(self.process.pid))
         for member in self.family:
@@ -123,18 +130,12 @@ class _Watch:
         self.process.wait()
         psutil.wait_procs(self.family, timeout=0.5)
 
-    def _meet_family(self) -> None:
-        with suppress(psutil.Error):
-            root = psutil.Process(self.process.pid)
-            self.family.update([root, *root.children(recursive=True)])
 
-    def _memory_mb(self) -> float:
-        self._meet_family()
-        total = 0.0
-        for member in self.family:
-            with suppress(CourseError):  # a system that does not tell sets no limit
-                total += share_mb(member.pid)
-        return total
+def _memory_mb(process: psutil.Process) -> float:
+    try:
+        return share_mb(process.pid)
+    except CourseError:
+        return 0.0  # a system that does not tell sets no limit
 
 
 def _kill_group(group: int) -> list[psutil.Process]:
@@ -155,8 +156,3 @@ def _ending(returncode: int) -> str:
     if returncode < 0:
         return f"Killed by {signal.Signals(-returncode).name}"
     return f"Ended with an error (exit status {returncode})"
-
-
-def _shorten(text: str) -> str:
-    text = text.rstrip()
-    return text if len(text) <= _LONGEST_OUTPUT else "...\n" + text[-_LONGEST_OUTPUT:]

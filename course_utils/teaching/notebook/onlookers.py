@@ -10,18 +10,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import psutil
 
 from course_utils.paths import recording
 from course_utils.teaching.notebook.cards import block, card
-
-T = TypeVar("T")
 
 _LONGEST_S = 30.0  # for py-spy to look
 _MOST_LINES = 8
@@ -70,15 +67,13 @@ def hot_lines(pid: int, *, seconds: float = 2.0) -> Look:
 
 def cpu_use(*, seconds: float = 1.0) -> Look:
     """Show how busy this process and each of its workers keep a core, as htop does."""
-    first, start = _of_each(_cpu_s), time.perf_counter()
-    time.sleep(seconds)
-    took, rows = time.perf_counter() - start, ["process      pid   core busy"]
-    for (name, pid), now in _of_each(_cpu_s).items():
-        if (name, pid) in first:
-            rows.append(f"{name:9} {pid:6} {100 * (now - first[name, pid]) / took:8.0f} %")
+    start = time.perf_counter()
+    used = _of_each(lambda process: process.cpu_times()[:2], seconds)  # as user and in the system
+    took = time.perf_counter() - start
+    rows = [f"{who} {100 * sum(cpu_s) / took:8.0f} %" for who, cpu_s in used.items()]
     return Look(
         "Processors, as htop shows them",
-        "\n".join(rows),
+        "\n".join(["process      pid   core busy", *rows]),
         "It sees which processes compute and which wait.",
         "It misses what they compute, and for what they wait: disk, queue or GPU look the same.",
     )
@@ -91,34 +86,34 @@ def disk_use(*, seconds: float = 1.0) -> Look:
     if not hasattr(psutil.Process, "io_counters") or not sys.platform.startswith("linux"):
         note = "Only Linux counts bytes for each process in /proc/PID/io; this was recorded there."
         return Look(tool, _recorded("disk_use.txt"), sees, misses, note)
-    first = _of_each(_io)
-    time.sleep(seconds)
-    rows = ["process      pid   asked for   from disk     written"]
-    for (name, pid), now in _of_each(_io).items():
-        if (name, pid) in first:
-            mb = [(b - a) / 1e6 for a, b in zip(first[name, pid], now, strict=True)]
-            rows.append(f"{name:9} {pid:6}" + "".join(f"{value:9.2f} MB" for value in mb))
-    return Look(tool, "\n".join(rows), sees, misses)
+    moved = _of_each(_io, seconds)
+    rows = [who + "".join(f"{b / 1e6:9.2f} MB" for b in counts) for who, counts in moved.items()]
+    title = "process      pid   asked for   from disk     written"
+    return Look(tool, "\n".join([title, *rows]), sees, misses)
 
 
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
-def _io(process: psutil.Process) -> tuple[int, int, int]:
+def _io(process: psutil.Process) -> Sequence[float]:
     counted = process.io_counters()
     return counted.read_chars, counted.read_bytes, counted.write_bytes
 
 
-def _of_each(read: Callable[[psutil.Process], T]) -> dict[tuple[str, int], T]:
-    """Read a figure of this process and of each worker that still runs."""
+def _of_each(
+    read: Callable[[psutil.Process], Sequence[float]], seconds: float
+) -> dict[str, list[float]]:
+    """Return by how much the figures of this process and of each worker grow in that time."""
     workers = {f"worker {n}": pid for n, pid in enumerate(worker_pids())}
-    found = {}
-    for name, pid in {"main": os.getpid(), **workers}.items():
-        with suppress(psutil.Error):
-            found[name, pid] = read(psutil.Process(pid))
-    return found
+    looks: list[dict[str, Sequence[float]]] = []
+    for wait_s in (0, seconds):
+        time.sleep(wait_s)
+        looks.append({})
+        for name, pid in {"main": os.getpid(), **workers}.items():
+            with suppress(psutil.Error):  # it has ended
+                looks[-1][f"{name:9} {pid:6}"] = read(psutil.Process(pid))
+    first, then = looks
+    return {
+        who: [b - a for a, b in zip(first[who], figures, strict=True)]
+        for who, figures in then.items()
+    }
 
 
 def _py_spy(arguments: list[str]) -> str:

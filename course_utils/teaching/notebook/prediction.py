@@ -79,15 +79,6 @@ class Reveal:
     unit: str
 
     @property
-    def ratio(self) -> float | None:
-        """Measured over predicted; None where there is no guess, or no sense in a ratio."""
-        if isinstance(self.predicted, str) or isinstance(self.measured, str):
-            return None
-        if self.predicted is None or self.predicted * self.measured <= 0:
-            return None
-        return self.measured / self.predicted
-
-    @property
     def sentence(self) -> str:
         """The comparison in words."""
         measured = _with_unit(self.measured, self.unit)
@@ -102,32 +93,30 @@ class Reveal:
         return f"You said {guessed}, it is {measured}{self._distance()}."
 
     def _distance(self) -> str:
-        ratio = self.ratio
-        if ratio is None:
+        """Say how far off the guess was, where a ratio makes sense."""
+        guess, measured = self.predicted, self.measured
+        if isinstance(guess, str | None) or isinstance(measured, str) or guess * measured <= 0:
             return ""
-        factor = max(ratio, 1 / ratio)
+        factor = max(measured / guess, guess / measured)
         if factor <= _CLOSE:
             return ": close"
         times = f"{factor:,.1f}".removesuffix(".0")
-        return f": {times} times {'more' if ratio > 1 else 'less'} than you thought"
+        more = "more" if abs(measured) > abs(guess) else "less"
+        return f": {times} times {more} than you thought"
 
     def __repr__(self) -> str:
         """Say it in words."""
         return self.sentence
 
     def _repr_html_(self) -> str:
-        return card(
-            "plain", self.question or f"Prediction {self.key}", self.sentence, body=self._bars()
-        )
-
-    def _bars(self) -> str:
-        if isinstance(self.predicted, str) or isinstance(self.measured, str):
-            return ""
-        rows = [Bar("measured", self.measured, _with_unit(self.measured, self.unit))]
-        if self.predicted is not None:
-            label = _with_unit(self.predicted, self.unit)
-            rows.insert(0, Bar("you said", self.predicted, label, guessed=True))
-        return bars(rows)
+        both = (("you said", self.predicted, True), ("measured", self.measured, False))
+        rows = [
+            Bar(name, value, _with_unit(value, self.unit), guessed)
+            for name, value, guessed in both
+            if isinstance(value, float)
+        ]
+        title = self.question or f"Prediction {self.key}"
+        return card("plain", title, self.sentence, body=bars(rows) if rows else "")
 
 
 def _form(key: str, entry: dict[str, Any]) -> widgets.VBox:
@@ -177,21 +166,18 @@ def _keep(key: str, text: str) -> dict[str, Any]:
 
 
 def _read_guess(text: str, unit: str) -> float:
-    number = _read_number(text, unit)
+    bare = text.strip().removesuffix(unit).strip()
+    bare = bare.replace(",", "") if _THOUSANDS.fullmatch(bare) else bare.replace(",", ".")
+    number = math.nan
+    with suppress(ValueError):
+        number = float(bare)
+    if not math.isfinite(number):
+        raise CourseError(f"{text!r} is not a number; write for instance 40.")
     if unit == "%" and not 0 <= number <= 100:
         raise CourseError("A share lies between 0 and 100 %.")
     if unit and number < 0:
         raise CourseError(f"A number in {unit} is not below 0; write for instance 40.")
     return number
-
-
-def _read_number(text: str, unit: str) -> float:
-    bare = text.strip().removesuffix(unit).strip()
-    bare = bare.replace(",", "") if _THOUSANDS.fullmatch(bare) else bare.replace(",", ".")
-    with suppress(ValueError):
-        if math.isfinite(number := float(bare)):
-            return number
-    raise CourseError(f"{text!r} is not a number; write for instance 40.")
 
 
 def _status(kept: Answer | None, unit: str) -> str:
@@ -203,13 +189,9 @@ def _status(kept: Answer | None, unit: str) -> str:
 def _with_unit(value: Answer, unit: str) -> str:
     if isinstance(value, str):
         return value
-    number = _number(value)
+    # three digits, without an exponent where people would not use one
+    number = f"{value:,.0f}" if 100 <= abs(value) < 1e12 else f"{value:.3g}"
     return f"{number} {'time' if (number, unit) == ('1', 'times') else unit}".rstrip()
-
-
-def _number(value: float) -> str:
-    """Write a number to three digits, without an exponent where people would not use one."""
-    return f"{value:,.0f}" if 100 <= abs(value) < 1e12 else f"{value:.3g}"
 
 
 def _load() -> dict[str, dict[str, Any]]:

@@ -80,9 +80,10 @@ def data_path(name: str, size: str | None = None) -> Path:
     Raises:
         CourseError: the data set is unknown, or could not be made.
     """
-    folder = _folder(name, size)
+    folder = data_root() / f"{name}-{resolve_size(size)}"
     # The manifest is written last, so its presence means that everything is there.
-    if not (folder / "manifest.json").is_file() and make_data(name, size) != 0:
+    is_there = name in DATA_SETS and (folder / "manifest.json").is_file()
+    if not is_there and make_data(name, size) != 0:
         raise CourseError(
             f"The {name} could not be made; mend what is named above, then run `course data`."
         )
@@ -91,7 +92,8 @@ def data_path(name: str, size: str | None = None) -> Path:
 
 def make_data(name: str, size: str | None = None) -> int:
     """Make a data set, or look whether it is whole, in words of its own; return an exit code."""
-    folder = _folder(name, size)
+    if name not in DATA_SETS:
+        raise CourseError(f"There is no data set {name!r}; choose one of {', '.join(DATA_SETS)}.")
     from data_scripts import make_events, make_images, make_volumes
 
     makers: dict[str, Callable[[Sequence[str]], int]] = {
@@ -99,13 +101,8 @@ def make_data(name: str, size: str | None = None) -> int:
         "images": make_images.main,
         "volumes": make_volumes.main,
     }
-    return makers[name](["--size", resolve_size(size), "--out", str(folder)])
-
-
-def _folder(name: str, size: str | None) -> Path:
-    if name not in DATA_SETS:
-        raise CourseError(f"There is no data set {name!r}; choose one of {', '.join(DATA_SETS)}.")
-    return data_root() / f"{name}-{resolve_size(size)}"
+    size = resolve_size(size)
+    return makers[name](["--size", size, "--out", str(data_root() / f"{name}-{size}")])
 
 
 def _version_note(notebook: str, folder: Path) -> str:
