@@ -20,6 +20,11 @@ def recording(name: str) -> Path:
         CourseError: there is no such recording.
     """
     path = REPO / "recordings" / name
+    if not path.parent.is_dir():
+        raise CourseError(
+            f"There are no recordings in {path.parent}; install the course from its checkout with "
+            "`pip install -e .`."
+        )
     if not path.is_file():
         there = ", ".join(sorted(file.name for file in path.parent.glob("[!.]*")))
         raise CourseError(f"There is no recording {name!r}; choose one of: {there}.")
