@@ -525,7 +525,7 @@ class MyStrings:
 cu.check("04.2", MyStrings)
 
 # %% [markdown]
-# Ours is `PackedStrings` in `course_utils/loading/packed.py`.
+# Ours is `PackedStrings` in `course_utils/loading/workers/worker.py`.
 #
 # ### What is sent at the start
 #
@@ -667,7 +667,7 @@ class Rows(Dataset):
 cu.check("04.3", Rows)
 
 # %% [markdown]
-# Ours is `LazyFile` in `course_utils/loading/lazy_file.py`; it opens HDF5 and SQLite, too.
+# Ours is `LazyFile` in `course_utils/loading/workers/worker.py`; it opens HDF5 and SQLite, too.
 #
 # ## Random numbers
 #

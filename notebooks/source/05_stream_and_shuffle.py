@@ -209,7 +209,7 @@ cu.check("05.1", ShardStream)
 
 # %% [markdown]
 # The course has this ready: `split(shards, Place.here())`, in
-# `course_utils.loading.stream.splitting`.
+# `course_utils.loading.stream.places`.
 #
 # ## How long is an epoch?
 #
@@ -259,7 +259,7 @@ cu.reveal("05.2", served)
 # workers drop four tails, and `len(loader)` knows nothing of it. Between ranks it is worse: the one
 # with more batches waits for the others for ever.
 #
-# Two honest ways: count (`count_batches` in `course_utils.loading.stream.splitting` does), or let the stream
+# Two honest ways: count (`count_batches` of our streams, in `course_utils.loading.stream.streams`), or let the stream
 # repeat for ever and say how many steps an epoch shall have: `islice(loader, steps)`.
 #
 # ### The second epoch

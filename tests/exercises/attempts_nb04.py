@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-from course_utils.loading.workers import worker_rng
-from course_utils.loading.workers.lazy_file import LazyFile
+from course_utils.loading.workers import LazyFile, worker_rng
 
 
 class AsAList:

@@ -10,8 +10,10 @@ share of the data.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -20,7 +22,6 @@ from torch.utils.data import Dataset
 
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import known, memory_free
-from course_utils.loading.cache.sample_bytes import from_bytes, to_bytes
 from course_utils.loading.workers import shm_free
 
 T = TypeVar("T")
@@ -201,3 +202,29 @@ def _shared(*shape: int) -> torch.Tensor:
     """Return zeros, int64, that all processes see."""
     zeros = torch.zeros(shape, dtype=torch.int64)
     return zeros.share_memory_()  # type: ignore[no-untyped-call,no-any-return]
+
+
+def to_bytes(sample: Any) -> bytes:
+    """Return a sample as bytes: anything that can be pickled.
+
+    A tensor takes the way of an array, which is many times faster than that of torch, and a view
+    goes without the rest of its storage.
+    """
+    buffer = BytesIO()
+    _Pickler(buffer, protocol=5).dump(sample)
+    return buffer.getvalue()
+
+
+def from_bytes(content: bytes | memoryview) -> Any:
+    """Return a new sample that shares no memory with the bytes."""
+    return pickle.loads(content)
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is torch.Tensor:
+            try:
+                return torch.from_numpy, (obj.numpy(),)
+            except (RuntimeError, TypeError):  # what NumPy does not have: gradients, bfloat16, CUDA
+                return NotImplemented
+        return NotImplemented

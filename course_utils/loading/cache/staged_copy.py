@@ -1,27 +1,163 @@
-"""One staged copy: its seal, who uses it, and how it goes away.
+"""Copies of data in memory that all jobs share: whole or not there, and locked while they change.
 
 A copy is built under another name together with its seal, and both appear by one renaming. So what
-has its final name is whole, and what a killed run leaves has another name.
+has its final name is whole; what a killed run leaves has another name, and whoever next takes a
+lock clears it away.
 """
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
+import platform
 import shutil
+import stat
+import tempfile
+import threading
 import weakref
-from contextlib import suppress
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
+from filelock import FileLock, SoftFileLock, Timeout
+from tqdm import tqdm
+
+from course_utils.errors import CourseError
+from course_utils.hardware.machine import SHM, known, memory, memory_free
+from course_utils.loading.cache.staged_source import Source
+from course_utils.words import size
 
 try:
     import fcntl
 except ImportError:  # Windows, which does not let go of a file that someone has open
     fcntl = None  # type: ignore[assignment]
 
-SEAL = ".seal.json"  # no name that a file of somebody has
+_SEAL = ".seal.json"  # no name that a file of somebody has
 _LAST_REMOVES = ".last-user-removes"
+_PIECE = 4 * 1024 * 1024  # bytes that are copied at once
+_MOMENT = 0.5  # seconds that a lock is waited for before anything is said
+_ELSEWHERE = "name another place with to=... (--to in a terminal)"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A private folder for copies, in memory where there is /dev/shm."""
+
+    folder: Path
+    in_memory: bool
+
+    def copies(self, key: str = "*") -> list[StagedCopy]:
+        """Return the copies of one source or of all."""
+        return [StagedCopy(folder) for folder in sorted(self.folder.glob(f"{key}-*"))]
+
+    def copy(self, key: str, version: str) -> StagedCopy:
+        """Return the copy of a version of a source, whether it is there or not."""
+        return StagedCopy(self.folder / f"{key}-{version}")
+
+    @contextmanager
+    def locked(self, key: str, *, patient: bool = True) -> Iterator[bool]:
+        """Hold the right to stage and remove copies of a source; it ends with the process.
+
+        Yields whether it is held: not, if another process has it and we are not patient. What a
+        killed process left is cleared away.
+        """
+        path = self.folder / f".{key}.lock"
+        # A singleton, and forced: an interrupt may come when the system has given the lock and
+        # before we know, and a notebook keeps its traceback, and with that the lock, for ever.
+        lock = FileLock(path, mode=0o600, is_singleton=True)
+        try:
+            try:
+                lock.acquire(timeout=_MOMENT if patient else 0)
+            except Timeout:
+                if not patient:
+                    yield False
+                    return
+                print(f"{_holder(path)} is staging the same; waiting for it.", flush=True)
+                lock.acquire()
+            if not isinstance(lock, SoftFileLock):  # which itself writes there who holds it
+                with suppress(OSError):  # on Windows nobody writes to what is locked
+                    path.write_text(f"{os.getpid()} on {platform.node()}", encoding="utf-8")
+            _delete(_unfinished(self.folder, key))
+            yield True
+        finally:
+            lock.release(force=True)
+
+    def sweep(self) -> None:
+        """Clear away what killed runs left, unless its lock shows that the run is alive."""
+        left = {path.name.split(".")[1] for path in self.folder.glob(".*.unfinished")}
+        doomed = [copy for copy in self.copies() if copy.is_doomed]
+        for key in left | {copy.key for copy in doomed}:
+            with self.locked(key, patient=False) as held:
+                for copy in doomed if held else []:
+                    if copy.key == key and copy.is_doomed:  # still, now that it cannot change
+                        copy.remove()
+
+    def need_room(self, name: str, needed: int, keep_free: int | None) -> None:
+        """Refuse what does not fit, into the place or into the memory that the place takes.
+
+        Args:
+            name: what is to be staged.
+            needed: bytes that it takes.
+            keep_free: bytes that must stay free; None: a tenth of all there is.
+
+        Raises:
+            CourseError: there is too little room.
+        """
+        space = shutil.disk_usage(self.folder)
+        limits = [(str(self.folder.parent), space.free, space.total)]
+        free_memory = known(memory_free) if self.in_memory else None
+        if free_memory is not None:
+            whose = "this machine or its container, whose memory that takes,"
+            limits.append((whose, free_memory, memory()))
+        for where, free, total in limits:
+            kept = total // 10 if keep_free is None else keep_free
+            if free - kept < needed:
+                raise CourseError(
+                    f"{name} needs {size(needed)}, but {where} has {size(free)} free, of which "
+                    f"{size(kept)} are kept for the workers; remove copies with `course stage "
+                    f"--remove`, stage less, or {_ELSEWHERE}."
+                )
+
+
+def find_place(to: str | os.PathLike[str] | None = None) -> Place:
+    """Return the private folder in `to`, in /dev/shm or, where there is none, in the temp folder.
+
+    Raises:
+        CourseError: the folder cannot be made, or belongs to somebody else.
+    """
+    if to is not None:
+        root = Path(to).expanduser().absolute()
+    else:
+        root = SHM if SHM.is_dir() else Path(tempfile.gettempdir())
+    user = str(os.getuid()) if hasattr(os, "getuid") else getpass.getuser()
+    folder = root / f"fast-data-loaders-{user}"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        # /dev/shm is open to all: somebody could have put a folder or a link of theirs there
+        own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+        if not stat.S_ISDIR(status.st_mode) or not own:
+            raise CourseError(f"{folder} is not yours; {_ELSEWHERE}.")
+        folder.chmod(0o700)
+    except PermissionError:
+        raise CourseError(f"Writing to {root} is not allowed; {_ELSEWHERE}.") from None
+    except (FileExistsError, NotADirectoryError):
+        raise CourseError(f"{root} is a file, not a folder; {_ELSEWHERE}.") from None
+    return Place(folder, _is_memory(folder.resolve()))
+
+
+def _is_memory(folder: Path) -> bool:
+    if not psutil.LINUX:
+        return False
+    mounts = {mount.mountpoint: mount.fstype for mount in psutil.disk_partitions(all=True)}
+    place = next((at for at in (folder, *folder.parents) if str(at) in mounts), None)
+    return place is not None and mounts[str(place)] in ("tmpfs", "ramfs")
 
 
 @dataclass(frozen=True)
@@ -39,7 +175,7 @@ class StagedCopy:
     def seal(self) -> dict[str, Any]:
         """Source, name, bytes and files (size, time of change, CRC-32); empty: no whole copy."""
         try:
-            seal = json.loads((self.folder / SEAL).read_text(encoding="utf-8"))
+            seal = json.loads((self.folder / _SEAL).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         return seal if isinstance(seal, dict) else {}
@@ -58,7 +194,7 @@ class StagedCopy:
         top = self.folder / str(seal["name"])
         try:
             files = seal["files"].items()
-            return all(list(stamp(top / name)) == sealed[:2] for name, sealed in files)
+            return all(list(_stamp(top / name)) == sealed[:2] for name, sealed in files)
         except OSError:
             return False
 
@@ -67,7 +203,7 @@ class StagedCopy:
         """Whether a process works with it; on Windows only the attempt to remove it tells."""
         if fcntl is None:
             return False
-        with suppress(FileNotFoundError), (self.folder / SEAL).open("r+b") as file:
+        with suppress(FileNotFoundError), (self.folder / _SEAL).open("r+b") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -83,7 +219,28 @@ class StagedCopy:
         """Say in one line what it is, of what, and whether it is in use."""
         seal = self.seal
         used = "in use" if self.in_use else "not in use"
-        return f"{self.path}: {seal['bytes'] / 1e6:,.1f} MB, {used}, copied from {seal['source']}"
+        return f"{self.path}: {size(seal['bytes'])}, {used}, copied from {seal['source']}"
+
+    def make(self, source: Source, *, reserve: bool, progress: bool) -> None:
+        """Copy a source here, whole or not at all; hold its lock.
+
+        Args:
+            source: what to copy.
+            reserve: whether to take the room of all files before the first byte is copied.
+            progress: whether to show a progress bar.
+
+        Raises:
+            CourseError: the source changed meanwhile, or the copy is not what was read.
+        """
+        unfinished = _unfinished(self.folder.parent, self.key)
+        unfinished.mkdir(mode=0o700)
+        try:
+            _fill(unfinished, source, reserve=reserve, progress=progress)
+            if source.look_again().version != source.version:
+                raise _changed(source)
+            unfinished.rename(self.folder)
+        finally:
+            _delete(unfinished)
 
     def keep(self) -> None:
         """Let it stay when its last user has gone."""
@@ -91,12 +248,12 @@ class StagedCopy:
 
     def remove(self) -> bool:
         """Remove it, or leave that to its last user; hold its lock. Return whether it is gone."""
-        doomed = self.folder.with_name(f".{self.key}.unfinished")
-        delete(doomed)
+        doomed = _unfinished(self.folder.parent, self.key)
+        _delete(doomed)
         if not self.in_use:
             with suppress(PermissionError):  # how Windows says that it is in use
                 self.folder.rename(doomed)  # in one step: half a copy never has its final name
-                delete(doomed)
+                _delete(doomed)
                 return True
         (self.folder / _LAST_REMOVES).touch()
         return False
@@ -107,7 +264,7 @@ class Use:
 
     def __init__(self, copy: StagedCopy):
         """Begin; hold the lock of the copy meanwhile."""
-        self._handle = os.open(copy.folder / SEAL, os.O_RDONLY)
+        self._handle = os.open(copy.folder / _SEAL, os.O_RDONLY)
         if fcntl:
             fcntl.flock(self._handle, fcntl.LOCK_SH)
         self._close = weakref.finalize(self, os.close, self._handle)
@@ -119,13 +276,108 @@ class Use:
         self._close()
 
 
-def stamp(path: Path) -> tuple[int, int]:
+class _Bar(tqdm):  # type: ignore[type-arg]
+    """A bar without the lock that tqdm shares with all forked processes: one killed keeps it."""
+
+    monitor_interval = 0
+
+
+_Bar.set_lock(threading.RLock())
+
+
+def _fill(folder: Path, source: Source, *, reserve: bool, progress: bool) -> None:
+    """Copy all files into an empty folder, verify them, and seal it."""
+    top = folder / source.name
+    targets = {name: top / name for name in source.files}  # top / "" is top
+    for name, target in targets.items():
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _create(target, source.files[name].size if reserve else 0)
+    with _Bar(
+        total=source.bytes, desc=f"staging {source.name}", unit="B", unit_scale=True,
+        disable=None if progress else True,
+    ) as bar:  # fmt: skip
+        sums = {name: _copy(source, name, target, bar) for name, target in targets.items()}
+    for name, target in targets.items():
+        if _crc32(target) != sums[name]:
+            raise CourseError(
+                f"The copy of {source.name} reads back otherwise than it was written; stage it "
+                "again, and if that repeats itself, have the memory of this machine tested."
+            )
+    seal = {
+        "source": source.identity,
+        "name": source.name,
+        "bytes": source.bytes,
+        "files": {name: [*_stamp(target), sums[name]] for name, target in targets.items()},
+    }
+    _create(folder / _SEAL, 0)
+    (folder / _SEAL).write_text(json.dumps(seal), encoding="utf-8")
+
+
+def _create(target: Path, size: int) -> None:
+    """Make a file; in memory, take all its room at once, so that two runs do not share one rest."""
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        if size and hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(handle, 0, size)
+    finally:
+        os.close(handle)
+
+
+def _copy(source: Source, name: str, target: Path, bar: _Bar) -> int:
+    """Copy one file and return the CRC-32 of what was read."""
+    checksum, size = 0, 0
+    with source.open(name) as file, target.open("r+b") as copy:
+        for piece in _pieces(file):
+            copy.write(piece)
+            checksum, size = zlib.crc32(piece, checksum), size + len(piece)
+            bar.update(len(piece))
+    if size != source.files[name].size:
+        raise _changed(source)
+    return checksum
+
+
+def _crc32(path: Path) -> int:
+    checksum = 0
+    with path.open("rb", buffering=0) as file:
+        for piece in _pieces(file):
+            checksum = zlib.crc32(piece, checksum)
+    return checksum
+
+
+def _pieces(file: Any) -> Iterator[memoryview]:
+    buffer = memoryview(bytearray(_PIECE))
+    while count := file.readinto(buffer):
+        yield buffer[:count]
+
+
+def _changed(source: Source) -> CourseError:
+    return CourseError(
+        f"{source.identity} changed while it was copied, so there is no copy; stage it again when "
+        "nothing writes to it any more."
+    )
+
+
+def _unfinished(place: Path, key: str) -> Path:
+    """Return where the copy of a source is built, and from where it is deleted."""
+    return place / f".{key}.unfinished"
+
+
+def _delete(path: Path) -> None:
+    """Delete a folder, if it is there."""
+    if path.exists():
+        shutil.rmtree(path)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
     """Return size and time of change of a file."""
     status = path.stat()
     return status.st_size, status.st_mtime_ns
 
 
-def delete(path: Path) -> None:
-    """Delete a folder, if it is there."""
-    if path.exists():
-        shutil.rmtree(path)
+def _holder(lock: Path) -> str:
+    """Say who holds a lock, as far as its file tells."""
+    try:
+        who = lock.read_text(encoding="utf-8")
+    except OSError:  # on Windows nobody reads what is locked
+        who = ""
+    return f"Another process ({who})" if who else "Another process"

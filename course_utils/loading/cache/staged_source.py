@@ -52,6 +52,7 @@ class Source:
     identity: str
     name: str
     files: Mapping[str, SourceFile]
+    _path: str = field(repr=False)
     _fs: Any = field(repr=False)
 
     @property
@@ -68,6 +69,10 @@ class Source:
     def room(self) -> int:
         """The bytes that the files take in memory, where each fills whole pages."""
         return sum(-(-file.size // _PAGE) * _PAGE for file in self.files.values())
+
+    def look_again(self) -> Source:
+        """Return the source as it is now."""
+        return find_source(self._path, self._fs)
 
     def open(self, name: str) -> BinaryIO:
         """Open one of the files for reading."""
@@ -89,17 +94,12 @@ def find_source(source: str | os.PathLike[str], fs: Any = None) -> Source:
     if not files:
         raise CourseError(f"{identity} is empty; name the file or folder that holds the data.")
     name = PurePosixPath(Path(root).as_posix()).name or "data"
-    return Source(identity, name, files, fs)
+    return Source(identity, name, files, root, fs)
 
 
-def identify(source: str | os.PathLike[str], fs: Any = None) -> str:
-    """Return what names a source in every process, whether it is there or not."""
-    return _locate(source, fs)[2]
-
-
-def key_of(identity: str) -> str:
-    """Return ten characters that stand for a source."""
-    return _digest(identity)
+def key_of(source: str | os.PathLike[str], fs: Any = None) -> str:
+    """Return ten characters that stand for a source in every process, even if it is not there."""
+    return _digest(_locate(source, fs)[2])
 
 
 def _locate(source: str | os.PathLike[str], fs: Any) -> tuple[Any, str, str]:

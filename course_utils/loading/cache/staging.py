@@ -20,10 +20,9 @@ from types import TracebackType
 from typing import Any
 
 from course_utils.errors import CourseError, sentence
-from course_utils.loading.cache.staged_copy import StagedCopy, Use
-from course_utils.loading.cache.staged_fill import changed, fill
-from course_utils.loading.cache.staged_place import Place, find_place
-from course_utils.loading.cache.staged_source import find_source, identify, key_of
+from course_utils.loading.cache.staged_copy import Place, StagedCopy, Use, find_place
+from course_utils.loading.cache.staged_source import find_source, key_of
+from course_utils.words import size
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Staged:
     def __repr__(self) -> str:
         """Say what is where."""
         how = "already there" if self.reused else f"copied in {self.seconds:.1f} s"
-        return f"Staged {self.path}: {self.bytes / 1e6:,.1f} MB, {how}"
+        return f"Staged {self.path}: {size(self.bytes)}, {how}"
 
     def __reduce__(self) -> tuple[type[Path], tuple[str]]:
         """Go to a worker as a path: only the process that staged it may remove it."""
@@ -115,7 +114,7 @@ def stage_to_shm(
         print(f"There is no /dev/shm here; the copy goes to the disk, to {place.folder}.")
     with _explained(place):
         place.sweep()
-        key = key_of(identify(source, fs))
+        key = key_of(source, fs)
         with place.locked(key):
             found = find_source(source, fs)
             copy = place.copy(key, found.version)
@@ -129,10 +128,7 @@ def stage_to_shm(
                         "use it, and stage again."
                     )
                 place.need_room(found.name, found.room, keep_free)
-                with place.building(copy) as folder:
-                    fill(folder, found, reserve=place.in_memory, progress=progress)
-                    if find_source(source, fs).version != found.version:
-                        raise changed(found)
+                copy.make(found, reserve=place.in_memory, progress=progress)
             use = Use(copy)
     seconds = time.perf_counter() - start
     return Staged(copy.path, found.bytes, seconds, reused, place, copy, use)
@@ -151,7 +147,7 @@ def unstage(
     place, gone = find_place(to), True
     with _explained(place):
         place.sweep()
-        for copy in place.copies("*" if source is None else key_of(identify(source, fs))):
+        for copy in place.copies("*" if source is None else key_of(source, fs)):
             with place.locked(copy.key):
                 gone &= not copy.folder.exists() or copy.remove()
     return gone

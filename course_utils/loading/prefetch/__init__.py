@@ -1,13 +1,6 @@
 """Load ahead: the next batches in a thread, the next batch on the device."""
 
-from course_utils.loading.prefetch.cuda import (
-    CudaPrefetcher,
-)
-from course_utils.loading.prefetch.thread import (
-    ThreadPrefetcher,
-)
+from course_utils.loading.prefetch.cuda import CudaPrefetcher
+from course_utils.loading.prefetch.thread import ThreadPrefetcher
 
-__all__ = [
-    "CudaPrefetcher",
-    "ThreadPrefetcher",
-]
+__all__ = ["CudaPrefetcher", "ThreadPrefetcher"]

@@ -1,22 +1,21 @@
 """Samples in tar shards: written, read from anywhere, and streamed exactly once."""
 
+from course_utils.loading.shards.read import open_shards, read_members, stream_shards
 from course_utils.loading.shards.samples import (
     decode_event,
+    decode_image,
     event_samples,
     image_samples,
 )
-from course_utils.loading.shards.stream import (
-    stream_shards,
-)
-from course_utils.loading.shards.write import (
-    url_of,
-    write_shards,
-)
+from course_utils.loading.shards.write import url_of, write_shards
 
 __all__ = [
     "decode_event",
+    "decode_image",
     "event_samples",
     "image_samples",
+    "open_shards",
+    "read_members",
     "stream_shards",
     "url_of",
     "write_shards",

@@ -1,11 +1,17 @@
-"""Read tar shards as a stream, from a disk or a server, to the last byte or with an error.
+"""Stream samples out of tar shards: from a disk, a server or an object store, each exactly once.
+
+    stream = stream_shards("shards", decode=decode_event, buffer=500)
+    loader = DataLoader(stream, batch_size=64, num_workers=2, collate_fn=pad_collate)
+    for epoch in range(3):
+        stream.set_epoch(epoch)
+        for batch in loader: ...
+
+A shard is read to its last byte, or there is an error. The two steps that do so are plain
+generators for pipelines of webdataset too, in the places of its `url_opener` and
+`tar_file_expander`: they read through fsspec, and go on where a connection broke.
 
     stages = (partial(open_shards, headers=headers), read_members, group_by_keys)
     samples = wds.DataPipeline(wds.SimpleShardList(urls), wds.split_by_worker, *stages)
-
-`open_shards` and `read_members` take the places of webdataset's `url_opener` and
-`tar_file_expander`: they read through fsspec, go on where a connection broke, and take no shard for
-whole that is not. They are plain generators, and go to any worker.
 """
 
 from __future__ import annotations
@@ -15,17 +21,129 @@ import re
 import tarfile
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from io import UnsupportedOperation
+from pathlib import Path
 from typing import Any
 
 import fsspec
+from webdataset.shardlists import expand_urls
+from webdataset.tariterators import group_by_keys
 
+from course_utils.loading.shards.write import LIST, Shard, read_list
+from course_utils.loading.stream import ShardedStream
 from course_utils.measure.spans import stage
 
-REQUEST_BYTES = 4 * 2**20
-LEAST_BYTES = 64 * 2**10  # what is asked for at least after connections broke
-END_BYTES = 2 * tarfile.BLOCKSIZE  # zeros that end a tar file
+_REQUEST_BYTES = 4 * 2**20
+_LEAST_BYTES = 64 * 2**10  # what is asked for at least after connections broke
+_END_BYTES = 2 * tarfile.BLOCKSIZE  # zeros that end a tar file
+_ATTEMPTS = 5  # how often in a row a request may fail
+
+
+def stream_shards(
+    urls: str | Path | Sequence[str | Path],
+    *,
+    fs: Any = None,
+    headers: Mapping[str, str] | None = None,
+    decode: Callable[[dict[str, Any]], Any] | None = None,
+    shuffle_shards: bool = True,
+    buffer: int = 1000,
+    seed: int = 0,
+    request_bytes: int = _REQUEST_BYTES,
+) -> TarStream:
+    """Return a dataset that streams the samples of shards.
+
+    Args:
+        urls: a folder, or its address, that `write_shards` wrote; or shards: a list of them, or a
+            pattern such as "http://host/shard-{000000..000009}.tar". A folder has a list, from
+            which length and checksums are known. All are on one storage. An address may end with
+            what the server wants, such as "?token=...".
+        fs: fsspec file system that has them, such as `slow_storage(...)` or
+            `fsspec.filesystem("s3", ...)`; None: the one that the urls name, or the local disk.
+        headers: sent with every request over HTTP, such as a token.
+        decode: what to make of a sample, a dictionary of bytes; a function that a worker can
+            import. None: nothing.
+        shuffle_shards: whether each epoch has the shards in another order.
+        buffer: samples that a worker holds to draw from; 1 draws nothing. They are held as bytes,
+            and decoded afterwards.
+        seed: what the order depends on, besides the epoch.
+        request_bytes: what one request asks for.
+
+    Raises:
+        FileNotFoundError: the folder has no shards.
+        ValueError: there are no urls, or a number is less than 1.
+    """
+    if request_bytes < 1:
+        raise ValueError(f"{request_bytes=} cannot be; take at least 1.")
+    shards = _find(urls, fs, headers)
+    order = {"shuffle_shards": shuffle_shards, "buffer": buffer, "seed": seed}
+    reading = partial(open_shards, fs=fs, headers=headers, request_bytes=request_bytes)
+    return TarStream(shards, reading, decode, **order)
+
+
+class TarStream(ShardedStream[Any, Shard]):
+    """The samples of tar shards, drawn as bytes and decoded afterwards; see `stream_shards`."""
+
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        reading: Callable[..., Iterator[dict[str, Any]]],
+        decode: Callable[[dict[str, Any]], Any] | None,
+        **order: Any,
+    ):
+        """Read nothing yet; `reading` opens shards as `open_shards` does, `order` is the base's."""
+        super().__init__(shards, **order)
+        self.reading, self.decode = reading, decode
+
+    def __iter__(self) -> Iterator[Any]:
+        drawn = super().__iter__()
+        return map(self.decode, drawn) if self.decode else drawn
+
+    def read(self, shards: Sequence[Shard]) -> Iterator[Any]:
+        """Yield samples of bytes, one shard after the other."""
+        samples: Iterator[Any] = group_by_keys(read_members(self.reading(map(asdict, shards))))
+        return samples
+
+    def size(self, shard: Shard) -> int:
+        """Return the number of samples of a shard.
+
+        Raises:
+            TypeError: there is no list that says so.
+        """
+        if shard.samples is None:
+            raise TypeError(
+                "Shards do not say how many samples they hold; give the folder that has their "
+                f"{LIST}, or count as you go."
+            )
+        return shard.samples
+
+
+def _find(
+    urls: str | Path | Sequence[str | Path], fs: Any, headers: Mapping[str, str] | None
+) -> list[Shard]:
+    if not isinstance(urls, str | Path):
+        named = [str(url) for url in urls]
+    elif "{" in str(urls):
+        named = expand_urls(str(urls))
+    elif str(urls).partition("?")[0].endswith(".tar"):
+        named = [str(urls)]
+    else:
+        place, query = _parted(str(urls))
+        (found,) = open_shards([{"url": f"{place}/{LIST}{query}"}], fs=fs, headers=headers)
+        return read_list(found["stream"].read(), place, query)
+    if not named:
+        raise ValueError("There are no shards to stream; give their paths, or their folder.")
+    return [Shard(url) for url in named]
+
+
+def _parted(folder: str) -> tuple[str, str]:
+    """Return the folder, and the query that an address may end with, such as ?token=..."""
+    if not folder.startswith(("http://", "https://")):
+        return folder.rstrip("/"), ""
+    place, mark, query = folder.partition("?")
+    return place.rstrip("/"), mark + query
 
 
 def open_shards(
@@ -33,11 +151,12 @@ def open_shards(
     *,
     fs: Any = None,
     headers: Mapping[str, str] | None = None,
-    request_bytes: int = REQUEST_BYTES,
-    attempts: int = 5,
+    request_bytes: int = _REQUEST_BYTES,
     wait: Callable[[float], object] = time.sleep,
 ) -> Iterator[dict[str, Any]]:
     """Yield each shard with a `stream` of its bytes, and look afterwards whether all came.
+
+    A request that fails is made again, five times in all, each time for half as many bytes.
 
     Args:
         shards: dictionaries with the `url`; where they have `bytes` and `crc32`, the shard is held
@@ -46,20 +165,11 @@ def open_shards(
             url names, or the local disk.
         headers: sent with every request over HTTP, such as a token.
         request_bytes: what one request asks for, and what a stream holds at most.
-        attempts: how often in a row a request may fail; each next one is for half as many bytes.
         wait: called with the seconds to wait between two attempts.
     """
     for shard in shards:
-        storage, path = locate(shard["url"], fs, headers)
-        stream = ShardStream(
-            shard["url"],
-            storage,
-            path,
-            size=shard.get("bytes"),
-            request_bytes=request_bytes,
-            attempts=attempts,
-            wait=wait,
-        )
+        storage, path = _locate(shard["url"], fs, headers)
+        stream = ShardStream(shard, storage, path, request_bytes, wait)
         yield {**shard, "stream": stream}
         if shard.get("crc32") not in (None, stream.crc32):
             raise OSError(
@@ -87,12 +197,12 @@ def read_members(shards: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]
             end = stream.rest(archive.offset)
         except tarfile.TarError as error:
             raise _corrupted(stream.url, stream.position) from error
-        if len(end) < END_BYTES or any(end):
+        if len(end) < _END_BYTES or any(end):
             raise _corrupted(stream.url, archive.offset)
         yield {}  # the next file is of another sample, whatever its name
 
 
-def locate(url: str, fs: Any, headers: Mapping[str, str] | None = None) -> tuple[Any, str]:
+def _locate(url: str, fs: Any, headers: Mapping[str, str] | None = None) -> tuple[Any, str]:
     """Return the file system that has `url`, fit for use in this process, and the path on it."""
     if fs is None:
         options = {}
@@ -111,25 +221,22 @@ class ShardStream:
 
     def __init__(
         self,
-        url: str,
+        shard: Mapping[str, Any],
         fs: Any,
         path: str,
-        *,
-        size: int | None,
         request_bytes: int,
-        attempts: int,
         wait: Callable[[float], object],
     ):
         """Ask for the size where it is not known, and for nothing else."""
-        self.url, token, _ = url.partition("?")  # what may follow, no message should tell
+        self.url, token, _ = shard["url"].partition("?")  # what may follow, no message should tell
         self._tells_cause = not token  # fsspec and aiohttp give the whole address
-        self.fs, self.path = fs, path
-        self.request_bytes, self.attempts, self.wait = request_bytes, attempts, wait
+        self.fs, self.path, self.request_bytes, self.wait = fs, path, request_bytes, wait
         self.position = 0  # bytes that were given out
         self.crc32 = 0  # of these
         self._ahead = memoryview(b"")
         self._last = b""
-        self.size = size if size is not None else self._insist(self._ask_size)
+        listed = shard.get("bytes")
+        self.size: int = self._insist(self._ask_size) if listed is None else listed
 
     def read(self, size: int = -1) -> bytes:
         """Return the next `size` bytes, fewer only at the end; -1: all that are left."""
@@ -154,7 +261,7 @@ class ShardStream:
         return given + self.read()
 
     def _fetch(self) -> bytes:
-        least = min(LEAST_BYTES, self.request_bytes)
+        least = min(_LEAST_BYTES, self.request_bytes)
         data: bytes = self._insist(
             lambda attempt: self._request(max(self.request_bytes >> attempt, least))
         )
@@ -179,7 +286,7 @@ class ShardStream:
 
     def _insist(self, request: Callable[[int], Any]) -> Any:
         """Call `request` with the number of the attempt until it does not fail."""
-        for attempt in range(self.attempts):
+        for attempt in range(_ATTEMPTS):
             if attempt:
                 self.wait(0.1 * 2 ** (attempt - 1))
             try:
@@ -189,7 +296,7 @@ class ShardStream:
                     raise final from (error if self._tells_cause else None)
                 reason = error
         raise ConnectionError(
-            f"{self.url} cannot be read from byte {self.position:,} on, after {self.attempts} "
+            f"{self.url} cannot be read from byte {self.position:,} on, after {_ATTEMPTS} "
             f"attempts ({_words(reason)}); see that the server runs, and run again."
         ) from (reason if self._tells_cause else None)
 

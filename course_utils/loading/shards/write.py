@@ -35,11 +35,7 @@ class Shard:
 
 
 def write_shards(
-    samples: Iterable[Mapping[str, Any]],
-    folder: str | Path,
-    *,
-    per_shard: int,
-    name: str = "shard",
+    samples: Iterable[Mapping[str, Any]], folder: str | Path, *, per_shard: int
 ) -> list[Path]:
     """Write shards of `per_shard` samples (the last one may be smaller) and return their paths.
 
@@ -56,7 +52,7 @@ def write_shards(
     target = Path(folder)
     if per_shard < 1:
         raise ValueError(f"{per_shard} samples in a shard cannot be; take at least 1.")
-    if (target / LIST).exists() or any(target.glob(f"{name}-*.tar")):
+    if (target / LIST).exists() or any(target.glob("shard-*.tar")):
         raise FileExistsError(
             f"{target} has shards already; delete them or take another folder, and run again."
         )
@@ -67,7 +63,7 @@ def write_shards(
         for number in count():
             if (first := next(stream, None)) is None:
                 break
-            path = target / f"{name}-{number:06d}.tar"
+            path = target / f"shard-{number:06d}.tar"
             shards.append(_write(chain([first], islice(stream, per_shard - 1)), path))
         if not shards:
             raise ValueError("There are no samples to write; look at what should give them.")

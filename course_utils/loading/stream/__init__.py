@@ -1,17 +1,7 @@
 """Streams: who serves which part, in what order, and how well that mixes."""
 
-from course_utils.loading.stream.event_shards import (
-    EventShards,
-)
-from course_utils.loading.stream.mixing import (
-    mixing,
-)
-from course_utils.loading.stream.mixing_display import (
-    draw_together,
-)
-from course_utils.loading.stream.sharded import (
-    ShardedStream,
-)
+from course_utils.loading.stream.places import Place, split
+from course_utils.loading.stream.quality import draw_together, mixing
 from course_utils.loading.stream.shuffling import (
     BlockSampler,
     batched,
@@ -21,10 +11,7 @@ from course_utils.loading.stream.shuffling import (
     interleave,
     shuffled,
 )
-from course_utils.loading.stream.splitting import (
-    Place,
-    split,
-)
+from course_utils.loading.stream.streams import EventShards, ShardedStream
 
 __all__ = [
     "BlockSampler",

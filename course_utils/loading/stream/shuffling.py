@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 from torch.utils.data import Sampler
 
-from course_utils.loading.stream.splitting import Place, split
+from course_utils.loading.stream.places import Place, split
 
 T = TypeVar("T")
 

@@ -1,10 +1,9 @@
-"""How much memory a loader takes: its batches on their way, and its workers."""
+"""How much memory a loader takes: batches on their way, workers, and what a node has for them."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,11 @@ import psutil
 import torch
 
 from course_utils.errors import CourseError
-from course_utils.hardware.machine import SHM, known
+from course_utils.hardware.gpu import leaves
+from course_utils.hardware.machine import SHM, known, memory, shm_size
+from course_utils.words import plural, size
 
-DEFAULT_PREFETCH = 2  # what DataLoader takes for prefetch_factor=None
+DEFAULT_PREFETCH = 2  # batches of a worker: what DataLoader takes for prefetch_factor=None
 
 
 def nbytes(batch: Any) -> int:
@@ -27,7 +28,7 @@ def nbytes(batch: Any) -> int:
     """
     storages: dict[int, int] = {}
     others = 0
-    for leaf in _leaves(batch):
+    for leaf in leaves(batch):
         if isinstance(leaf, torch.Tensor):
             for tensor in _dense(leaf):
                 storage = tensor.untyped_storage()
@@ -41,64 +42,97 @@ def nbytes(batch: Any) -> int:
     return sum(storages.values()) + others
 
 
-def in_flight_bytes(batch: Any, num_workers: int, prefetch_factor: int | None = None) -> int:
-    """Return the bytes of all batches that exist at once while one is being used.
-
-    Each worker keeps `prefetch_factor` batches ready (DataLoader's default is 2); the loop holds
-    one more. `num_workers=0`: just that one.
-    """
-    return Budget(nbytes(batch), num_workers, prefetch_factor or DEFAULT_PREFETCH).in_flight_bytes
-
-
 @dataclass(frozen=True)
-class Budget:
-    """The memory that batches on their way take."""
+class ShmBudget:
+    """The memory of a node: batches, staged data and programs against /dev/shm and the limit.
+
+    All of /dev/shm is memory, so staged data count twice: they must fit into its size, and beside
+    the programs into the memory of the machine or of the container.
+
+    Attributes:
+        batch_bytes: one batch, as `nbytes` tells it.
+        num_workers: of each loader.
+        memory_bytes: memory of the machine, or the limit of the container.
+        prefetch_factor: batches that each worker keeps ready.
+        shm_bytes: size of /dev/shm; None: there is none.
+        staged_bytes: data in /dev/shm, or a cache of samples; once per node, however many ranks.
+        programs_bytes: what training and workers take for themselves.
+        loaders: as many as the node has ranks, one for each GPU.
+    """
 
     batch_bytes: int
     num_workers: int
+    memory_bytes: int
     prefetch_factor: int = DEFAULT_PREFETCH
-    limit_bytes: int | None = None  # what they may take; None: not asked
+    shm_bytes: int | None = None
+    staged_bytes: int = 0
+    programs_bytes: int = 0
+    loaders: int = 1
 
     @property
-    def batches(self) -> int:
-        """How many batches exist at once: those kept ready, and the one in use."""
-        return self.num_workers * self.prefetch_factor + 1
+    def travelling_bytes(self) -> int:
+        """The bytes of all batches on their way through /dev/shm; without workers there is none.
+
+        Each worker keeps some batches ready, and the loop holds one more.
+        """
+        batches = self.num_workers * self.prefetch_factor + 1
+        return self.loaders * batches * self.batch_bytes if self.num_workers else 0
 
     @property
-    def in_flight_bytes(self) -> int:
-        """The bytes of all of them."""
-        return self.batches * self.batch_bytes
+    def stageable_bytes(self) -> int:
+        """The most that may be staged."""
+        rooms = [self.memory_bytes - self.programs_bytes]
+        if self.shm_bytes is not None:
+            rooms.append(self.shm_bytes)
+        return max(0, min(rooms) - self.travelling_bytes)
 
     @property
-    def sentence(self) -> str:
-        """The budget in words."""
-        limit = "" if self.limit_bytes is None else f" of the {mb(self.limit_bytes)} there are"
-        return (
-            f"{self.num_workers} worker{'s' * (self.num_workers != 1)} × {self.prefetch_factor} "
-            f"prefetched + 1 in use = {self.batches} batches of {mb(self.batch_bytes)}: "
-            f"{mb(self.in_flight_bytes)}{limit}."
-        )
+    def fits(self) -> bool:
+        """Whether what is staged leaves room for the batches, and for the programs."""
+        needed = self.travelling_bytes + self.staged_bytes
+        in_shm = self.shm_bytes is None or needed <= self.shm_bytes
+        return in_shm and needed + self.programs_bytes <= self.memory_bytes
 
     def __repr__(self) -> str:
         """Say it in words."""
-        return self.sentence
+        shm = "no /dev/shm" if self.shm_bytes is None else f"/dev/shm of {size(self.shm_bytes)}"
+        return (
+            f"{plural(self.loaders, 'loader')} with {size(self.travelling_bytes)} of batches, "
+            f"{size(self.staged_bytes)} staged and programs of {size(self.programs_bytes)}: "
+            f"{'fits' if self.fits else 'does not fit'} into {shm} and memory of "
+            f"{size(self.memory_bytes)}, where {size(self.stageable_bytes)} may be staged."
+        )
 
 
-def affordable_workers(
-    batch: Any, limit_bytes: int, prefetch_factor: int | None = None, *, at_most: int = 64
-) -> Budget:
-    """Return the budget with the most workers whose batches fit into `limit_bytes`.
+def shm_budget(
+    batch: Any,
+    num_workers: int,
+    prefetch_factor: int | None = None,
+    *,
+    staged_bytes: int = 0,
+    programs_bytes: int = 0,
+    loaders: int = 1,
+) -> ShmBudget:
+    """Return the budget of this machine for loaders like this one.
 
     Args:
         batch: one batch as the loader makes it.
-        limit_bytes: such as a half of `shm_free()`.
+        num_workers: of each loader.
         prefetch_factor: as for the DataLoader.
-        at_most: workers that would make sense if memory had no end, such as the number of cores.
+        staged_bytes: what is or shall be in /dev/shm besides.
+        programs_bytes: what training and workers take for themselves.
+        loaders: how many there are on this node.
     """
-    size, prefetch = nbytes(batch), prefetch_factor or DEFAULT_PREFETCH
-    spare = limit_bytes - size  # one batch is in use
-    fitting = spare // (prefetch * size) if size else at_most
-    return Budget(size, min(max(fitting, 0), at_most), prefetch, limit_bytes)
+    return ShmBudget(
+        nbytes(batch),
+        num_workers,
+        memory_bytes=memory(),
+        prefetch_factor=prefetch_factor or DEFAULT_PREFETCH,
+        shm_bytes=known(shm_size),
+        staged_bytes=staged_bytes,
+        programs_bytes=programs_bytes,
+        loaders=loaders,
+    )
 
 
 def unique_mb(pid: int) -> float:
@@ -128,7 +162,7 @@ def shm_free() -> int | None:
 
 def _memory_mb(pid: int, kind: str) -> float:
     try:
-        memory = psutil.Process(pid).memory_full_info()
+        told = psutil.Process(pid).memory_full_info()
     except (psutil.NoSuchProcess, ProcessLookupError):
         return 0.0
     except psutil.AccessDenied:
@@ -136,19 +170,7 @@ def _memory_mb(pid: int, kind: str) -> float:
             f"This system does not tell the memory of process {pid}; look at it with the monitor "
             "of the system instead."
         ) from None
-    return float(getattr(memory, kind, memory.uss)) / 1e6
-
-
-def _leaves(batch: Any) -> Iterator[Any]:
-    if isinstance(batch, Mapping):
-        batch = list(batch.values())
-    elif is_dataclass(batch) and not isinstance(batch, type):
-        batch = [getattr(batch, field.name) for field in fields(batch)]
-    if isinstance(batch, list | tuple):
-        for part in batch:
-            yield from _leaves(part)
-    else:
-        yield batch
+    return float(getattr(told, kind, told.uss)) / 1e6
 
 
 def _dense(tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -158,8 +180,3 @@ def _dense(tensor: torch.Tensor) -> list[torch.Tensor]:
     if tensor.layout == torch.sparse_csr:
         return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
     return [tensor]
-
-
-def mb(count: int) -> str:
-    """Return bytes as they read well: "12.5 MB", "3,264 MB"."""
-    return f"{count / 1e6:,.1f} MB" if count < 100e6 else f"{count / 1e6:,.0f} MB"

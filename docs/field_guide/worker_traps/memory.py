@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.loading.workers import LazyFile, in_flight_bytes, nbytes
+from course_utils.loading.workers import LazyFile, nbytes
 from notebooks.stories.worker_traps.traps import QUICK, Numbers
 
 
@@ -63,7 +63,7 @@ def in_flight(mended: bool) -> Numbers:
     )
     batches = iter(loader)
     batch = next(batches)
-    expected = in_flight_bytes(batch, loader.num_workers, prefetch)
+    expected = (loader.num_workers * prefetch + 1) * nbytes(batch)
     workers = batches._workers  # type: ignore[attr-defined]
     seen = _once_it_rests(lambda: shared_bytes(os.getpid(), *(w.pid for w in workers)))
     return {"MB expected": round(expected / 1e6), "seen": round(seen / 1e6)}

@@ -14,9 +14,9 @@ from torch.utils.data import DataLoader, Dataset
 from course_utils.errors import CourseError
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.cache import SampleCache, sample_cache
-from course_utils.loading.cache.sample_bytes import from_bytes, to_bytes
+from course_utils.loading.cache.sample_cache import from_bytes, to_bytes
 from course_utils.loading.events import MemmapEvents, pad_collate
-from tests.loading.staging_sources import start
+from tests.loading.cache.staging_sources import start
 
 KB = 1000
 unix = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes")

@@ -29,3 +29,11 @@ def load(stream: IterableDataset[Any], num_workers: int = 0, **options: Any) -> 
 def event_ids(loader: DataLoader[Any]) -> list[int]:
     """Return the ids of all events, in the order in which they come."""
     return torch.cat([batch["event_id"] for batch in loader]).tolist()
+
+
+def start_server(start_method: str) -> None:
+    """Start what forks workers before they have a rank, which they then cannot inherit."""
+    if start_method == "forkserver":
+        from multiprocessing import forkserver  # does not exist on Windows
+
+        forkserver.ensure_running()

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from course_utils.loading.shards import stream_shards, write_shards
 
 # botocore and moto call what Python or each other has deprecated
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning"), pytest.mark.full]
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +51,12 @@ def number(sample: dict[str, Any]) -> int:
 def test_every_sample_in_a_bucket_comes_once(num_workers: int, fs: Any) -> None:
     stream = stream_shards("s3://course/shards", fs=fs, decode=number)
     loader = DataLoader(stream, batch_size=None, num_workers=num_workers)
-
     assert sorted(loader) == list(range(40))
     assert len(stream) == 40
 
 
 def test_a_copy_for_a_worker_streams_the_same(fs: Any) -> None:
     stream = stream_shards("s3://course/shards/shard-{000000..000004}.tar", fs=fs, decode=number)
-
     assert sorted(pickle.loads(pickle.dumps(stream))) == list(range(40))
 
 
@@ -74,6 +72,5 @@ def test_a_wrong_key_is_named_as_such(
     fs: Any, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "INITIAL_NO_AUTH_ACTION_COUNT", 0)  # now it looks at keys
-
     with pytest.raises(PermissionError, match=r"s3://course/shards/.* without the right token"):
         stream_shards("s3://course/shards", fs=bucket(server, "another key"))

@@ -16,11 +16,10 @@ import pytest
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import facts as machine_facts
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.cache import stage_to_shm
-from course_utils.loading.cache.staged_place import find_place
-from course_utils.loading.cache.staging import unstage
+from course_utils.loading.cache import stage_to_shm, staged_copy, unstage
+from course_utils.loading.cache.staged_copy import find_place
 from course_utils.loading.events import MemmapEvents
-from tests.loading.staging_sources import Meddling
+from tests.loading.cache.staging_sources import Meddling
 
 
 @pytest.fixture
@@ -280,9 +279,7 @@ def test_what_is_no_source_is_named(
 
 def test_what_does_not_fit_is_refused_before_a_byte_is_copied(source: Path, shm: Path) -> None:
     kept = shutil.disk_usage(shm).free - 5_000_000
-    with pytest.raises(
-        CourseError, match=r"pulses.npy needs 12.0 MB, but .* has .* free, of which"
-    ):
+    with pytest.raises(CourseError, match=r"pulses.npy needs 12 MB, but .* has .* free, of which"):
         stage_to_shm(source, to=shm, keep_free=kept)
     assert left(shm) == []
 
@@ -306,7 +303,7 @@ def test_without_shm_it_goes_to_the_temp_folder_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(machine_facts, "SHM", tmp_path / "nowhere")
+    monkeypatch.setattr(staged_copy, "SHM", tmp_path / "nowhere")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with stage_to_shm(source, progress=False) as staged:
         assert staged.path.is_relative_to(tmp_path)

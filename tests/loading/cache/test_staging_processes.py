@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 from tqdm import tqdm
 
-from course_utils.loading.cache import stage_to_shm
-from course_utils.loading.cache.staged_place import find_place
-from course_utils.loading.cache.staging import unstage
+from course_utils.loading.cache import stage_to_shm, unstage
+from course_utils.loading.cache.staged_copy import find_place
 from course_utils.paths import REPO
-from tests.loading.staging_sources import hold, stage, stage_and_die, start
+from tests.loading.cache.staging_sources import hold, stage, stage_and_die, start
 
 if not hasattr(os, "fork"):
     pytest.skip("uses signals and forks of Unix", allow_module_level=True)
@@ -180,7 +179,7 @@ def in_small_tmpfs(source: Path, shm: Path, options: str, setup: str = "") -> tu
 
 def test_a_full_disk_is_noticed_before(source: Path, shm: Path) -> None:
     said, left = in_small_tmpfs(source, shm, "size=4m")
-    assert f"pulses.npy needs 12.0 MB, but {shm} has 4.2 MB free, of which 0.4 MB are kept" in said
+    assert f"pulses.npy needs 12 MB, but {shm} has 4.2 MB free, of which 419 kB are kept" in said
     assert {Path(path).suffix for path in left.split()} == {".lock"}
 
 
@@ -194,7 +193,7 @@ def test_another_job_that_takes_the_rest_meanwhile_leaves_no_half_copy(
     shards: Path, shm: Path
 ) -> None:
     setup = (
-        "from tests.loading.staging_sources import Meddling\n"
+        "from tests.loading.cache.staging_sources import Meddling\n"
         "def fill(path):\n"
         "    try:\n"
         "        with open(sys.argv[2] + '/other.job', 'ab', buffering=0) as file:\n"

@@ -1,4 +1,4 @@
-"""Give every item of a stream to exactly one worker of one rank, and say how long that makes it.
+"""Give every item of a stream to exactly one worker of one rank.
 
 An `IterableDataset` is copied to every worker of every rank, and each copy runs the whole
 `__iter__`: unless it takes its own share, every sample comes once per copy.
@@ -85,56 +85,3 @@ def split(items: Sequence[T], place: Place) -> list[T]:
     none.
     """
     return list(items[place.rank :: place.world_size][place.worker :: place.num_workers])
-
-
-def count_batches(
-    sizes: Sequence[int],
-    batch_size: int,
-    *,
-    rank: int = 0,
-    world_size: int = 1,
-    num_workers: int = 0,
-    drop_last: bool = False,
-) -> int:
-    """Return how many batches one rank will see; `len(loader)` cannot know.
-
-    Each worker makes its batches of its own shards only. So each has a last batch that is not full,
-    and `drop_last` drops one per worker.
-
-    Args:
-        sizes: number of samples of each shard, in the order in which they are split.
-        batch_size: samples in a full batch.
-        rank: whose batches to count.
-        world_size: number of ranks.
-        num_workers: as the loader of each rank has it; 0 means that it works itself.
-        drop_last: whether a batch that is not full is dropped.
-    """
-    workers = max(1, num_workers)
-    places = (Place(rank, world_size, worker, workers) for worker in range(workers))
-    samples = (sum(split(sizes, place)) for place in places)
-    return sum(n // batch_size if drop_last else -(-n // batch_size) for n in samples)
-
-
-def even_batches(
-    sizes: Sequence[int],
-    batch_size: int,
-    *,
-    world_size: int,
-    num_workers: int = 0,
-    drop_last: bool = False,
-) -> int:
-    """Return how many batches every rank has: where all must stop, or the longest waits for ever.
-
-    The arguments are those of `count_batches`.
-    """
-    return min(
-        count_batches(
-            sizes,
-            batch_size,
-            rank=rank,
-            world_size=world_size,
-            num_workers=num_workers,
-            drop_last=drop_last,
-        )
-        for rank in range(world_size)
-    )

@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
-from course_utils.loading.workers import lazy_file
-from course_utils.loading.workers.lazy_file import LazyFile
-from tests.loading.worker_datasets import Numbered, Opened, first, number_file, read_any
+from course_utils.loading.workers import LazyFile, worker
+from tests.loading.workers.worker_datasets import Numbered, Opened, first, number_file, read_any
 
 
 def plain(folder: Path) -> LazyFile[Any]:
@@ -109,7 +108,7 @@ def test_the_handle_of_a_parent_is_left_alone(
 ) -> None:
     lazy = plain(tmp_path)
     of_parent = lazy.file
-    monkeypatch.setattr(lazy_file, "_inherited", kept := [])
+    monkeypatch.setattr(worker, "_inherited", kept := [])
     with monkeypatch.context() as child:
         child.setattr(os, "getpid", lambda: -7)
         own = lazy.file

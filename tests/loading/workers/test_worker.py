@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from course_utils.loading.workers import SharedEpoch, worker_init, worker_rng
-from tests.loading.worker_datasets import Draws, Epochs, OneGenerator, Pools, crash, first
+from tests.loading.workers.worker_datasets import Draws, Epochs, OneGenerator, Pools, crash, first
 
 QUICK = "spawn" if sys.platform == "win32" else "fork"
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Dataset, IterableDataset
 
-from course_utils.loading.workers import SharedEpoch, worker_init, worker_rng
-from course_utils.loading.workers.lazy_file import LazyFile
+from course_utils.loading.workers import LazyFile, SharedEpoch, worker_init, worker_rng
 
 
 def first(samples: list[Any]) -> Any:

@@ -1,18 +1,27 @@
 """Measure how good a shuffle is: who sits with whom, and how far batches are from the mean.
 
 result = mixing(batches, labels, memory=1000)
-plt.imshow(result.together)
 print(result)
+draw_together({"a buffer of 1,000": result})
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from course_utils.loading.events import colours
+from course_utils.style import STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS = 3  # of panels
+BRIGHTEST = 3.0  # times as often as in a full shuffle; what meets more often looks the same
 Batches = Iterable[Sequence[int] | NDArray[np.integer]]
 
 
@@ -134,6 +143,35 @@ def who_sits_with_whom(
     return together
 
 
+def draw_together(ways: Mapping[str, Mixing]) -> Figure:
+    """Draw a matrix for each way to shuffle: the file from front to back, against itself.
+
+    All share one scale of colours. The title says how much more than ideal the batch means scatter.
+    """
+    import matplotlib.pyplot as plt
+
+    columns = min(COLUMNS, len(ways))
+    rows = -(-len(ways) // columns)
+    with plt.rc_context(STYLE):
+        figure, panels = plt.subplots(
+            rows, columns, figsize=(2.6 * columns, 2.7 * rows), layout="constrained", squeeze=False
+        )
+        for panel in panels.flat[len(ways) :]:
+            panel.remove()
+        for panel, (name, mixed) in zip(panels.flat, ways.items(), strict=False):
+            drawn = panel.imshow(mixed.together, cmap=colours(), vmin=0, vmax=BRIGHTEST)
+            panel.set_title(_title(name, mixed), fontsize="medium")
+            panel.set(xticks=[], yticks=[])
+        for panel in panels[:, 0]:
+            panel.set_ylabel("end of file ← begin")
+        for panel in panels[-1]:
+            panel.set_xlabel("begin → end of file")
+        bar = figure.colorbar(drawn, ax=list(panels.flat[: len(ways)]), extend="max", shrink=0.8)
+        bar.set_label("share a batch\n(1: as in a full shuffle)")
+    plt.close(figure)  # a notebook shows what the cell returns, and only that
+    return figure
+
+
 def _checked(batches: Batches, n_samples: int) -> list[NDArray[np.int64]]:
     taken = [np.asarray(batch, np.int64) for batch in batches]
     for batch in taken:
@@ -143,3 +181,8 @@ def _checked(batches: Batches, n_samples: int) -> list[NDArray[np.int64]]:
                 f"samples are 0 to {n_samples - 1}; give the indices on disk."
             )
     return taken
+
+
+def _title(name: str, mixed: Mixing) -> str:
+    held = f" ({mixed.memory:,} held)" if mixed.memory else ""
+    return f"{name}{held}\nscatter {mixed.ratio:.1f} × ideal"

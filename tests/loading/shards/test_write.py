@@ -13,9 +13,16 @@ from webdataset.filters import decode
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
 from course_utils.loading.events import MemmapEvents
-from course_utils.loading.shards import decode_event, event_samples, image_samples, stream_shards
-from course_utils.loading.shards.stream import decode_image
-from course_utils.loading.shards.write import Shard, read_list, url_of, write_shards
+from course_utils.loading.shards import (
+    decode_event,
+    decode_image,
+    event_samples,
+    image_samples,
+    stream_shards,
+    url_of,
+    write_shards,
+)
+from course_utils.loading.shards.write import Shard, read_list
 
 
 def texts(count: int) -> list[dict[str, Any]]:
@@ -44,26 +51,20 @@ def test_webdataset_reads_what_was_written(tmp_path: Path) -> None:
     with paths[0].open("rb") as file:
         files = tar_file_expander([{"url": "", "stream": file}])
         (sample,) = decode()(group_by_keys(files))
-
     assert sample["__key__"] == "a/b"
     assert sample["npy"].tolist() == [0, 1, 2]
     assert (sample["cls"], sample["json"]) == (7, {"x": 1})
 
 
-def test_the_same_samples_give_the_same_bytes(events_folder: Path, tmp_path: Path) -> None:
-    sets = []
-    for name in ("first", "second"):
-        paths = write_shards(event_samples(events_folder, seed=3), tmp_path / name, per_shard=200)
-        sets.append([path.read_bytes() for path in paths])
-
-    assert sets[0] == sets[1]
-
-
-def test_events_come_back_as_the_dataset_has_them(events_folder: Path, tmp_path: Path) -> None:
-    write_shards(event_samples(events_folder), tmp_path / "set", per_shard=300)
-    stream = stream_shards(tmp_path / "set", decode=decode_event, shuffle_shards=False, buffer=1)
+def test_events_come_back_as_the_dataset_has_them_and_give_the_same_bytes_again(
+    events_folder: Path, tmp_path: Path
+) -> None:
+    first, second = (
+        write_shards(event_samples(events_folder), tmp_path / name, per_shard=300) for name in "ab"
+    )
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    stream = stream_shards(first, decode=decode_event, shuffle_shards=False, buffer=1)
     truth = MemmapEvents(events_folder)
-
     for index, sample in enumerate(stream):
         wanted = truth[index]
         assert sample.keys() == wanted.keys()
@@ -83,7 +84,6 @@ def test_images_come_back_as_the_folder_has_them(images_folder: Path, tmp_path: 
     write_shards(image_samples(images_folder, seed=1), tmp_path / "set", per_shard=64)
     found = {sample["__key__"]: decode_image(sample) for sample in stream_shards(tmp_path / "set")}
     truth = ImageFolder(str(images_folder))
-
     assert len(found) == len(truth) == 200
     for path, label in truth.samples[::40]:
         key = Path(path).relative_to(images_folder).with_suffix("").as_posix()
@@ -110,13 +110,11 @@ def test_what_would_not_come_back_is_refused_and_leaves_nothing(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         write_shards(samples, tmp_path / "set", per_shard=1)
-
     assert not (tmp_path / "set").exists()
 
 
 def test_a_dot_in_a_folder_of_the_key_is_no_harm(tmp_path: Path) -> None:
     write_shards([{"__key__": "v1.0/a", "txt": "x"}], tmp_path, per_shard=1)
-
     assert [sample["__key__"] for sample in stream_shards(tmp_path)] == ["v1.0/a"]
 
 
@@ -125,7 +123,6 @@ def test_what_webdataset_says_of_a_sample_is_left_out(tmp_path: Path) -> None:
     write_shards(texts(1), first, per_shard=1)
     write_shards(stream_shards(first), second, per_shard=1)
     (before,), (after,) = stream_shards(first), stream_shards(second)
-
     assert "__url__" in before
     assert {**after, "__url__": before["__url__"]} == before
 
@@ -145,30 +142,24 @@ def test_what_is_interrupted_leaves_what_was_there_before(tmp_path: Path) -> Non
 
     with pytest.raises(KeyboardInterrupt):
         write_shards(samples(), tmp_path, per_shard=2)
-
     assert names(tmp_path) == ["mine.txt"]
 
 
 def test_an_existing_set_stays_as_it_is(tmp_path: Path) -> None:
     (path,) = write_shards(texts(1), tmp_path, per_shard=1)
     before = path.read_bytes()
-
     with pytest.raises(FileExistsError, match="has shards already; delete them or"):
         write_shards(texts(2), tmp_path, per_shard=1)
+    with pytest.raises(ValueError, match="0 samples in a shard cannot be"):
+        write_shards(texts(1), tmp_path / "new", per_shard=0)
     assert path.read_bytes() == before
     assert names(tmp_path) == ["shard-000000.tar", "shards.json"]
-
-
-def test_no_shard_holds_no_samples(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="0 samples in a shard cannot be"):
-        write_shards(texts(1), tmp_path, per_shard=0)
 
 
 def test_members_have_no_time_and_no_owner_of_this_machine(tmp_path: Path) -> None:
     (path,) = write_shards(texts(1), tmp_path, per_shard=1)
     with tarfile.open(path) as archive:
         (member,) = archive.getmembers()
-
     assert (member.mtime, member.uid, member.uname) == (0, 0, "bigdata")
 
 
@@ -180,44 +171,32 @@ def test_a_list_that_says_too_little_is_refused(text: str) -> None:
         read_list(text, "here")
 
 
-def test_a_list_gives_full_addresses() -> None:
+def test_a_list_gives_full_addresses_and_no_message_tells_what_they_end_with() -> None:
     text = json.dumps({"shards": [{"url": "a.tar", "samples": 1, "bytes": 2, "crc32": 3}]})
-
     assert read_list(text, "http://host/x") == [Shard("http://host/x/a.tar", 1, 2, 3)]
-
-
-def test_what_an_address_ends_with_is_put_on_each_shard_and_in_no_message() -> None:
-    text = json.dumps({"shards": [{"url": "a.tar", "samples": 1, "bytes": 2}]})
-
     assert read_list(text, "http://host", "?token=x")[0].url == "http://host/a.tar?token=x"
     with pytest.raises(ValueError, match=r"^http://host/shards\.json is no list"):
         read_list("", "http://host", "?token=x")
 
 
 @pytest.mark.parametrize(
-    "path",
+    ("path", "url"),
     [
-        PureWindowsPath(r"C:\data\a 1.tar"),
-        PureWindowsPath(r"\\server\data\a.tar"),
-        PureWindowsPath(r"data\a.tar"),
-        PurePosixPath("/data/a 1.tar"),
-        PurePosixPath("data/a.tar"),
+        (PureWindowsPath(r"C:\data\a 1.tar"), "file:C:/data/a 1.tar"),
+        (PureWindowsPath(r"\\server\data\a.tar"), "file:////server/data/a.tar"),
+        (PureWindowsPath(r"data\a.tar"), "data/a.tar"),
+        (PurePosixPath("/data/a 1.tar"), "/data/a 1.tar"),
+        (PurePosixPath("data/a.tar"), "data/a.tar"),
     ],
     ids=["drive", "share", "relative", "absolute", "relative, posix"],
 )
 def test_webdataset_takes_no_part_of_a_path_for_a_scheme_or_a_host(
-    path: PurePosixPath | PureWindowsPath,
+    path: PurePosixPath | PureWindowsPath, url: str
 ) -> None:
     parts = urlparse(url_of(path))  # as webdataset does
-
-    assert parts.scheme == ("file" if path.drive else "")
-    assert not parts.netloc
+    assert url_of(path) == url
+    assert (parts.scheme, parts.netloc) == ("file" if path.drive else "", "")
     assert parts.path == path.as_posix()
-
-
-def test_what_has_no_drive_is_a_path() -> None:
-    assert url_of(PureWindowsPath(r"C:\data\a.tar")) == "file:C:/data/a.tar"
-    assert url_of(PurePosixPath("/data/a.tar")) == "/data/a.tar"
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # webdataset's

@@ -12,12 +12,13 @@ import pytest
 from torch.utils.data import DataLoader
 
 from course_utils.loading.shards import write_shards
-from tests.loading.ranks import MORE_WORKERS_THAN_CORES
+from tests.loading.stream.ranks import MORE_WORKERS_THAN_CORES
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # which datasets reads when it is imported
 import datasets
 from datasets.distributed import split_dataset_by_node
 
+pytestmark = pytest.mark.full
 COUNT, FILES = 100, 4
 Open = Callable[[], Any]
 
@@ -66,28 +67,20 @@ def order(data: Any) -> list[int]:
 
 def test_every_format_streams_every_sample_once(every_format: Open) -> None:
     data = every_format()
-
     assert data.num_shards == FILES
     assert sorted(order(data)) == list(range(COUNT))
 
 
 @pytest.mark.filterwarnings(MORE_WORKERS_THAN_CORES)
-@pytest.mark.parametrize("num_workers", [0, 1, 2, 5])
-def test_files_are_split_over_workers_and_a_worker_too_many_is_idle(
-    num_workers: int, numbers: Open
-) -> None:
-    loader = DataLoader(numbers(), batch_size=None, num_workers=num_workers)
-
-    assert sorted(order(loader)) == list(range(COUNT))
-
-
-@pytest.mark.parametrize(("ranks", "num_workers"), [(2, 0), (2, 2), (3, 0), (3, 2)])
+@pytest.mark.parametrize(
+    ("ranks", "num_workers"), [(1, 0), (1, 1), (1, 2), (1, 5), (2, 0), (2, 2), (3, 0), (3, 2)]
+)
 def test_ranks_and_their_workers_together_have_every_sample_once(
     ranks: int, num_workers: int, numbers: Open
 ) -> None:
+    """Files are split over workers; one too many is idle."""
     parts = (split_dataset_by_node(numbers(), rank=n, world_size=ranks) for n in range(ranks))
     loaders = (DataLoader(part, batch_size=None, num_workers=num_workers) for part in parts)
-
     assert sorted(n for loader in loaders for n in order(loader)) == list(range(COUNT))
 
 
@@ -96,7 +89,6 @@ def test_ranks_that_divide_the_files_get_files_and_others_get_every_nth_sample(
 ) -> None:
     whole_files = order(split_dataset_by_node(numbers(), rank=0, world_size=2))
     every_third = order(split_dataset_by_node(numbers(), rank=0, world_size=3))
-
     assert {number // 25 for number in whole_files} == {0, 2}
     assert every_third == list(range(0, COUNT, 3))
 
@@ -106,7 +98,6 @@ def test_set_epoch_changes_the_order_and_without_it_every_epoch_is_the_same(numb
     first, again = order(data), order(data)
     data.set_epoch(1)
     second = order(data)
-
     assert first == again != second
     assert sorted(second) == list(range(COUNT))
 
@@ -117,7 +108,6 @@ def test_workers_that_persist_see_the_epoch_too(persistent: bool, numbers: Open)
     loader = DataLoader(data, batch_size=None, num_workers=2, persistent_workers=persistent)
     first = order(loader)
     data.set_epoch(1)
-
     assert first != order(loader)
 
 
@@ -131,7 +121,6 @@ def test_an_unshuffled_stream_goes_on_exactly_where_its_state_was_taken(numbers:
     served, state = interrupted(numbers(), 30)
     resumed = numbers()
     resumed.load_state_dict(state)
-
     assert served + order(resumed) == order(numbers())
 
 
@@ -140,7 +129,6 @@ def test_a_shuffled_stream_loses_what_its_buffer_held(numbers: Open) -> None:
     resumed = numbers().shuffle(seed=1, buffer_size=30)
     resumed.load_state_dict(state)
     rest = order(resumed)
-
     assert len(served) + len(rest) < COUNT
     assert len(set(served + rest)) < len(served) + len(rest) < COUNT
 
@@ -149,14 +137,12 @@ def test_columns_are_selected_before_the_format(numbers: Open) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'columns'"):
         numbers().with_format("torch", columns=["number"])
     sample = next(iter(numbers().select_columns(["number"]).with_format("torch")))
-
     assert sample["number"].tolist() == 0
 
 
 def test_a_script_is_no_data_set_any_more(tmp_path: Path) -> None:
     script = tmp_path / "c4.py"
     script.write_text("import datasets")
-
     with pytest.raises(RuntimeError, match=r"no longer supported, but found c4\.py"):
         datasets.load_dataset(str(script), streaming=True)
 
@@ -174,5 +160,4 @@ def test_a_shard_with_a_flipped_bit_in_a_header_ends_early_in_silence(tmp_path: 
         streaming=True,
         cache_dir=str(tmp_path / "cache"),
     )
-
     assert len(list(data)) == 5

@@ -1,3 +1,5 @@
+"""Shards read to their last byte: over connections that break, or with an error that says what."""
+
 import tarfile
 import threading
 import traceback
@@ -13,8 +15,13 @@ import pytest
 from webdataset.tariterators import group_by_keys
 
 from course_utils.hardware.object_store import ObjectStore, object_store
-from course_utils.loading.shards import stream_shards, write_shards
-from course_utils.loading.shards.stream import decode_image, open_shards, read_members
+from course_utils.loading.shards import (
+    decode_image,
+    open_shards,
+    read_members,
+    stream_shards,
+    write_shards,
+)
 
 KEYS = [f"{number:03d}" for number in range(40)]
 SIZE = 50_000  # bytes of a sample
@@ -44,14 +51,10 @@ def breaking(shards: Path) -> Iterator[ObjectStore]:
         yield store
 
 
-def read(url: object, **options: Any) -> list[str]:
-    opened = open_shards([{"url": str(url)}], **options)
+def read(url: object, listed: dict[str, int] | None = None, **options: Any) -> list[str]:
+    """Return the keys in a shard, of which a list may say something."""
+    opened = open_shards([{"url": str(url), **(listed or {})}], **options)
     return [sample["__key__"] for sample in group_by_keys(read_members(opened))]
-
-
-def offset_of(member: int, shard: Path) -> int:
-    with tarfile.open(shard) as archive:
-        return archive.getmembers()[member].offset
 
 
 def change(shard: Path, at: int) -> None:
@@ -66,7 +69,6 @@ def test_every_size_of_request_gives_the_same_samples(request_bytes: int, tmp_pa
     (path,) = write_shards(samples, tmp_path, per_shard=9)
     opened = open_shards([{"url": str(path)}], request_bytes=request_bytes)
     found = list(group_by_keys(read_members(opened)))
-
     assert [sample["bin"] for sample in found] == [sample["bin"] for sample in samples]
 
 
@@ -75,7 +77,6 @@ def test_a_broken_connection_is_gone_on_from_where_it_broke(breaking: ObjectStor
     url = f"{breaking.url}/shard-000000.tar"
     found = read(url, headers=breaking.headers, request_bytes=500_000, wait=waited.append)
     counters = breaking.counters()
-
     assert found == KEYS
     assert waited == [0.1]
     assert counters.broken == 1
@@ -109,7 +110,6 @@ def test_a_server_that_stays_away_is_named_with_the_byte(shards: Path) -> None:
         message = rf"{url} cannot be read from byte 500,000 on, after 5 attempts \(.+\); see that"
         with pytest.raises(ConnectionError, match=message):
             list(samples)
-
     assert waited == [0.1, 0.2, 0.4, 0.8]
     with pytest.raises(ConnectionError, match="from byte 0 on"):
         read(url, wait=waited.append)
@@ -120,19 +120,14 @@ def never(seconds: float) -> None:
 
 
 def test_a_wrong_token_and_a_wrong_address_are_said_at_once(breaking: ObjectStore) -> None:
+    url = f"{breaking.url}/nothing.tar"
     with pytest.raises(PermissionError, match="without the right token or key; look at"):
         stream_shards(breaking.url, headers={"Authorization": "Bearer wrong"})
     with pytest.raises(PermissionError, match="without the right token"):
         read(f"{breaking.url}/shard-000000.tar", wait=never)
-    with pytest.raises(FileNotFoundError, match=r"There is no http.*nothing\.tar; look at the"):
-        read(f"{breaking.url}/nothing.tar", headers=breaking.headers, wait=never)
-
-
-def test_a_listed_shard_that_is_missing_is_said_at_once(breaking: ObjectStore) -> None:
-    url = f"{breaking.url}/nothing.tar"
-    listed = [{"url": url, "bytes": 1000}]
-    with pytest.raises(FileNotFoundError, match=rf"There is no {url}; look at the address"):
-        list(read_members(open_shards(listed, headers=breaking.headers, wait=never)))
+    for listed in ({}, {"bytes": 1000}):
+        with pytest.raises(FileNotFoundError, match=rf"There is no {url}; look at the address"):
+            read(url, listed, headers=breaking.headers, wait=never)
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -174,7 +169,6 @@ def test_a_server_without_range_is_asked_for_a_whole_shard_once(shards: Path) ->
         pytest.raises(UnsupportedOperation, match=r"take a server that understands Range\.$"),
     ):
         read(f"{url}/shard-000000.tar", request_bytes=500_000, wait=never)
-
     assert asked == ["/shard-000000.tar"]
 
 
@@ -185,43 +179,29 @@ def test_a_server_without_range_will_do_where_a_request_is_for_all_of_a_shard(
         assert read(f"{url}/shard-000000.tar", wait=never) == KEYS
 
 
-def missing(store: ObjectStore) -> None:
-    read(store.url_of("nothing.tar"))
-
-
-def missing_folder(store: ObjectStore) -> None:
-    stream_shards(f"{store.url}/nothing/?token={store.token}")
-
-
-def shorter_than_listed(store: ObjectStore) -> None:
-    listed = [{"url": store.url_of("shard-000000.tar"), "bytes": 10**7}]
-    list(read_members(open_shards(listed, wait=[].append)))
-
-
-def another_checksum(store: ObjectStore) -> None:
-    listed = [{"url": store.url_of("shard-000000.tar"), "crc32": 1}]
-    list(read_members(open_shards(listed, wait=[].append)))
-
-
-def no_tar(store: ObjectStore) -> None:
-    read(store.url_of("shards.json"))
-
-
 def stays_away(store: ObjectStore) -> None:
     stream = stream_shards(f"{store.url}/?token={store.token}")
     store.kill()
-    list(read_members(open_shards(map(vars, stream.shards), wait=[].append)))
+    read(stream.shards[0].url, {"bytes": 1000}, wait=[].append)
 
 
 @pytest.mark.parametrize(
-    "fails", [missing, missing_folder, shorter_than_listed, another_checksum, no_tar, stays_away]
+    "fails",
+    [
+        lambda store: read(store.url_of("nothing.tar")),
+        lambda store: stream_shards(f"{store.url}/nothing/?token={store.token}"),
+        lambda store: read(store.url_of("shard-000000.tar"), {"bytes": 10**7}, wait=[].append),
+        lambda store: read(store.url_of("shard-000000.tar"), {"crc32": 1}, wait=[].append),
+        lambda store: read(store.url_of("shards.json")),
+        stays_away,
+    ],
+    ids=["missing", "missing folder", "shorter than listed", "checksum", "no tar", "stays away"],
 )
 def test_no_message_tells_the_token(
     fails: Callable[[ObjectStore], None], breaking: ObjectStore
 ) -> None:
     with pytest.raises(OSError, match="http://") as error:
         fails(breaking)
-
     # a worker's error reaches the main process with all of its traceback
     assert breaking.token not in "".join(traceback.format_exception(error.value))
 
@@ -229,67 +209,40 @@ def test_no_message_tells_the_token(
 def test_a_status_is_said_without_the_address_that_holds_the_token(shards: Path) -> None:
     message = r"after 5 attempts \(503, message='Busy', url='http[^?]*tar'\); see that the server"
     with serving(shards, Busy) as (url, _):
-        listed = [{"url": f"{url}/a.tar?token=abc", "bytes": 1000}]
+        address = f"{url}/a.tar?token=abc"  # in a line that no traceback quotes
         with pytest.raises(ConnectionError, match=message) as error:
-            list(read_members(open_shards(listed, wait=[].append)))
-
+            read(address, {"bytes": 1000}, wait=[].append)
     assert "abc" not in "".join(traceback.format_exception(error.value))
 
 
-def cut_in_a_sample(shard: Path) -> None:
-    shard.write_bytes(shard.read_bytes()[:1_000_000])
+def cut(shard: Path, at: int) -> None:
+    shard.write_bytes(shard.read_bytes()[:at])
 
 
-def cut_between_samples(shard: Path) -> None:
-    shard.write_bytes(shard.read_bytes()[: offset_of(20, shard)])
-
-
-def cut_in_a_header(shard: Path) -> None:
-    shard.write_bytes(shard.read_bytes()[: offset_of(20, shard) + 100])
-
-
-def cut_at_its_end(shard: Path) -> None:
-    with tarfile.open(shard) as archive:
-        last = archive.getmembers()[-1]
-    shard.write_bytes(shard.read_bytes()[: last.offset_data + SIZE + 400])
-
-
-def flip_in_a_header(shard: Path) -> None:
-    change(shard, offset_of(20, shard) + 10)
-
-
-def flip_in_the_last_header(shard: Path) -> None:
-    change(shard, offset_of(39, shard) + 10)
-
-
-def empty(shard: Path) -> None:
-    shard.write_bytes(b"")
-
-
-DAMAGE = [
-    cut_in_a_sample,
-    cut_between_samples,
-    cut_in_a_header,
-    cut_at_its_end,
-    flip_in_a_header,
-    flip_in_the_last_header,
-    empty,
-]
+HEADER = [offset * (SIZE // 512 + 2) * 512 for offset in range(40)]  # of each member
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "cut in a sample": lambda shard: cut(shard, 1_000_000),
+    "cut between samples": lambda shard: cut(shard, HEADER[20]),
+    "cut in a header": lambda shard: cut(shard, HEADER[20] + 100),
+    "cut at its end": lambda shard: cut(shard, HEADER[39] + 512 + SIZE + 400),
+    "flip in a header": lambda shard: change(shard, HEADER[20] + 10),
+    "flip in the last header": lambda shard: change(shard, HEADER[39] + 10),
+    "empty": lambda shard: cut(shard, 0),
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_shard_that_is_not_whole_is_an_error(damage: Callable[[Path], None], shard: Path) -> None:
-    damage(shard)
-
+def test_a_shard_that_is_not_whole_is_an_error(damage: str, shard: Path) -> None:
+    with tarfile.open(shard) as archive:
+        assert [member.offset for member in archive] == HEADER
+    DAMAGE[damage](shard)
     with pytest.raises(OSError, match=r"copy\.tar is cut off or corrupted near byte [\d,]+; write"):
         read(shard)
 
 
-@pytest.mark.parametrize("damage", [cut_between_samples, flip_in_a_header])
-def test_tarfile_itself_takes_the_same_shard_for_whole(
-    damage: Callable[[Path], None], shard: Path
-) -> None:
-    damage(shard)
+@pytest.mark.parametrize("damage", ["cut between samples", "flip in a header"])
+def test_tarfile_itself_takes_the_same_shard_for_whole(damage: str, shard: Path) -> None:
+    DAMAGE[damage](shard)
     with tarfile.open(shard, "r|") as archive:
         assert len(list(archive)) == 20
 
@@ -297,7 +250,6 @@ def test_tarfile_itself_takes_the_same_shard_for_whole(
 def test_a_shard_without_samples_serves_none(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "empty.tar", "w"):
         pass
-
     assert read(tmp_path / "empty.tar") == []
 
 
@@ -312,7 +264,6 @@ def test_with_the_list_a_flipped_bit_in_a_sample_is_an_error_too(
     shards: Path, tmp_path: Path
 ) -> None:
     folder = damaged(shards, tmp_path, lambda shard: change(shard, 1_000_000))
-
     assert len(list(stream_shards(folder / "shard-000000.tar"))) == 40  # nobody notices
     with pytest.raises(OSError, match=r"shard-000000\.tar is not what was written, its CRC-"):
         list(stream_shards(folder))
@@ -321,14 +272,10 @@ def test_with_the_list_a_flipped_bit_in_a_sample_is_an_error_too(
 def test_with_the_list_a_shorter_file_is_an_error_where_it_ends(
     shards: Path, tmp_path: Path
 ) -> None:
-    folder = damaged(shards, tmp_path, cut_in_a_sample)
-
+    folder = damaged(shards, tmp_path, DAMAGE["cut in a sample"])
     with pytest.raises(OSError, match=r"from byte 1,000,000 on: it ends there, but should have"):
         list(stream_shards(folder))
-
-
-def test_over_http_a_shorter_file_than_listed_is_an_error(shards: Path, tmp_path: Path) -> None:
-    with object_store(damaged(shards, tmp_path, cut_in_a_sample), None) as store:
+    with object_store(folder, None) as store:
         stream = stream_shards(store.url, headers=store.headers)
         with pytest.raises(OSError, match=r"cannot be read from byte 1,000,000 on: .*fetch the"):
             list(stream)
@@ -341,6 +288,5 @@ def test_a_flipped_bit_in_a_jpeg_may_be_another_image_without_an_error(
     whole = decode_image({"jpg": bytes(content), "cls": b"0"})[0]
     content[len(content) // 2] ^= 1
     other = decode_image({"jpg": bytes(content), "cls": b"0"})[0]
-
     assert whole.shape == other.shape
     assert not whole.equal(other)

@@ -1,0 +1,183 @@
+"""Streams of shards: an order for each epoch, a share for each place, and a known length.
+
+A subclass of `ShardedStream` says how shards are read and how many samples each has; it then serves
+every sample in exactly one worker of one rank. `EventShards` does so for events, and is the form
+that a dataset too large for random access takes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from torch.utils.data import IterableDataset, get_worker_info
+
+from course_utils.loading.events import MemmapEvents, Sample
+from course_utils.loading.stream.places import Place, split
+from course_utils.loading.stream.shuffling import (
+    blocks,
+    buffer_shuffle,
+    epoch_rng,
+    interleave,
+    shuffled,
+)
+from course_utils.loading.workers import SharedEpoch
+
+Shard = TypeVar("Shard")
+Served = TypeVar("Served", covariant=True)
+
+
+class ShardedStream(IterableDataset[Served], ABC, Generic[Served, Shard]):
+    """The samples of shards, each shard read by one worker of one rank.
+
+    The order depends on (seed, epoch, rank, worker) and on nothing else. A worker for which there
+    is no shard serves nothing.
+    """
+
+    def __init__(self, shards: Sequence[Shard], *, shuffle_shards: bool, buffer: int, seed: int):
+        """Read nothing yet.
+
+        Args:
+            shards: all there are, in the order on disk.
+            shuffle_shards: whether each epoch has the shards in another order.
+            buffer: samples that a worker holds to draw from; 1 draws nothing.
+            seed: what the order depends on, besides the epoch.
+
+        Raises:
+            ValueError: `buffer` is less than 1.
+        """
+        if buffer < 1:
+            raise ValueError(f"{buffer=} cannot be; take at least 1.")
+        self.shards = list(shards)
+        self.shuffle_shards, self.buffer, self.seed = shuffle_shards, buffer, seed
+        self.epoch = SharedEpoch()
+        self._sent_from: Place | None = None
+
+    @abstractmethod
+    def read(self, shards: Sequence[Shard]) -> Iterator[Any]:
+        """Yield the samples of these shards, as they are drawn from the buffer."""
+
+    @abstractmethod
+    def size(self, shard: Shard) -> int:
+        """Return the number of samples of a shard."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of the next epoch; workers that persist see it too."""
+        self.epoch.value = epoch
+
+    def __iter__(self) -> Iterator[Served]:
+        here = self._here()
+        own = epoch_rng(self.seed, self.epoch.value, here)
+        return buffer_shuffle(self.read(split(self._order(), here)), self.buffer, own)
+
+    def __len__(self) -> int:
+        """Return the number of samples of this rank in this epoch, all its workers together."""
+        whole_rank = replace(self._here(), worker=0, num_workers=1)
+        return sum(map(self.size, split(self._order(), whole_rank)))
+
+    def count_batches(
+        self, batch_size: int, *, num_workers: int = 0, drop_last: bool = False
+    ) -> int:
+        """Return how many batches this rank will see in this epoch; `len(loader)` cannot know.
+
+        Each worker makes its batches of its own shards only. So each has a last batch that is not
+        full, and `drop_last` drops one per worker.
+        """
+        workers = max(1, num_workers)
+        places = (replace(self._here(), worker=n, num_workers=workers) for n in range(workers))
+        counts = (sum(map(self.size, split(self._order(), place))) for place in places)
+        return sum(n // batch_size if drop_last else -(-n // batch_size) for n in counts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send the rank along: a worker that is not forked is in no process group to ask."""
+        return {**self.__dict__, "_sent_from": Place.here()}
+
+    def _here(self) -> Place:
+        """Return the place of this copy: the rank it was sent from, and the worker it is in."""
+        here = Place.here()
+        if self._sent_from is None or get_worker_info() is None:
+            return here
+        return replace(self._sent_from, worker=here.worker, num_workers=here.num_workers)
+
+    def _order(self) -> list[Shard]:
+        """Return the shards in the order of this epoch, which is the same in all places."""
+        if not self.shuffle_shards:
+            return self.shards
+        return shuffled(self.shards, epoch_rng(self.seed, self.epoch.value))
+
+
+class EventShards(ShardedStream[Sample, range]):
+    """The events of a folder as contiguous shards, each of which one worker of one rank reads.
+
+        stream = EventShards(data_path("events"), shards=16, buffer=500)
+        loader = DataLoader(stream, batch_size=64, num_workers=2, collate_fn=pad_collate)
+        for epoch in range(3):
+            stream.set_epoch(epoch)
+            for batch in loader: ...
+
+    The order depends on (seed, epoch, rank, worker) and on nothing else. A worker holds `buffer`
+    events and at most `interleave` x `chunk` that it has read ahead.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        shards: int = 32,
+        interleave: int = 4,
+        chunk: int = 64,
+        buffer: int = 1000,
+        shuffle_shards: bool = True,
+        seed: int = 0,
+        fs: Any = None,
+    ):
+        """Read labels and offsets, and no pulses.
+
+        Args:
+            folder: events as make_events writes them.
+            shards: number of contiguous runs, equal to within one event.
+            interleave: shards that a worker reads in turn.
+            chunk: events that a worker reads with one request.
+            buffer: events that a worker holds to draw from; 1 draws nothing.
+            shuffle_shards: whether the order of shards changes; False: order on disk.
+            seed: what the order depends on, besides the epoch.
+            fs: fsspec file system to read from, such as `slow_storage(...)`; None: local disk.
+
+        Raises:
+            FileNotFoundError: the folder holds no events, or not in this format.
+            ValueError: a number is less than 1, or there are more shards than events.
+        """
+        self.events = MemmapEvents(folder, fs=fs)
+        for name, value in {"interleave": interleave, "chunk": chunk}.items():
+            if value < 1:
+                raise ValueError(f"{name}={value} cannot be; take at least 1.")
+        if not 1 <= shards <= len(self.events):
+            raise ValueError(
+                f"{len(self.events):,} events make no {shards:,} shards; take 1 to "
+                f"{len(self.events):,}."
+            )
+        edges = np.linspace(0, len(self.events), shards + 1).astype(int).tolist()
+        super().__init__(
+            [range(*pair) for pair in pairwise(edges)],
+            shuffle_shards=shuffle_shards,
+            buffer=buffer,
+            seed=seed,
+        )
+        self.interleave, self.chunk = interleave, chunk
+
+    def read(self, shards: Sequence[range]) -> Iterator[Sample]:
+        """Yield events of `interleave` shards in turn, `chunk` at a time."""
+        return interleave(map(self._read, shards), self.interleave)
+
+    def size(self, shard: range) -> int:
+        """Return the number of events of a shard."""
+        return len(shard)
+
+    def _read(self, shard: range) -> Iterator[Sample]:
+        for run in blocks(len(shard), self.chunk):
+            yield from self.events.__getitems__(shard[run.start : run.stop])

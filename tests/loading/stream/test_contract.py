@@ -1,0 +1,221 @@
+"""What every stream of shards keeps: each sample once, in an order to count on, of known length."""
+
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from course_utils.hardware.object_store import object_store
+from course_utils.loading.shards import decode_event, event_samples, stream_shards, write_shards
+from course_utils.loading.stream import EventShards, Place, ShardedStream, batched
+from course_utils.measure.trace import record
+from tests.loading.stream.ranks import (
+    MORE_WORKERS_THAN_CORES,
+    event_ids,
+    load,
+    set_rank,
+    start_server,
+)
+
+EVENTS = list(range(600))
+
+
+class Letters(ShardedStream[str, str]):
+    """A shard is a word, its samples are the letters."""
+
+    def read(self, shards: Sequence[str]) -> Iterator[str]:
+        return iter("".join(shards))
+
+    def size(self, shard: str) -> int:
+        return len(shard)
+
+
+class Kind(NamedTuple):
+    """A way to stream: makes one of five shards, names a sample, and has all names as on disk."""
+
+    make: Callable[..., ShardedStream[Any, Any]]
+    name: Callable[[Any], Any]
+    all: list[Any]
+
+    def order(self, stream: ShardedStream[Any, Any]) -> list[Any]:
+        return list(map(self.name, stream))
+
+
+@pytest.fixture(scope="module")
+def tar(events_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with 600 events in 5 shards. Do not write into it."""
+    folder = tmp_path_factory.mktemp("data") / "shards"
+    write_shards(event_samples(events_folder), folder, per_shard=130)
+    return folder
+
+
+def letters(**options: Any) -> Letters:
+    words = ["abc", "de", "fghi", "j", "kl"]
+    return Letters(words, **{"shuffle_shards": True, "buffer": 3, "seed": 0, **options})
+
+
+def decoded(source: str, events_folder: Path, tar: Path) -> ShardedStream[Any, Any]:
+    """Return a stream of events as `MemmapEvents` has them."""
+    if source == "events":
+        return EventShards(events_folder, shards=5)
+    return stream_shards(tar, decode=decode_event)
+
+
+@pytest.fixture(params=["letters", "events", "tar"])
+def kind(request: pytest.FixtureRequest, events_folder: Path, tar: Path) -> Kind:
+    """Return one way to stream after the other."""
+
+    def events(**options: Any) -> EventShards:
+        return EventShards(events_folder, **{"shards": 5, "interleave": 1, **options})
+
+    if request.param == "letters":
+        return Kind(letters, str, list("abcdefghijkl"))
+    if request.param == "events":
+        ids = events().events.labels.event_id.tolist()
+        return Kind(events, lambda sample: ids.index(sample["event_id"]), EVENTS)
+    return Kind(lambda **how: stream_shards(tar, **how), lambda s: int(s["__key__"]), EVENTS)
+
+
+def test_all_workers_of_all_ranks_together_serve_every_sample_once(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where there are more places than shards: then some serve nothing."""
+    for world_size, workers in product(range(1, 4), range(1, 4)):
+        served: Counter[Any] = Counter()
+        for rank in range(world_size):
+            of_rank = 0
+            for worker in range(workers):
+                place = Place(rank, world_size, worker, workers)
+                monkeypatch.setattr(Place, "here", lambda place=place: place)
+                stream = kind.make()
+                mine = kind.order(stream)
+                served.update(mine)
+                of_rank += len(mine)
+            assert of_rank == len(stream)
+        assert served == Counter(kind.all)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(MORE_WORKERS_THAN_CORES)
+@pytest.mark.parametrize(("num_workers", "world_size"), [(0, 3), (1, 1), (2, 3), (3, 2)])
+@pytest.mark.parametrize("source", ["events", "tar"])
+def test_loaders_of_all_ranks_serve_every_event_once_in_as_many_batches_as_counted(
+    source: str,
+    num_workers: int,
+    world_size: int,
+    events_folder: Path,
+    tar: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served: Counter[Any] = Counter()
+    for rank in range(world_size):
+        set_rank(monkeypatch, rank, world_size)
+        stream = decoded(source, events_folder, tar)
+        with record() as trace:
+            for _ in trace.batches(load(stream, num_workers), ids="event_id"):
+                pass
+        served.update(trace.sample_ids or ())
+        full = list(load(stream, num_workers, drop_last=True))
+        assert trace.samples == len(stream)
+        assert trace.served == stream.count_batches(32, num_workers=num_workers)
+        assert len(full) == stream.count_batches(32, num_workers=num_workers, drop_last=True)
+    assert served == Counter(EVENTS)
+
+
+def test_the_order_hangs_on_seed_and_epoch_alone(kind: Kind) -> None:
+    stream, orders = kind.make(), []
+    for epoch in (0, 1, 0):
+        stream.set_epoch(epoch)
+        next(iter(stream))  # an iterator that is left half way changes nothing
+        orders.append(kind.order(stream))
+    assert orders[0] == orders[2] == kind.order(kind.make()) != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1]) == kind.all
+    assert kind.order(kind.make(seed=1)) != orders[0]
+
+
+def test_nothing_is_shuffled_if_nothing_is_asked_for(kind: Kind) -> None:
+    assert kind.order(kind.make(shuffle_shards=False, buffer=1)) == kind.all
+
+
+def test_two_ranks_draw_from_their_buffers_differently(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the same draws, both ranks would serve the low energies of a sorted disk together."""
+    orders = []
+    for rank in range(2):
+        set_rank(monkeypatch, rank, 2)
+        orders.append(list(Letters(["abcdef"] * 2, shuffle_shards=False, buffer=4, seed=0)))
+    assert sorted(orders[0]) == sorted(orders[1]) == list("abcdef")
+    assert orders[0] != orders[1]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_lengths_and_counts_are_the_truth_in_every_epoch(
+    drop_last: bool, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank in range(2):
+        set_rank(monkeypatch, rank, 2)
+        stream = kind.make()
+        for epoch in range(3):
+            stream.set_epoch(epoch)
+            samples = list(stream)
+            batches = list(batched(samples, 32, drop_last=drop_last))
+            assert len(stream) == len(samples)
+            assert stream.count_batches(32, drop_last=drop_last) == len(batches)
+
+
+def test_drop_last_drops_a_batch_of_every_worker() -> None:
+    """100 samples in batches of 16, of which 4 workers leave 36 behind."""
+    stream = Letters(["x"] * 100, shuffle_shards=False, buffer=1, seed=0)
+    counts = [stream.count_batches(16, num_workers=n, drop_last=True) for n in (0, 2, 4)]
+    assert [16 * count for count in counts] == [96, 96, 64]
+
+
+def test_a_buffer_of_nothing_is_refused(kind: Kind) -> None:
+    with pytest.raises(ValueError, match="buffer=0 cannot be; take at least 1"):
+        kind.make(buffer=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["events", "http"])
+def test_persistent_workers_of_a_rank_have_its_events_and_see_the_epoch(
+    source: str,
+    start_method: str,
+    events_folder: Path,
+    tar: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start_server(start_method)
+    set_rank(monkeypatch, 1, 2)
+    with object_store(tar, None) as store:
+        stream = decoded(source, events_folder, tar)
+        if source == "http":
+            stream = stream_shards(store.url, headers=store.headers, decode=decode_event)
+        store.reset_counters()
+        loader = load(stream, 2, multiprocessing_context=start_method, persistent_workers=True)
+        orders = []
+        for epoch in (0, 1, 0):
+            stream.set_epoch(epoch)
+            orders.append(event_ids(loader))
+        set_rank(monkeypatch, 0, 2)
+        stream.set_epoch(0)
+        others = event_ids(load(stream))
+        counters = store.counters()
+    assert orders[0] == orders[2] != orders[1]
+    assert sorted(orders[0] + others) == EVENTS
+    asked = 3 * 2 + 3 if source == "http" else 0  # shards of this rank in each epoch, and others
+    assert (counters.requests, counters.lookups) == (asked, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["events", "tar"])
+def test_leaving_early_leaves_no_worker(source: str, events_folder: Path, tar: Path) -> None:
+    for batch in load(decoded(source, events_folder, tar), 2):
+        assert len(batch["event_id"]) == 32
+        break
+    del batch
+    assert multiprocessing.active_children() == []
