@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import fields
 
 import pytest
@@ -10,21 +8,12 @@ FIGURES = {field.name for field in fields(StoragePreset)} - {"name", "readahead"
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
-def test_every_figure_has_a_source(preset: StoragePreset) -> None:
+def test_every_figure_has_a_source_and_a_request_is_never_faster_than_the_line(preset):
     assert set(preset.sources) == FIGURES
     kinds = ("specified: ", "typical: ", "from memory: ")
     assert all(text.startswith(kinds) for text in preset.sources.values())
-
-
-@pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
-def test_one_request_is_never_faster_than_the_line(preset: StoragePreset) -> None:
     assert preset.stream_mb_s <= preset.mb_s
 
 
-def test_a_preset_says_that_it_is_emulated() -> None:
+def test_a_preset_says_that_it_is_emulated():
     assert str(storage_preset("S3")).startswith("emulated S3 (100 ms a request, 64 at once")
-
-
-def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="choose one of laptop SSD, HDD, NFS, busy Lustre, S3"):
-        storage_preset("floppy")
