@@ -2,6 +2,7 @@
 
 import ast
 import importlib.metadata
+import re
 import subprocess
 import sys
 import tomllib
@@ -13,9 +14,10 @@ from packaging.utils import canonicalize_name
 
 import course_utils
 from course_utils.paths import REPO
-from docs.house import circle, folders, modules, wrong_ways
+from docs.house import circle, drawing, folders, modules, unreached, wrong_ways
 
 HOUSE = modules()
+UNUSED = {"affordable_workers", "cgroup_pressure", "even_batches", "run_snippet"}  # no others
 LIMIT = 12  # entries of a folder, so that one look takes it in
 
 
@@ -75,6 +77,19 @@ def test_no_import_leads_upstairs() -> None:
 def test_a_folder_is_taken_in_at_one_look() -> None:
     entries = Counter(module.folder for module in HOUSE.values())
     assert {folder: count for folder, count in entries.items() if count > LIMIT} == {}
+
+
+def test_the_picture_of_the_house_has_a_box_for_every_folder() -> None:
+    drawn = re.findall('data-folder="(.*?)"', (REPO / "docs/house.svg").read_text("utf-8"))
+    shown = re.findall('data-folder="(.*?)"', drawing(HOUSE))
+    assert sorted(drawn) == sorted(shown), "draw it again: python docs/house.py docs/house.svg"
+    assert {module.folder for module in HOUSE.values() if module.path.stem != "__init__"} <= {
+        *shown
+    }
+
+
+def test_nothing_is_there_that_nobody_uses() -> None:
+    assert {name.rpartition(".")[2] for name in unreached(HOUSE)} <= UNUSED
 
 
 def test_every_package_that_is_imported_is_declared() -> None:

@@ -28,7 +28,7 @@ from gpu_training import report, train  # noqa: E402
 
 from course_utils.errors import CourseError  # noqa: E402
 from course_utils.hardware.gpu import Accelerator, get_accelerator  # noqa: E402
-from course_utils.measure.exchange.chrome import chrome_trace  # noqa: E402
+from course_utils.measure.exchange.chrome import save_chrome  # noqa: E402
 from course_utils.measure.trace import Trace  # noqa: E402
 
 
@@ -37,9 +37,7 @@ def save(loop: Loop, real: Trace, emulated: Trace, machine: dict[str, str], fold
     folder.mkdir(exist_ok=True)
     slug = _slug(machine, loop.name)
     for kind, trace in (("measured", real), ("emulated", emulated)):
-        recording = chrome_trace(trace)
-        recording["otherData"] |= {**machine, "loop": asdict(loop)}
-        (folder / f"{slug}-{kind}.json").write_text(json.dumps(recording) + "\n")
+        save_chrome(trace, folder / f"{slug}-{kind}.json", **machine, loop=asdict(loop))
 
 
 def save_training(

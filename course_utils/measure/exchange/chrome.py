@@ -64,11 +64,19 @@ def _event(span: Span, thread: int, origin: int) -> dict[str, Any]:
     }
 
 
-def save_chrome(trace: Trace, path: str | Path) -> Path:
-    """Write `trace` to `path` as JSON for https://ui.perfetto.dev and return the path."""
+def save_chrome(trace: Trace, path: str | Path, **about: Any) -> Path:
+    """Write `trace` to `path` as JSON for https://ui.perfetto.dev and return the path.
+
+    `about` is what else the file shall say of the run, such as the machine; it has to be JSON.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     path = Path(path)
+    data = chrome_trace(trace)
+    data["otherData"] |= about
     try:
-        path.write_text(json.dumps(chrome_trace(trace)), "utf-8")
+        path.write_text(json.dumps(data) + "\n", "utf-8")
     except OSError as error:
         reason = f"cannot write the trace to {path} ({error.strerror}); choose another place."
         raise OSError(error.errno, reason) from None
