@@ -1,34 +1,37 @@
 import pytest
 
-from course_utils.words import axis, duration, percent, plural
-from tests.measure.handmade import MS
+from course_utils.words import axis, duration, percent, plural, size
+
+MS = 1_000_000
 
 
 @pytest.mark.parametrize(
-    ("share", "text"),
-    [(0, "0 %"), (0.001, "< 1 %"), (0.376, "38 %"), (0.999, "> 99 %"), (1, "100 %")],
+    ("said", "text"),
+    [
+        (percent(0), "0 %"),  # only nothing at all
+        (percent(0.001), "< 1 %"),
+        (percent(0.376), "38 %"),
+        (percent(0.999), "> 99 %"),
+        (percent(1), "100 %"),  # only all of it
+        (duration(0), "0 s"),
+        (duration(42_000), "42 µs"),
+        (duration(7.5 * MS), "7.5 ms"),
+        (duration(38 * MS), "38 ms"),
+        (duration(2.41e9), "2.41 s"),
+        (plural(0, "gap"), "0 gaps"),
+        (plural(1, "batch"), "1 batch"),
+        (plural(2, "batch"), "2 batches"),
+        (plural(1234, "gap"), "1,234 gaps"),
+        (size(0), "0 B"),
+        (size(7_200), "7.2 kB"),
+        (size(-38e6), "-38 MB"),
+        (size(1.2e9), "1.20 GB"),
+    ],
 )
-def test_only_nothing_is_0_percent_and_only_all_is_100(share, text):
-    assert percent(share) == text
+def test_figures_read_well(said: str, text: str) -> None:
+    assert said == text
 
 
-@pytest.mark.parametrize(
-    ("ns", "text"),
-    [(0, "0 s"), (42_000, "42 µs"), (7.5 * MS, "7.5 ms"), (38 * MS, "38 ms"), (2.41e9, "2.41 s")],
-)
-def test_durations_use_the_unit_that_reads_best(ns, text):
-    assert duration(ns) == text
-
-
-def test_counts_have_the_right_ending():
-    assert [plural(n, "gap") for n in (0, 1, 2, 1234)] == [
-        "0 gaps",
-        "1 gap",
-        "2 gaps",
-        "1,234 gaps",
-    ]
-
-
-def test_an_axis_has_round_times_in_one_unit():
+def test_an_axis_has_round_times_in_one_unit() -> None:
     assert list(axis(2_210 * MS, 8).values()) == ["0", "0.5 s", "1.0 s", "1.5 s", "2.0 s"]
     assert list(axis(90 * MS, 5).values()) == ["0", "20 ms", "40 ms", "60 ms", "80 ms"]

@@ -1,8 +1,7 @@
 """Traces from and for other tools: Chrome and Perfetto, torch.profiler, DFTracer, recordings."""
 
-from course_utils.measure.exchange.chrome import save_chrome
+from course_utils.measure.exchange.chrome import listing, recordings, save_chrome
 from course_utils.measure.exchange.dftracer import load_dftracer
-from course_utils.measure.exchange.recordings import listing, recordings
 from course_utils.measure.exchange.torch_profiler import load_profile
 
 __all__ = ["listing", "load_dftracer", "load_profile", "recordings", "save_chrome"]

@@ -12,8 +12,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 STAGES = ("read", "decode", "transform", "collate", "transfer", "compute", "wait")
 THREAD = "thread"  # lane of what a thread does beside the one that records
@@ -132,21 +132,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: activate(None))
 
 
-class Stage(Protocol):
-    """What `stage` returns: something to be used in a `with` statement."""
-
-    def __enter__(self) -> None:
-        """Start the stage."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """End the stage."""
-
-
 class _NoStage:
     __slots__ = ()
 
@@ -172,7 +157,7 @@ class _RecordedStage:
 _NO_STAGE = _NoStage()
 
 
-def stage(name: str, lane: str | None = None) -> Stage:
+def stage(name: str, lane: str | None = None) -> AbstractContextManager[None]:
     """Mark a block as one of `STAGES`; costs next to nothing while nobody is recording.
 
     Raises:

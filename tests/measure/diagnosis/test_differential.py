@@ -20,6 +20,7 @@ from course_utils.measure.spans import end
 from tests.measure import datasets as data
 
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+ROWS = data.KINDS["map-style"]
 
 
 @pytest.fixture(autouse=True)
@@ -32,12 +33,8 @@ def _no_process_is_left() -> Iterator[None]:
     assert not [line for line in commands if not any(helper in line for helper in HELPERS)]
 
 
-def quick_step(batch: Any) -> Any:
-    return torch.zeros(())
-
-
-def quick(loader: Any, step: Any = quick_step, **options: Any) -> Diagnosis:
-    return diagnose(loader, step, **{"seconds": 3, **options})
+def quick(loader: Any, step: Any = lambda batch: torch.zeros(()), **options: Any) -> Diagnosis:
+    return diagnose(loader, step, **{"seconds": 0.2, **options})
 
 
 @pytest.mark.slow
@@ -60,29 +57,22 @@ def test_the_cause_of_a_known_loop_is_found(name: str) -> None:
         if found.cause != cause:  # neighbours on the machine may mislead it once, not twice
             found = diagnose(loader, step, seconds=6)
     assert found.cause == cause, found.verdict
-    assert found.headspace >= 1
-    assert found.gain >= 1
+    assert min(found.headspace, found.gain) >= 1
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("kind", data.KINDS)
-def test_a_loader_of_any_kind_is_left_as_it_was(kind: str) -> None:
-    loader = data.KINDS[kind](num_workers=1)
+def test_a_loader_of_any_kind_is_judged_and_left_as_it_was(kind: str, workers: int) -> None:
+    loader = data.KINDS[kind](num_workers=workers)
     before = dict(getattr(loader, "__dict__", {}))
-    found = quick(loader, seconds=1.5)
-    epoch = found.measurements.epoch
-    assert epoch == (320 if kind == "without batching" else 40) or (kind, epoch) == (
-        "iterable",
-        None,
-    )
+    found = quick(loader, seconds=1.5 if workers else 0.2).measurements
+    assert found.loader_s > 0
+    assert found.workers == (workers if kind != "list of batches" else 0)
+    samples = data.BATCH if kind == "without batching" else 1
+    if kind != "iterable":  # which tells its length only at the end of an epoch
+        assert found.epoch == data.BATCHES * samples
     assert dict(getattr(loader, "__dict__", {})) == before
-
-
-@pytest.mark.parametrize("kind", data.KINDS)
-def test_a_loader_without_workers_is_judged_too(kind: str) -> None:
-    found = quick(data.KINDS[kind](), seconds=0.2)
-    assert found.measurements.workers == 0
-    assert found.measurements.loader_s > 0
 
 
 @pytest.mark.slow
@@ -90,7 +80,7 @@ def test_workers_of_every_start_method_are_judged_and_end_in_silence(
     start_method: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     gpu = get_accelerator(step_ms=2, emulate=True)
-    loader = data.KINDS["map-style"](num_workers=1, multiprocessing_context=start_method)
+    loader = ROWS(num_workers=1, multiprocessing_context=start_method)
     found = quick(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=0.1)
     assert found.measurements.start_method == start_method
     assert found.measurements.fetch_s > 0
@@ -100,29 +90,18 @@ def test_workers_of_every_start_method_are_judged_and_end_in_silence(
         assert (found.cause, found.change) == ("start-up", "persistent_workers=True")
 
 
-def test_an_emulated_device_that_was_not_waited_for_is_waited_for() -> None:
-    gpu = get_accelerator(step_ms=10, emulate=True)
-
-    def step(batch: Any) -> None:
-        gpu.step(gpu.upload(batch))
-
-    found = quick(data.KINDS["map-style"](), step, seconds=1)
+def test_a_device_that_was_not_waited_for_is_waited_for() -> None:
+    gpu, calls = get_accelerator(step_ms=10, emulate=True), []
+    found = quick(ROWS(), lambda batch: gpu.step(gpu.upload(batch)) and None, seconds=1)
     assert found.step_s >= 0.01
     assert found.measurements.compute_s == pytest.approx(0.01, rel=0.05)
-
-
-def test_a_device_of_ones_own_is_waited_for_with_its_function() -> None:
-    calls: list[int] = []
-    quick(data.KINDS["map-style"](), seconds=0.2, synchronize=lambda: calls.append(1))
+    quick(ROWS(), synchronize=lambda: calls.append(1))  # of one's own, with its function
     assert calls
 
 
 def test_a_step_may_change_the_containers_of_its_batch() -> None:
-    def greedy_step(batch: dict[str, Any]) -> None:
-        batch.pop("event_id")
-
     loader = data.KINDS["own functions"]()
-    assert quick(loader, greedy_step, seconds=0.2).measurements.step_s > 0
+    assert quick(loader, lambda batch: batch.pop("event_id")).measurements.step_s > 0
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -146,23 +125,15 @@ def test_what_the_dataset_raises_comes_through(workers: int) -> None:
         quick(DataLoader(data.Broken(), 8, num_workers=workers))
 
 
-def test_a_worker_that_dies_is_told_in_a_sentence() -> None:
-    with pytest.raises(CourseError, match="num_workers=0 to see why"):
-        quick(DataLoader(data.Deadly(), 8, num_workers=1))
-
-
-def once() -> Iterator[torch.Tensor]:
-    yield torch.zeros(4)
-
-
 @pytest.mark.parametrize(
     ("loader", "step", "says"),
     [
-        (once(), quick_step, "not iter"),
-        (3, quick_step, "A int gives no batches"),
-        ([], quick_step, "gives no batch"),
-        ([torch.zeros(4)], quick_step, "too short to be judged"),
+        (iter([torch.zeros(4)]), print, "not iter"),
+        (3, print, "A int gives no batches"),
+        ([], print, "gives no batch"),
+        ([torch.zeros(4)], print, "too short to be judged"),
         ([torch.zeros(4)] * 9, "step", "The step is no function"),
+        (DataLoader(data.Deadly(), 8, num_workers=1), print, "num_workers=0 to see why"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_with_the_next_step(
@@ -175,23 +146,21 @@ def test_what_cannot_be_judged_is_refused_with_the_next_step(
 def test_too_little_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "GRACE_S", 0.0)
     with pytest.raises(CourseError, match="too few to judge by"):
-        quick(data.KINDS["map-style"](), seconds=1e-9)
+        quick(ROWS(), seconds=1e-9)
 
 
 def test_persistent_workers_that_run_already_are_put_aside_and_live_on() -> None:
     loader = DataLoader(data.Numbers(40), num_workers=1, persistent_workers=True)
     list(loader)
-    theirs = loader._iterator
-    before = dict(vars(loader))
+    theirs, before = loader._iterator, dict(vars(loader))
     with untouched(loader, timeout_s=60):
-        assert loader._iterator is None
-        assert loader.timeout == 60
+        assert (loader._iterator, loader.timeout) == (None, 60)
         list(loader)
         assert len(multiprocessing.active_children()) == 2
     assert vars(loader) == before
-    assert loader._iterator is theirs
     assert len(multiprocessing.active_children()) == 1
     assert len(list(loader)) == 40
+    assert loader._iterator is theirs
     end(theirs, orderly=False)
 
 

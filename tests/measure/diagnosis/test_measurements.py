@@ -36,81 +36,64 @@ def fetch(number: int, worker: int = 0, **changes: float) -> Fetch:
     return usual._replace(**changes)
 
 
-def run(
-    *, turn_s: float = 0.05, turns: int = 10, epochs: int = 1, first_s: float = 0.1, **more: Any
-) -> Run:
+def fetches(count: int = 5, **changes: float) -> list[Fetch]:
+    return [fetch(number, **changes) for number in range(count)]
+
+
+def run(*, turn_s: float = 0.05, epochs: int = 1, first_s: float = 0.1, **more: Any) -> Run:
     """Return epochs whose first batch comes after `first_s`, each later one after `turn_s`."""
     made = Run(more.pop("trace", Trace(clock=lambda: 0)), dropped=1, **more)
     start = 0.0
     for epoch in range(epochs):
         made.starts.append(start)
-        for place in range(turns):
+        for place in range(10):
             got = start + first_s + place * turn_s
             asked = start if place == 0 else got - turn_s
             made.turns.append(Turn(epoch, place, asked, got, got, 0.001 * place, 0.0))
         start = made.turns[-1].done
-        made.lengths.append(turns)
+        made.lengths.append(10)
     return made
 
 
-def figures(fetches: Sequence[Fetch] = (), step: Run | None = None) -> Measurements:
-    return measured([], run(workers=2, fetches=list(fetches)), step or run(), run())
+def figures(found: Sequence[Fetch] = (), step: Run | None = None) -> Measurements:
+    return measured([], run(workers=2, fetches=list(found)), step or run(), run())
 
 
-def test_waiting_is_what_neither_computes_nor_lacks_a_core() -> None:
-    found = figures([fetch(n) for n in range(5)])
-    assert (found.fetch_s, found.delay_s) == pytest.approx((0.1, 0.01))
-    assert found.waiting_s == pytest.approx(0.07)
-
-
-def test_a_fetch_computes_while_its_thread_waits_for_a_pool() -> None:
-    found = figures([fetch(n, process_cpu=0.06) for n in range(5)])
-    assert found.computing_s == pytest.approx(0.06)
-
-
-def test_the_first_fetch_of_each_worker_does_not_count() -> None:
-    first = [fetch(0, worker, wall=9.0) for worker in (0, 1)]
-    later = [fetch(n, worker) for n in (1, 2) for worker in (0, 1)]
-    assert figures([*first, *later]).fetch_s == pytest.approx(0.1)
-
-
-def test_bytes_are_counted_across_workers_that_began_anew() -> None:
-    first, second = ([fetch(n) for n in range(4)] for _ in range(2))
-    assert figures([*first, *second]).asked_bytes == pytest.approx(1000)
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (fetches(), {"fetch_s": 0.1, "delay_s": 0.01, "waiting_s": 0.07}),
+        (fetches(process_cpu=0.06), {"computing_s": 0.06}),  # in threads of a pool
+        # the first fetch of each worker opens files and imports
+        ([fetch(0, w, wall=9.0) for w in (0, 1)] + [fetch(1, w) for w in (0, 1)], {"fetch_s": 0.1}),
+        (fetches(4) + fetches(4), {"asked_bytes": 1000}),  # the workers began anew
+        ([*fetches(20), fetch(20, wall=2.0)], {"slow_share": 1 / 20, "slow_time": 0.514}),
+        (
+            [fetch(n, unique_bytes=10 * MB * (n + 1)) for n in range(9)],
+            {"own_bytes": 10 * MB, "grown_bytes": 70 * MB, "grown_late_bytes": 30 * MB},
+        ),
+        (fetches(9), {"own_bytes": 0, "grown_bytes": 0}),
+        ([], {"fetch_s": 0.05, "computing_s": 0.001}),  # of no DataLoader only the whole is known
+    ],
+)
+def test_figures_follow_from_the_fetches(found: list[Fetch], expected: dict[str, float]) -> None:
+    assert {name: getattr(figures(found), name) for name in expected} == pytest.approx(
+        expected, rel=0.01
+    )
 
 
 def test_start_up_is_what_the_first_batch_takes_beyond_its_fetch() -> None:
-    alone = run(first_s=2.1, epochs=2, workers=2, fetches=[fetch(n) for n in range(5)])
+    alone = run(first_s=2.1, epochs=2, workers=2, fetches=fetches())
     found = measured([], alone, run(), run(first_s=3.1))
-    assert found.start_up_s == pytest.approx(2.0)
-    assert found.epoch == 10
+    assert (found.start_up_s, found.epoch) == (pytest.approx(2.0), 10)
     assert found.start_up_share_s == pytest.approx(0.2)
-
-
-def test_slow_fetches_are_counted_by_the_time_they_lose() -> None:
-    fetches = [fetch(n) for n in range(20)] + [fetch(20, wall=2.0)]
-    found = figures(fetches)
-    assert found.slow_share == pytest.approx(1 / 20)
-    assert found.slow_time == pytest.approx(0.5, abs=0.05)
-
-
-def test_memory_grows_by_what_workers_have_at_the_end() -> None:
-    fetches = [fetch(n, unique_bytes=10 * MB * (n + 1)) for n in range(9)]
-    found = figures(fetches)
-    assert found.own_bytes == 10 * MB
-    assert found.grown_bytes == pytest.approx(70 * MB)
-    assert found.grown_late_bytes == pytest.approx(30 * MB)
-    assert figures([fetch(n) for n in range(9)]).grown_bytes == 0
 
 
 def test_the_step_is_divided_by_what_ran() -> None:
     spans = []
-    for n in range(10):
-        start = 50 * n
-        spans += [
-            span("copy", "transfer", start, start + 20, n),
-            span("gpu", "compute", start + 10, start + 40, n),
-        ]
+    for start in range(0, 500, 50):
+        spans += [span("copy", "transfer", start, start + 20)]
+        spans += [span("gpu", "compute", start + 10, start + 40)]
     step = run(first_s=0.05, trace=trace_of(*spans))
     for place, turn in enumerate(step.turns):  # a step waits for no batch
         step.turns[place] = turn._replace(asked=turn.done - 0.05, got=turn.done - 0.05)
@@ -121,23 +104,17 @@ def test_the_step_is_divided_by_what_ran() -> None:
 
 
 def test_a_step_without_spans_is_not_divided() -> None:
-    found = figures()
-    assert found.compute_s is None
-    assert found.host_s == 0
+    assert (figures().compute_s, figures().host_s) == (None, 0)
 
 
 def test_only_pools_that_compute_are_tried_with_one_thread() -> None:
-    def busy(**changes: float) -> Run:
-        return run(fetches=[fetch(n, **changes) for n in range(4)])
-
-    assert may_be_oversubscribed(busy(process_cpu=0.04, pool_threads=8))
-    assert not may_be_oversubscribed(busy(process_cpu=0.04, pool_threads=1))
-    assert not may_be_oversubscribed(busy(process_cpu=0.021, pool_threads=8))
+    for process_cpu, pool_threads, tried in ((0.04, 8, True), (0.04, 1, False), (0.021, 8, False)):
+        found = fetches(process_cpu=process_cpu, pool_threads=pool_threads)
+        assert may_be_oversubscribed(run(fetches=found)) is tried
 
 
-def test_threads_that_help_are_no_ailment() -> None:
-    alone = run(turn_s=0.05, workers=2, fetches=[fetch(n, process_cpu=0.04) for n in range(5)])
-    quicker = run(turn_s=0.02, fetches=[fetch(n, process_cpu=0.04) for n in range(5)])
-    cheaper = run(turn_s=0.02, fetches=[fetch(n, process_cpu=0.004) for n in range(5)])
-    assert measured([], alone, run(), run(), quicker).one_thread_gain == pytest.approx(1)
-    assert measured([], alone, run(), run(), cheaper).one_thread_gain == pytest.approx(2.5)
+@pytest.mark.parametrize(("cpu", "gain"), [(0.04, 1.0), (0.004, 2.5)])
+def test_threads_that_help_are_no_ailment(cpu: float, gain: float) -> None:
+    alone = run(workers=2, fetches=fetches(process_cpu=0.04))
+    trial = run(turn_s=0.02, fetches=fetches(process_cpu=cpu))
+    assert measured([], alone, run(), run(), trial).one_thread_gain == pytest.approx(gain)

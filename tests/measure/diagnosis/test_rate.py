@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from course_utils.errors import CourseError
 from course_utils.measure.diagnosis import steady_rate
-from course_utils.measure.diagnosis.rate import first_dropped, length, prefetched
+from course_utils.measure.diagnosis.rate import first_dropped
 from tests.measure.datasets import Numbers
 
 
@@ -53,22 +53,6 @@ def test_prefetched_batches_are_dropped_but_of_a_short_epoch_only_half(
     ahead: int, length: int | None, dropped: int
 ) -> None:
     assert first_dropped(ahead, length) == dropped
-
-
-@pytest.mark.parametrize(
-    ("options", "ahead"),
-    [({"num_workers": 2, "prefetch_factor": 4}, 8), ({"num_workers": 2}, 4), ({}, 0)],
-)
-def test_the_prefetched_batches_are_those_of_all_workers(
-    options: dict[str, int], ahead: int
-) -> None:
-    loader: DataLoader[float] = DataLoader(Numbers(40), batch_size=4, **options)
-    assert (prefetched(loader), length(loader)) == (ahead, 10)
-
-
-def test_of_other_iterables_nothing_is_prefetched_and_the_length_may_be_unknown() -> None:
-    assert (prefetched([1, 2]), length([1, 2])) == (0, 2)
-    assert length(iter([1])) is None
 
 
 def test_an_epoch_of_one_batch_has_no_rate() -> None:

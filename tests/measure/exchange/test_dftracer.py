@@ -8,13 +8,12 @@ import pytest
 from course_utils.measure.exchange import load_dftracer
 from course_utils.paths import recording
 
-HOST = {"hhash": "68"}
-
 
 def event(pid: int, name: str, cat: str, start: int, end: int, **more: Any) -> dict[str, Any]:
     """Return an event as DFTracer 2.2 writes it; times are microseconds."""
     times = {"ts": start, "dur": end - start, "ph": 1}
-    return {"name": name, "cat": cat, "pid": pid, "tid": pid, **times, "args": HOST, **more}
+    host = {"args": {"hhash": "68"}}
+    return {"name": name, "cat": cat, "pid": pid, "tid": pid, **times, **host, **more}
 
 
 def write(file: Path, *events: dict[str, Any]) -> Path:
@@ -42,50 +41,32 @@ def test_au_of_the_recorded_dlio_run_is_what_dlio_says() -> None:
 
 
 def test_reading_inside_the_fetching_of_a_sample_counts_as_reading(tmp_path: Path) -> None:
+    calls = [("open64", 110, 120), ("read", 120, 150), ("close", 150, 160)]
     file = write(
         tmp_path / "worker.pfw",
         event(2, "Events.__getitem__", "data_loader", 100, 200),
-        event(2, "open64", "POSIX", 110, 120),
-        event(2, "read", "POSIX", 120, 150),
-        event(2, "close", "POSIX", 150, 160),
+        *(event(2, name, "POSIX", start, end) for name, start, end in calls),
     )
-    spans = load_dftracer(file).spans
-    assert [(s.stage, s.start_ns // 1000, s.end_ns // 1000) for s in spans] == [
-        ("decode", 0, 10),
-        ("read", 10, 20),
-        ("read", 20, 50),
-        ("decode", 50, 100),
-    ]
+    spans = [(s.stage, s.start_ns // 1000, s.end_ns // 1000) for s in load_dftracer(file).spans]
+    assert spans == [("decode", 0, 10), ("read", 10, 20), ("read", 20, 50), ("decode", 50, 100)]
 
 
 def test_files_of_a_folder_are_one_trace_whose_loop_is_main(tmp_path: Path) -> None:
     write(tmp_path / "a.pfw", event(7, "fetch", "data_loader", 12, 20))
     write(tmp_path / "b.pfw", event(8, "fetch", "data_loader", 11, 20))
-    write(
-        tmp_path / "c.pfw",
-        event(5, "loop.iter", "dlio_benchmark", 10, 20),
-        event(5, "TorchFramework.compute", "ai_framework", 20, 30),
-        event(5, "loop.yield", "dlio_benchmark", 20, 30),
-        event(5, "loop.iter", "dlio_benchmark", 30, 40),
-        event(5, "TorchFramework.compute", "ai_framework", 40, 50),
-    )
+    loop = [("loop.iter", 10, 20), ("TorchFramework.compute", 20, 30), ("loop.yield", 20, 30)]
+    loop += [("loop.iter", 30, 40), ("TorchFramework.compute", 40, 50)]
+    write(tmp_path / "c.pfw", *(event(5, name, "dlio", start, end) for name, start, end in loop))
     trace = load_dftracer(tmp_path)
     assert trace.lanes == ["worker 0", "worker 1", "main"]
     assert [s.start_ns for s in trace.spans if s.lane == "worker 0"] == [1_000]
-    assert [(s.stage, s.batch) for s in trace.spans if s.lane == "main"] == [
-        ("wait", 0),
-        ("compute", 0),
-        ("wait", 1),
-        ("compute", 1),
-    ]
+    main = [(s.stage, s.batch) for s in trace.spans if s.lane == "main"]
+    assert main == [("wait", 0), ("compute", 0), ("wait", 1), ("compute", 1)]
 
 
 def test_a_thread_has_a_lane_of_its_own(tmp_path: Path) -> None:
-    file = write(
-        tmp_path / "a.pfw",
-        event(5, "train", "compute", 0, 10),
-        event(5, "read", "POSIX", 0, 10, tid=9),
-    )
+    reading = event(5, "read", "POSIX", 0, 10, tid=9)
+    file = write(tmp_path / "a.pfw", event(5, "train", "compute", 0, 10), reading)
     assert set(load_dftracer(file).lanes) == {"main", "main, thread 9"}
 
 
@@ -111,7 +92,6 @@ def test_what_a_killed_program_left_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "no JSON", "[]", '{"name": "a"}', "[1, 2]"])
 def test_a_file_without_events_is_named_with_the_next_step(content: str, tmp_path: Path) -> None:
-    file = tmp_path / "empty.pfw"
-    file.write_text(content)
+    (tmp_path / "empty.pfw").write_text(content)
     with pytest.raises(ValueError, match=r"empty\.pfw holds no DFTracer events.*DFTRACER_ENABLE"):
-        load_dftracer(file)
+        load_dftracer(tmp_path / "empty.pfw")

@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from course_utils.measure.picture import LOOKS
-from course_utils.measure.picture.palette import DARK, IDLE, IDLE_DARK, LIGHT, mix
+from course_utils.measure.picture.palette import DARK, IDLE, IDLE_DARK, LIGHT
 from course_utils.measure.spans import STAGES
 
 EVERY = {**LOOKS, "idle": IDLE}
@@ -28,12 +28,6 @@ def test_every_stage_has_a_look():
 def test_idle_is_seen_on_both_backgrounds():
     assert contrast(IDLE.colour, LIGHT) >= 3
     assert contrast(IDLE_DARK, DARK) >= 3
-
-
-def test_mixing_goes_from_one_colour_to_the_other():
-    assert mix("#102030", "#ffffff", 0) == "#102030"
-    assert mix("#102030", "#ffffff", 1) == "#ffffff"
-    assert mix("#000000", "#ffffff", 0.5) == "#808080"
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from course_utils.measure.picture import Control, Picture, Timeline, TimelineGrid, key
+from course_utils.measure.picture import Control, Picture, Timeline, TimelineGrid, key, states
 from course_utils.measure.picture.timeline import module_source
 from course_utils.measure.spans import stage
 from course_utils.measure.trace import record
@@ -18,25 +18,21 @@ CONTROLS = [
 
 def grid(**options):
     pictures = {
-        key(CONTROLS, {"strategy": strategy, "load": load}): Picture(
-            [naive(load_ms=load)], [strategy]
-        )
-        for strategy in CONTROLS[0].options
-        for load in CONTROLS[1].options
+        key(CONTROLS, state): Picture([naive(load_ms=state["load"])], [state["strategy"]])
+        for state in states(CONTROLS)
     }
     return TimelineGrid(CONTROLS, pictures, **options)
 
 
-def test_a_recorded_trace_draws_itself():
+def stored(widget):
+    return json.loads(re.search(r'course-timeline">(.*?)</script>', widget.to_fragment())[1])
+
+
+def test_a_recorded_trace_draws_itself_without_controls():
     with record(label="mine") as trace, stage("compute", lane="gpu"):
         pass
+    assert trace.timeline().controls == []
     assert "Mine: the GPU computes 100 %" in trace.timeline().text()
-
-
-def test_one_trace_needs_no_controls():
-    widget = Timeline(naive())
-    assert widget.controls == []
-    assert widget.picture.sentence.startswith("Naive")
 
 
 @pytest.mark.parametrize(
@@ -56,23 +52,17 @@ def test_several_traces_can_be_switched_and_compared(names, compare, options, fi
     assert list(widget.picture.names) == list(names)
 
 
-def test_no_trace_at_all_is_refused():
+def test_no_trace_and_a_state_without_a_picture_are_refused():
     with pytest.raises(ValueError, match="give at least one trace"):
         Timeline({})
-
-
-def test_a_grid_starts_with_the_first_options():
-    assert grid().state == {"strategy": "naive", "load": 20}
-    assert grid(state={"load": 80}).state == {"strategy": "naive", "load": 80}
-
-
-def test_a_state_without_a_picture_is_named():
     with pytest.raises(ValueError, match="load=80 has no picture"):
         TimelineGrid([CONTROLS[1]], {"load=20": Picture([naive()])})
 
 
-def test_a_state_is_completed_by_what_is_shown():
+def test_a_grid_starts_with_the_first_options_and_completes_a_state_by_what_is_shown():
+    assert grid(state={"load": 80}).state == {"strategy": "naive", "load": 80}
     widget = grid()
+    assert widget.state == {"strategy": "naive", "load": 20}
     widget.state = {"load": 80}
     assert widget.state == {"strategy": "naive", "load": 80}
     assert widget.picture.sentence.startswith("Naive: the GPU computes 11 %")
@@ -112,25 +102,17 @@ def test_a_page_is_one_small_file_that_names_no_other():
     assert not {address for address in addresses if "." in address}
 
 
-def test_a_fragment_holds_pictures_state_and_a_fallback():
-    widget = grid(state={"load": 80})
-    fragment = widget.to_fragment()
-    stored = json.loads(re.search(r'course-timeline">(.*?)</script>', fragment)[1])
-    assert stored["state"] == {"strategy": "naive", "load": 80}
-    assert "<svg" in fragment
-    assert "mountAll();" in fragment
+@pytest.mark.parametrize("widget", [grid(state={"load": 80}), Timeline(naive())])
+def test_a_fragment_holds_all_that_the_widget_has_and_a_fallback(widget):
+    assert stored(widget)["state"] == widget.state
+    assert base64.b64decode(stored(widget)["payload"]) == widget.payload
+    assert "<svg" in widget.to_fragment()
+    assert "mountAll();" in widget.to_fragment()
     assert "mountAll();" not in widget.to_fragment(module=False)
 
 
-@pytest.mark.parametrize("widget", [grid(), Timeline(naive())], ids=["grid", "recorded"])
-def test_a_page_is_as_precise_as_the_widget(widget):
-    stored = json.loads(re.search(r'course-timeline">(.*?)</script>', widget.to_fragment())[1])
-    assert base64.b64decode(stored["payload"]) == widget.payload
-
-
 def test_a_name_cannot_end_the_script_it_stands_in():
-    fragment = Timeline({"</script><b>": naive()}).to_fragment()
-    assert fragment.count("</script>") == 2
+    assert Timeline({"</script><b>": naive()}).to_fragment().count("</script>") == 2
 
 
 def test_a_notebook_gets_text_and_html_only_when_asked(monkeypatch):
@@ -145,6 +127,5 @@ def test_a_notebook_gets_text_and_html_only_when_asked(monkeypatch):
 
 
 def test_the_module_has_no_imports_and_one_default_export():
-    source = module_source()
-    assert not re.search(r"^\s*import\b", source, re.MULTILINE)
-    assert len(re.findall(r"^export default", source, re.MULTILINE)) == 1
+    assert not re.search(r"^\s*import\b", module_source(), re.MULTILINE)
+    assert len(re.findall(r"^export default", module_source(), re.MULTILINE)) == 1

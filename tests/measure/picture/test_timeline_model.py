@@ -15,15 +15,7 @@ from course_utils.measure.spans import busy_shares, idle_gaps, lanes
 from course_utils.words import axis, duration, percent, plural
 from tests.measure.handmade import MS, naive, span, trace_of
 
-TICK = 1_000
-
-RUNS = {
-    "naive": Pipeline(read_ms=20, decode_ms=9, copy_ms=3, step_ms=15, jitter=0.3),
-    "workers": Pipeline(read_ms=20, step_ms=15, num_workers=3, jitter=0.3, start_up_ms=50),
-    "overlap": Pipeline(
-        read_ms=20, copy_ms=9, step_ms=5, num_workers=4, pinned=True, overlap=True, sync=False
-    ),
-}
+NAIVE = columns(naive(), 1_000)  # ticks of a microsecond
 
 
 @pytest.fixture(scope="module")
@@ -50,34 +42,35 @@ def node(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_utilisation_and_gaps_are_those_of_the_summary(node, name):
-    trace = simulate(RUNS[name])
-    script = "const t = m.openTrace(given); Object.assign(out, t);"
-    opened = node(script, columns(trace, TICK))
-    assert opened["utilisation"] == pytest.approx(trace.summary().utilisation, abs=1e-4)
+@pytest.mark.parametrize(
+    "trace",
+    [
+        simulate(Pipeline(read_ms=20, decode_ms=9, copy_ms=3, step_ms=15, jitter=0.3)),
+        simulate(Pipeline(read_ms=20, step_ms=15, num_workers=3, jitter=0.3, start_up_ms=50)),
+        simulate(
+            Pipeline(read_ms=20, copy_ms=9, step_ms=5, num_workers=4, pinned=True, overlap=True)
+        ),
+        trace_of(span("main", "read", 0, 5)),
+        trace_of(),
+    ],
+    ids=["naive", "workers", "overlap", "no step", "nothing"],
+)
+def test_utilisation_gaps_and_busy_times_are_those_of_python(node, trace):
+    opened = node("Object.assign(out, m.openTrace(given));", columns(trace, 1_000))
+    busy = trace.summary().utilisation if trace.spans else 0
+    assert opened["utilisation"] == pytest.approx(busy, abs=1e-4)
+    assert opened["spans"] == len(trace.spans)
     gaps = np.array(idle_gaps(trace)) / MS
     np.testing.assert_allclose(opened["gaps"], gaps, atol=0.01)
-    assert opened["spans"] == len(trace.spans)
-    busy = [lane.busy_ns() / MS for lane in lanes(trace)]
-    assert [lane["busy"] for lane in opened["lanes"]] == pytest.approx(busy, abs=0.1)
-
-
-def test_a_trace_without_steps_is_not_busy(node):
-    script = "const t = m.openTrace(given); out.u = t.utilisation; out.gaps = t.gaps;"
-    assert node(script, columns(trace_of(span("main", "read", 0, 5)), TICK)) == {"u": 0, "gaps": []}
-    assert node(script, columns(trace_of(), TICK)) == {"u": 0, "gaps": []}
+    lasted = [lane.busy_ns() / MS for lane in lanes(trace)]
+    assert [lane["busy"] for lane in opened["lanes"]] == pytest.approx(lasted, abs=0.1)
 
 
 def test_shares_of_pixel_columns_are_those_of_python(node):
-    trace = naive(steps=5)
-    script = """
-    const lane = m.openTrace(given).lanes[0];
-    out.shares = [...m.busyShares(lane, 20, 130, 50)];
-    """
-    shares = node(script, columns(trace, TICK))["shares"]
-    expected = busy_shares(lanes(trace)[0], (20 * MS, 130 * MS), 50)
-    np.testing.assert_allclose(np.reshape(shares, expected.shape), expected, atol=1e-3)
+    script = "out.shares = [...m.busyShares(m.openTrace(given).lanes[0], 20, 110, 50)];"
+    expected = busy_shares(lanes(naive())[0], (20 * MS, 110 * MS), 50)
+    shares = np.reshape(node(script, NAIVE)["shares"], expected.shape)
+    np.testing.assert_allclose(shares, expected, atol=1e-3)
 
 
 def test_a_long_span_that_began_before_the_view_is_visible(node):
@@ -86,38 +79,39 @@ def test_a_long_span_that_began_before_the_view_is_visible(node):
     script = """
     const lane = m.openTrace(given).lanes[0], [first, last] = m.visible(lane, 60, 70);
     out.stages = [...lane.stage.slice(first, last)].length;
-    out.found = m.spanAt(lane, 65, 0);
-    out.inner = m.spanAt(lane, 10.5, 0);
-    out.none = m.spanAt(lane, 101, 0);
+    out.at = [65, 10.5, 101].map((time) => m.spanAt(lane, time, 0));
     """
-    out = node(script, columns(trace_of(*spans), TICK))
+    out = node(script, columns(trace_of(*spans), 1_000))
     assert out["stages"] >= 1
-    assert (out["found"], out["inner"], out["none"]) == (0, 10, -1)
+    assert out["at"] == [0, 10, -1]
 
 
 def test_words_are_those_of_python(node):
     shares, times, counts = [0, 0.001, 0.376, 0.999, 1], [0, 42e3, 7.5e6, 38e6, 2.41e9], [0, 1, 2]
     script = """
-    out.percent = given.shares.map(m.percent);
-    out.duration = given.times.map((ns) => m.duration(ns / 1e6));
-    out.plural = given.counts.map((n) => m.plural(n, "gap"));
+    out.percent = given[0].map(m.percent);
+    out.duration = given[1].map((ns) => m.duration(ns / 1e6));
+    out.plural = given[2].map((n) => m.plural(n, "gap"));
     """
-    out = node(script, {"shares": shares, "times": times, "counts": counts})
-    assert out["percent"] == [percent(share) for share in shares]
-    assert out["duration"] == [duration(ns) for ns in times]
-    assert out["plural"] == [plural(count, "gap") for count in counts]
+    assert node(script, [shares, times, counts]) == {
+        "percent": [percent(share) for share in shares],
+        "duration": [duration(ns) for ns in times],
+        "plural": [plural(count, "gap") for count in counts],
+    }
 
 
-@pytest.mark.parametrize("length_ms", [0.03, 1, 7, 90, 400, 2_210, 61_000])
-def test_the_axis_is_that_of_python(node, length_ms):
+def test_the_axis_is_that_of_python(node):
+    lengths = [0.03, 1, 7, 90, 400, 2_210, 61_000]
     script = """
-    const { step, at } = m.ticks(0, given, 8);
-    out.at = at; out.texts = at.map((ms) => m.tickText(ms, step));
+    out.found = given.map((length) => {
+        const { step, at } = m.ticks(0, length, 8);
+        return at.map((ms) => [ms, m.tickText(ms, step)]);
+    });
     """
-    out = node(script, length_ms)
-    expected = axis(round(length_ms * MS), 8)
-    assert out["texts"] == list(expected.values())
-    assert out["at"] == pytest.approx([ns / MS for ns in expected])
+    for length, found in zip(lengths, node(script, lengths)["found"], strict=True):
+        expected = axis(round(length * MS), 8)
+        assert [text for _, text in found] == list(expected.values())
+        assert [at for at, _ in found] == pytest.approx([ns / MS for ns in expected])
 
 
 def test_states_are_named_as_in_python(node):
@@ -135,33 +129,24 @@ def test_packed_pictures_can_be_unpacked(node):
 
 
 def test_the_story_of_a_batch_is_told_in_order(node):
-    script = "out.story = m.batchStory(m.openTrace(given), 1);"
-    assert node(script, columns(naive(), TICK))["story"] == (
+    assert node("out.story = m.batchStory(m.openTrace(given), 1);", NAIVE)["story"] == (
         "Batch 1: wait 30 ms (main), read 24 ms (main), decode 6.0 ms (main), compute 10 ms (gpu)."
     )
 
 
-def test_lanes_are_ordered_as_in_a_trace(node):
+def test_lanes_are_ordered_as_in_a_trace_and_an_unused_one_keeps_its_place(node):
     names = ["gpu", "worker 10", "main", "storage", "worker 9", "copy", "consumer"]
-    trace = trace_of(*(span(name, "read", 0, 1) for name in names))
-    out = node("out.names = m.inOrder(given);", names + names)
-    assert out["names"] == trace.lanes
-
-
-def test_a_lane_that_this_run_does_not_use_keeps_its_place(node):
     script = """
-    const scene = m.arrange([m.openTrace(given)], 800, ["worker 0", "main", "gpu"]);
+    const scene = m.arrange([m.openTrace(given[1])], 800, ["worker 0", "main", "gpu"]);
+    out.names = m.inOrder(given[0]);
     out.lanes = scene.panels[0].lanes.map(({ lane }) => [lane.name, lane.start.length]);
     """
-    assert node(script, columns(naive(), TICK))["lanes"] == [
-        ["worker 0", 0],
-        ["main", 9],
-        ["gpu", 3],
-    ]
+    out = node(script, [names + names, NAIVE])
+    assert out["names"] == trace_of(*(span(name, "read", 0, 1) for name in names)).lanes
+    assert out["lanes"] == [["worker 0", 0], ["main", 9], ["gpu", 3]]
 
 
 def test_traces_are_stacked_and_the_gpu_is_highest(node):
-    given = [columns(naive(), TICK), columns(naive(), TICK)]
     script = """
     const scene = m.arrange(given.map(m.openTrace), 800);
     out.tops = scene.panels.flatMap((panel) => panel.lanes.map((lane) => lane.y));
@@ -170,7 +155,7 @@ def test_traces_are_stacked_and_the_gpu_is_highest(node):
     const hit = m.locate(scene, view, (scene.left + scene.right) / 2, y + 5);
     out.hit = [hit.lane.name, hit.time];
     """
-    out = node(script, given)
+    out = node(script, [NAIVE, NAIVE])
     assert out["tops"] == sorted(out["tops"])
     assert out["heights"][1] > out["heights"][0]
     assert out["hit"] == ["gpu", pytest.approx(60)]

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.measure.spans import hidden_share, summarise, union
+from course_utils.measure.spans import Summary, hidden_share, summarise, union
 from tests.measure.handmade import span, trace_of
 
 
-def rows(*found: tuple[str, str, float, float, int]) -> Any:
-    return trace_of(*(span(*row) for row in found))
+def summary(*rows: tuple[str, str, float, float, int]) -> Summary:
+    return summarise(trace_of(*(span(*row) for row in rows)))
 
 
-SERIAL = rows(
+SERIAL = summary(
     ("main", "wait", 0, 60, 0),
     ("main", "read", 0, 40, 0),
     ("main", "decode", 40, 60, 0),
@@ -24,83 +24,72 @@ SERIAL = rows(
 )
 
 
-def test_utilisation_is_compute_over_all_and_idle_is_the_rest() -> None:
-    summary = summarise(SERIAL)
-    assert (summary.utilisation, summary.idle) == (0.4, 0.6)
-
-
-def test_au_leaves_the_first_step_out() -> None:
-    assert summarise(SERIAL).au == 0.4
+def test_utilisation_is_compute_over_all_idle_the_rest_and_au_without_the_first_step() -> None:
+    assert (SERIAL.utilisation, SERIAL.idle, SERIAL.au) == (0.4, 0.6, 0.4)
     steps = [("gpu", "compute", start, start + 10, 0) for start in (90, 100)]
-    warm = summarise(rows(("main", "wait", 0, 90, 0), *steps))
+    warm = summary(("main", "wait", 0, 90, 0), *steps)
     assert (warm.au, warm.utilisation) == (1.0, pytest.approx(20 / 110))
 
 
 def test_the_stall_is_divided_among_the_stages_of_the_awaited_batch() -> None:
-    summary = summarise(SERIAL)
-    assert (summary.stall["read"], summary.stall["decode"]) == (0.4, 0.1)
-    assert summary.stall["wait"] == pytest.approx(0.1)  # nobody says what happened from 140 to 160
-    assert sum(summary.stall.values()) + summary.utilisation == pytest.approx(1)
+    assert (SERIAL.stall["read"], SERIAL.stall["decode"]) == (0.4, 0.1)
+    assert SERIAL.stall["wait"] == pytest.approx(0.1)  # nobody says what happened from 140 to 160
+    assert sum(SERIAL.stall.values()) + SERIAL.utilisation == pytest.approx(1)
 
 
 def test_work_for_later_batches_is_not_blamed_for_the_stall() -> None:
-    trace = rows(
+    found = summary(
         ("worker 0", "read", 0, 10, 0),
         ("worker 1", "read", 0, 20, 1),
         ("gpu", "compute", 10, 15, 0),
         ("gpu", "compute", 20, 25, 1),
     )
-    assert summarise(trace).stall["read"] == pytest.approx(15 / 25)
+    assert found.stall["read"] == pytest.approx(15 / 25)
 
 
 def test_a_loop_that_copies_ahead_waits_for_the_batch_after_the_next_step() -> None:
-    times = {"read_ms": 80, "step_ms": 20, "copy_ms": 5}
-    trace = simulate(Pipeline(**times, num_workers=1, pinned=True, overlap=True))
-    assert summarise(trace).stall["read"] == pytest.approx(summarise(trace).idle, abs=0.02)
+    times: Any = {"read_ms": 80, "step_ms": 20, "copy_ms": 5}
+    found = simulate(Pipeline(**times, num_workers=1, pinned=True, overlap=True)).summary()
+    assert found.stall["read"] == pytest.approx(found.idle, abs=0.02)
 
 
 def test_all_of_the_loading_is_blamed_not_only_its_last_stage() -> None:
-    trace = rows(
+    stall = summary(
         ("worker 0", "read", 0, 75, 1),
         ("gpu", "compute", 0, 80, 0),
         ("worker 0", "decode", 75, 100, 1),
         ("gpu", "compute", 100, 150, 1),
-    )
-    stall = summarise(trace).stall
+    ).stall
     assert stall["read"] == pytest.approx(0.75 * 20 / 150)
     assert stall["decode"] == pytest.approx(0.25 * 20 / 150)
 
 
-def test_overlapping_kernels_are_not_counted_twice() -> None:
-    trace = rows(("gpu", "compute", 0, 10, 0), ("gpu", "compute", 5, 20, 1))
-    assert summarise(trace).utilisation == 1.0
-
-
-def test_compute_on_the_main_lane_counts_when_there_is_no_gpu_lane() -> None:
-    trace = rows(("main", "wait", 0, 5, 0), ("main", "compute", 5, 10, 0))
-    assert summarise(trace).utilisation == 0.5
-
-
-def test_a_trace_without_steps_says_what_is_missing() -> None:
-    summary = summarise(rows(("main", "wait", 0, 5, 0)))
-    assert summary.steps == 0
-    assert "gpu.step" in str(summary)
+@pytest.mark.parametrize(
+    ("rows", "utilisation"),
+    [
+        ([("gpu", "compute", 0, 10, 0), ("gpu", "compute", 5, 20, 1)], 1.0),  # not counted twice
+        ([("main", "wait", 0, 5, 0), ("main", "compute", 5, 10, 0)], 0.5),  # there is no gpu lane
+    ],
+)
+def test_what_computes_is_the_gpu_or_the_main_process(rows: Any, utilisation: float) -> None:
+    assert summary(*rows).utilisation == utilisation
 
 
 def test_the_figures_are_told_in_short_lines() -> None:
-    trace = rows(("main", "read", 0, 5, 0), ("gpu", "compute", 5, 10, 0))
-    assert str(summarise(trace)).startswith(
+    found = summary(("main", "read", 0, 5, 0), ("gpu", "compute", 5, 10, 0))
+    assert str(found).startswith(
         "The GPU computed 50 % of 0.01 s and was idle 50 %,\nwaiting mostly for read 50 %.\n"
         "AU 0 % over 1 step; "
     )
+    assert "gpu.step" in str(summary(("main", "wait", 0, 5, 0)))
 
 
 def test_repeated_samples_make_the_speed_up_void_and_samples_without_ids_leave_it_open() -> None:
-    trace = rows(("gpu", "compute", 0, 10, 0))
+    trace = trace_of(span("gpu", "compute", 0, 10))
     trace.serve(4, [1, 2, 1, 2])
-    summary = summarise(trace)
-    assert (summary.samples, summary.distinct, summary.complete) == (4, 2, False)
-    assert "void" in str(summary)
+    found = summarise(trace)
+    assert (found.samples, found.distinct, found.complete) == (4, 2, False)
+    assert "void" in str(found)
     trace.serve(2, None)
     assert summarise(trace).distinct is None
 
@@ -120,9 +109,7 @@ def test_union_merges_what_touches() -> None:
         ([], [(0, 10)], 1.0),  # nothing to hide is hidden
     ],
 )
-def test_a_copy_is_hidden_while_a_step_is_at_work_too(
-    copies: list[tuple[int, int]], steps: list[tuple[int, int]], share: float
-) -> None:
+def test_a_copy_is_hidden_while_a_step_is_at_work_too(copies: Any, steps: Any, share: Any) -> None:
     spans = [span("main", "wait", 0, 10)]  # which counts for nothing
     spans += [span("copy", "transfer", *times) for times in copies]
     spans += [span("gpu", "compute", *times) for times in steps]

@@ -44,21 +44,27 @@ def test_worker_spans_travel_with_the_batch(dataset: Any, start_method: str) -> 
     assert sorted(s.batch for s in trace.spans if s.stage == "collate") == [0, 1, 2]
 
 
-def test_an_iterable_dataset_needs_ids_for_its_ledger() -> None:
-    loader = DataLoader(data.Stream(), batch_size=4, collate_fn=data.to_dict, num_workers=2)
-    _, unknown = traced(loader)
-    _, known = traced(loader, ids="event_id")
-    assert (unknown.samples, unknown.summary().distinct) == (12, None)
-    assert (known.samples, known.summary().distinct) == (12, 12)
-    assert "read" in stages(known, "worker 1")
+EVENTS: Any = {"batch_size": 4, "collate_fn": data.to_dict}
 
 
-def test_ids_may_be_a_function_of_the_batch_and_tensors() -> None:
-    loader = DataLoader(data.Numbers(), batch_size=4, collate_fn=data.to_dict)
-    _, trace = traced(loader, ids=lambda batch: batch["event_id"] % 3)
-    assert trace.summary().distinct == 3
-    _, trace = traced([[1, 2]], ids=lambda batch: [torch.tensor(7) for _ in batch])
-    assert trace.summary().distinct == 1
+@pytest.mark.parametrize(
+    ("loader", "ids", "distinct"),
+    [
+        (DataLoader(data.Stream(), num_workers=2, **EVENTS), None, None),  # nobody knows them
+        (DataLoader(data.Stream(), num_workers=2, **EVENTS), "event_id", 12),
+        (DataLoader(data.Numbers(), **EVENTS), lambda batch: batch["event_id"] % 3, 3),
+        (DataLoader(data.Numbers(), batch_size=None, num_workers=2), None, 12),
+        (DataLoader(data.Numbers(), 4, collate_fn=data.to_pair, num_workers=2), None, 12),
+        ([list(range(12))], lambda batch: [torch.tensor(7) for _ in batch], 1),
+        ([data.Slotted(torch.zeros(12, 2))], None, None),
+    ],
+    ids=["iterable", "a key", "a function", "no batching", "named tuples", "tensors", "slots"],
+)
+def test_the_ledger_counts_samples_and_knows_those_that_have_ids(
+    loader: Any, ids: Any, distinct: int | None
+) -> None:
+    _, trace = traced(loader, ids)
+    assert (trace.samples, trace.summary().distinct) == (12, distinct)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -79,21 +85,11 @@ def test_a_sample_is_known_again_whatever_type_its_index_has(
     assert (trace.samples, trace.summary().distinct) == (4, 2)
 
 
-def test_a_batch_may_be_a_dataclass_with_slots() -> None:
-    assert traced([data.Slotted(torch.zeros(5, 2))])[1].samples == 5
-
-
-def test_a_loader_without_batching_is_traced() -> None:
-    batches, trace = traced(DataLoader(data.Numbers(), batch_size=None, num_workers=2))
+def test_batches_are_those_of_the_loader() -> None:
+    batches, _ = traced(DataLoader(data.Numbers(), batch_size=None, num_workers=2))
     assert [float(b) for b in batches] == [float(i) for i in range(12)]
-    assert (trace.samples, trace.summary().complete) == (12, True)
-
-
-def test_any_collate_keeps_the_type_of_its_batch() -> None:
-    loader = DataLoader(data.Numbers(), batch_size=4, collate_fn=data.to_pair, num_workers=2)
-    batches, trace = traced(loader)
-    assert all(isinstance(b, data.Pair) for b in batches)
-    assert trace.samples == 12
+    pairs, _ = traced(DataLoader(data.Numbers(), 4, collate_fn=data.to_pair, num_workers=2))
+    assert {type(pair) for pair in pairs} == {data.Pair}
 
 
 def persistent() -> DataLoader[Any]:
@@ -110,29 +106,21 @@ def test_persistent_workers_of_before_the_recording_serve_without_spans() -> Non
 
 def test_persistent_workers_send_plain_batches_outside_a_recording() -> None:
     loader = persistent()
-    _, first = traced(loader)
-    plain = list(loader)
-    _, second = traced(loader)
-    assert all(isinstance(batch, torch.Tensor) for batch in plain)
-    for trace in (first, second):
-        assert trace.summary().complete
-        assert stages(trace, "worker 0") == {"read", "decode", "collate"}
-        assert sum(s.stage == "decode" for s in trace.spans) == 12
-
-
-def test_a_break_leaves_the_loader_usable_and_sends_plain_batches() -> None:
-    loader = persistent()
-    with record() as trace:
-        for _ in trace.batches(loader):
+    with record() as first:
+        for _ in first.batches(loader):
             break
-    assert all(isinstance(batch, torch.Tensor) for batch in loader)
+    plain = list(loader)
+    assert all(isinstance(batch, torch.Tensor) for batch in plain)
+    _, second = traced(loader)
+    assert second.summary().complete
+    assert stages(second, "worker 0") == {"read", "decode", "collate"}
+    assert sum(s.stage == "decode" for s in second.spans) == 12
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_an_error_in_the_dataset_arrives(num_workers: int) -> None:
     with pytest.raises(LookupError, match="sample 5 is corrupt"):
         traced(DataLoader(data.Broken(), batch_size=4, num_workers=num_workers))
-    assert len(list(DataLoader(data.Numbers(), batch_size=4))) == 3
 
 
 def test_pinning_reaches_the_batch_inside_the_parcel(monkeypatch: pytest.MonkeyPatch) -> None:
