@@ -41,6 +41,7 @@ from course_utils.loading.workers import LazyFile, SharedEpoch
 from course_utils.paths import need_room
 
 Batch = dict[str, torch.Tensor]
+_AT_ONCE = 8192  # records that are put together and written at once
 
 
 class RecordLoader(IterableDataset[Batch]):
@@ -93,11 +94,16 @@ class RecordLoader(IterableDataset[Batch]):
             OSError: the file is missing, corrupted or of another kind.
             ValueError: a number is too small.
         """
-        self._at_least("batch_size", batch_size, 1)
-        self._at_least("ahead", ahead, 0)
-        if buffers is not None:
-            self._at_least("buffers", buffers, 1 + ahead)
-        self.source = Records(path)
+        numbers = {
+            "batch_size": (batch_size, 1),
+            "ahead": (ahead, 0),
+            "buffers": (buffers, 1 + ahead),
+        }
+        for name, (value, least) in numbers.items():
+            if value is not None and value < least:
+                raise ValueError(f"{name}={value} cannot be; take at least {least}.")
+        self._records = LazyFile(Records, str(path))
+        self.samples = len(self._records.file.words)
         self.batch_size, self.seed, self.ahead, self.buffers = batch_size, seed, ahead, buffers
         self.shuffle, self.sort, self.drop_last = shuffle, sort, drop_last
         self.place = Place(rank, world_size)
@@ -109,7 +115,7 @@ class RecordLoader(IterableDataset[Batch]):
 
     def __len__(self) -> int:
         """Return the number of batches of this rank."""
-        samples = len(range(self.place.rank, len(self.source), self.place.world_size))
+        samples = len(range(self.place.rank, self.samples, self.place.world_size))
         return (samples + (0 if self.drop_last else self.batch_size - 1)) // self.batch_size
 
     def __iter__(self) -> Iterator[Batch]:
@@ -118,11 +124,11 @@ class RecordLoader(IterableDataset[Batch]):
 
     def _order(self) -> torch.Tensor:
         """Return the indices of this rank in the order of this epoch."""
-        indices = torch.arange(len(self.source))
+        indices = torch.arange(self.samples)
         if self.shuffle:
             drawn = epoch_rng(self.seed, self.epoch.value).integers(2**63)  # the same on all ranks
             generator = torch.Generator().manual_seed(int(drawn))
-            indices = torch.randperm(len(self.source), generator=generator)
+            indices = torch.randperm(self.samples, generator=generator)
         return indices[self.place.rank :: self.place.world_size]
 
     def _batches(self) -> Iterator[Batch]:
@@ -130,46 +136,41 @@ class RecordLoader(IterableDataset[Batch]):
         buffers, worker = self.buffers, get_worker_info()
         if worker is not None:
             chosen, buffers = chosen[worker.id :: worker.num_workers], None  # a batch is sent as is
-        ring = [self.source.buffer(self.batch_size) for _ in range(buffers or 0)]
+        records = self._records.file
+        ring = [records.buffer(self.batch_size) for _ in range(buffers or 0)]
         for number, indices in enumerate(chosen):
             if self.sort:
                 indices.numpy().sort()
-            buffer = ring[number % len(ring)] if ring else self.source.buffer(self.batch_size)
-            yield self.source.read(indices, buffer)
-
-    @staticmethod
-    def _at_least(name: str, value: int, least: int) -> None:
-        if value < least:
-            raise ValueError(f"{name}={value} cannot be; take at least {least}.")
+            buffer = ring[number % len(ring)] if ring else records.buffer(self.batch_size)
+            yield records.read(indices, buffer)
 
 
 class Records:
-    """The records of a file, mapped into memory by each process that reads them.
+    """The records of a file as rows of words, mapped into memory by each process that reads them.
 
-    To another process goes the path, not the data.
+    A record is checked when the process first reads it.
     """
 
-    def __init__(self, path: str | Path):
-        """Read the header, and no records.
+    def __init__(self, path: str):
+        """Map the file, and read no records.
 
         Raises:
             FileNotFoundError: there is no such file.
             OSError: it is shorter than its header says, or no file of write_records.
         """
-        self.path = str(path)
-        table = map_array(self.path)
+        table = map_array(path)
         names = table.dtype.names or ()
         if names[-1:] != ("checksum",) or table.ndim != 1 or not len(table):
             raise OSError(f"{path} is a .npy file without records; make one with write_records.")
-        self.dtype, self.length, self.names = table.dtype, len(table), names[:-1]
-        self._mapping = LazyFile(_Mapping, self.path, _seal(self.dtype))
-
-    def __len__(self) -> int:
-        return self.length
+        self.path, self.dtype, self.names = path, table.dtype, names[:-1]
+        self.words = torch.from_numpy(table.view(np.int64).reshape(len(table), -1))
+        self.seal = _seal(table.dtype)
+        self._left, self._unchecked = len(table), torch.ones(len(table), dtype=torch.bool)
+        self._lock = Lock()
 
     def buffer(self, batch_size: int) -> torch.Tensor:
         """Return memory for a batch: int64 (batch_size, words of a record)."""
-        return torch.empty(batch_size, self.dtype.itemsize // 8, dtype=torch.int64)
+        return torch.empty(batch_size, self.words.shape[1], dtype=torch.int64)
 
     def read(self, indices: torch.Tensor, buffer: torch.Tensor) -> Batch:
         """Return the records at `indices`, int64 (batch,): a view of `buffer` for each field.
@@ -177,24 +178,13 @@ class Records:
         Raises:
             OSError: a record is not as it was written.
         """
-        mapping = self._mapping.file
-        rows = torch.index_select(mapping.words, 0, indices, out=buffer[: len(indices)])
-        if mapping.left:
-            mapping.check(rows, indices)
+        rows = torch.index_select(self.words, 0, indices, out=buffer[: len(indices)])
+        if self._left:
+            self._check(rows, indices)
         table = rows.numpy().view(self.dtype)[:, 0]
         return {name: torch.from_numpy(table[name]) for name in self.names}
 
-
-class _Mapping:
-    """The records as rows of words, and which of them this process has yet to check."""
-
-    def __init__(self, path: str, seal: int):
-        self.path, self.seal, table = path, seal, map_array(path)
-        self.words = torch.from_numpy(table.view(np.int64).reshape(len(table), -1))
-        self.left, self._unchecked = len(table), torch.ones(len(table), dtype=torch.bool)
-        self._lock = Lock()
-
-    def check(self, rows: torch.Tensor, indices: torch.Tensor) -> None:
+    def _check(self, rows: torch.Tensor, indices: torch.Tensor) -> None:
         """Compare rows with their checksums, unless all were compared before."""
         if not self._unchecked[indices].any():
             return
@@ -205,7 +195,7 @@ class _Mapping:
                 "copy it again from where it came."
             )
         with self._lock:  # a record that comes twice, or in two threads, counts once
-            self.left -= int(self._unchecked[torch.unique(indices)].sum())
+            self._left -= int(self._unchecked[torch.unique(indices)].sum())
             self._unchecked[indices] = False
 
 
@@ -250,23 +240,16 @@ def _advise(array: np.memmap[Any, Any]) -> None:
             array.base.madvise(advice)
 
 
-def write_records(
-    path: str | Path,
-    fields: Mapping[str, ArrayLike],
-    *,
-    chunk: int = 8192,
-    progress: bool = False,
-) -> int:
+def write_records(path: str | Path, fields: Mapping[str, ArrayLike]) -> int:
     """Write one record per sample, and return the bytes of the file.
 
-    It is written beside its place and renamed when it is whole. One process may write at a time.
+    It is written beside its place and renamed when it is whole. One process may write at a time. On
+    a terminal a bar shows how far it is.
 
     Args:
         path: the file to make or replace, by custom `.npy`.
         fields: arrays of numbers with the same length; they may be mapped files, larger than the
             memory.
-        chunk: records that are put together and written at once.
-        progress: whether a bar shows how far it is.
 
     Raises:
         ValueError: there is nothing to write, the lengths differ, or a field holds no numbers.
@@ -280,8 +263,8 @@ def write_records(
     try:
         with unfinished.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, {**header, "shape": (length,)})
-            for start in tqdm(range(0, length, chunk), "Records", disable=not progress):
-                part = {name: array[start : start + chunk] for name, array in arrays.items()}
+            for start in tqdm(range(0, length, _AT_ONCE), "records", disable=None):
+                part = {name: array[start : start + _AT_ONCE] for name, array in arrays.items()}
                 file.write(_sealed(part, dtype, start).data)
         unfinished.replace(path)
     finally:

@@ -11,6 +11,7 @@ on the device, one at a time and in a batch. All is plain torch, without a loop 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log
@@ -40,15 +41,11 @@ class Augment:
 
     def draw(self, shape: torch.Size, *, generator: torch.Generator | None = None) -> Draws:
         """Draw the parameters for images of `shape` (batch, channels, height, width)."""
-        batch, _, height, width = shape
-        factors = [draw_factors(batch, self.spread, generator=generator) for _ in range(2)]
-        return Draws(
-            draw_crops(
-                batch, (height, width), scale=self.scale, ratio=self.ratio, generator=generator
-            ),
-            draw_flips(batch, self.flip_share, generator=generator),
-            *factors,
-        )
+        batch, _, *size = shape
+        low, high = max(0.0, 1 - self.spread), 1 + self.spread
+        factors = [_uniform((batch,), low, high, generator) for _ in range(2)]
+        crops = draw_crops(batch, size, scale=self.scale, ratio=self.ratio, generator=generator)
+        return Draws(crops, torch.rand(batch, generator=generator) < self.flip_share, *factors)
 
     def __call__(self, images: Tensor, draws: Draws | None = None) -> Tensor:
         """Return float32 (batch, 3, size, size) on the device of the images.
@@ -139,7 +136,7 @@ def _send(part: Tensor, device: torch.device | str) -> Tensor:
 
 def draw_crops(
     batch: int,
-    size: tuple[int, int],
+    size: Sequence[int],
     *,
     scale: tuple[float, float] = (0.08, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
@@ -182,7 +179,7 @@ def draw_crops(
     return Crops(top, left, height, width)
 
 
-def _middle(size: tuple[int, int], ratio: tuple[float, float]) -> tuple[int, int]:
+def _middle(size: Sequence[int], ratio: tuple[float, float]) -> tuple[int, int]:
     """Return height and width of the largest window whose ratio is allowed."""
     rows, columns = size
     if columns / rows < ratio[0]:
@@ -190,18 +187,6 @@ def _middle(size: tuple[int, int], ratio: tuple[float, float]) -> tuple[int, int
     if columns / rows > ratio[1]:
         return rows, round(rows * ratio[1])
     return rows, columns
-
-
-def draw_flips(
-    batch: int, share: float = 0.5, *, generator: torch.Generator | None = None
-) -> Tensor:
-    """Draw which samples are flipped: bool (batch,)."""
-    return torch.rand(batch, generator=generator) < share
-
-
-def draw_factors(batch: int, spread: float, *, generator: torch.Generator | None = None) -> Tensor:
-    """Draw factors from 1 - spread to 1 + spread for brightness or contrast: float32 (batch,)."""
-    return _uniform((batch,), max(0.0, 1 - spread), 1 + spread, generator)
 
 
 def _uniform(

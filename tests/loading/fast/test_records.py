@@ -1,6 +1,8 @@
 import pickle
+import re
+import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from torch.utils.data import DataLoader
 from course_utils.errors import CourseError
 from course_utils.loading.fast import RecordLoader, write_records
 
-N = 1000
+N, SIZE = 1000, 104  # records, and the bytes of one
 
 
 def fields(n: int = N) -> dict[str, NDArray[Any]]:
@@ -31,7 +33,9 @@ def fields(n: int = N) -> dict[str, NDArray[Any]]:
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a file with 1,000 records. Do not write into it."""
     file = tmp_path_factory.mktemp("records") / "train.npy"
-    assert write_records(file, fields(), chunk=64) == file.stat().st_size
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("course_utils.loading.fast.records._AT_ONCE", 64)
+        assert write_records(file, fields()) == file.stat().st_size
     return file
 
 
@@ -48,7 +52,7 @@ def numbers(loader: Any) -> list[list[int]]:
     return [batch["number"].tolist() for batch in loader]
 
 
-def flat(batches: list[list[int]]) -> list[int]:
+def flat(batches: Iterable[list[int]]) -> list[int]:
     return [number for batch in batches for number in batch]
 
 
@@ -110,22 +114,19 @@ def test_it_may_be_unshuffled_or_sorted_inside_a_batch(path: Path) -> None:
     assert numbers(RecordLoader(path, 64, sort=True)) == [sorted(batch) for batch in drawn]
 
 
-@pytest.mark.parametrize("world_size", [2, 3, 7])
-def test_ranks_share_all_records_among_them(path: Path, world_size: int) -> None:
-    ranks = [
-        flat(numbers(RecordLoader(path, 16, rank=rank, world_size=world_size)))
+@pytest.mark.parametrize(("count", "world_size"), [(N, 2), (N, 3), (N, 7), (2, 3)])
+def test_ranks_share_all_records_among_them(tmp_path: Path, count: int, world_size: int) -> None:
+    write_records(tmp_path / "a.npy", fields(count))
+    loaders = [
+        RecordLoader(tmp_path / "a.npy", 16, rank=rank, world_size=world_size)
         for rank in range(world_size)
     ]
-    assert sorted(flat(ranks)) == list(range(N))
-    assert max(map(len, ranks)) - min(map(len, ranks)) <= 1
+    ranks = [numbers(loader) for loader in loaders]
+    sizes = [len(flat(rank)) for rank in ranks]
 
-
-def test_more_ranks_than_records_leave_some_without(tmp_path: Path) -> None:
-    write_records(tmp_path / "two.npy", fields(2))
-    loaders = [RecordLoader(tmp_path / "two.npy", 8, rank=r, world_size=3) for r in range(3)]
-
-    assert sorted(map(len, loaders)) == [0, 1, 1]
-    assert sorted(flat(flat(map(numbers, loaders)))) == [0, 1]  # type: ignore[arg-type]
+    assert list(map(len, ranks)) == list(map(len, loaders))
+    assert sorted(flat(flat(rank) for rank in ranks)) == list(range(count))
+    assert max(sizes) - min(sizes) <= 1
 
 
 @pytest.mark.parametrize(("batch_size", "batches"), [(300, 3), (250, 4), (1001, 0)])
@@ -181,6 +182,7 @@ def test_leaving_the_loop_leaves_nothing_running(path: Path, ahead: int) -> None
 def test_workers_give_the_same_batches_in_the_same_order(path: Path, start_method: str) -> None:
     records = RecordLoader(path, 64, sort=True)
     alone = numbers(records)
+    assert len(pickle.dumps(records)) < 3000  # the path and no data
     loader = DataLoader(
         records,
         batch_size=None,
@@ -197,41 +199,10 @@ def test_workers_give_the_same_batches_in_the_same_order(path: Path, start_metho
     assert numbers(loader) == numbers(records) != alone
 
 
-def test_a_path_is_sent_to_a_worker_and_no_data(path: Path) -> None:
-    loader = RecordLoader(path, 64)
-    batches = numbers(loader)
-    sent = pickle.dumps(loader)
-
-    assert len(sent) < 3000
-    assert numbers(pickle.loads(sent)) == batches
-
-
-def copy_of(path: Path, tmp_path: Path, change: Callable[[bytearray], None]) -> Path:
-    content = bytearray(path.read_bytes())
-    change(content)
-    broken = tmp_path / "broken.npy"
-    broken.write_bytes(content)
-    return broken
-
-
-def test_a_changed_byte_anywhere_is_found_or_changes_nothing(path: Path, tmp_path: Path) -> None:
-    """In the padding of the header it changes nothing; in a record its number is told."""
-    whole, size, header = everything(path), *layout(path)
-    said = dict[int, str]()
-    for place in [*range(header), *range(header, header + N * size, 4999)]:
-
-        def flip(content: bytearray, place: int = place) -> None:
-            content[place] ^= 1 << place % 8
-
-        said[place] = problem(copy_of(path, tmp_path, flip), whole)
-
-    for place, sentence in said.items():
-        if place >= header:
-            assert sentence.startswith(
-                f"Record {(place - header) // size} of {tmp_path}/broken.npy"
-            )
-        else:
-            assert sentence == "" or "broken.npy" in sentence
+@pytest.fixture
+def broken(path: Path, tmp_path: Path) -> Path:
+    """Return a copy of the file, to be damaged."""
+    return Path(shutil.copy(path, tmp_path / "broken.npy"))
 
 
 def everything(path: Path) -> dict[str, torch.Tensor]:
@@ -239,68 +210,56 @@ def everything(path: Path) -> dict[str, torch.Tensor]:
     return batch
 
 
-def layout(path: Path) -> tuple[int, int]:
-    """Return the bytes of a record, and of the header before the first."""
-    size = np.load(path, mmap_mode="r").itemsize
-    return size, path.stat().st_size - N * size
+def test_a_changed_byte_anywhere_is_found_or_changes_nothing(broken: Path) -> None:
+    """In the padding of the header it changes nothing; in a record its number is told."""
+    good, whole = broken.read_bytes(), everything(broken)
+    header, said = len(good) - N * SIZE, dict[int, str]()
+    for place in [*range(header), *range(header, len(good), 4999)]:
+        broken.write_bytes(good[:place] + bytes([good[place] ^ 1 << place % 8]) + good[place + 1 :])
+        try:
+            batch = everything(broken)
+        except OSError as error:
+            said[place] = str(error)
+        else:
+            assert place < header
+            assert all(torch.equal(batch[name], whole[name]) for name in whole)
 
-
-def problem(path: Path, whole: dict[str, torch.Tensor]) -> str:
-    """Return what is said about a broken file, or nothing if it is read and the same as `whole`."""
-    try:
-        batch = everything(path)
-    except OSError as error:
-        return str(error)
-    assert all(torch.equal(batch[name], whole[name]) for name in whole)
-    return ""
-
-
-def test_a_record_in_the_place_of_another_is_found(path: Path, tmp_path: Path) -> None:
-    size, _ = layout(path)
-
-    def move(content: bytearray) -> None:
-        content[-size:] = content[-2 * size : -size]
-
-    with pytest.raises(OSError, match=r"Record 999 of .* write the file again"):
-        list(RecordLoader(copy_of(path, tmp_path, move), 64))
-
-
-def test_a_page_of_zeros_is_found(path: Path, tmp_path: Path) -> None:
-    def lose(content: bytearray) -> None:
-        content[4096:8192] = bytes(4096)
-
-    with pytest.raises(OSError, match="is corrupted"):
-        list(RecordLoader(copy_of(path, tmp_path, lose), 64, ahead=1))
-
-
-@pytest.mark.parametrize("missing", [1, 4096, 100_000, -8])
-def test_a_file_of_the_wrong_size_is_refused(path: Path, tmp_path: Path, missing: int) -> None:
-    def cut(content: bytearray) -> None:
-        del content[len(content) - missing :]
-        content.extend(bytes(max(0, -missing)))
-
-    with pytest.raises(OSError, match=r"no whole \.npy file .*; write it again"):
-        RecordLoader(copy_of(path, tmp_path, cut), 64)
+    for place, sentence in said.items():
+        record = f"Record {(place - header) // SIZE} of " if place >= header else ""
+        assert re.match(f"{record}.*broken.npy", sentence)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"PK\x03\x04 no array", np.zeros(3), np.asfortranarray(np.zeros((3, 4)))]
+    ("damage", "said"),
+    [  # a record in the place of another, a page of zeros, and files of another length
+        (
+            lambda good: good[:-SIZE] + good[-2 * SIZE : -SIZE],
+            "Record 999 of .* write the file again",
+        ),
+        (lambda good: good[:4096] + bytes(4096) + good[8192:], "is corrupted"),
+        (lambda good: good[:-1], r"no whole \.npy file .*; write it again"),
+        (lambda good: good[:-4096], r"no whole \.npy file .*; write it again"),
+        (lambda good: good[:-100_000], r"no whole \.npy file .*; write it again"),
+        (lambda good: good + bytes(8), r"no whole \.npy file .*; write it again"),
+        (lambda good: b"", r"broken\.npy is .*; write"),
+        (lambda good: b"PK\x03\x04 no array", r"broken\.npy is .*; write"),
+    ],
 )
-def test_another_kind_of_file_is_refused(tmp_path: Path, content: Any) -> None:
-    file = tmp_path / "other.npy"
-    if isinstance(content, bytes):
-        file.write_bytes(content)
-    else:
-        np.save(file, content)
+def test_what_is_not_as_it_was_written_is_found(
+    broken: Path, damage: Callable[[bytes], bytes], said: str
+) -> None:
+    broken.write_bytes(damage(broken.read_bytes()))
+    with pytest.raises(OSError, match=said):
+        list(RecordLoader(broken, 64, ahead=1))
 
+
+@pytest.mark.parametrize("array", [np.zeros(3), np.zeros((3, 4)).T, np.array([{}, 1], object)])
+def test_another_kind_of_array_is_refused_and_a_missing_file_said(
+    tmp_path: Path, array: NDArray[Any]
+) -> None:
+    np.save(tmp_path / "other.npy", array, allow_pickle=True)
     with pytest.raises(OSError, match=r"other\.npy is .*; (write|make)"):
-        RecordLoader(file, 64)
-
-
-def test_objects_are_not_loaded_and_a_missing_file_is_said(tmp_path: Path) -> None:
-    np.save(tmp_path / "objects.npy", np.array([{}, 1], object), allow_pickle=True)
-    with pytest.raises(OSError, match=r"objects\.npy is no whole"):
-        RecordLoader(tmp_path / "objects.npy", 64)
+        RecordLoader(tmp_path / "other.npy", 64)
     with pytest.raises(FileNotFoundError, match=r"none\.npy; name a"):
         RecordLoader(tmp_path / "none.npy", 64)
 
@@ -332,7 +291,9 @@ def test_a_disk_without_room_is_said_before_writing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_writer_that_fails_leaves_the_former_file(path: Path, tmp_path: Path) -> None:
+def test_a_writer_that_fails_leaves_the_former_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Unreadable(np.ndarray[Any, Any]):
         def __getitem__(self, key: Any) -> Any:
             if isinstance(key, slice) and key.start:
@@ -341,8 +302,9 @@ def test_a_writer_that_fails_leaves_the_former_file(path: Path, tmp_path: Path) 
 
     file = tmp_path / "a.npy"
     write_records(file, fields(10))
+    monkeypatch.setattr("course_utils.loading.fast.records._AT_ONCE", 50)
     with pytest.raises(OSError, match="the disk is gone"):
-        write_records(file, {"number": np.arange(100).view(Unreadable)}, chunk=50)
+        write_records(file, {"number": np.arange(100).view(Unreadable)})
 
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.npy"]
     assert len(RecordLoader(file, 1)) == 10

@@ -14,8 +14,6 @@ from course_utils.loading.images.augment import (
     adjust,
     crop_resize,
     draw_crops,
-    draw_factors,
-    draw_flips,
     flip,
 )
 
@@ -113,10 +111,12 @@ def test_every_sample_is_drawn_for_itself() -> None:
 
 
 def test_draws_are_as_asked_for() -> None:
-    assert not draw_flips(50, 0.0).any()
-    assert draw_flips(50, 1.0).all()
-    assert (draw_factors(50, 0.0) == 1).all()
-    assert (draw_factors(50, 5.0) >= 0).all()
+    shape = torch.Size((50, 3, 8, 8))
+    none, all_of_it = (Augment(flip_share=s, spread=5 * s).draw(shape) for s in (0.0, 1.0))
+    assert not none.flips.any()
+    assert all_of_it.flips.all()
+    assert (none.brightness == 1).all()
+    assert (all_of_it.contrast >= 0).all()
     no_window_fits = draw_crops(3, (10, 100), scale=(1, 1), ratio=(1, 1), generator=_generator())
     assert [_window(no_window_fits, sample) for sample in range(3)] == [[0, 45, 10, 10]] * 3
     with pytest.raises(ValueError, match=r"scale=\(0.5, 0.2\) is no range; give"):
