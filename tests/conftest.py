@@ -20,6 +20,7 @@ METHODS = [
     for method in ("fork", "spawn", "forkserver")
     if method in multiprocessing.get_all_start_methods()
 ]
+_RUN_NOTEBOOKS = ("test_interrupts.py", "test_notebooks.py")
 _SECONDS = "seconds per notebook, size S"
 
 
@@ -63,6 +64,22 @@ def note_seconds(
 ) -> Callable[[str, float], None]:
     """Take seconds under a name, to be printed when all tests are through."""
     return lambda name, seconds: record_property(_SECONDS, (name, seconds))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let every process of pytest-xdist begin with its share of the notebooks, which take longest.
+
+    With `--dist worksteal` each gets a stretch of the list, and later takes from others' ends.
+    """
+    count = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    notebooks = [item for item in items if item.path.name in _RUN_NOTEBOOKS]
+    others = [item for item in items if item.path.name not in _RUN_NOTEBOOKS]
+    ends = [number * len(others) // count for number in range(count + 1)]
+    items[:] = [
+        item
+        for number in range(count)
+        for item in (*notebooks[number::count], *others[ends[number] : ends[number + 1]])
+    ]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from course_utils import paths
-from course_utils.command import cli, lab
+from course_utils.command import cli, installation, lab
+from course_utils.command.installation import Finding
 from course_utils.command.workfolder import HandedOut
 from course_utils.errors import CourseError
 from course_utils.teaching import notebook
@@ -47,33 +48,33 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return starts
 
 
-def test_lab_copies_the_notebooks_and_serves_the_first(
-    project: Path, served: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["lab"]) == 0
-    assert (project / "work" / "00_start_here.ipynb").exists()
-    assert served[0]["notebook"] == "work/00_start_here.ipynb"
-    said = capsys.readouterr().out
-    assert "Notebooks, new: 00_start_here.ipynb" in said
-    assert "JupyterLab: http://127.0.0.1:1/lab" in said
-    assert "There is no browser here" in said
-
-
-def test_lab_does_not_start_twice(
+def test_lab_copies_the_notebooks_and_serves_the_first_once(
     project: Path,
     served: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    assert cli.main(["lab"]) == 0
+    assert (project / "work" / "00_start_here.ipynb").exists()
+    assert [start["notebook"] for start in served] == ["work/00_start_here.ipynb"]
+    said = capsys.readouterr().out
+    assert "Notebooks, new: 00_start_here.ipynb" in said
+    assert "JupyterLab: http://127.0.0.1:1/lab" in said
+    assert "There is no browser here" in said
     monkeypatch.setattr(lab, "running", lambda state, notebook: "http://127.0.0.1:2/lab")
     assert cli.main(["lab"]) == 0
-    assert served == []
+    assert len(served) == 1
     assert "http://127.0.0.1:2/lab" in capsys.readouterr().out
 
 
-def test_lab_starts_nothing_without_data(
-    project: Path, served: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+def test_lab_starts_nothing_without_data_or_for_a_fresh_notebook(
+    project: Path,
+    served: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    assert cli.main(["lab", "--fresh", "0"]) == 0
+    assert str(Path("work/00_start_here_new.ipynb")) in capsys.readouterr().out
     monkeypatch.setattr(notebook, "make_data", lambda name: 1)
     assert cli.main(["lab"]) == 1
     assert served == []
@@ -90,14 +91,6 @@ def test_a_newer_notebook_is_offered_by_its_number(
     monkeypatch.setattr(cli.shutil, "which", lambda name: found)
     cli._tell(HandedOut(new=(), refreshed=(), kept=("01_first.ipynb",)))
     assert f"{typed} lab --fresh 01\n" in capsys.readouterr().out
-
-
-def test_fresh_puts_a_notebook_beside_and_starts_nothing(
-    project: Path, served: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["lab", "--fresh", "0"]) == 0
-    assert served == []
-    assert str(Path("work/00_start_here_new.ipynb")) in capsys.readouterr().out
 
 
 def test_data_are_made_in_the_size_asked_for_up_to_the_first_failure(
@@ -147,17 +140,10 @@ def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_check_tells_what_is_wrong_by_its_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    findings = ["ok     fine", "wrong  broken -> mend it"]
-    stand_in = SimpleNamespace(findings=lambda: map(StandIn, findings))
-    monkeypatch.setitem(sys.modules, "course_utils.command.installation", stand_in)
+    findings = [Finding("python", "fine"), Finding("widget", "broken", "mend it")]
+    monkeypatch.setattr(installation, "findings", lambda: findings)
     assert cli.main(["check"]) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "1 to mend; each line above says how."
-
-
-class StandIn(str):
-    @property
-    def is_wrong(self) -> bool:
-        return self.startswith("wrong")
 
 
 def test_stage_copies_lists_and_removes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,9 +177,6 @@ def test_stage_removes_all_but_what_a_job_uses(
     assert "A job uses a copy" in capsys.readouterr().err
     assert used.path.exists()
     assert not unused.path.exists()
-
-
-def test_stage_wants_to_know_what(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["stage"]) == 1
     assert "Name what is to be staged" in capsys.readouterr().err
 
@@ -207,6 +190,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 def test_serve_shows_an_address_logs_nothing_and_ends_at_an_interrupt_in_mid_answer(
     tmp_path: Path,
 ) -> None:
@@ -243,6 +227,7 @@ def test_serve_shows_an_address_logs_nothing_and_ends_at_an_interrupt_in_mid_ans
         assert rest.splitlines()[-1] == "The store has ended."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "set_to", "token"),
     [
@@ -267,6 +252,7 @@ def test_serve_takes_its_token_from_where_no_list_of_processes_shows_it(
             assert listing.status == 200
 
 
+@pytest.mark.slow
 def test_serve_prints_a_line_that_streams_what_write_shards_wrote(tmp_path: Path) -> None:
     from course_utils.loading.shards import stream_shards, write_shards
 

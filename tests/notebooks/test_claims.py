@@ -21,6 +21,7 @@ check = "operator:index"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", TESTED, ids=[claim.id for claim in TESTED])
 def test_a_count_or_set_is_what_the_prose_says(claim: Claim) -> None:
     found = claim.measure()

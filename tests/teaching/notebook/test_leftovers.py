@@ -33,6 +33,7 @@ def test_a_loop_that_was_interrupted_while_it_began_is_no_obstacle(state: dict[s
     half_made._shutdown = True  # for torch, which shuts it down again as it goes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_a_worker_that_nobody_knows_any_more_is_ended(method: str) -> None:
     if method not in multiprocessing.get_all_start_methods():
