@@ -123,6 +123,14 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
         self.device.look_up(opening=False)
         return _entry(name, local.stat())
 
+    def exists(self, path: str, **kwargs: Any) -> bool:
+        """Tell whether there is such a file; fsspec's own would take an interrupt for a no."""
+        try:
+            self.info(path)
+        except OSError:
+            return False
+        return True
+
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         """Return what is in a folder: one look-up, however much it holds."""
         name = self._strip_protocol(path)

@@ -73,6 +73,16 @@ def test_fsspec_opens_it_by_url_and_filecache_once(folder, fs, tmp_path):
     assert fs.counters().opens == 2
 
 
+def test_an_interrupt_while_it_looks_for_a_file_is_no_answer(fs, monkeypatch):
+    def interrupted(*, opening):
+        raise KeyboardInterrupt
+
+    assert not fs.exists("nothing")
+    monkeypatch.setattr(fs.device, "look_up", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fs.exists("nothing")
+
+
 def test_text_is_read_line_by_line(fs):
     with fs.open("sub/lines.csv", "r") as file:
         assert file.readline() == "x,y\n"
