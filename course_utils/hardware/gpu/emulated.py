@@ -227,12 +227,10 @@ class EmulatedAccelerator:
         """Return the most bytes that were in use at a time."""
         return self._memory.peak
 
-    def smi(self, *, at_ns: int | None = None) -> Smi:
-        """Return what nvidia-smi would show now, or would have shown at `at_ns` of the clock."""
-        now = self._driver.clock() if at_ns is None else at_ns
-        return emulated_smi(
-            self.preset, list(self._kernels), now_ns=now, memory_used=self.memory_allocated()
-        )
+    def smi(self) -> Smi:
+        """Return what nvidia-smi would show now."""
+        now, used = self._driver.clock(), self.memory_allocated()
+        return emulated_smi(self.preset, list(self._kernels), now_ns=now, memory_used=used)
 
     def _record(self, lane: str, name: str, start_ns: int, end_ns: int, batch: int) -> None:
         trace = current()

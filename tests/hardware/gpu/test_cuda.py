@@ -13,63 +13,58 @@ from tests.hardware.fake_device import MS, FakeClock
 AHEAD_MS = 5000  # what the device's clock reads when the host's reads 0
 
 
-class FakeCuda:
-    """Stands in for what the skin uses of torch.cuda: an idle device whose clock is ahead."""
-
-    def __init__(self, monkeypatch, clock):
-        self.clock, self.synchronized = clock, 0
-        outer = self
-
-        class Event:
-            def __init__(self, *, enable_timing=False):
-                self.timing = enable_timing
-
-            def record(self, stream):
-                self.ms = outer.clock.ms + AHEAD_MS
-
-            def synchronize(self):
-                pass
-
-            def elapsed_time(self, end):
-                assert self.timing
-                assert end.timing
-                return end.ms - self.ms
-
-        monkeypatch.setattr(torch.cuda, "Event", Event)
-        monkeypatch.setattr(torch.cuda, "Stream", lambda device: object())
-        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: object())
-        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
-        monkeypatch.setattr(torch.cuda, "synchronize", self.synchronize)
-        monkeypatch.setattr(cuda, "Work", lambda device: self)
-        monkeypatch.setattr(cuda, "CudaLoss", lambda value, stream: value)
-        monkeypatch.setattr(cuda, "_device_tensors", cuda.leaves)
-
-    def synchronize(self, device):
-        self.synchronized += 1
-
-    def run(self, ms, occupancy):
-        self.clock.work(ms)
-
-
 @pytest.fixture
 def clock():
     return FakeClock()
 
 
 @pytest.fixture
-def torch_cuda(monkeypatch, clock):
-    return FakeCuda(monkeypatch, clock)
+def gpu(monkeypatch, clock):
+    """An idle device whose clock is ahead; counts how often it is waited for."""
 
+    class Event:
+        def __init__(self, *, enable_timing=False):
+            self.timing = enable_timing
 
-@pytest.fixture
-def gpu(torch_cuda):
+        def record(self, stream):
+            self.ms = clock.ms + AHEAD_MS
+
+        def synchronize(self):
+            pass
+
+        def elapsed_time(self, end):
+            assert self.timing
+            assert end.timing
+            return end.ms - self.ms
+
+    class Busy:
+        def __init__(self, device):
+            pass
+
+        def run(self, ms, occupancy):
+            clock.work(ms)
+
+    stand_ins = {
+        "Event": Event,
+        "Stream": lambda device: object(),
+        "current_stream": lambda device: object(),
+        "current_device": lambda: 0,
+        "get_device_name": lambda device: "NVIDIA H200",
+        "synchronize": lambda device: waits.append(device),
+    }
+    for name, stand_in in stand_ins.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    monkeypatch.setattr(cuda, "Work", Busy)
+    monkeypatch.setattr(cuda, "CudaLoss", lambda value, stream: value)
+    monkeypatch.setattr(cuda, "_device_tensors", cuda.leaves)
+    waits = []
     device = CudaAccelerator(step_ms=20)
     device.device = torch.device("cpu")  # where the tensors of this test are
+    device.waits = waits
     return device
 
 
-def test_spans_are_read_when_the_recording_ends_and_not_before(gpu, torch_cuda, clock):
+def test_spans_are_read_when_the_recording_ends_and_not_before(gpu, clock):
     clock.work(100)
     with record(clock=clock) as trace:
         batch = gpu.upload(torch.ones(3), non_blocking=True)
@@ -78,8 +73,8 @@ def test_spans_are_read_when_the_recording_ends_and_not_before(gpu, torch_cuda, 
         clock.work(2)
         gpu.step(batch, ms=30)
         assert trace.spans == []
-        assert torch_cuda.synchronized == 0
-    assert torch_cuda.synchronized == 1
+        assert len(gpu.waits) == 0
+    assert len(gpu.waits) == 1
     assert [(s.lane, s.stage, s.start_ns / MS, s.end_ns / MS) for s in trace.spans] == [
         ("copy", "transfer", 100, 100),
         ("gpu", "compute", 101, 121),
@@ -101,11 +96,7 @@ def test_a_step_belongs_to_the_batch_it_reads_and_so_does_what_a_kernel_makes_of
 
 
 def test_pinning_is_work_of_the_main_process(gpu, clock, monkeypatch):
-    def pin(tensor):
-        clock.work(3)
-        return tensor
-
-    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: clock.work(3) or tensor)
     with record(clock=clock) as trace:
         gpu.pin({"pulses": torch.ones(3), "name": "event"})
     assert trace.spans == [("main", "transfer", 0, 3 * MS, -1)]
@@ -140,16 +131,13 @@ def test_each_recording_has_its_own_spans_and_without_one_nothing_is_kept(gpu, c
     assert traces[0].spans[-1].end_ns <= traces[1].spans[0].start_ns
 
 
-def test_the_checksum_is_that_of_the_emulated_device(gpu):
+def test_both_devices_have_the_whole_interface_and_one_checksum(gpu):
+    names = {name for name in vars(Accelerator) if not name.startswith("_")}
+    assert names <= set(dir(CudaAccelerator))
+    assert names <= set(dir(EmulatedAccelerator))
     batch = [torch.arange(5), torch.ones(3)]
     emulated = EmulatedAccelerator(PRESETS["H200"], step_ms=0)
     assert float(gpu.step(gpu.upload(batch))) == emulated.step(emulated.upload(batch)).item()
-
-
-def test_both_devices_have_the_whole_interface():
-    names = {name for name in vars(Accelerator) if not name.startswith("_")}
-    for device in (CudaAccelerator, EmulatedAccelerator):
-        assert names <= set(dir(device))
 
 
 def test_device_times_are_tied_to_the_host_at_both_ends_and_drift_in_proportion():

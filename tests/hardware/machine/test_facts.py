@@ -1,12 +1,7 @@
-from __future__ import annotations
-
-import multiprocessing
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,12 +29,11 @@ LARGE = Machine(
 )
 
 
-def row(machine: Machine, name: str) -> str:
-    return next(line for line in str(machine).splitlines() if line.startswith(name))
-
-
-def test_probe_looks_at_this_machine(tmp_path: Path) -> None:
-    machine = probe(tmp_path)
+def test_probe_looks_at_this_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_START_METHOD", "spawn")
+    machine = probe(tmp_path / "data" / "events-M")  # a folder that is not there yet
+    assert machine.folder == tmp_path
+    assert machine.start_method == "spawn"  # that of the notebooks
     assert machine.python == sys.version.split()[0]
     assert machine.cores is not None
     assert 1 <= machine.cores <= (machine.cores_of_machine or 0)
@@ -47,7 +41,7 @@ def test_probe_looks_at_this_machine(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_probe_imports_no_torch_and_leaves_the_start_method_open() -> None:
+def test_probe_imports_no_torch_and_leaves_the_start_method_open():
     program = """import multiprocessing, sys
 from course_utils.hardware.machine import probe
 probe('.')
@@ -56,10 +50,8 @@ print('torch' in sys.modules, multiprocessing.get_start_method(allow_none=True))
     assert run.stdout.strip() == "False None"
 
 
-def test_probe_survives_a_machine_that_tells_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def silent(*_: Any) -> Any:
+def test_probe_survives_a_machine_that_tells_nothing(tmp_path, monkeypatch):
+    def silent(*_):
         raise PermissionError("not for you")
 
     for name in ("usable_cores", "all_cores", "memory", "memory_free", "shm_size", "gpus"):
@@ -69,10 +61,6 @@ def test_probe_survives_a_machine_that_tells_nothing(
     page = str(probe(tmp_path))
     assert page.count("unknown") >= 4
     assert "not installed" in page
-
-
-def test_a_folder_that_is_not_there_yet_is_judged_by_the_one_above(tmp_path: Path) -> None:
-    assert probe(tmp_path / "data" / "events-M").folder == tmp_path
 
 
 @pytest.mark.parametrize(
@@ -94,27 +82,21 @@ def test_a_folder_that_is_not_there_yet_is_judged_by_the_one_above(tmp_path: Pat
         ({"disk": DiskSpeed(10, 9_000, 67, False)}, "disk speed", "warm, from memory"),
     ],
 )
-def test_each_line_says_what_it_means(change: dict[str, Any], name: str, says: str) -> None:
-    assert says in row(replace(LARGE, **change), name)
-
-
-def test_a_large_machine_has_nothing_small() -> None:
+def test_each_line_says_what_it_means(change, name, says):
+    row = next(line for line in str(replace(LARGE, **change)).splitlines() if line.startswith(name))
+    assert says in row
     assert "small:" not in str(LARGE)
     assert "unknown" not in str(LARGE)
 
 
-def groups(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
-
-
 @pytest.fixture
-def in_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def enter(files: dict[str, str], own: str = "0::/\n") -> None:
-        monkeypatch.setattr(facts, "CGROUPS", groups(tmp_path / "groups", files))
-        monkeypatch.setattr(facts, "_OWN_CGROUP", groups(tmp_path, {"own": own}) / "own")
+def in_group(tmp_path, monkeypatch):
+    def enter(files, own="0::/\n"):
+        for name, text in {"own": own, **{f"groups/{name}": files[name] for name in files}}.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+        monkeypatch.setattr(facts, "CGROUPS", tmp_path / "groups")
+        monkeypatch.setattr(facts, "_OWN_CGROUP", tmp_path / "own")
         monkeypatch.setattr(facts, "all_cores", lambda: 16)
         monkeypatch.setattr(facts.os, "sched_getaffinity", lambda _: range(8), raising=False)
 
@@ -133,24 +115,22 @@ def in_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
         ({"cpu/cpu.cfs_quota_us": "-1"}, "1:cpu:/\n", 8),
     ],
 )
-def test_cores_are_those_of_the_affinity_and_of_every_group_around(
-    in_group: Callable[..., None], files: dict[str, str], own: str, cores: int
-) -> None:
+def test_cores_are_those_of_the_affinity_and_of_every_group_around(in_group, files, own, cores):
     in_group(files, own)
     assert facts.usable_cores() == cores
 
 
 @pytest.mark.parametrize(("stat", "free"), [("", 100), ("anon 7\ninactive_file 300000000\n", 400)])
-def test_memory_is_limited_by_the_container_and_its_files_in_memory_count_as_free(
-    in_group: Callable[..., None], stat: str, free: int
-) -> None:
+def test_memory_is_limited_by_the_container_whose_files_in_memory_count_as_free(
+    in_group, stat, free
+):
     in_group({"memory.max": "500000000", "memory.current": "400000000", "memory.stat": stat})
     assert (facts.memory(), facts.memory_free()) == (500_000_000, free * 10**6)
     in_group({"memory.max": "max"})
     assert facts.memory() > 500_000_000
 
 
-def test_memory_is_limited_by_the_job_in_groups_of_version_1(in_group: Callable[..., None]) -> None:
+def test_memory_is_limited_by_the_job_in_groups_of_version_1(in_group):
     job = "memory/slurm/job_7"
     files = {"memory/memory.limit_in_bytes": "9223372036854771712"}
     files |= {"memory/memory.usage_in_bytes": "800000000"}
@@ -161,24 +141,14 @@ def test_memory_is_limited_by_the_job_in_groups_of_version_1(in_group: Callable[
     assert (facts.memory(), facts.memory_free()) == (500_000_000, 200_000_000)
 
 
-def test_gpus_are_read_from_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_read_from_nvidia_smi(monkeypatch):
     told = "NVIDIA H200, 143771 MiB, 570.1\nNVIDIA H200, 143771 MiB, 570.1\n"
     done = subprocess.CompletedProcess([], 0, stdout=told)
     monkeypatch.setattr(facts.subprocess, "run", lambda *_, **__: done)
     assert facts.gpus() == ("NVIDIA H200, 143771 MiB, driver 570.1",) * 2
 
 
-@pytest.mark.parametrize("chosen", multiprocessing.get_all_start_methods())
-def test_the_start_method_is_that_of_the_notebooks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str
-) -> None:
-    monkeypatch.setenv("COURSE_START_METHOD", chosen)
-    assert probe(tmp_path).start_method == chosen
-
-
-def test_the_pressure_is_read_where_the_kernel_tells_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_pressure_is_read_where_the_kernel_tells_it(tmp_path, monkeypatch):
     assert repr(pressure()).endswith(".")
     monkeypatch.setattr(facts, "PRESSURE", tmp_path)
     assert "keeps no pressure figures" in repr(pressure())

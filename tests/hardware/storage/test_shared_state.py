@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shutil
@@ -7,54 +5,50 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from course_utils.hardware.storage import shared_state as storage_state
 from course_utils.hardware.storage import slow_storage, storage_preset
-from course_utils.hardware.storage.calendar import Device, attach, make_state
+from course_utils.hardware.storage.calendar import attach, make_state
 
 PRESET = storage_preset("laptop SSD")
 forks = pytest.mark.skipif(sys.platform == "win32", reason="this system does not fork")
 
 
 @pytest.fixture
-def device() -> Device:
+def device():
     return attach(make_state(".", PRESET))
 
 
-def fork(action: Callable[..., Any], *arguments: Any) -> Any:
+def fork(action, *arguments):
     """Start the action in a forked process."""
     child = multiprocessing.get_context("fork").Process(target=action, args=arguments)
     child.start()
     return child
 
 
-def ending(child: Any) -> int | None:
+def ending(child):
     """Return how a process ended; None if it hung."""
     child.join(20)
-    code: int | None = child.exitcode
+    code = child.exitcode
     child.kill()
     child.join()
     return code
 
 
-def interrupted() -> None:
+def interrupted():
     raise KeyboardInterrupt
 
 
-def killed() -> None:
+def killed():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("end", [interrupted, pytest.param(killed, marks=forks)])
-def test_whoever_ends_inside_the_lock_leaves_it_free_and_the_cache_empty(
-    device: Device, end: Callable[[], None]
-) -> None:
-    def end_inside() -> None:
+def test_whoever_ends_inside_the_lock_leaves_it_free_and_the_cache_empty(device, end):
+    def end_inside():
         with device.state.locked():
             end()
 
@@ -69,10 +63,10 @@ def test_whoever_ends_inside_the_lock_leaves_it_free_and_the_cache_empty(
 
 
 @forks
-def test_a_stopped_holder_is_named_and_waiting_can_be_interrupted_and_ends_with_its_death(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop_inside() -> None:
+def test_a_stopped_holder_is_named_and_waiting_for_it_ends_with_an_interrupt_or_its_death(
+    device, monkeypatch
+):
+    def stop_inside():
         with device.state.locked():
             os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -89,10 +83,10 @@ def test_a_stopped_holder_is_named_and_waiting_can_be_interrupted_and_ends_with_
 
 
 @forks
-def test_a_forked_child_does_not_own_its_parents_lock(device: Device) -> None:
+def test_a_forked_child_does_not_own_its_parents_lock(device):
     entered = multiprocessing.get_context("fork").Event()
 
-    def enter() -> None:
+    def enter():
         with device.state.locked():
             entered.set()
 
@@ -103,10 +97,10 @@ def test_a_forked_child_does_not_own_its_parents_lock(device: Device) -> None:
     assert entered.is_set()
 
 
-def test_threads_take_turns(device: Device) -> None:
+def test_threads_take_turns(device):
     entered = threading.Event()
 
-    def enter() -> None:
+    def enter():
         with device.state.locked():
             entered.set()
 
@@ -119,18 +113,18 @@ def test_threads_take_turns(device: Device) -> None:
 
 
 @forks
-def test_two_processes_may_use_two_storages_crosswise_in_threads(device: Device) -> None:
+def test_two_processes_may_use_two_storages_crosswise_in_threads(device):
     """The system would see a deadlock: each process holds what the other waits for."""
     other, failed = attach(make_state(".", PRESET)), []
     both_inside = multiprocessing.get_context("fork").Barrier(2, timeout=20)
 
-    def ask(wanted: Device) -> None:
+    def ask(wanted):
         try:
             wanted.counters()
         except OSError as error:
             failed.append(error)
 
-    def hold(mine: Device, wanted: Device) -> None:
+    def hold(mine, wanted):
         thread = threading.Thread(target=ask, args=(wanted,))
         with mine.state.locked():
             both_inside.wait()
@@ -145,7 +139,7 @@ def test_two_processes_may_use_two_storages_crosswise_in_threads(device: Device)
     assert ending(child) == 0
 
 
-def run_python(program: str) -> str:
+def run_python(program):
     """Make a state in a fresh Python that takes every warning for an error; return its output."""
     make = (
         "import os, signal, sys; from course_utils.hardware.storage.calendar import *\n"
@@ -159,20 +153,20 @@ def run_python(program: str) -> str:
 
 
 @pytest.mark.parametrize("reader", ["", "view = attach(folder).state.memory[:9]"])
-def test_the_state_goes_with_the_process_that_made_it_even_if_it_is_looked_at(reader: str) -> None:
+def test_the_state_goes_with_the_process_that_made_it_even_if_it_is_looked_at(reader):
     folder = run_python(f"print(folder); {reader}")
     assert folder
     assert not Path(folder).exists()
 
 
 @forks
-def test_the_end_of_a_child_leaves_the_state_in_place() -> None:
+def test_the_end_of_a_child_leaves_the_state_in_place():
     program = "if os.fork() == 0: sys.exit()\nos.wait(); print(os.path.exists(folder))"
     assert run_python(program) == "True"
 
 
 @forks
-def test_what_a_killed_process_left_goes_when_the_next_storage_is_made() -> None:
+def test_what_a_killed_process_left_goes_when_the_next_storage_is_made():
     left = run_python("print(folder, flush=True); os.kill(os.getpid(), signal.SIGKILL)")
     os.utime(left, (0, 0))
     mine = make_state(".", PRESET)
@@ -183,16 +177,16 @@ def test_what_a_killed_process_left_goes_when_the_next_storage_is_made() -> None
     assert other != mine
 
 
-def test_a_state_that_has_gone_says_what_to_do(tmp_path: Path) -> None:
+def test_a_state_that_has_gone_says_what_to_do(tmp_path):
     with pytest.raises(FileNotFoundError, match="make a new one with slow_storage"):
         attach(str(tmp_path / "none"))
 
 
-def no_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *full: Path | str) -> None:
+def no_room(monkeypatch, tmp_path, *full):
     """Let nothing be written in the places that are full."""
     write = Path.write_bytes
 
-    def write_bytes(path: Path, data: bytes) -> int:
+    def write_bytes(path, data):
         if any(path.is_relative_to(place) for place in full):
             raise OSError(28, "No space left on device")
         return write(path, data)
@@ -201,16 +195,12 @@ def no_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *full: Path | str) 
     monkeypatch.setattr(storage_state.tempfile, "gettempdir", lambda: str(tmp_path))
 
 
-def test_no_room_in_memory_takes_the_disk_instead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_room_in_memory_takes_the_disk_instead(tmp_path, monkeypatch):
     no_room(monkeypatch, tmp_path, "/dev/shm")
     assert Path(storage_state.create({}, 100)).parent == tmp_path
 
 
-def test_no_room_anywhere_is_one_sentence_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_room_anywhere_is_one_sentence_and_leaves_nothing(tmp_path, monkeypatch):
     no_room(monkeypatch, tmp_path, "/dev/shm", tmp_path)
     with pytest.raises(OSError, match=r"needs .* MB in .*; free some room there"):
         storage_state.create({}, 10**6)
@@ -219,9 +209,7 @@ def test_no_room_anywhere_is_one_sentence_and_leaves_nothing(
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no /dev/shm here")
 @pytest.mark.parametrize(("free_mb", "in_memory"), [(64, False), (640, True)])
-def test_a_small_memory_is_left_to_the_batches_of_workers(
-    free_mb: int, in_memory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_memory_is_left_to_batches(free_mb, in_memory, tmp_path, monkeypatch):
     class Usage:
         free = free_mb * 10**6
 
@@ -233,10 +221,10 @@ def test_a_small_memory_is_left_to_the_batches_of_workers(
 
 
 @pytest.mark.slow
-def test_processes_share_counters_and_cache(tmp_path: Path, start_method: str) -> None:
+def test_processes_share_counters_and_cache(tmp_path, start_method):
     (tmp_path / "data").write_bytes(bytes(1_000_000))
     fs = slow_storage(tmp_path, "laptop SSD")
-    context: Any = multiprocessing.get_context(start_method)
+    context = multiprocessing.get_context(start_method)
     readers = [context.Process(target=fs.cat_file, args=("data",)) for _ in range(2)]
     for reader in readers:
         reader.start()
