@@ -2,13 +2,13 @@
 
 A wrong attempt is the solution with something replaced, beside what the verdict must say of it:
 
-    WRONG = [
-        ("The mask is upside down", [("torch.arange(pulses.shape[1]) <", "lengths[:, None] <=")]),
-    ]
+    WRONG: Wrong = {"01.1": [("The mask is upside down", ("< lengths", ">= lengths"))]}
 
-    @pytest.mark.parametrize(("misconception", "changes"), WRONG)
-    def test_a_wrong_mask_is_explained(misconception, changes, folder):
-        assert_refused(judge("01.1", folder, *changes), misconception)
+    @pytest.mark.parametrize(("key", "misconception", "changes"), wrong_answers(WRONG))
+    def test_a_wrong_answer_is_explained(
+        key: str, misconception: str, changes: list[Change], folder: Path
+    ) -> None:
+        assert_refused(judge(key, folder, *changes), misconception)
 """
 
 import ast
@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from nbformat import NotebookNode
 
 from course_utils.teaching.exercise import Verdict, check
@@ -29,8 +30,18 @@ from notebooks.build import HERE, for_learner, read_source, with_solutions
 
 Version = Callable[[NotebookNode], NotebookNode]  # for_learner or with_solutions
 Change = tuple[str, str]  # what is replaced in the solution, and by what
+Wrong = dict[str, list[tuple[Any, ...]]]  # exercise -> (misconception, change, ...)
 
 _MAGIC = "%%worker_module "
+
+
+def wrong_answers(table: Wrong) -> list[Any]:
+    """Return a case for each wrong answer: key, misconception, changes."""
+    return [
+        pytest.param(key, says, changes, id=f"{key} {says}")
+        for key, answers in table.items()
+        for says, *changes in answers
+    ]
 
 
 def judge(key: str, folder: Path, *changes: Change, version: Version = with_solutions) -> Verdict:

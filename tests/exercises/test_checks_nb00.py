@@ -1,4 +1,4 @@
-from __future__ import annotations
+"""The checks of notebook 00: what the switches show, and what the learner's own loop did."""
 
 from dataclasses import replace
 
@@ -9,6 +9,8 @@ from course_utils.measure.trace import Trace
 from course_utils.teaching.exercise import check
 from course_utils.teaching.explorer import Explorer, explorer
 from notebooks.exercises.nb00.ex1_use_the_switches import JOB
+
+NAIVE = Pipeline(read_ms=500, step_ms=100, steps=24, batch_size=32, sync=False)
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +37,6 @@ def test_the_switches_are_judged(
     box.state = {**JOB, **state}
     verdict = check("00.1", box)
     assert (verdict.status, says in verdict.message) == (status, True)
-
-
-NAIVE = Pipeline(read_ms=500, step_ms=100, steps=24, batch_size=32, sync=False)
 
 
 def loop(**changes: int) -> Trace:

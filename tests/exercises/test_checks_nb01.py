@@ -1,6 +1,5 @@
-"""The checks of notebook 01: stubs are not attempted, solutions right, typical slips named."""
+"""The checks of notebook 01: each typical slip is named."""
 
-import multiprocessing
 from collections import Counter
 from collections.abc import Callable
 from itertools import chain
@@ -11,122 +10,114 @@ import pytest
 
 from course_utils.teaching.exercise import check
 from course_utils.teaching.notebook import data_path
-from course_utils.teaching.notebook.worker_module import define
-from notebooks.build import for_learner, with_solutions
-from tests.exercises import attempts_nb01 as attempts
-from tests.exercises.answers import answer, assert_refused, code
-
-ANSWERS = {"01.1": "pad_events", "01.2": "split_by_run", "01.3": "BatchedPulseFile"}
-WORKERS = ("01.1", "01.3")
-GIVEN = "import numpy as np"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _given_module(folder: Path) -> None:
-    define("pulse_file", code("01", "PulseFile", with_solutions), folder=folder)
-
-
-@pytest.mark.parametrize("key", ANSWERS)
-def test_a_stub_is_not_attempted(key: str, folder: Path) -> None:
-    assert check(key, answer("01", ANSWERS[key], for_learner, folder, given=GIVEN)).status == "todo"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("key", WORKERS)
-def test_the_solution_is_right_however_workers_start(
-    key: str, folder: Path, start_method: str
-) -> None:
-    multiprocessing.set_start_method(start_method, force=True)
-    verdict = check(key, answer("01", ANSWERS[key], with_solutions, folder, given=GIVEN))
-    assert verdict.status == "right", verdict
-
-
-def test_the_solution_splits_by_run(folder: Path) -> None:
-    assert (
-        check("01.2", answer("01", ANSWERS["01.2"], with_solutions, folder, given=GIVEN)).status
-        == "right"
-    )
-
-
-@pytest.mark.parametrize(
-    ("attempt", "misconception"),
-    [
-        (attempts.a_tuple, "needs names"),
-        (attempts.a_list_of_events, "A list of tensors is not a batch"),
-        (attempts.no_mask, "no tensor mask"),
-        (attempts.time_first, "wanted is (B, T, 4)"),
-        (attempts.squeezed, "also if B is 1"),
-        pytest.param(attempts.nested, "wanted is (B, T, 4)", marks=pytest.mark.slow),
-        (attempts.cut_to_the_shortest, "throws pulses away"),
-        (attempts.always_1000_wide, "A fixed width"),
-        (attempts.doubles, "the model wants float32"),
-        (attempts.zeros_in_front, "in front of the pulses"),
-        (attempts.padded_with_minus_one, "what follows is not zero"),
-        (attempts.sorted_by_length, "in another order"),
-        (attempts.mask_upside_down, "upside down"),
-        (attempts.mask_from_values, "looks at their values"),
-        (attempts.mask_all_true, "would learn from padding"),
-        (attempts.mask_of_floats, "picks rows"),
-        (attempts.mask_per_value, "one entry for each pulse"),
-        (attempts.energies_as_doubles, "a loss between them"),
-        (attempts.energies_as_a_column, "not those of the events"),
-        (lambda samples: attempts.good_batch(samples), "imports what it needs by name"),
-    ],
+from tests.exercises.solutions import (
+    Change,
+    Wrong,
+    assert_refused,
+    attempt,
+    judge,
+    wrong_answers,
 )
-def test_a_wrong_batch_is_explained(
-    attempt: Callable[[attempts.Samples], Any], misconception: str
-) -> None:
-    assert_refused(check("01.1", attempt), misconception)
 
+PULSES, EACH = '"pulses": pulses', '[sample["pulses"] for'
+MASK = "torch.arange(pulses.shape[1]) < lengths[:, None]"
+ENERGY = 'torch.tensor([sample["energy"] for sample in samples])'
+SORTED = 'samples = sorted(samples, key=lambda sample: len(sample["pulses"]))'
+NESTED = "torch.nested.nested_tensor([s['pulses'] for s in samples], layout=torch.jagged)"
+WIDE = "; pulses = torch.nn.functional.pad(pulses, (0, 0, 0, 999))"
+WIDER = """
+    pad_events.calls = getattr(pad_events, "calls", 0) + 1
+    if torch.utils.data.get_worker_info():
+        pulses = torch.nn.functional.pad(pulses, (0, 0, 0, pad_events.calls))
+    lengths"""
+PARTS = "np.flatnonzero(~in_valid), np.flatnonzero(in_valid)"
+IN_VALID = "in_valid = np.isin(run_id, valid_runs)"
+GAPS = "np.flatnonzero(np.diff(order) > 1) + 1"
 
-@pytest.mark.slow
-def test_a_batch_that_depends_on_the_last_one_is_found_in_a_worker() -> None:
-    assert_refused(check("01.1", attempts.as_wide_as_ever), "kept from one call to the next")
-
-
-def test_a_function_of_the_notebook_is_refused_before_a_worker_dies_of_it() -> None:
-    code: dict[str, Any] = {"__name__": "__main__", "good_batch": attempts.good_batch}
-    exec("def mine(samples):\n    return good_batch(samples)", code)
-    assert_refused(check("01.1", code["mine"]), "lives in the notebook")
-
-
-@pytest.mark.parametrize(
-    ("attempt", "misconception"),
-    [
-        (attempts.split_events, "runs in validation are in training too"),
-        (attempts.cut_the_file, "You cut the file in two"),
-        (attempts.numbers_of_runs, "You return the numbers of runs"),
-        (attempts.true_or_false, "true or false for each event"),
-        (attempts.only_validation, "wanted are two arrays"),
-        (attempts.an_empty_part, "One part is empty"),
-        (attempts.parts_swapped, "in the right order"),
-        (attempts.runs_from_zero, "in neither part"),
-        (attempts.events_twice, "would count double"),
-        (attempts.seed_ignored, "Every seed gives the same split"),
-        (attempts.seed_forgotten, "another split each time"),
+WRONG: Wrong = {
+    "01.1": [
+        ("needs names", ("return {", "return tuple({"), ("\n    }", "\n    }.values())")),
+        ("A list of tensors is not a batch", (PULSES, '"pulses": [*pulses]')),
+        ("no tensor mask", (f'"mask": {MASK},', "")),
+        ("wanted is (B, T, 4)", (PULSES, f"{PULSES}.transpose(0, 1)")),
+        ("also if B is 1", (PULSES, f"{PULSES}.squeeze()")),
+        ("the shape (4,", (PULSES, f'"pulses": {NESTED}')),
+        ("throws pulses away", (EACH, '[sample["pulses"][:1] for')),
+        (
+            "A fixed width",
+            (
+                "    lengths",
+                "    pulses = torch.nn.functional.pad(pulses, (0, 0, 0, 999))\n    lengths",
+            ),
+        ),
+        ("the model wants float32", (PULSES, f"{PULSES}.double()")),
+        ("in front of the pulses", ("first=True", 'first=True, padding_side="left"')),
+        ("what follows is not zero", ("first=True", "first=True, padding_value=-1")),
+        ("in another order", ("    pulses =", f"    {SORTED}\n    pulses =")),
+        ("upside down", ("< lengths", ">= lengths")),
+        ("looks at their values", (MASK, "(pulses != 0).any(dim=-1)")),
+        ("would learn from padding", ("< lengths", "< 1000 + lengths")),
+        ("picks rows", (MASK, f"({MASK}).float()")),
+        ("one entry for each pulse", (MASK, "pulses != 0")),
+        ("a loss between them", (ENERGY, f"{ENERGY}.double()")),
+        ("not those of the events", (ENERGY, f"{ENERGY}[:, None]")),
+        ("kept from one call to the next", ("\n    lengths", WIDER)),
     ],
-)
-def test_a_wrong_split_is_explained(
-    attempt: Callable[[Any, float, int], Any], misconception: str
-) -> None:
-    assert_refused(check("01.2", attempt), misconception)
-
-
-@pytest.mark.parametrize(
-    ("attempt", "misconception"),
-    [
-        (attempts.Misspelt, "has no __getitems__"),
-        (attempts.OneByOne, "64 requests for 64 events"),
-        (attempts.InSortedOrder, "The events come sorted"),
-        (attempts.WithoutTwins, "may be asked for twice"),
-        (attempts.ADict, "collate_fn wants a list"),
-        (attempts.FromFirstToLast, "you read all that lies between"),
-        (attempts.WithoutSorting, "not side by side in a shuffled batch"),
-        (attempts.TheNextOne, "the pulses of others"),
+    "01.2": [
+        (
+            "runs in validation are in training too",
+            (IN_VALID, "in_valid = np.random.default_rng(seed).random(len(run_id)) < share"),
+        ),
+        (
+            "You cut the file in two",
+            (IN_VALID, "in_valid = np.arange(len(run_id)) >= (1 - share) * len(run_id)"),
+        ),
+        ("You return the numbers of runs", (PARTS, "np.setdiff1d(runs, valid_runs), valid_runs")),
+        ("true or false for each event", (PARTS, "~in_valid, in_valid")),
+        ("wanted are two arrays", (PARTS, "np.flatnonzero(in_valid)")),
+        ("One part is empty", ("round(share * len(runs))", "0")),
+        ("in the right order", (PARTS, "np.flatnonzero(in_valid), np.flatnonzero(~in_valid)")),
+        ("in neither part", ("np.flatnonzero(~in_valid)", "np.flatnonzero(~in_valid)[::2]")),
+        (
+            "would count double",
+            (PARTS, "np.flatnonzero(~in_valid), 2 * [*np.flatnonzero(in_valid)]"),
+        ),
+        ("Every seed gives the same split", ("default_rng(seed)", "default_rng(0)")),
+        ("another split each time", ("default_rng(seed)", "default_rng()")),
     ],
-)
-def test_a_wrong_way_to_read_a_batch_is_explained(attempt: type[Any], misconception: str) -> None:
-    assert_refused(check("01.3", attempt), misconception)
+    "01.3": [
+        ("has no __getitems__", ("__getitems__", "__get_items__")),
+        ("64 requests for 64 events", (GAPS, "np.arange(1, len(order))")),
+        ("The events come sorted", ("in indices]", "in sorted(indices)]")),
+        ("may be asked for twice", ("in indices]", "in dict.fromkeys(indices)]")),
+        ("collate_fn wants a list", ("return [found[index] for index in indices]", "return found")),
+        ("you read all that lies between", (GAPS, "[]")),
+        ("not side by side in a shuffled batch", ("np.unique", "np.array"), ("> 1", "!= 1")),
+        ("the pulses of others", ("self.read(first, last)", "self.read(first + 1, last + 1)")),
+    ],
+}
+
+
+@pytest.mark.parametrize(("key", "misconception", "changes"), wrong_answers(WRONG))
+def test_a_wrong_answer_is_explained(
+    key: str, misconception: str, changes: list[Change], folder: Path
+) -> None:
+    assert_refused(judge(key, folder, *changes), misconception)
+
+
+def test_a_function_that_no_worker_can_import_is_refused_before_one_dies_of_it(
+    folder: Path,
+) -> None:
+    (pad_events,) = attempt("01.1", folder)
+    assert_refused(check("01.1", lambda samples: pad_events(samples)), "imports what it needs")
+    notebook: dict[str, Any] = {"__name__": "__main__", "pad_events": pad_events}
+    exec("def mine(samples):\n    return pad_events(samples)", notebook)
+    assert_refused(check("01.1", notebook["mine"]), "lives in the notebook")
+
+
+def test_a_dataset_in_place_of_its_class_is_refused(folder: Path) -> None:
+    (kind,) = attempt("01.3", folder)
+    assert_refused(check("01.3", kind(None, "", [])), "This is a dataset, not a class")
 
 
 def _pictures() -> list[str]:

@@ -1,10 +1,9 @@
-"""The checks of notebook 04: stubs are not attempted, solutions right, typical slips named."""
+"""The checks of notebook 04: typical slips are named, other right ways pass."""
 
 import multiprocessing
 import sys
 from collections import Counter
 from dataclasses import replace
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import torch
 
 from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.teaching.exercise import check
-from notebooks.build import for_learner, with_solutions
 from notebooks.exercises.nb04.ex1_choose_workers import (
     enough,
     hidden_machines,
@@ -21,44 +19,217 @@ from notebooks.exercises.nb04.ex1_choose_workers import (
     smallest,
 )
 from notebooks.exercises.nb04.problem import MACHINES, Machine
-from tests.exercises import attempts_nb04 as attempts
-from tests.exercises.answers import answer, assert_refused
+from tests.exercises.solutions import (
+    Change,
+    Wrong,
+    assert_refused,
+    attempt,
+    judge,
+    wrong_answers,
+)
 
-ANSWERS = {
-    "04.1": "choose_workers",
-    "04.2": "MyStrings",
-    "04.3": "Rows",
-    "04.4": "MyShifts",
+IF_IT_FITS = "return enough if fed and fits else None"
+CORES, STORAGE = "m.cpu_ms / m.cores <= m.step_ms and ", " and m.read_ms / m.streams <= m.step_ms"
+EACH_MB = "(m.worker_mb + 2 * m.batch_mb)"
+TEXT, PLACES = 'b"".join(encoded)', "np.cumsum([0, *map(len, encoded)])"
+DECODED = "self.text[begin:end].decode()"
+OBJECTS = "an object for each of the 5,000 strings"
+WORKER_RNG = "from course_utils.loading.workers import worker_rng"
+STATE = """    def __getstate__(self) -> dict:
+        return {**self.__dict__, "_file": None, "_opened_by": None}"""
+ONCE = ("self._opened_by != os.getpid()", "self._file is None")
+DRAW = """        if self.seed != torch.initial_seed():
+            self.seed = torch.initial_seed()
+            self.rng = np.random.default_rng(self.seed)
+        return int(self.rng.integers(1_000_000))"""
+MADE_ONCE = ("self.seed != torch.initial_seed()", "self.seed is None")
+IN_INIT = ("length, None, None", "length, None, np.random.default_rng(0)")
+INFO = "torch.utils.data.get_worker_info()"
+RANDOM = "random.randrange(1_000_000)"
+SAME, OTHER = "Every epoch brings the same numbers", "other numbers come"
+
+
+def _draw(expression: str) -> Change:
+    """Return a change: draw each number by this."""
+    return DRAW, f"        return int({expression})"
+
+
+def _draw_by(rng: str) -> Change:
+    return _draw(f"{rng}.integers(1_000_000)")
+
+
+def _text(packed: str, read: str) -> tuple[Change, Change]:
+    """Return the changes that keep the text otherwise."""
+    return (TEXT, packed), (DECODED, read)
+
+
+WRONG: Wrong = {
+    "04.1": [
+        ("You return 0 where no number", ("else None", "else 0")),
+        ("One worker for each core", (IF_IT_FITS, "return m.cores")),
+        ("You never return None", (IF_IT_FITS, "return enough")),
+        ("You leave out the memory", (" and fits", "")),
+        ("workers share the cores", (CORES, "")),
+        ("workers share the storage", (STORAGE, "")),
+        ("You forget what the workers share", ("fed and fits", "fits")),
+        ("no more workers than cores", ("and fits", "and fits and enough <= m.cores")),
+        ("You cut W down to the cores", (IF_IT_FITS, "return min(enough, m.cores)")),
+        ("not the batches that lie ready", (EACH_MB, "m.worker_mb")),
+        ("one batch for each worker", ("2 * m.batch_mb", "m.batch_mb")),
+        ("You round down", ("return enough", "return (m.read_ms + m.cpu_ms) // m.step_ms")),
+        (
+            "the nearest number",
+            ("return enough", "return round((m.read_ms + m.cpu_ms) / m.step_ms)"),
+        ),
+        ("You leave the reading out", ("return enough", "return math.ceil(m.cpu_ms / m.step_ms)")),
+        (
+            "the largest number that fits",
+            ("return enough", "return m.free_mb // (m.worker_mb + 2 * m.batch_mb)"),
+        ),
+        ("You return 3 workers for it: that is more", ("return enough", "return enough + 1")),
+        ("You return None for it, but there is a W", (IF_IT_FITS, "return None")),
+        ("no number of workers", (IF_IT_FITS, "return 2.5")),
+        ("no number of workers", (IF_IT_FITS, "return '8'")),
+        ("AttributeError", ("m.cores", "m.threads")),
+    ],
+    "04.2": [
+        (OBJECTS, *_text("strings", "self.text[index]")),
+        (OBJECTS, *_text("encoded", "self.text[index].decode()")),
+        (OBJECTS, *_text("np.array(strings, object)", "self.text[index]")),
+        (OBJECTS, (PLACES, f"{PLACES}.tolist()")),
+        ("take 4 bytes for each", *_text("np.array(strings)", "str(self.text[index])")),
+        (
+            "the room of the longest",
+            *_text("np.array(encoded)", "bytes(self.text[index]).decode()"),
+        ),
+        (
+            "an offset in characters is not one in bytes",
+            ("(len, encoded)", "(len, strings)"),
+            (".decode()", ".decode(errors='replace')"),
+        ),
+        ("expects a str", (DECODED, "self.text[begin:end]")),
+        ("len() says 5,001", ("len(self.places) - 1", "len(self.places)")),
+        (
+            "where the list had 'run_00000/event_00000000.npz'",
+            ("        begin, end", "        index = (index + 1) % len(self)\n        begin, end"),
+        ),
+    ],
+    "04.3": [
+        ("It cannot be sent", ("None, None", "open(path, 'rb'), os.getpid()"), (STATE, "")),
+        ("Once the notebook has looked at a row", ONCE, (STATE, "")),
+        ("Once the notebook has looked at a row", (STATE, "")),
+        ("wanted are the 8 numbers of that row", ("64 * index", "64 * ((index + 1) % len(self))")),
+        ("wanted are the 8 numbers of that row", ("read(64)", "read(32)")),
+    ],
+    "04.4": [
+        ("Each has a copy of one generator", IN_INIT, _draw_by("self.rng")),
+        ("both workers got a copy of it", MADE_ONCE),
+        ("made anew, with the same", _draw_by("np.random.default_rng(torch.initial_seed())")),
+        (
+            f"{SAME} with 2 workers",
+            ("(self.seed)", f"(getattr({INFO}, 'id', 0))"),
+        ),
+        (f"{SAME} with 2 workers", _draw_by("np.random.default_rng(index)")),
+        (f"{SAME} without", _draw_by("np.random.default_rng([torch.initial_seed(), index])")),
+        (f"{OTHER} with 2", ("default_rng(self.seed)", "default_rng()")),
+        (f"{OTHER} with 2", _draw_by("np.random.default_rng()")),
+        (f"{OTHER} without workers", _draw("np.random.randint(1_000_000)")),
+        (f"{OTHER} without workers", ("import torch\n", "import random, torch\n"), _draw(RANDOM)),
+    ],
 }
-GIVEN = """
-import math
-from notebooks.exercises.nb04.problem import Machine
-"""
 
 
-@pytest.mark.parametrize("key", ANSWERS)
-def test_a_stub_is_not_attempted(key: str, folder: Path) -> None:
-    assert check(key, answer("04", ANSWERS[key], for_learner, folder, given=GIVEN)).status == "todo"
-
-
-@pytest.mark.parametrize("key", ["04.1", "04.2"])
-def test_the_solution_is_right(key: str, folder: Path) -> None:
-    verdict = check(key, answer("04", ANSWERS[key], with_solutions, folder, given=GIVEN))
-    assert verdict.status == "right", verdict
+@pytest.mark.parametrize(("key", "misconception", "changes"), wrong_answers(WRONG))
+@pytest.mark.filterwarnings("ignore:.*unclosed file:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_wrong_answer_is_explained(
+    key: str, misconception: str, changes: list[Change], folder: Path
+) -> None:
+    assert_refused(judge(key, folder, *changes), misconception)
 
 
 @pytest.mark.slow
-def test_the_solution_keeps_its_own_handle_in_every_process(folder: Path) -> None:
-    verdict = check("04.3", answer("04", ANSWERS["04.3"], with_solutions, folder, given=GIVEN))
-    assert verdict.status == "right", verdict
-    assert all(method in verdict.message for method in multiprocessing.get_all_start_methods())
+@pytest.mark.parametrize(
+    ("misconception", "changes"),
+    [
+        pytest.param(
+            "it read through the handle that the notebook had open",
+            [ONCE],
+            marks=pytest.mark.skipif(sys.platform == "win32", reason="nothing is forked there"),
+        ),
+        ("times for 200 rows", [("self._opened_by != os.getpid()", "True")]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*unclosed file:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_handle_that_fails_in_workers_is_explained(
+    misconception: str, changes: list[Change], folder: Path
+) -> None:
+    assert_refused(judge("04.3", folder, *changes), misconception)
 
 
 @pytest.mark.slow
-def test_the_solution_draws_right_however_workers_start(folder: Path, start_method: str) -> None:
-    multiprocessing.set_start_method(start_method, force=True)
-    verdict = check("04.4", answer("04", ANSWERS["04.4"], with_solutions, folder, given=GIVEN))
+def test_a_descriptor_read_by_position_is_as_good(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = multiprocessing.get_all_start_methods()[:1]  # one of them, for the sake of time
+    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: first)
+    descriptor = [
+        ('open(self.path, "rb")', "os.open(self.path, os.O_RDONLY | getattr(os, 'O_BINARY', 0))"),
+        ("self._file.seek(64 * index)", "os.lseek(self._file, 64 * index, os.SEEK_SET)"),
+        ("self._file.read(64)", "os.read(self._file, 64)"),
+    ]
+    verdict = judge("04.3", folder, *descriptor)
     assert verdict.status == "right", verdict
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        (
+            "04.2",
+            [
+                ("import numpy as np", "import numpy as np\nimport pyarrow as pa"),
+                (TEXT, "pa.array(strings)"),
+                (DECODED, "self.text[int(index)].as_py()"),
+            ],
+        ),
+        ("04.4", [_draw("torch.randint(1_000_000, ())")]),
+        (
+            "04.4",
+            [
+                (
+                    "import torch\n",
+                    "import torch\nfrom course_utils.loading.workers import worker_rng\n",
+                ),
+                _draw_by("worker_rng()"),
+            ],
+        ),
+    ],
+    ids=["packed by Arrow", "drawn by torch", "drawn by worker_rng"],
+)
+def test_another_right_way_passes(key: str, changes: list[Change], folder: Path) -> None:
+    verdict = judge(key, folder, *changes)
+    assert verdict.status == "right", verdict
+
+
+@pytest.mark.parametrize(("key", "argument"), [("04.2", ["one"]), ("04.3", "no file"), ("04.4", 8)])
+def test_an_object_in_place_of_its_class_is_refused(key: str, argument: Any, folder: Path) -> None:
+    (kind,) = attempt(key, folder)
+    assert_refused(check(key, kind(argument)), "not a class. The check")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shares pages as it counts")
+def test_the_memory_of_a_forked_worker_is_part_of_the_verdict(folder: Path) -> None:
+    assert "made a forked worker" in judge("04.2", folder).message
+
+
+def test_the_check_leaves_the_learners_seed_alone(folder: Path) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    judge("04.4", folder, MADE_ONCE)
+    assert torch.equal(torch.rand(3), expected)
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
@@ -94,149 +265,3 @@ def test_every_limit_decides_on_some_hidden_machine() -> None:
         limits["nothing"] += smallest(m) is not None
     assert len(limits) == 4
     assert min(limits.values()) >= 8, limits
-
-
-def _fits(m: Machine, workers: int) -> int | None:
-    return workers if smallest(m) is not None else None
-
-
-@pytest.mark.parametrize(
-    ("rule", "misconception"),
-    [
-        (lambda m: smallest(m) or 0, "You return 0 where no number"),
-        (lambda m: m.cores, "One worker for each core"),
-        (enough, "You never return None"),
-        (lambda m: smallest(replace(m, free_mb=1e9)), "You leave out the memory"),
-        (lambda m: smallest(replace(m, cores=10**6)), "workers share the cores"),
-        (lambda m: smallest(replace(m, streams=10**6)), "workers share the storage"),
-        (
-            lambda m: enough(m) if needed_mb(m, enough(m)) <= m.free_mb else None,
-            "You forget what the workers share",
-        ),
-        (lambda m: smallest(m) if enough(m) <= m.cores else None, "no more workers than cores"),
-        (lambda m: min(enough(m), m.cores), "You cut W down to the cores"),
-        (lambda m: smallest(replace(m, batch_mb=0)), "not the batches that lie ready"),
-        (lambda m: smallest(replace(m, batch_mb=m.batch_mb / 2)), "one batch for each worker"),
-        (lambda m: _fits(m, (m.read_ms + m.cpu_ms) // m.step_ms), "You round down"),
-        (lambda m: _fits(m, round((m.read_ms + m.cpu_ms) / m.step_ms)), "the nearest number"),
-        (lambda m: _fits(m, ceil(m.cpu_ms / m.step_ms)), "You leave the reading out"),
-        (
-            lambda m: _fits(m, m.free_mb // (m.worker_mb + 2 * m.batch_mb)),
-            "the largest number that fits",
-        ),
-        (lambda m: 2, "You return 2"),
-        (lambda m: None, "You return None for it, but there is a W"),
-        (lambda m: 2.5, "no number of workers"),
-        (lambda m: "8", "no number of workers"),
-        (lambda m: m.threads, "AttributeError"),
-    ],
-)
-def test_a_wrong_choice_is_explained(rule: Any, misconception: str) -> None:
-    assert_refused(check("04.1", rule), misconception)
-
-
-@pytest.mark.parametrize(
-    ("attempt", "misconception"),
-    [
-        (attempts.AsAList, "an object for each of the 5,000 strings"),
-        (attempts.AsBytesInAList, "an object for each of the 5,000 strings"),
-        (attempts.AsObjects, "an object for each of the 5,000 strings"),
-        (attempts.PlacesInAList, "an object for each of the 5,000 strings"),
-        (attempts.AsNumpyStrings, "take 4 bytes for each character"),
-        (attempts.AsFixedBytes, "the room of the longest"),
-        (attempts.PlacesInCharacters, "an offset in characters is not one in bytes"),
-        (attempts.ReturnsBytes, "expects a str"),
-        (attempts.OneTooMany, "len() says 5,001"),
-        (attempts.OneFurther, "where the list had 'run_00000/event_00000000.npz'"),
-        (attempts.AsAList(["an instance"]), "not a class"),
-        (attempts.first_of, "not a class"),
-    ],
-)
-def test_a_wrong_packing_is_explained(attempt: Any, misconception: str) -> None:
-    assert_refused(check("04.2", attempt), misconception)
-
-
-def test_other_ways_to_pack_are_right() -> None:
-    assert check("04.2", attempts.InArrow).status == "right"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shares pages as it counts")
-def test_the_memory_of_a_forked_worker_is_part_of_the_verdict() -> None:
-    verdict = check("04.2", attempts.Joined)
-    assert verdict.status == "right", verdict
-    assert "made a forked worker" in verdict.message
-
-
-@pytest.mark.parametrize(
-    ("attempt", "misconception"),
-    [
-        (attempts.OpensInInit, "It cannot be sent to a worker"),
-        (attempts.OpensOnce, "Once the notebook has looked at a row"),
-        (attempts.OpensByProcess, "Once the notebook has looked at a row"),
-        (attempts.NextRow, "wanted are the 8 numbers of that row"),
-        (attempts.HalfARow, "wanted are the 8 numbers of that row"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:.*unclosed file:ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_handle_that_cannot_travel_is_explained(attempt: type[Any], misconception: str) -> None:
-    assert_refused(check("04.3", attempt), misconception)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="nothing is forked there")
-@pytest.mark.filterwarnings("ignore:.*unclosed file:ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_handle_of_the_notebook_is_found_in_a_forked_worker() -> None:
-    verdict = check("04.3", attempts.OpensOnceAndTravels)
-    assert_refused(verdict, "it read through the handle that the notebook had open")
-
-
-@pytest.mark.slow
-def test_opening_for_every_row_is_counted() -> None:
-    assert_refused(check("04.3", attempts.OpensAlways), "times for 200 rows")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("attempt", [attempts.OnLazyFile, attempts.ByPosition])
-def test_other_ways_to_keep_a_handle_are_right(
-    attempt: type[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = multiprocessing.get_all_start_methods()[:1]  # one of them, for the sake of time
-    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: first)
-    verdict = check("04.3", attempt)
-    assert verdict.status == "right", verdict
-
-
-@pytest.mark.parametrize(
-    ("attempt", "misconception"),
-    [
-        (attempts.MadeInInit, "Each has a copy of one generator"),
-        (attempts.MadeOnce, "both workers got a copy of it"),
-        (attempts.MadeForEverySample, "made anew, with the same seed, for every sample"),
-        (attempts.SeededByWorker, "Every epoch brings the same numbers with 2 workers"),
-        (attempts.SeededByIndex, "Every epoch brings the same numbers with 2 workers"),
-        (attempts.SeededBySample, "Every epoch brings the same numbers without workers"),
-        (attempts.SeededByNothing, "After the same torch.manual_seed other numbers come with 2"),
-        (attempts.SeededByTheClock, "After the same torch.manual_seed other numbers come with 2"),
-        (attempts.LegacyNumpy, "other numbers come without workers"),
-        (attempts.PlainRandom, "other numbers come without workers"),
-        (attempts.MadeInInit(8), "not a class"),
-    ],
-)
-def test_wrong_random_numbers_are_explained(attempt: Any, misconception: str) -> None:
-    assert_refused(check("04.4", attempt), misconception)
-
-
-@pytest.mark.parametrize("attempt", [attempts.ByTorch, attempts.ByWorkerRng])
-def test_other_ways_to_draw_are_right(attempt: type[Any]) -> None:
-    verdict = check("04.4", attempt)
-    assert verdict.status == "right", verdict
-
-
-def test_the_check_leaves_the_learners_seed_alone() -> None:
-    torch.manual_seed(7)
-    expected = torch.rand(3)
-    torch.manual_seed(7)
-    check("04.4", attempts.MadeInInit)
-    assert torch.equal(torch.rand(3), expected)

@@ -2,7 +2,6 @@
 
 import builtins
 import multiprocessing
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,7 @@ import pytest
 from course_utils.teaching.exercise import check
 from notebooks.exercises.nb07 import ex1_stage_a_file as staging
 from notebooks.exercises.nb07 import job as staging_job
-from notebooks.exercises.nb07.ex3_stage_how_much import room
-from notebooks.exercises.nb07.problem import JOBS, Job
 from tests.exercises.solutions import Change, assert_refused, judge
-
-Budget = Callable[[Job], Any]
 
 TARGET = "target = Path(place, Path(source).name)\n"
 LOCK = 'with FileLock(f"{target}.lock"):'
@@ -223,78 +218,3 @@ def test_a_wrong_cache_is_explained(
     misconception: str, changes: list[Change], folder: Path
 ) -> None:
     assert_refused(judge("07.2", folder, *changes), misconception)
-
-
-def _used(job: Job, batches: float) -> float:
-    return job.program_mb + job.workers * job.worker_mb + batches * job.batch_mb
-
-
-def _batches(job: Job) -> int:
-    return job.workers * job.prefetch_factor + 1 if job.workers else 0
-
-
-WRONG: list[tuple[Budget, str]] = [
-    (lambda job: job.shm_mb, "You fill /dev/shm to the brim"),
-    (
-        lambda job: job.shm_mb - _batches(job) * job.batch_mb,
-        "You look at the size of /dev/shm only",
-    ),
-    (
-        lambda job: max(0, job.memory_mb - _used(job, _batches(job))),
-        "You look at the memory only",
-    ),
-    (
-        lambda job: max(0, min(job.shm_mb, job.memory_mb - _used(job, _batches(job)))),
-        "In the memory you have counted the batches, in /dev/shm you have not",
-    ),
-    (
-        lambda job: max(
-            0, min(job.shm_mb - _batches(job) * job.batch_mb, job.memory_mb - _used(job, 0))
-        ),
-        "In /dev/shm you have counted the batches, in the memory you have not",
-    ),
-    (
-        lambda job: min(
-            job.shm_mb - job.workers * job.prefetch_factor * job.batch_mb,
-            job.memory_mb - _used(job, job.workers * job.prefetch_factor),
-        ),
-        "one more is in use",
-    ),
-    (
-        lambda job: min(
-            job.shm_mb - job.workers * job.batch_mb, job.memory_mb - _used(job, job.workers)
-        ),
-        "more than one batch ready",
-    ),
-    (
-        lambda job: max(
-            0,
-            min(
-                job.shm_mb - _batches(job) * job.batch_mb,
-                job.memory_mb - job.program_mb - _batches(job) * job.batch_mb,
-            ),
-        ),
-        "every worker is a process with a memory of its own",
-    ),
-    (lambda job: min(room(job), 5_000), "less than there is room for"),
-    (lambda job: room(job) + 1, "too much: the job dies"),
-    (lambda job: None, "which is no number of MB"),
-]
-
-
-@pytest.mark.parametrize(("attempt", "misconception"), WRONG)
-def test_a_wrong_budget_is_explained(attempt: Budget, misconception: str) -> None:
-    assert_refused(check("07.3", attempt), misconception)
-
-
-def test_less_than_nothing_is_explained() -> None:
-    def below_zero(job: Job) -> float:
-        batches = _batches(job)
-        return min(job.shm_mb - batches * job.batch_mb, job.memory_mb - _used(job, batches))
-
-    assert_refused(check("07.3", below_zero), "less than nothing")
-
-
-def test_the_jobs_that_are_shown_are_limited_by_different_things() -> None:
-    left = {name: room(job) for name, job in JOBS.items()}
-    assert left == {"container": 24, "laptop": 7_730, "cluster node": 69_500}

@@ -1,14 +1,9 @@
 """The checks of notebook 08: other right answers pass, typical slips are named."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from course_utils.teaching.exercise import check
-from notebooks.exercises.nb08.ex3_where_to_augment import decide
-from notebooks.exercises.nb08.problem import JOBS
-from tests.exercises import attempts_nb08 as attempts
 from tests.exercises.solutions import Change, assert_refused, judge
 
 CUT = "image[:, top : top + 224, left : left + 224]"
@@ -145,30 +140,3 @@ def test_other_right_crops_pass(folder: Path) -> None:
 )
 def test_wrong_crops_are_explained(misconception: str, old: str, new: str, folder: Path) -> None:
     assert_refused(judge("08.2", folder, (old, new)), misconception)
-
-
-def test_the_three_jobs_have_three_reasons() -> None:
-    assert [decide(job) for job in JOBS.values()] == [("GPU", 33), ("CPU", 200), ("CPU", 60)]
-
-
-@pytest.mark.parametrize(
-    ("where", "misconception"),
-    [
-        (attempts.always_gpu, "You always augment on the GPU"),
-        (attempts.always_cpu, "You always augment in the workers"),
-        (attempts.forgets_memory, "You do not look at the memory"),
-        (attempts.free_on_the_gpu, "the augmentation is free in your model"),
-        (attempts.at_the_same_time, "augment and compute at the same time"),
-        (attempts.no_decoding, "you forget that the workers still read and decode"),
-        (attempts.adds_all, "You add loading and computing"),
-        (attempts.one_core, "You let one core do it all"),
-        (attempts.augments_only, "you count the augmentation only"),
-        (attempts.the_other_time, "the time is that of the other one"),
-        (attempts.halves, "In the workers a step takes 60 ms, on the device 33 ms"),
-        (attempts.only_the_time, "not a place and a time"),
-        (attempts.another_name, "the place is 'cuda'"),
-        (attempts.time_as_text, "which is no number of ms"),
-    ],
-)
-def test_a_wrong_choice_is_explained(where: Any, misconception: str) -> None:
-    assert_refused(check("08.3", where), misconception)

@@ -1,5 +1,6 @@
 """Every exercise: what the notebook leaves to write is not attempted, what it solves is right."""
 
+import multiprocessing
 import re
 from pathlib import Path
 
@@ -25,7 +26,8 @@ def test_a_stub_is_not_attempted(key: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     "key", [pytest.param(key, marks=[pytest.mark.slow] * (key in SLOW)) for key in HERE_JUDGED]
 )
-def test_the_solution_is_right(key: str, folder: Path) -> None:
+def test_the_solution_is_right(key: str, folder: Path, start_method: str) -> None:
+    multiprocessing.set_start_method(start_method, force=True)
     verdict = judge(key, folder)
     assert verdict.status == "right", verdict
 

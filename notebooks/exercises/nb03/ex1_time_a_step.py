@@ -88,7 +88,11 @@ def _judge(returned: object, bench: Bench) -> None:
     log, truth = bench.log, bench.case.truth_ms
     refusal = f"The function returned {returned!r}, not a number."
     found = read_number(returned, refusal, "Return the milliseconds of one step.")
-    expect(log, "The function never calls step().", "Call step() many times between two readings.")
+    expect(
+        bench.launches,
+        "The function never calls step().",
+        "Call step() many times between two readings.",
+    )
     if _close(found, truth):
         return
     seen = f"A step of {truth:g} ms is {found:.3g} ms for you"

@@ -38,7 +38,7 @@ _LIMITS = (
     "suffices."
 )
 
-_SLIPS: tuple[Slip[Machine, float | None], ...] = (
+SLIPS: tuple[Slip[Machine, float | None], ...] = (
     (
         lambda m: smallest(m) or 0,
         "You return 0 where no number of workers will do. With 0 workers the loop loads itself, "
@@ -131,7 +131,7 @@ def choose_workers(rule: Callable[[Machine], int | None]) -> Verdict:
         rule,
         cases=[*MACHINES.values(), *hidden_machines(HIDDEN)],
         truth=smallest,
-        slips=_SLIPS,
+        slips=SLIPS,
         read=_read,
         same=lambda workers, others: workers == others,
         praise="2 workers for the laptop, 8 for the cluster node although it has 4 cores, and none "

@@ -44,7 +44,7 @@ _ONE_READY = (
     "A worker has more than one batch ready: prefetch_factor of them.",
     "On their way are (workers * prefetch_factor + 1) * batch_mb.",
 )
-_SLIPS: tuple[Slip[Job, float], ...] = (
+SLIPS: tuple[Slip[Job, float], ...] = (
     (
         lambda job: job.shm_mb,
         "You fill /dev/shm to the brim. The batches of the workers travel through it too: the "
@@ -109,7 +109,7 @@ def stage_how_much(stageable_mb: Callable[[Job], float]) -> Verdict:
         stageable_mb,
         cases=[*JOBS.values(), *_hidden_jobs()],
         truth=room,
-        slips=_SLIPS,
+        slips=SLIPS,
         read=lambda job, mb: read_number(
             mb,
             f"For {job} you return {mb!r}, which is no number of MB.",

@@ -46,7 +46,7 @@ decide = _decide_by(on_cpu, on_gpu)
 
 _T_CPU = "In the workers: T = max(C, (L + augment_cpu) / cores)."
 _T_GPU = "On the device: T = max(C + A, L / cores)."
-_SLIPS: tuple[Slip[Job, Answer], ...] = (
+SLIPS: tuple[Slip[Job, Answer], ...] = (
     (
         lambda job: ("GPU", on_gpu(job)),
         "You always augment on the GPU. Where the GPU is the bottleneck this adds A to each step, "
@@ -123,7 +123,7 @@ def where_to_augment(where: Callable[[Job], Answer]) -> Verdict:
         where,
         cases=cases,
         truth=decide,
-        slips=_SLIPS,
+        slips=SLIPS,
         read=_read,
         same=lambda one, other: one[0] == other[0] and isclose(one[1], other[1], rel_tol=1e-3),
         praise=f"{len(cases)} jobs, the smaller time each time. The GPU helps where it waits, and "

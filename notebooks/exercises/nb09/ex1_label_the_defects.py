@@ -4,7 +4,7 @@ from course_utils.teaching.exercise import Verdict, exercise, expect
 from notebooks.exercises.judging import expect_known, judge_labels
 from notebooks.exercises.nb09.problem import CAUSES, SYMPTOMS
 
-_LABELS = {
+LABELS = {
     "a": "thread in __init__",
     "b": "silent thread",
     "c": "endless put",
@@ -62,7 +62,7 @@ def label_the_defects(*causes: str) -> Verdict:
 
     return judge_labels(
         said,
-        _LABELS,
+        LABELS,
         objection,
         "Ten symptoms, ten causes. Four make it hang or stay, three make it wrong, and three "
         "make it useless or too large; only some of them raise an error.",

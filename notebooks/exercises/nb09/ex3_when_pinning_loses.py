@@ -75,7 +75,7 @@ def _if(pin: str, loop: Time) -> Time:
     return lambda case: predicted_ms(case, {**_LOOPS, pin: loop})
 
 
-_SLIPS: tuple[Slip[Case, float], ...] = (
+SLIPS: tuple[Slip[Case, float], ...] = (
     (
         _if("nowhere", lambda c: max(_host(c), c.step_ms)),
         "You hide the copy from pageable memory behind the step. non_blocking=True changes nothing "
@@ -142,7 +142,7 @@ def when_pinning_loses(step_time_ms: Time) -> Verdict:
         step_time_ms,
         cases=cases,
         truth=measure_ms,
-        slips=_SLIPS,
+        slips=SLIPS,
         read=lambda case, ms: read_number(
             ms,
             f"For {case} you return {ms!r}, which is no number of milliseconds.",
