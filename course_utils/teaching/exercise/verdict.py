@@ -139,7 +139,7 @@ def _judge(chosen: Exercise, attempt: tuple[Any, ...]) -> Verdict:
 
 
 def _find(key: str) -> Exercise:
-    modules = _modules()
+    modules = judge_modules()
     if key not in _EXERCISES and key in modules:
         import_module(modules[key])
     if key not in _EXERCISES:
@@ -148,7 +148,7 @@ def _find(key: str) -> Exercise:
     return _EXERCISES[key]
 
 
-def _modules() -> dict[str, str]:
+def judge_modules() -> dict[str, str]:
     """Return which module judges each exercise: "01.2" is nb01/ex2_*.py."""
     home = find_spec("notebooks.exercises")
     folders = (home.submodule_search_locations if home else None) or ()

@@ -1,0 +1,40 @@
+"""What notebooks import holds no answer and no judge, and each exercise is found in a file."""
+
+import re
+from importlib import import_module
+
+import pytest
+
+from course_utils.teaching.exercise import verdict
+from docs.house import modules
+from notebooks.build import HERE
+
+PROBLEM = re.compile(r"notebooks\.exercises\.nb\d\d\.problem")
+JUDGED = verdict.judge_modules()
+HOUSE = modules()
+
+
+def test_notebooks_import_problems_and_no_other_module_of_the_exercises() -> None:
+    texts = [path.read_text("utf-8") for path in (HERE / "source").glob("*.py")]
+    imported = {name for text in texts for name in re.findall(r"notebooks\.exercises[\w.]*", text)}
+    assert {name for name in imported if not PROBLEM.fullmatch(name)} <= {
+        "notebooks.exercises.nb10.ex2_how_many_shards"
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in HOUSE if PROBLEM.fullmatch(name)])
+def test_a_problem_knows_no_judge(name: str) -> None:
+    above = ("notebooks.exercises", "course_utils.teaching")
+    assert not [other for other in HOUSE[name].imports if other.startswith(above)]
+
+
+@pytest.mark.parametrize(("key", "module"), JUDGED.items())
+def test_the_file_of_an_exercise_judges_it(key: str, module: str) -> None:
+    import_module(module)
+    assert verdict._EXERCISES[key].judge.__module__ == module
+
+
+def test_every_check_of_a_notebook_has_its_file() -> None:
+    texts = [path.read_text("utf-8") for path in (HERE / "source").glob("[0-9]*.py")]
+    checked = [key for text in texts for key in re.findall(r'^cu\.check\("(.+?)"', text, re.M)]
+    assert sorted(checked) == sorted(JUDGED)
