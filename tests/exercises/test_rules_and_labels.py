@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from course_utils.loading.workers import Budget, ShmBudget
+from course_utils.loading.workers import ShmBudget
 from course_utils.teaching.exercise import check
 from notebooks.exercises.nb04 import ex1_choose_workers
 from notebooks.exercises.nb07 import ex3_stage_how_much
@@ -159,8 +159,10 @@ def test_the_cases_tell_each_slip_from_the_others(
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
 def test_the_room_is_what_the_course_computes(job: Job) -> None:
     budget = ShmBudget(
-        Budget(round(job.batch_mb * 1e6), job.workers, job.prefetch_factor),
+        round(job.batch_mb * 1e6),
+        job.workers,
         memory_bytes=round(job.memory_mb * 1e6),
+        prefetch_factor=job.prefetch_factor,
         shm_bytes=round(job.shm_mb * 1e6),
         programs_bytes=round((job.program_mb + job.workers * job.worker_mb) * 1e6),
     )
