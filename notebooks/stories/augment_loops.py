@@ -1,7 +1,5 @@
 """Train on photographs for an epoch, with the augmentation in the workers or on the device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any

@@ -7,8 +7,6 @@ HDF5's chunk cache is switched off: the volume here is small and would fit into 
 not.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Let several nodes read at once, from one shared storage or each from its own, in virtual time."""
 
-from __future__ import annotations
-
 import heapq
 from pathlib import Path
 

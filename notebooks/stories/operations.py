@@ -1,7 +1,5 @@
 """Count what torch is asked to do: the operations, and the bytes that they write."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Train a small network on events in a given order, to see what the order does to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 

@@ -6,8 +6,6 @@
 Where there is no bash, as on Windows, its twin in Python does the same.
 """
 
-from __future__ import annotations
-
 import filecmp
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Check of notebook 07: a `stage` that is killed, crowded, and given no room, each in a process."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -73,34 +71,15 @@ class Site:
         self.place = self.folder / f"shm {self._places}"
         self.place.mkdir()
 
-    def start(
-        self,
-        *,
-        calls: int = 1,
-        hold: bool = False,
-        limit: int = 0,
-        deadly: bool = False,
-        name: str = "one",
-    ) -> subprocess.Popen[str]:
-        """Start a process that stages.
-
-        Args:
-            calls: how often.
-            hold: let it wait as soon as it reads the source, until `signs(name).go` is there.
-            limit: bytes that a file may have, 0 for any number.
-            deadly: to write on ends the process, as SIGKILL would; else it is an OSError.
-            name: of the process among those in the same place.
-        """
+    def start(self, *, name: str = "one", **how: Any) -> subprocess.Popen[str]:
+        """Start a process that stages, `how` as `job.main` says; `name` tells it from others."""
         order = {
             "module": self._stage.__module__,
             "function": self._stage.__qualname__,
             "source": str(self.source),
             "place": str(self.place),
-            "calls": calls,
-            "limit": limit,
-            "deadly": deadly,
-            "hold": hold,
             "signs": str(self.signs(name)),
+            **how,
         }
         process = subprocess.Popen(
             [sys.executable, job.__file__, json.dumps(order)],

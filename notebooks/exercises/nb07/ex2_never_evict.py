@@ -1,7 +1,5 @@
 """Check of notebook 07: a cache that never evicts, judged by the requests that it saves."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path

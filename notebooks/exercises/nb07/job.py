@@ -5,8 +5,6 @@
 It prints a line of JSON for each call. Nothing heavy is imported: the check starts several.
 """
 
-from __future__ import annotations
-
 import builtins
 import importlib
 import json
@@ -89,17 +87,39 @@ def limit_open(size: int, *, deadly: bool) -> None:
     builtins.open = limited_open
 
 
-def main(order: dict[str, Any]) -> None:
-    """Call the function as often as ordered and print what came of it."""
-    stage = getattr(importlib.import_module(order["module"]), order["function"])
-    watch = Watch(order["source"], order["signs"], order["hold"])
-    if order["limit"]:
-        limit_files(order["limit"], deadly=order["deadly"])
+def main(
+    module: str,
+    function: str,
+    source: str,
+    place: str,
+    signs: str,
+    calls: int = 1,
+    hold: bool = False,
+    limit: int = 0,
+    deadly: bool = False,
+) -> None:
+    """Call a function as often as ordered and print what came of it.
+
+    Args:
+        module: where the function is.
+        function: its name; it gets `source` and `place`.
+        source: the file to stage.
+        place: the folder to stage it in.
+        signs: what the names of the files begin with by which this process says how far it is.
+        calls: how often.
+        hold: wait as soon as the source is read, until the file `signs`.go is there.
+        limit: bytes that a file may have; 0: any number.
+        deadly: to write beyond the limit ends the process, as SIGKILL would.
+    """
+    stage = getattr(importlib.import_module(module), function)
+    watch = Watch(source, signs, hold)
+    if limit:
+        limit_files(limit, deadly=deadly)
     watch.show("ready")
-    for _ in range(order["calls"]):
+    for _ in range(calls):
         before = watch.reads
         try:
-            outcome = {"returned": os.fspath(stage(order["source"], order["place"]))}
+            outcome = {"returned": os.fspath(stage(source, place))}
         except Exception as error:
             outcome = {"error": _traceback(error)}
         print(json.dumps({**outcome, "reads": watch.reads - before}), flush=True)
@@ -112,4 +132,4 @@ def _traceback(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(**json.loads(sys.argv[1]))

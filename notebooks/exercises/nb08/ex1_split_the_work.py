@@ -1,7 +1,5 @@
 """Check of notebook 08: work moved from the workers to the device, judged by bytes and values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

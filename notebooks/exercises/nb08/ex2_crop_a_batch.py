@@ -1,7 +1,5 @@
 """Check of notebook 08: crops for a whole batch. Its images say in each pixel where it lies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

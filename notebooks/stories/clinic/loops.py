@@ -4,8 +4,6 @@ What a loop does lies in a list of numbers. All six use the same dataset, the sa
 and the same emulated GPU, so that nothing but a recorded epoch tells them apart.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import time
@@ -13,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import psutil
 import torch
@@ -48,7 +46,7 @@ class Recipe:
     kernel: float = 25
     host: float = 0  # of the main process before each kernel, on a core
 
-    def scaled(self, factor: float) -> Recipe:
+    def scaled(self, factor: float) -> Self:
         """Return the same loop with all its times multiplied."""
         times = ("read", "compute", "giant", "kernel", "host")
         return replace(self, **{name: factor * getattr(self, name) for name in times})

@@ -8,8 +8,6 @@ Reading n bytes at bandwidth B takes n / B. Compressed to 1 / r of that and deco
 after the other, it takes n / (r B) + n / D. The two are equal at B = D (1 - 1 / r).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ a file that is open already, since a worker opens it once, and of storage that h
 except where it says "warm". What is counted includes the opening of files that hold one event each.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """How a comparison shows itself: as a picture, as lines of text, and as HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import escape

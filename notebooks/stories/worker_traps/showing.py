@@ -4,8 +4,6 @@
 of them as it ended.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ in the one thing that matters. Some hang or die: `show` and `compare` run them i
 own. More of the kind lie in docs/field_guide/worker_traps.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import threading

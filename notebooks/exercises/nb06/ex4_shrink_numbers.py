@@ -1,7 +1,5 @@
 """Check of notebook 06: numbers as uint16, all of them or none."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -22,21 +20,24 @@ _FITS: dict[str, NDArray[Any]] = {
     "an event without pulses": np.array([], np.int64),
     "uint64": np.array([65_535, 1], np.uint64),
 }
-_TOO_LARGE = {
-    "65,536": np.array([1, 65_536]),
-    "2 to the power of 40": np.array([2**40, 3]),
-    "70,000.0": np.array([70_000.0, 1.0]),
-}
-_NEGATIVE = {"-1": np.array([3, -1]), "-2.0": np.array([-2.0, 3.0])}
-_BETWEEN = {
-    "0.5": np.array([0.5, 1]),
-    "65,534.75": np.array([65_534.75]),
-    "-0.25": np.array([-0.25]),
-}
-_NO_NUMBER = {
-    "NaN": np.array([1, np.nan]),
-    "NaN alone": np.array([np.nan]),
-    "infinity": np.array([np.inf, 2]),
+# why each comes out wrong without a word, and what there is of the kind
+_REFUSED: dict[str, dict[str, list[float]]] = {
+    "uint16 ends at 65,535, and numpy goes on from 0 without a word": {
+        "65,536": [1, 65_536],
+        "2 to the power of 40": [2**40, 3],
+        "70,000.0": [70_000.0, 1.0],
+    },
+    "below 0 numpy goes on from the top, 65,535": {"-1": [3, -1], "-2.0": [-2.0, 3.0]},
+    "astype cuts off what stands behind the point": {
+        "0.5": [0.5, 1],
+        "65,534.75": [65_534.75],
+        "-0.25": [-0.25],
+    },
+    "it compares as False with everything, and becomes any number": {
+        "NaN": [1, np.nan],
+        "NaN alone": [np.nan],
+        "infinity": [np.inf, 2],
+    },
 }
 
 
@@ -50,21 +51,9 @@ def shrink_without_loss(to_uint16: Shrink) -> Verdict:
     )
     for name, values in _FITS.items():
         _judge_fitting(to_uint16, name, values)
-    for name, values in _TOO_LARGE.items():
-        _judge_refusal(
-            to_uint16,
-            name,
-            values,
-            "uint16 ends at 65,535, and numpy goes on from 0 without a word",
-        )
-    for name, values in _NEGATIVE.items():
-        _judge_refusal(to_uint16, name, values, "below 0 numpy goes on from the top, 65,535")
-    for name, values in _BETWEEN.items():
-        _judge_refusal(to_uint16, name, values, "astype cuts off what stands behind the point")
-    for name, values in _NO_NUMBER.items():
-        _judge_refusal(
-            to_uint16, name, values, "it compares as False with everything, and becomes any number"
-        )
+    for why, cases in _REFUSED.items():
+        for name, numbers in cases.items():
+            _judge_refusal(to_uint16, name, np.array(numbers), why)
     return right("What fits comes back the same in a quarter of the bytes; all else is refused.")
 
 

@@ -1,7 +1,5 @@
 """Check of notebook 06: a chunk shape, judged by requests and bytes."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Check of notebook 06: a format for each of four cases, judged by what is asked of the storage."""
 
-from __future__ import annotations
-
 import atexit
 import tempfile
 from collections.abc import Callable
@@ -21,7 +19,7 @@ from course_utils.teaching.notebook import data_path
 from course_utils.words import plural
 
 FORMATS = ("npz", "npy", "hdf5", "parquet", "sqlite", "tar", "root")
-EVENTS = slice(1000, 1512)  # of the small data set
+EVENTS = range(1000, 1512)  # of the small data set
 MANY = 1_000_000  # events of the file out of which one is displayed
 BATCH = 256  # events asked for at once by who reads in order
 TWICE = 2  # the requests, or the bytes, of a good choice are too many
@@ -92,7 +90,7 @@ def _folder() -> Path:
     temporary = tempfile.TemporaryDirectory()
     atexit.register(temporary.cleanup)
     folder = Path(temporary.name)
-    events = EventArrays.load(data_path("events", "S")).take(np.arange(EVENTS.start, EVENTS.stop))
+    events = EventArrays.load(data_path("events", "S")).take(EVENTS)
     events.save(folder)
     for name in set(FORMATS) - {"npy"}:
         ALL_FORMATS[name].write(events, folder / ALL_FORMATS[name].entry)

@@ -1,7 +1,5 @@
 """Check of notebook 06: ragged events in shards, judged by round trip, requests and bytes."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
