@@ -25,33 +25,24 @@ def batches(order: torch.Tensor) -> list[torch.Tensor]:
     return list(order.split(1000))  # type: ignore[no-untyped-call]
 
 
-def test_a_full_shuffle_is_complete_and_has_as_many_neighbours_as_by_chance() -> None:
-    order = torch.randperm(20_000, generator=torch.Generator().manual_seed(0))
-    books = ledger(batches(order), 20_000)
-
-    assert books.complete
-    assert books.neighbours == pytest.approx(1, abs=0.15)
-
-
-def test_the_order_on_disk_is_complete_and_not_shuffled() -> None:
-    books = ledger(batches(torch.arange(20_000)), 20_000)
-
-    assert books.complete
-    assert not books.shuffled
-    assert books.neighbours == pytest.approx(20)  # each batch is one run
-
-
 @pytest.mark.parametrize(
-    ("order", "served", "distinct"),
-    [(torch.arange(19_900), 19_900, 19_900), (torch.arange(20_000) // 2, 20_000, 10_000)],
+    ("order", "served", "distinct", "neighbours"),
+    [
+        (torch.randperm(20_000, generator=torch.Generator().manual_seed(0)), 20_000, 20_000, 1),
+        (torch.arange(20_000), 20_000, 20_000, 20),  # on disk: each batch is one run
+        (torch.arange(19_900), 19_900, 19_900, 20),
+        (torch.arange(20_000) // 2, 20_000, 10_000, 10),
+    ],
 )
-def test_what_is_dropped_or_repeated_is_not_complete(
-    order: torch.Tensor, served: int, distinct: int
+def test_the_books_tell_what_is_dropped_repeated_or_not_shuffled(
+    order: torch.Tensor, served: int, distinct: int, neighbours: float
 ) -> None:
     books = ledger(batches(order), 20_000)
 
     assert (books.served, books.distinct) == (served, distinct)
-    assert not books.complete
+    assert books.complete == (served == distinct == 20_000)
+    assert books.neighbours == pytest.approx(neighbours, rel=0.15)
+    assert books.shuffled == (neighbours == 1)
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # webdataset closes none

@@ -9,7 +9,6 @@ from data_scripts.telescope import (
     PHASE_INDEX,
     SENSORS,
     SENSORS_PER_STRING,
-    Arrivals,
     Particles,
     arrivals,
     sensor_positions,
@@ -44,29 +43,18 @@ def particle(*, track: bool, energy: float = 1e5) -> Particles:
     )
 
 
-def to_sensors(source: Particles, light: Arrivals) -> np.ndarray:
-    return sensor_positions()[light.sensor].astype(float) - source.vertex[0]
-
-
-def test_light_of_a_cascade_spreads_as_a_sphere_at_group_velocity() -> None:
-    source = particle(track=False)
+@both_kinds
+def test_light_of_a_cascade_is_a_sphere_and_that_of_a_track_its_cherenkov_cone(track: bool) -> None:
+    source = particle(track=track)
     light = arrivals(source)
-    distance = np.linalg.norm(to_sensors(source, light), axis=1).clip(NEAREST)
+    to_sensor = sensor_positions()[light.sensor].astype(float) - source.vertex[0]
+    distance = np.linalg.norm(to_sensor, axis=1)
+    along, angle = to_sensor @ source.travel[0], np.arccos(1 / PHASE_INDEX)
+    across = np.sqrt(distance**2 - along**2).clip(NEAREST)
+    sphere = distance.clip(NEAREST) * GROUP_INDEX
+    cone = along - across / np.tan(angle) + across / np.sin(angle) * GROUP_INDEX
 
-    np.testing.assert_allclose(light.time, distance * GROUP_INDEX / LIGHT_SPEED, rtol=1e-4)
-
-
-def test_light_of_a_track_comes_on_its_cherenkov_cone() -> None:
-    source = particle(track=True)
-    light = arrivals(source)
-    to_sensor = to_sensors(source, light)
-    along = to_sensor @ source.travel[0]
-    across = np.sqrt((to_sensor**2).sum(axis=1) - along**2).clip(NEAREST)
-    angle = np.arccos(1 / PHASE_INDEX)
-    emitted_at = along - across / np.tan(angle)
-    flight = across / np.sin(angle) * GROUP_INDEX
-
-    np.testing.assert_allclose(light.time, (emitted_at + flight) / LIGHT_SPEED, atol=1.0)
+    np.testing.assert_allclose(light.time, (cone if track else sphere) / LIGHT_SPEED, atol=1.0)
 
 
 @both_kinds
