@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import webdataset
 from numpy.typing import NDArray
 
-from course_utils.loading.events import EVENT, write_events
 from course_utils.loading.fast import write_records
 
 SHAPE = 128, 4  # pulses of an event, numbers of a pulse
@@ -38,20 +37,7 @@ def write(folder: Path, n_events: int, n_single: int) -> None:
         use_dictionary=False,
         compression="none",
     )
-    write_ragged(folder / "ragged", pulses)
     write_single(folder, pulses[:n_single])
-
-
-def write_ragged(folder: Path, pulses: Pulses) -> None:
-    """Write events of 1 to 128 pulses in the course's own layout; event_id is the place."""
-    folder.mkdir()
-    table = np.ones(len(pulses), EVENT)
-    table["event_id"] = np.arange(len(pulses))
-    counts = np.random.default_rng(1).integers(1, SHAPE[0], len(pulses), endpoint=True)
-    cuts = range(0, len(pulses), 8192)
-    blocks = ((pulses[at : at + 8192], counts[at : at + 8192]) for at in cuts)
-    there = np.arange(SHAPE[0])
-    write_events(folder, table, ((rows[there < n[:, None]], n) for rows, n in blocks))
 
 
 def write_single(folder: Path, pulses: Pulses) -> None:

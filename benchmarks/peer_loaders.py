@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 import webdataset
-from torch.utils.data import DataLoader, Subset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.peer_datasets import (
     Hdf5Batches,
@@ -24,7 +24,6 @@ from benchmarks.peer_datasets import (
     Npz,
 )
 from benchmarks.peer_files import SHAPE
-from course_utils.loading.events import MemmapEvents, pad_collate
 from course_utils.loading.fast import RecordLoader
 
 Epoch = Callable[[int], Iterator[torch.Tensor]]  # from the number of the epoch to its batches
@@ -185,17 +184,6 @@ def tensordict(folder: Path, batch_size: int) -> Epoch:
 @peer(BATCHED)
 def memmap_batches(folder: Path, batch_size: int) -> Epoch:
     return shuffled(MappedBatches(folder), batch_size, collate_fn=same)
-
-
-@peer("ragged, np.memmap and pad_collate", single=True)
-def ragged_usual(folder: Path, batch_size: int) -> Epoch:
-    some = Subset(MemmapEvents(folder / "ragged"), range(len(Npz(folder))))
-    loader = DataLoader(some, batch_size, shuffle=True, collate_fn=pad_collate)
-
-    def epoch(number: int) -> Iterator[torch.Tensor]:
-        return (batch["event_id"] for batch in loader)
-
-    return epoch
 
 
 @peer(f"{RECORDS}, thread ahead")

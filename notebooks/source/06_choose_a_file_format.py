@@ -614,7 +614,7 @@ climb("whole batches", DataLoader(whole_batches, **options))
 # %% [markdown]
 # The third: numpy gathers rows that have fields more slowly than plain numbers. To `RecordLoader` a record is a row of
 # 8-byte words, until it has gathered a batch of them, into a buffer that it uses again. It also compares a checksum of each
-# record. Read it: `records.py` and `mapped_loader.py` in `course_utils/loading`.
+# record. Read it: `records.py` in `course_utils/loading/fast`.
 
 # %%
 climb("record loader", RecordLoader(here / "records.npy", 1024))
