@@ -1,10 +1,9 @@
-"""Run the snippets of lecture notes as they are printed and mended, over small shards made here.
+"""Four snippets of a lecture note, run as they are printed and mended, over small shards made here.
 
-    urls = numbered_shards(folder)
-    run_snippet(SNIPPETS["cache"].broken, urls)  # one, as it ends
-    compare_snippets(urls, "address", "cache")  # as printed and mended
+    compare_snippets(numbered_shards(folder), "script", "columns")
 
-Each runs in a process of its own kind, with limits of time and memory.
+They are in words of our own. All run in one process, which is not this one, with limits of time and
+memory; more are in docs/field_guide/snippets.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import tempfile
 import textwrap
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from html import escape
@@ -30,12 +29,132 @@ from PIL import Image
 
 from course_utils.errors import CourseError
 from course_utils.loading.shards import url_of, write_shards
-from course_utils.teaching.notebook import Demo, block, card, run_demo
-from notebooks.stories.snippets.files import OTHERS
-from notebooks.stories.snippets.pipelines import PIPELINES, Snippet
+from course_utils.teaching.notebook import block, card, run_demo
 
-SNIPPETS: Mapping[str, Snippet] = {snippet.name: snippet for snippet in (*PIPELINES, *OTHERS)}
 COUNT, PER_SHARD = 48, 8
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """One thing wrong in a snippet.
+
+    It runs where `urls` (the URLs of 6 tar shards), `count` (their 48 samples, JPEGs of several
+    sizes whose class is their number) and `folder` (an empty folder) are known. What it calls
+    `served` are the numbers that came.
+    """
+
+    name: str
+    broken: str
+    mended: str
+    why: str
+    needs: str = ""  # a package that is not part of the course; empty: it runs here
+
+
+_TOKENIZER = """\
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import DataCollatorWithPadding, PreTrainedTokenizerFast
+
+words = Tokenizer(models.WordLevel({"one": 0, "two": 1, "<end>": 2}, unk_token="<end>"))
+words.pre_tokenizer = pre_tokenizers.Whitespace()
+tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>")  # as GPT-2's
+"""
+_RECORDS = """\
+import tensorflow as tf
+
+files = [str(folder / f"{number}.tfrecord") for number in range(6)]
+for first, file in zip(range(0, count, 8), files):
+    with tf.io.TFRecordWriter(file) as writer:
+        for number in range(first, first + 8):
+            writer.write(str(number))
+parsed = []
+
+
+def parse(record):
+    return tf.numpy_function(lambda text: parsed.append(text) or int(text), [record], tf.int64)
+
+
+"""
+_COUNTED = """\
+batches = iter(data)
+first = next(batches)
+print("parsed before the first batch came:", len(parsed))
+served = [int(number) for batch in (first, *batches) for number in batch]
+"""
+
+_ALL = (
+    Snippet(
+        name="script",
+        broken="""\
+from datasets import load_dataset
+
+script = folder / "c4.py"  # "c4" was such a script
+script.write_text("import datasets")
+data = load_dataset(str(script), split="train", streaming=True)
+""",
+        mended="""\
+from datasets import load_dataset
+
+data = load_dataset("webdataset", data_files=urls, split="train", streaming=True)
+served = [int(sample["cls"]) for sample in data]
+""",
+        why="Since version 4 datasets runs no scripts. It reads files by their format: webdataset, "
+        "parquet, json; on its hub, 'allenai/c4' is such files.",
+    ),
+    Snippet(
+        name="columns",
+        broken="""\
+from datasets import load_dataset
+
+data = load_dataset("webdataset", data_files=urls, split="train", streaming=True)
+data = data.with_format("torch", columns=["cls"])
+""",
+        mended="""\
+from datasets import load_dataset
+
+data = load_dataset("webdataset", data_files=urls, split="train", streaming=True)
+data = data.select_columns(["cls"]).with_format("torch")
+served = [int(sample["cls"]) for sample in data]
+""",
+        why="A streamed data set is no table: select_columns drops the others, here before anybody "
+        "decodes them.",
+    ),
+    Snippet(
+        name="padding",
+        broken=_TOKENIZER
+        + """\
+collate = DataCollatorWithPadding(tokenizer, return_tensors="np")
+print(collate([tokenizer("one"), tokenizer("one two")])["input_ids"].shape)
+""",
+        mended=_TOKENIZER
+        + """\
+tokenizer.pad_token = tokenizer.eos_token
+collate = DataCollatorWithPadding(tokenizer, return_tensors="np")
+print(collate([tokenizer("one"), tokenizer("one two")])["input_ids"].shape)
+""",
+        why="GPT-2 never saw padding, so its tokenizer has no token for it; any will do, because "
+        "the attention mask leaves it out.",
+        needs="transformers",
+    ),
+    Snippet(
+        name="tf_data",
+        broken=_RECORDS
+        + """\
+data = tf.data.TFRecordDataset(files).map(parse).shuffle(10000).batch(16)
+"""
+        + _COUNTED,
+        mended=_RECORDS
+        + """\
+data = tf.data.Dataset.from_tensor_slices(files).shuffle(len(files))
+data = data.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
+data = data.shuffle(10000).map(parse).batch(16)
+"""
+        + _COUNTED,
+        why="It reads one file after the other, and its buffer holds what was parsed. interleave "
+        "reads several at once; and what is shuffled before it is parsed is small.",
+        needs="tensorflow",
+    ),
+)
+SNIPPETS = {snippet.name: snippet for snippet in _ALL}
 
 _PROGRAM = """
 import os
@@ -44,7 +163,7 @@ import os
 os.environ.update(HF_HUB_OFFLINE="1", HF_HOME={home!r})
 
 if __name__ == "__main__":
-    from notebooks.stories.snippets.snippets import outcome
+    from notebooks.stories.snippets import outcome
 
     for code in {codes!r}:
         print(outcome(code, {urls!r}), end={end!r})
@@ -74,7 +193,7 @@ class Pair:
 
     @property
     def _title(self) -> str:
-        return f"{self.snippet.name} ({self.snippet.source})"
+        return f"{self.snippet.name} (note 004)"
 
     @property
     def _cases(self) -> list[tuple[str, str, str]]:
@@ -104,21 +223,6 @@ def numbered_shards(folder: str | Path) -> list[str]:
     return [url_of(path) for path in write_shards(_numbered(), folder, per_shard=PER_SHARD)]
 
 
-def run_snippet(
-    code: str, urls: Sequence[str], *, seconds: float = 30, memory_mb: float = 2000
-) -> Demo:
-    """Run a snippet in a process of its own.
-
-    Args:
-        code: Python; it knows `urls`, `count` (48) and `folder`, an empty one. What it calls
-            `served` is counted.
-        urls: shards as `numbered_shards` writes them.
-        seconds: it is stopped after so long.
-        memory_mb: it is stopped once it holds more.
-    """
-    return _run([code], urls, "\n", seconds, memory_mb)
-
-
 def compare_snippets(urls: Sequence[str], *names: str) -> Pairs:
     """Run snippets as they are printed and mended, all in one other process.
 
@@ -135,17 +239,12 @@ def compare_snippets(urls: Sequence[str], *names: str) -> Pairs:
         )
     chosen = [SNIPPETS[name] for name in names or SNIPPETS]
     here = [snippet for snippet in chosen if not _missing(snippet)]
-    codes = [code for snippet in here for code in (snippet.broken, snippet.mended)]
-    found = _all(codes, urls)
-    reasons = {snippet.name: _missing(snippet) for snippet in chosen}
-    return Pairs(
-        Pair(
-            snippet,
-            reasons[snippet.name] or found[snippet.broken],
-            reasons[snippet.name] or found[snippet.mended],
-        )
-        for snippet in chosen
-    )
+    found = _all([code for snippet in here for code in (snippet.broken, snippet.mended)], urls)
+
+    def said(snippet: Snippet, code: str) -> str:
+        return _missing(snippet) or found[code]
+
+    return Pairs(Pair(one, said(one, one.broken), said(one, one.mended)) for one in chosen)
 
 
 def outcome(code: str, urls: Sequence[str]) -> str:
@@ -171,19 +270,13 @@ def _all(codes: Sequence[str], urls: Sequence[str]) -> dict[str, str]:
     """Return what each says; they share a process, because every new one imports torch again."""
     if not codes:
         return {}
-    demo = _run(codes, urls, _END, 120, 2000)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
+        program = _PROGRAM.format(home=home, codes=list(codes), urls=list(urls), end=_END)
+        demo = run_demo(program, seconds=120)
     said = [text.strip() for text in demo.output.split(_END.strip())]
     if demo.returncode or len(said) <= len(codes):  # each text is followed by the end
         raise CourseError(f"The snippets did not come to their end; run again.\n{demo}")
     return dict(zip(codes, said, strict=False))
-
-
-def _run(
-    codes: Sequence[str], urls: Sequence[str], end: str, seconds: float, memory_mb: float
-) -> Demo:
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
-        program = _PROGRAM.format(home=home, codes=list(codes), urls=list(urls), end=end)
-        return run_demo(program, seconds=seconds, memory_mb=memory_mb)
 
 
 def _numbered() -> Iterator[dict[str, Any]]:
