@@ -1,13 +1,9 @@
 """Count or measure what notebook 10 claims."""
 
-import gc
 import io
 import os
 import tarfile
-import tempfile
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,35 +16,25 @@ from course_utils.hardware.storage import VirtualClock, counting_storage, slow_s
 from course_utils.loading.events import NpzEvents
 from course_utils.loading.shards import event_samples, stream_shards, write_shards
 from course_utils.teaching.notebook import data_path
-from notebooks.exercises.nb10.hidden import Shards, small_shards
-from notebooks.exercises.nb10.printed import PRINTED, cached
+from notebooks.exercises.nb10.hidden import room, small_shards
+from notebooks.exercises.nb10.problem import PRINTED, cached
+from notebooks.stories.snippets import numbered_shards
 
 FEW = 200  # events, where a ratio does not depend on how many there are
-
-
-@contextmanager
-def _room() -> Iterator[Path]:
-    with (
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore")  # webdataset leaves its files open
-        yield Path(folder)
-        gc.collect()  # here, where it may complain
 
 
 def requests_for_files_over_shards() -> float:
     """Return how many times the requests of 2 shards reading the same events from files takes."""
     events = data_path("events", "S")
-    with _room() as room:
+    with room() as folder:
         samples = islice(event_samples(events), FEW)
-        write_shards(samples, room / "shards", per_shard=FEW // 2)
+        write_shards(samples, folder / "shards", per_shard=FEW // 2)
         requests = []
-        for folder, read in (
+        for place, read in (
             (events, lambda fs: map(NpzEvents(events, fs=fs).__getitem__, range(FEW))),
-            (room / "shards", lambda fs: stream_shards(room / "shards", fs=fs)),
+            (folder / "shards", lambda fs: stream_shards(folder / "shards", fs=fs)),
         ):
-            requests.append(_requests(folder, read))
+            requests.append(_requests(place, read))
     return requests[0] / requests[1]
 
 
@@ -64,10 +50,10 @@ def _requests(folder: Path, read: Callable[[Any], Any]) -> int:
 
 def shards_opened_half_way() -> list[int]:
     """Return how many of 3 shards WebDataset and our reader have opened half way into the first."""
-    with _room() as room:
-        paths = write_shards(_numbers(60), room, per_shard=20)
-        storage = counting_storage(room)
-        ours = stream_shards(room, fs=storage, buffer=1, shuffle_shards=False)
+    with room() as folder:
+        paths = write_shards(_numbers(60), folder, per_shard=20)
+        storage = counting_storage(folder)
+        ours = stream_shards(folder, fs=storage, buffer=1, shuffle_shards=False)
         storage.reset_counters()
         list(islice(ours, 10))
         opened: list[str] = []
@@ -98,8 +84,8 @@ def what_webdataset_says_to_s3() -> list[str]:
 
 def samples_of_a_shard_cut_between_two() -> int:
     """Return how many of 10 samples come, without an error, from half a tar file."""
-    with _room() as room:
-        (path,) = write_shards(_numbers(10), room, per_shard=10)
+    with room() as folder:
+        (path,) = write_shards(_numbers(10), folder, per_shard=10)
         with tarfile.open(path) as archive:
             middle = archive.getmembers()[5].offset
         whole = path.read_bytes()
@@ -110,12 +96,12 @@ def samples_of_a_shard_cut_between_two() -> int:
 def snippets_that_raise() -> int:
     """Count the printed snippets that end with an error when they are asked for a batch."""
     raised = 0
-    with _room() as room:
-        shards = Shards.write(room)
-        more: dict[str, list[Any]] = {"mixed": [dict], "cached": [str(room / "not there")]}
+    with room() as folder:
+        urls = numbered_shards(folder / "shards")
+        more: dict[str, list[Any]] = {"mixed": [dict], "cached": [str(folder / "not there")]}
         for printed in PRINTED:
             try:
-                next(iter(printed(shards.urls, *more.get(printed.__name__, []))))
+                next(iter(printed(urls, *more.get(printed.__name__, []))))
             except (TypeError, ValueError):
                 raised += 1
     return raised
@@ -133,15 +119,15 @@ def share_that_draws_do_not_meet() -> float:
 
 def orders_of_shards() -> int:
     """Count the orders that shardshuffle gives in five epochs of one pipeline."""
-    with _room() as room:
-        pipeline = wds.WebDataset(list(small_shards(room, 12)), shardshuffle=100)
+    with room() as folder:
+        pipeline = wds.WebDataset(list(small_shards(folder, 12)), shardshuffle=100)
         return len({tuple(sample["__key__"] for sample in pipeline) for _ in range(5)})
 
 
 def orders_with_detshuffle() -> list[int]:
     """Count the orders in three epochs with new workers, and with persistent ones."""
-    with _room() as room:
-        urls = list(small_shards(room, 12))
+    with room() as folder:
+        urls = list(small_shards(folder, 12))
         return [len(set(_orders(urls, persistent))) for persistent in (False, True)]
 
 
@@ -153,8 +139,8 @@ def _orders(urls: list[str], persistent: bool) -> list[tuple[str, ...]]:
 
 def caches_that_are_limited() -> int:
     """Count the caches in the printed pipeline that remove anything."""
-    with _room() as room:
-        stages = cached(list(small_shards(room, 2)), str(room)).pipeline
+    with room() as folder:
+        stages = cached(list(small_shards(folder, 2)), str(folder)).pipeline
         caches = [stage for stage in stages if isinstance(stage, wds.cache.FileCache)]
         assert caches
         return sum(stage.cleaner is not None for stage in caches)
@@ -168,14 +154,14 @@ def shards_read_by_one_of_three_ranks() -> list[int]:
 
     found = []
     for count in (20, 21):
-        with _room() as room:
-            paths = write_shards(_numbers(3 * count), room / "shards", per_shard=3)
+        with room() as folder:
+            paths = write_shards(_numbers(3 * count), folder / "shards", per_shard=3)
             stream = load_dataset(
                 "webdataset",
                 data_files=[str(path) for path in paths],
                 split="train",
                 streaming=True,
-                cache_dir=str(room / "cache"),
+                cache_dir=str(folder / "cache"),
             )
             part = split_dataset_by_node(stream, rank=0, world_size=3)
             samples = list(part)

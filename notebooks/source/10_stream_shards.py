@@ -460,7 +460,7 @@ cu.check("10.1", labels, images, epoch, mixed, cached, complete)
 # itself.
 
 # %%
-from notebooks.exercises.nb10.ex2_how_many_shards import SHOWN
+from notebooks.exercises.nb10.problem import SHOWN
 
 for name, case in SHOWN.items():
     print(f"{name:9}  {case}: {case.mb:,.0f} MB")

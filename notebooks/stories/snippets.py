@@ -214,13 +214,15 @@ class Pairs(list[Pair]):
         return "".join(pair._repr_html_() for pair in self)
 
 
-def numbered_shards(folder: str | Path) -> list[str]:
-    """Write 48 JPEGs of several sizes into 6 shards and return their URLs; classes are numbers.
+def numbered_shards(
+    folder: str | Path, count: int = COUNT, per_shard: int = PER_SHARD
+) -> list[str]:
+    """Write JPEGs of several sizes into shards and return their URLs; classes are numbers.
 
     Raises:
         FileExistsError: the folder has shards.
     """
-    return [url_of(path) for path in write_shards(_numbered(), folder, per_shard=PER_SHARD)]
+    return [url_of(path) for path in write_shards(_numbered(count), folder, per_shard=per_shard)]
 
 
 def compare_snippets(urls: Sequence[str], *names: str) -> Pairs:
@@ -279,9 +281,9 @@ def _all(codes: Sequence[str], urls: Sequence[str]) -> dict[str, str]:
     return dict(zip(codes, said, strict=False))
 
 
-def _numbered() -> Iterator[dict[str, Any]]:
+def _numbered(count: int) -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(0)
-    for number in range(COUNT):
+    for number in range(count):
         pixels = rng.integers(256, size=(40, 40 + 8 * (number % 3), 3), dtype=np.uint8)
         with BytesIO() as file:
             Image.fromarray(pixels).save(file, "JPEG")

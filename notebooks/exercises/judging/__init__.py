@@ -1,16 +1,20 @@
-"""What the judges of several exercises share: rules by cases, numbers, labels, and loaders."""
+"""What the judges of several exercises share: rules, numbers, labels, loaders, shared streams."""
 
 from notebooks.exercises.judging.labels import expect_known, judge_labels
 from notebooks.exercises.judging.loading import loader
 from notebooks.exercises.judging.rules import Number, Slip, judge_numbers, judge_rule, read_number
+from notebooks.exercises.judging.served import Served, expect_the_same_in_real_workers, serve
 
 __all__ = [
     "Number",
+    "Served",
     "Slip",
     "expect_known",
+    "expect_the_same_in_real_workers",
     "judge_labels",
     "judge_numbers",
     "judge_rule",
     "loader",
     "read_number",
+    "serve",
 ]

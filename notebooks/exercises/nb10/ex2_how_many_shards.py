@@ -1,53 +1,18 @@
-"""Checks of notebook 10. Here: how many shards, for how many workers on how many ranks."""
+"""10.2: how many shards, for how many workers on how many ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from course_utils.words import plural
+from notebooks.exercises.nb10.problem import SHOWN, DataSet
 
 SMALLEST_MB, LARGEST_MB = 64, 1000
 
 Answer = Callable[[int, float, int, int], int]
-
-
-@dataclass(frozen=True)
-class DataSet:
-    """A data set, and who reads it."""
-
-    samples: int
-    sample_mb: float
-    workers: int  # of each rank; 0: the rank reads by itself
-    ranks: int
-
-    @property
-    def places(self) -> int:
-        """How many read at once."""
-        return max(1, self.workers) * self.ranks
-
-    @property
-    def mb(self) -> float:
-        """The size of all samples."""
-        return self.samples * self.sample_mb
-
-    def __str__(self) -> str:
-        """Say it in words."""
-        return (
-            f"{self.samples:,} samples of {self.sample_mb:g} MB, {plural(self.workers, 'worker')} "
-            f"on each of {plural(self.ranks, 'rank')}"
-        )
-
-
-SHOWN = {
-    "ImageNet": DataSet(1_281_167, 0.11, 8, 8),
-    "telescope": DataSet(2_000_000, 0.002, 4, 1),
-    "volumes": DataSet(168, 140, 2, 4),
-    "laptop": DataSet(50_000, 0.01, 0, 1),
-}
 
 
 @exercise("10.2", title="How many shards?")
@@ -112,7 +77,7 @@ def _judge(case: DataSet, count: object) -> None:
 
 def _hidden() -> Iterator[DataSet]:
     yield DataSet(1_000, 0.01, 4, 2)  # too small for shards of a good size
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(10)
     for number in range(60):
         workers = 0 if number % 6 == 0 else int(rng.integers(1, 17))
         ranks = int(rng.choice([1, 2, 3, 4, 8, 64]))

@@ -1,17 +1,13 @@
-"""Check of notebook 10: a stream of shards that serves every sample once, wherever it runs."""
+"""10.3: a stream of shards that serves every sample once, wherever it runs."""
 
 from __future__ import annotations
 
-import tempfile
-import warnings
-from collections import Counter
 from collections.abc import Callable
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch.utils.data import DataLoader
 
 from course_utils.teaching.exercise import (
     Verdict,
@@ -19,19 +15,20 @@ from course_utils.teaching.exercise import (
     exercise,
     expect,
     expect_in_a_file,
-    in_worker,
     right,
 )
 from course_utils.teaching.notebook import explain
 from course_utils.words import plural
-from notebooks.exercises.nb10.hidden import small_shards
+from notebooks.exercises.judging import Served, expect_the_same_in_real_workers, serve
+from notebooks.exercises.judging.served import Place
+from notebooks.exercises.nb10.hidden import room, small_shards
 
 WORKERS, RANKS = range(4), (1, 2)
 COUNTS = (2, 7, 12)  # shards; fewer than places, neither, a multiple of them
 SAME_ORDER = 0.8  # rank correlation; orders that are drawn anew have 0 ± 0.3
 
 Make = Callable[[list[str], int, int, int], Any]
-Served = dict[tuple[int, int], list[str]]  # keys, by rank and worker
+Shards = dict[str, list[str]]  # the keys in each shard, by its URL
 
 
 @exercise("10.3", title="Every sample once", seconds=180)
@@ -42,26 +39,25 @@ def every_sample_once(make_stream: Make) -> Verdict:
         "The check needs your function; this is something else.",
         "Hand it over without parentheses: make_stream.",
     )
-    with (
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore")
+    with room() as folder:
         for count in COUNTS:
-            shards = small_shards(Path(folder), count)
+            shards = small_shards(folder, count)
             for workers, world_size in product(WORKERS, RANKS):
                 _judge_places(make_stream, shards, workers, world_size)
             _judge_under_torchrun(make_stream, shards)
-        _judge_order(make_stream, Path(folder))
+        _judge_order(make_stream, folder)
         expect_in_a_file(make_stream)
-        _judge_real_workers(make_stream, shards)
+        expect_the_same_in_real_workers(
+            make_stream(list(shards), 1, 1, 2),
+            lambda epoch: [sample["__key__"] for sample in epoch],
+            "samples",
+            "something has another answer there",
+            "Decide everything from the four arguments; WebDataset asks for the worker itself.",
+        )
     return right(
         "Every sample once, for 0 to 3 workers on 1 and 2 ranks, also with fewer shards than "
         "workers; in another order each epoch; and real workers agree."
     )
-
-
-Shards = dict[str, list[str]]  # the keys in each shard, by its URL
 
 
 def _judge_places(make_stream: Make, shards: Shards, workers: int, world_size: int) -> None:
@@ -69,45 +65,22 @@ def _judge_places(make_stream: Make, shards: Shards, workers: int, world_size: i
         f"With {plural(workers, 'worker')} on each of {plural(world_size, 'rank')} and "
         f"{plural(len(shards), 'shard')}"
     )
-    served = {
-        (rank, worker): keys
-        for rank in range(world_size)
-        for worker, keys in enumerate(
-            _places(make_stream, shards, 1, rank, world_size, workers, where)
-        )
-    }
+    streams = [make_stream(list(shards), 1, rank, world_size) for rank in range(world_size)]
+    served = serve(streams, workers, lambda stream: _read(stream, shards, where))
     _judge_share(served, shards, f"{where},")
 
 
 def _judge_under_torchrun(make_stream: Make, shards: Shards) -> None:
     """Judge what two ranks serve that find their number in the environment too."""
     where = f"Under torchrun, with 2 ranks and {plural(len(shards), 'shard')}"
-    served: Served = {}
+    served: dict[Place, list[str]] = {}
     for rank in range(2):
         with as_rank(rank, 2):
-            (served[rank, 0],) = _places(make_stream, shards, 1, rank, 2, 0, where)
+            served[rank, 0] = _read(make_stream(list(shards), 1, rank, 2), shards, where)
     _judge_share(served, shards, f"{where},")
 
 
-def _places(
-    make_stream: Make,
-    shards: Shards,
-    epoch: int,
-    rank: int,
-    world_size: int,
-    workers: int,
-    where: str = "",
-) -> list[list[str]]:
-    """Return the keys that each worker of a rank serves."""
-    stream = make_stream(list(shards), epoch, rank, world_size)
-    found = []
-    for worker in range(max(workers, 1)):
-        with in_worker(worker, workers):
-            found.append(_read(stream, shards, where))
-    return found
-
-
-def _read(stream: Any, shards: Shards, where: str) -> list[str]:
+def _read(stream: Any, shards: Shards, where: str = "") -> list[str]:
     enough = 2 * sum(map(len, shards.values()))
     try:
         samples = list(islice(stream, enough + 1))
@@ -138,23 +111,21 @@ def _read(stream: Any, shards: Shards, where: str) -> list[str]:
     return [str(key) for key in keys]
 
 
-def _judge_share(served: Served, shards: Shards, where: str) -> None:
-    wanted = {key for keys in shards.values() for key in keys}
-    counts = Counter(key for keys in served.values() for key in keys)
-    twice = sum(count > 1 for count in counts.values())
+def _judge_share(by_place: dict[Place, list[str]], shards: Shards, where: str) -> None:
+    served = Served(by_place, {key for keys in shards.values() for key in keys})
+    twice, lost, wanted = served.twice, served.lost, len(served.wanted)
     expect(
-        not twice or not _same(served, by=0),
+        not served.all_ranks_alike,
         f"{where} every rank serves the same samples. split_by_node would ask torch.distributed or "
         "the variable RANK, and finds neither in a worker that was not forked.",
         "Take every world_size-th shard from the rank-th on, before WebDataset sees them: "
         "urls[rank::world_size].",
     )
     expect(
-        not twice or not _same(served, by=1),
+        not served.all_workers_alike,
         f"{where} the workers of a rank serve the same samples.",
         "Leave workersplitter as it is: WebDataset divides the shards among the workers by itself.",
     )
-    lost = len(wanted - counts.keys())
     expect(
         not (twice and lost),
         f"{where} {twice} samples are served twice and {lost} by nobody: the ranks or the workers "
@@ -163,16 +134,16 @@ def _judge_share(served: Served, shards: Shards, where: str) -> None:
     )
     expect(
         not twice,
-        f"{where} {twice} of {len(wanted)} samples are served more than once: the shares overlap.",
+        f"{where} {twice} of {wanted} samples are served more than once: the shares overlap.",
         "Deal the shards out like cards: urls[rank::world_size].",
     )
     expect(
         not lost,
-        f"{where} {lost} of {len(wanted)} samples are served by nobody.",
+        f"{where} {lost} of {wanted} samples are served by nobody.",
         "Deal the shards out like cards, urls[rank::world_size], and drop nothing behind that.",
     )
     for keys in shards.values():
-        readers = sum(not set(keys).isdisjoint(some) for some in served.values())
+        readers = served.readers(keys)
         expect(
             readers == 1,
             f"{where} every sample is served once, but {readers} places read the same shard, and "
@@ -181,21 +152,12 @@ def _judge_share(served: Served, shards: Shards, where: str) -> None:
         )
 
 
-def _same(served: Served, *, by: int) -> bool:
-    """Tell whether all ranks (0), or all workers of a rank (1), serve the same and something."""
-    groups: dict[int, set[tuple[str, ...]]] = {}
-    for place, keys in served.items():
-        groups.setdefault(place[1 - by], set()).add(tuple(sorted(keys)))
-    several = len({place[by] for place in served}) > 1
-    return several and all(len(group) == 1 for group in groups.values())
-
-
 def _judge_order(make_stream: Make, folder: Path) -> None:
     shards = small_shards(folder, 12, samples=40)  # more than a small buffer can mix
     of = {key: shard for shard, keys in enumerate(shards.values()) for key in keys}
     places = []
     for epoch in (1, 2, 3):
-        (keys,) = _places(make_stream, shards, epoch, 0, 1, 0)
+        keys = _read(make_stream(list(shards), epoch, 0, 1), shards)
         sums = np.bincount([of[key] for key in keys], weights=np.arange(len(keys)))
         places.append(sums.argsort().argsort())  # of each shard among the others
     alike = np.asarray(np.corrcoef(places))[np.triu_indices(3, 1)]
@@ -203,17 +165,4 @@ def _judge_order(make_stream: Make, folder: Path) -> None:
         alike.min() < SAME_ORDER,
         "Every epoch reads the shards in the same order: only neighbours are ever mixed.",
         "Shuffle the list of shards, with the epoch as the seed.",
-    )
-
-
-def _judge_real_workers(make_stream: Make, shards: Shards) -> None:
-    wanted = [key for keys in _places(make_stream, shards, 1, 1, 2, 2) for key in keys]
-    stream = make_stream(list(shards), 1, 1, 2)
-    loader = DataLoader(stream, batch_size=None, num_workers=2, timeout=120)
-    served = [sample["__key__"] for sample in loader]
-    expect(
-        sorted(served) == sorted(wanted),
-        f"In real workers, 2 of the second of 2 ranks, {len(served)} samples are served instead of "
-        f"{len(wanted)}: something has another answer there.",
-        "Decide everything from the four arguments; WebDataset asks for the worker itself.",
     )

@@ -1,16 +1,16 @@
-"""The six snippets of exercise 10.1 as notebook 10 prints them: each has something wrong.
-
-Attempts are compared with them: what is still as printed is not attempted.
-"""
+"""What notebook 10 gives: the six snippets as it prints them, and the data sets that it shows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import webdataset as wds
 from torch.utils.data import DataLoader
 from torchvision import transforms as T
+
+from course_utils.words import plural
 
 Urls = Sequence[str]
 
@@ -48,3 +48,38 @@ def complete(urls: Urls) -> Any:
 
 
 PRINTED: tuple[Callable[..., Any], ...] = (labels, images, epoch, mixed, cached, complete)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set, and who reads it."""
+
+    samples: int
+    sample_mb: float
+    workers: int  # of each rank; 0: the rank reads by itself
+    ranks: int
+
+    @property
+    def places(self) -> int:
+        """How many read at once."""
+        return max(1, self.workers) * self.ranks
+
+    @property
+    def mb(self) -> float:
+        """The size of all samples."""
+        return self.samples * self.sample_mb
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return (
+            f"{self.samples:,} samples of {self.sample_mb:g} MB, {plural(self.workers, 'worker')} "
+            f"on each of {plural(self.ranks, 'rank')}"
+        )
+
+
+SHOWN = {
+    "ImageNet": DataSet(1_281_167, 0.11, 8, 8),
+    "telescope": DataSet(2_000_000, 0.002, 4, 1),
+    "volumes": DataSet(168, 140, 2, 4),
+    "laptop": DataSet(50_000, 0.01, 0, 1),
+}
