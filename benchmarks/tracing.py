@@ -4,30 +4,46 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from statistics import median
-from time import perf_counter
+from time import process_time
+from typing import Any
+
+from torch.utils.data import DataLoader, Dataset
 
 from course_utils.measure.spans import stage
 from course_utils.measure.trace import record
 
-REPEATS = 7
+REPEATS, BATCHES = 7, 5_000
+
+
+class Zeros(Dataset[int]):
+    """Nothing worth the name of a sample."""
+
+    def __len__(self) -> int:
+        return BATCHES
+
+    def __getitem__(self, index: int) -> int:
+        return 0
 
 
 def main() -> None:
     """Measure and print the costs beside their bars."""
-    print("What tracing costs (median of repeats)")
+    print("What tracing costs in processor time (median of repeats)")
     print(f"  stage(), nothing recording   {_stage_ns() / 1000:6.2f} µs  (bar 0.5)")
     with record():
         print(f"  stage(), recording           {_stage_ns() / 1000:6.2f} µs  (bar 2)")
-    print(f"  1,000 batches/s loop         {_loop_share():6.2%}     (bar 1 %)")
+    items = [[0]] * BATCHES
+    print(f"  1,000 batches/s loop         {_loop_share(items):6.2%}     (bar 1 %)")
+    loader = DataLoader(Zeros(), batch_size=1)
+    print(f"  the same from a DataLoader   {_loop_share(loader):6.2%}     (bar 1 %)")
     print(f"  import course_utils          {_import_s():6.3f} s   (bar 0.2)")
 
 
 def _per_call_ns(action: Callable[[], None], calls: int) -> float:
-    start = perf_counter()
+    start = process_time()
     action()
-    return (perf_counter() - start) / calls * 1e9
+    return (process_time() - start) / calls * 1e9
 
 
 def _stage_ns(calls: int = 100_000) -> float:
@@ -43,9 +59,8 @@ def _stage_ns(calls: int = 100_000) -> float:
     return median(_per_call_ns(marked, calls) - _per_call_ns(bare, calls) for _ in range(REPEATS))
 
 
-def _loop_share(batches: int = 20_000) -> float:
+def _loop_share(items: Iterable[Any]) -> float:
     """Return what `trace.batches` adds to a batch, as a share of the 1 ms that it may take."""
-    items = [[0]] * batches
 
     def traced() -> None:
         with record() as trace:
@@ -57,7 +72,7 @@ def _loop_share(batches: int = 20_000) -> float:
             pass
 
     extra = median(
-        _per_call_ns(traced, batches) - _per_call_ns(bare, batches) for _ in range(REPEATS)
+        _per_call_ns(traced, BATCHES) - _per_call_ns(bare, BATCHES) for _ in range(REPEATS)
     )
     return extra / 1e6
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data import DataLoader
 
 from course_utils.measure.spans.loader_hook import Listener, listen, listeners_of, pinned
 from course_utils.measure.spans.span_log import SampleIds, Span, SpanLog, activate, current, stage
@@ -36,14 +37,19 @@ def traced_batches(
         beside: other listeners of a `DataLoader`.
         started: is given the loader's own iterator as soon as there is one.
     """
-    tracer = _tracer_of(loader) if isinstance(loader, DataLoader) else None
+    tracer: _Tracer | None = None
+    begin: Callable[[], Iterator[Any]] = partial(iter, loader)
+    if isinstance(loader, DataLoader):
+        tracer = _tracer_of(loader)
+        begin = partial(listen, loader, (tracer, *beside))
+        tracer.switch.fill_(True)
     batches: Iterator[Any] | None = None
     try:
         while True:
             trace.batch = trace.served
             with stage("wait", lane="main"):
                 if batches is None:  # starting the workers is part of the first wait
-                    batches = _begin(loader, tracer, beside)
+                    batches = begin()
                     if started is not None:
                         started(batches)
                 try:
@@ -82,13 +88,15 @@ class _Tracer(Listener):
         # Shared memory, because persistent workers outlive the recording they were started in.
         self.switch = torch.zeros((), dtype=torch.bool)
         self.switch.share_memory_()  # type: ignore[no-untyped-call]
-        self.ids: Ids = None  # of the samples of this fetch
-        self.trace: SpanLog | None = None  # None: this fetch is not recorded
+        self.log: SpanLog | None = None  # of a worker, which is this process
+        self.trace: SpanLog | None = None  # of this fetch; None: it is not recorded
+        self.ids: Ids = None  # of its samples
         self.began_ns = self.collating_ns = self.spans_before = 0
 
     def worker_started(self, worker_id: int) -> None:
         """Record in this worker for as long as it lives."""
-        activate(SpanLog(lane=f"worker {worker_id}"))
+        self.log = SpanLog(lane=f"worker {worker_id}")
+        activate(self.log)
 
     def fetch_begins(self, index: Any) -> None:
         """Note when, and which samples are wanted."""
@@ -109,11 +117,9 @@ class _Tracer(Listener):
         if (trace := self.trace) is not None:
             now_ns = trace.clock()
             trace.add(Span(trace.lane, "collate", self.collating_ns, now_ns, trace.batch))
-        in_worker = get_worker_info() is not None
-        log = current()
-        if not in_worker or log is None:
+        if self.log is None:
             return batch
-        spans = log.drain()
+        spans = self.log.drain()
         return batch if trace is None else Parcel(batch, spans, trace.note, self.ids)
 
 
@@ -121,15 +127,6 @@ def _tracer_of(loader: DataLoader[Any]) -> _Tracer:
     """Return the tracer that running persistent workers know, or a new one."""
     known = (one for one in listeners_of(loader) if isinstance(one, _Tracer))
     return next(known, None) or _Tracer()
-
-
-def _begin(
-    loader: Iterable[Any], tracer: _Tracer | None, beside: Sequence[Listener]
-) -> Iterator[Any]:
-    if not isinstance(loader, DataLoader) or tracer is None:
-        return iter(loader)
-    tracer.switch.fill_(True)
-    return listen(loader, (tracer, *beside))
 
 
 def _unpacked(received: Any, trace: SpanLog, tracer: _Tracer | None) -> tuple[Any, Ids]:
