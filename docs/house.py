@@ -192,7 +192,7 @@ def _definitions(module: Module) -> tuple[list[Definition], frozenset[str]]:
 
 
 def _words(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """Return the names in some code, those in its strings included, but not in its docstrings."""
+    """Return the names in some code, and in those of its strings that are names or code."""
     found: set[str] = set()
     for node in (inner for outer in nodes for inner in ast.walk(outer)):
         if isinstance(node, ast.Name):
@@ -202,7 +202,8 @@ def _words(nodes: Iterable[ast.AST]) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found |= set(re.findall(r"\w+", node.value)) if " " not in node.value else set()
+            if " " not in node.value or "import " in node.value:
+                found |= set(re.findall(r"\w+", node.value))
     return frozenset(found)
 
 
