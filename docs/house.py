@@ -202,8 +202,8 @@ def _words(nodes: Iterable[ast.AST]) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if " " not in node.value or "import " in node.value:
-                found |= set(re.findall(r"\w+", node.value))
+            names_something = " " not in node.value or "import " in node.value
+            found |= set(re.findall(r"\w+", node.value)) if names_something else set()
     return frozenset(found)
 
 
