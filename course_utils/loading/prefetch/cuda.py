@@ -25,7 +25,7 @@ Staged = tuple[Any, Any, int]  # a batch on its way, the event of its arrival, i
 
 
 class Copier(Protocol):
-    """What is asked of a device: part of `hardware.accelerator.Accelerator`."""
+    """What is asked of a device: part of `hardware.gpu.Accelerator`."""
 
     def Stream(self) -> Any:
         """Make a stream."""
