@@ -23,15 +23,11 @@ def test_a_span_has_the_number_of_the_batch_it_works_on():
     assert trace.note == "emulated RTX 3090"
 
 
-@pytest.mark.parametrize("wrong", [{"ms": -1}, {"occupancy": 0}, {"occupancy": 1.5}])
-def test_an_impossible_kernel_is_refused(wrong):
+def test_a_step_that_cannot_be_is_refused():
     gpu, _ = fake_device()
-    with pytest.raises(ValueError, match="change them"):
-        gpu.step(None, **wrong)
-
-
-def test_a_batch_that_was_not_uploaded_is_refused():
-    gpu, _ = fake_device()
+    for wrong in ({"ms": -1}, {"occupancy": 0}, {"occupancy": 1.5}):
+        with pytest.raises(ValueError, match="change them"):
+            gpu.step(None, **wrong)
     with pytest.raises(ValueError, match=r"gpu\.upload\(batch\)"):
         gpu.step({"pulses": torch.ones(3)})
 
@@ -76,28 +72,23 @@ def test_each_thread_chooses_its_gpu_and_starts_with_gpu_0(gpus):
     assert gpus.current() is gpus[0]
 
 
-def test_each_gpu_has_memory_of_its_own(gpus):
-    batch = gpus[1].upload(megabytes(4))
+def test_each_gpu_has_memory_of_its_own_and_refuses_what_is_on_another(gpus):
+    host = megabytes(4)
+    batch = gpus[1].upload(host)
     assert [gpu.memory_allocated() for gpu in gpus] == [0, 4_000_000]
     assert batch.device == "emulated RTX 3090 (GPU 1)"
+    with pytest.raises(RuntimeError, match=r"\(GPU 1\).*\(GPU 0\).*upload"):
+        gpus[0].step(batch)
+    assert gpus[0].step(gpus[0].upload(host)).item() == checksum([host]).item()
 
 
-def test_gpus_compute_side_by_side():
-    clock = FakeClock()
-    gpus = EmulatedDevices(2, clock=clock)
-    with record(clock=clock) as trace:
+def test_gpus_compute_side_by_side(gpus):
+    with record(clock=gpus[0]._driver.clock) as trace:
         for gpu in gpus:
             gpu.step(None)
     assert [span.start_ns for span in trace.spans] == [0, 0]
     assert trace.note == "emulated RTX 3090 (GPU 0), emulated RTX 3090 (GPU 1)"
     assert repr(gpus) == f"EmulatedDevices({trace.note})"
-
-
-def test_a_step_refuses_a_batch_of_another_gpu(gpus):
-    batch = megabytes(1)
-    with pytest.raises(RuntimeError, match=r"\(GPU 1\).*\(GPU 0\).*upload"):
-        gpus[0].step(gpus[1].upload(batch))
-    assert gpus[0].step(gpus[0].upload(batch)).item() == checksum([batch]).item()
 
 
 def test_gpus_that_are_not_there_are_refused_in_one_sentence(gpus):
