@@ -16,7 +16,6 @@ from notebooks.stories.worker_traps import traps as traps
 from notebooks.stories.worker_traps.traps import TRAPS, Numbers
 
 pytestmark = [
-    pytest.mark.alone,
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
 ]
@@ -35,6 +34,7 @@ def test_a_list_of_strings_grows_in_a_worker_and_packed_strings_do_not() -> None
 
 
 @linux
+@pytest.mark.alone
 def test_workers_with_one_thread_each_are_faster() -> None:
     before, after = (values(traps.threads(m))[0] for m in (False, True))
     assert after < before

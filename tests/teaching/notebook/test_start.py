@@ -1,6 +1,5 @@
 """The first cell: how workers start, what it says, and what it leaves alone."""
 
-import json
 import multiprocessing
 import random
 import sys
@@ -17,6 +16,8 @@ from course_utils.command import cli
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import start_method
 from course_utils.teaching.notebook import data_path, ready, start, start_workers
+
+VERSION = '{"cells": [], "metadata": {"course": {"version": "%s"}}}'
 
 
 @pytest.fixture
@@ -41,19 +42,14 @@ def test_the_server_is_told_what_to_load_before_it_runs(calls: list[Any]) -> Non
     assert "torch" in start.PRELOAD
 
 
-def test_windows_can_only_spawn(calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-    assert start_workers() == "spawn"
-    assert calls == ["spawn"]
-
-
-def test_a_choice_made_already_is_not_made_again(
+def test_windows_can_only_spawn_and_chooses_once(
     calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COURSE_START_METHOD", "spawn")
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert start_workers() == "spawn"
     monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none: "spawn")
     assert start_workers() == "spawn"
-    assert calls == []
+    assert calls == ["spawn"]
 
 
 def test_fork_is_never_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,39 +84,25 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: list[Any]) -> P
     return tmp_path
 
 
-def _notebook(folder: Path, version: str) -> None:
-    text = json.dumps({"cells": [], "metadata": {"course": {"version": version}}})
-    (folder / "90_a.ipynb").write_text(text, "utf-8")
-
-
-def test_ready_says_in_two_lines_what_will_run_where(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _notebook(here, course_utils.__version__)
-    ready("90")
-    machine, accelerator = capsys.readouterr().out.splitlines()
-    assert machine.startswith("Ready: ")
-    assert "data of size S" in machine
-    assert accelerator.startswith("Accelerator: ")
-
-
-def test_a_notebook_of_another_version_is_named(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _notebook(here, "0.0.1")
-    ready("90")
-    line = capsys.readouterr().out.splitlines()[0]
-    assert line.startswith("90_a.ipynb is of course version 0.0.1, installed is")
-    assert "`course lab --fresh 90`" in line
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}"])
-def test_a_notebook_that_cannot_be_read_is_no_reason_to_stop(
-    here: Path, text: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        (VERSION % course_utils.__version__, ""),
+        (VERSION % "0.0.1", "90_a.ipynb is of course version 0.0.1, installed is"),
+        *[(broken, "") for broken in ("", "[]", "{}")],
+    ],
+)
+def test_ready_says_what_will_run_where_and_names_a_notebook_of_another_version(
+    here: Path, capsys: pytest.CaptureFixture[str], text: str, note: str
 ) -> None:
     (here / "90_a.ipynb").write_text(text, "utf-8")
     ready("90")
-    assert capsys.readouterr().out.startswith("Ready")
+    *notes, machine, accelerator = capsys.readouterr().out.splitlines()
+    assert len(notes) == bool(note)
+    assert all(line.startswith(note) and "`course lab --fresh 90`" in line for line in notes)
+    assert machine.startswith("Ready: ")
+    assert "data of size S" in machine
+    assert accelerator.startswith("Accelerator: ")
 
 
 def test_ready_makes_the_data_of_the_notebook_and_chance_repeatable(
