@@ -7,7 +7,7 @@ import pytest
 
 from course_utils.paths import REPO
 from tests.browser.lab_page import LabPage
-from tests.notebooks.execute import complaints, verdicts
+from tests.notebooks.kernel import complaints, verdicts
 from tests.notebooks.short_run import IN_THE_BROWSER, take
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

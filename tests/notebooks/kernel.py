@@ -1,19 +1,26 @@
-"""A kernel that can be interrupted in the middle of a cell."""
+"""A kernel that runs cells as a learner does, also interrupted ones, and what they show."""
 
+import os
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty
 from typing import Any
 
+import nbformat
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
+from nbformat import NotebookNode
 
+from course_utils.teaching.exercise.verdict import VERDICT_MIME
 from tests.hangs import stacks
 
-Output = tuple[str, dict[str, Any]]  # the type of a message, and its content
+Output = Mapping[str, Any]  # as a notebook's file has it
+_SHOWN = ("stream", "display_data", "execute_result", "error")
+_LONGEST_CELL_S = 120
 
 
 @dataclass(frozen=True)
@@ -25,17 +32,27 @@ class Result:
 
     @property
     def text(self) -> str:
+        """What was printed or returned, and the names of errors."""
         return "".join(map(_text, self.outputs))
 
     @property
     def error(self) -> str:
         """The name of the error that ended it, or an empty string."""
-        return next((content["ename"] for kind, content in self.outputs if kind == "error"), "")
+        return next((out["ename"] for out in self.outputs if out["output_type"] == "error"), "")
 
-    def shown(self, mime: str) -> list[Any]:
-        """What it showed in the format `mime`."""
-        data = (content.get("data", {}) for _, content in self.outputs)
-        return [shown[mime] for shown in data if mime in shown]
+
+def verdicts(outputs: Iterable[Output]) -> dict[str, str]:
+    """Return the status of each check, by exercise."""
+    fields: list[Any] = [out.get("data", {}).get(VERDICT_MIME) for out in outputs]
+    return {field["exercise"]: field["status"] for field in fields if field}
+
+
+def complaints(outputs: Iterable[Output]) -> list[str]:
+    """Return the errors and warnings on stderr, progress bars left out."""
+    lines = [
+        line for out in outputs if out.get("name") == "stderr" for line in out["text"].splitlines()
+    ]
+    return [line for line in lines if re.search(r"Error|Warning|Traceback", line)]
 
 
 class Kernel:
@@ -60,7 +77,7 @@ class Kernel:
     def _run(self, code: str, is_enough: Callable[[list[Output]], bool]) -> Result:
         seen: list[Output] = []
         interrupted = False
-        for output in self._outputs(self.client.execute(code)):
+        for output in self._outputs(self.client.execute(code, allow_stdin=False)):
             if output is not None:
                 seen.append(output)
             if not interrupted and is_enough(seen):
@@ -70,7 +87,7 @@ class Kernel:
 
     def _outputs(self, message_id: str) -> Iterator[Output | None]:
         """Yield what a cell shows until it is done; None every now and then."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + _LONGEST_CELL_S
         while time.monotonic() < deadline:
             yield None
             try:
@@ -81,23 +98,45 @@ class Kernel:
                 continue
             if message["content"].get("execution_state") == "idle":
                 return
-            yield message["msg_type"], message["content"]
+            if message["msg_type"] in _SHOWN:
+                yield {"output_type": message["msg_type"], **message["content"]}
         raise TimeoutError(f"The cell did not come to its end.\n{stacks()}")
 
 
 def _text(output: Output) -> str:
-    kind, content = output
-    if kind == "execute_result":
-        return str(content["data"]["text/plain"])
-    return str(content.get({"stream": "text", "error": "ename"}.get(kind, ""), ""))
+    if output["output_type"] == "execute_result":
+        return str(output["data"]["text/plain"])
+    return str(output.get({"stream": "text", "error": "ename"}.get(output["output_type"], ""), ""))
 
 
 @contextmanager
-def running_kernel(folder: Path) -> Iterator[Kernel]:
-    """Start a kernel in `folder`, and end it."""
-    manager, client = start_new_kernel(cwd=str(folder))
+def running_kernel(folder: Path, **env: str) -> Iterator[Kernel]:
+    """Start a kernel in `folder`, with `env` added to the environment, and end it."""
+    manager, client = start_new_kernel(cwd=str(folder), env={**os.environ, **env})
     try:
         yield Kernel(manager, client)
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
+
+
+def code_cells(notebook: Path) -> list[NotebookNode]:
+    """Return the cells that a Run All runs."""
+    return [cell for cell in nbformat.read(notebook, 4).cells if cell.cell_type == "code"]
+
+
+def run_all(cells: Iterable[NotebookNode], folder: Path, **env: str) -> list[Output]:
+    """Run cells as a learner's Run All would; return what they show, which is no error.
+
+    Complaints count as errors, but for cells that are tagged `raises-exception`.
+    """
+    shown: list[Output] = []
+    with running_kernel(folder, **env) as kernel:
+        for cell in cells:
+            outputs = kernel.result(cell.source).outputs
+            if "raises-exception" not in cell.metadata.get("tags", ()):
+                errors = [out["traceback"] for out in outputs if out["output_type"] == "error"]
+                assert not errors, "\n".join([cell.source, *errors[0]])
+                assert not complaints(outputs), cell.source
+            shown += outputs
+    return shown

@@ -5,12 +5,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import nbformat
 import pytest
 
-from course_utils.teaching.exercise.verdict import VERDICT_MIME
 from notebooks.build import HERE
-from tests.notebooks.kernel import running_kernel
+from tests.notebooks.kernel import code_cells, running_kernel, verdicts
 from tests.notebooks.short_run import INTERRUPTED, take
 
 pytestmark = pytest.mark.slow
@@ -44,14 +42,11 @@ def test_an_interrupted_cell_leaves_no_worker_and_can_be_run_again(
     data: Path,
     note_seconds: Callable[[str, float], None],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("COURSE_DATA", str(data))
-    monkeypatch.setenv("COURSE_SIZE", "S")
-    monkeypatch.setenv("COURSE_START_METHOD", start_method)
-    start, interrupted, verdicts = time.perf_counter(), 0, {}
-    with running_kernel(tmp_path) as kernel:
-        ready, *cells = [c for c in nbformat.read(notebook, 4).cells if c.cell_type == "code"]
+    env = {"COURSE_DATA": str(data), "COURSE_SIZE": "S", "COURSE_START_METHOD": start_method}
+    start, interrupted, found = time.perf_counter(), 0, {}
+    ready, *cells = code_cells(notebook)
+    with running_kernel(tmp_path, **env) as kernel:
         assert "Ready" in kernel.run(ready.source)
         assert not kernel.result(IMPORTED).error
         for cell in cells:
@@ -63,12 +58,11 @@ def test_an_interrupted_cell_leaves_no_worker_and_can_be_run_again(
                 assert "0 left\n" in kernel.run(LEFT), cell.source
                 result = kernel.result(cell.source)
             assert not result.error, cell.source
-            for field in result.shown(VERDICT_MIME):
-                verdicts[field["exercise"]] = field["status"]
+            found |= verdicts(result.outputs)
     note_seconds(f"{notebook.stem}, interrupted, {start_method}", time.perf_counter() - start)
     assert interrupted
-    assert set(verdicts.values()) <= {"right"}
-    assert len(verdicts) == sum(cell.source.count("cu.check(") for cell in cells)
+    assert set(found.values()) <= {"right"}
+    assert len(found) == sum(cell.source.count("cu.check(") for cell in cells)
 
 
 def _imports(cell: str) -> str:

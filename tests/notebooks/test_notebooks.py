@@ -1,13 +1,14 @@
 """Both versions of every notebook run from top to bottom, whichever way workers start."""
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from notebooks.build import HERE, main
-from tests.notebooks.execute import Run, execute
+from tests.notebooks.kernel import code_cells, run_all, verdicts
 from tests.notebooks.short_run import IN_THE_BROWSER, INTERRUPTED, take
 
 SAMPLE = Path(__file__).parent / "sample"
@@ -29,48 +30,40 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @take(SOURCES, but=IN_THE_BROWSER)
 def test_the_learner_version_runs_with_nothing_attempted(
-    notebook: Path,
-    start_method: str,
-    built: Path,
-    data: Path,
-    note_seconds: Callable[[str, float], None],
+    notebook: Path, judged: Callable[[Path], dict[str, str]], built: Path
 ) -> None:
-    run = _run(built / f"{notebook.stem}.ipynb", start_method, data)
-    note_seconds(f"{notebook.stem}, learner, {start_method}", run.seconds)
-    assert set(run.verdicts.values()) <= {"todo"}
-    assert len(run.verdicts) == _checks(run)
-    assert not run.complaints
+    assert set(judged(built / f"{notebook.stem}.ipynb").values()) <= {"todo"}
 
 
 @take(SOURCES, but=INTERRUPTED)
 def test_the_solutions_are_all_right(
-    notebook: Path,
-    start_method: str,
-    built: Path,
-    data: Path,
-    note_seconds: Callable[[str, float], None],
+    notebook: Path, judged: Callable[[Path], dict[str, str]], built: Path
 ) -> None:
-    run = _run(built / "solutions" / f"{notebook.stem}.ipynb", start_method, data)
-    note_seconds(f"{notebook.stem}, solutions, {start_method}", run.seconds)
-    assert set(run.verdicts.values()) <= {"right"}, run.text
-    assert len(run.verdicts) == _checks(run)
-    assert not run.complaints
+    assert set(judged(built / "solutions" / f"{notebook.stem}.ipynb").values()) <= {"right"}
 
 
-def _run(notebook: Path, start_method: str, data: Path) -> Run:
-    """Run a copy of `notebook` in a folder of its own, where it leaves what it writes."""
-    folder = notebook.parent / f"{notebook.stem}-{start_method}"
-    folder.mkdir()
-    shutil.copy(notebook, folder)
-    shutil.copy(SAMPLE / "sample_checks.py", folder)
-    env = {
-        "COURSE_DATA": str(data),
-        "COURSE_SIZE": "S",
-        "COURSE_START_METHOD": start_method,
-        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-    }
-    return execute(notebook, folder, env=env)
+@pytest.fixture
+def judged(
+    start_method: str, data: Path, tmp_path: Path, note_seconds: Callable[[str, float], None]
+) -> Callable[[Path], dict[str, str]]:
+    """Run a copy of a notebook in a folder of its own; return the verdict of each check in it."""
 
+    def run(notebook: Path) -> dict[str, str]:
+        shutil.copy(notebook, tmp_path)
+        shutil.copy(SAMPLE / "sample_checks.py", tmp_path)
+        cells, start = code_cells(notebook), time.perf_counter()
+        shown = run_all(
+            cells,
+            tmp_path,
+            COURSE_DATA=str(data),
+            COURSE_SIZE="S",
+            COURSE_START_METHOD=start_method,
+            MPLBACKEND="module://matplotlib_inline.backend_inline",
+        )
+        version = "solutions" if notebook.parent.name == "solutions" else "learner"
+        note_seconds(f"{notebook.stem}, {version}, {start_method}", time.perf_counter() - start)
+        found = verdicts(shown)
+        assert len(found) == sum(cell.source.count("cu.check(") for cell in cells)
+        return found
 
-def _checks(run: Run) -> int:
-    return sum(cell.source.count("cu.check(") for cell in run.notebook.cells)
+    return run

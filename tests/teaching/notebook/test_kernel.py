@@ -7,7 +7,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.notebooks.execute import execute_cells
 from tests.notebooks.kernel import Kernel, running_kernel
 
 pytestmark = pytest.mark.slow
@@ -36,40 +35,36 @@ print("loaded", next(iter(DataLoader(Numbers(), batch_size=4, num_workers=1, tim
 """
 
 
-def test_workers_see_every_edit_of_the_cell(start_method: str, tmp_path: Path) -> None:
-    edits = [cell for i in range(3) for cell in (DATASET.format(i), LOAD)]
-    env = {"COURSE_START_METHOD": start_method}
-    run = execute_cells(BEGIN, *edits, folder=tmp_path, env=env)
-    for i in range(3):
-        assert f"loaded {[i, i + 1, i + 2, i + 3]}" in run.text
-
-
-def test_errors_in_cells_and_of_the_course_are_one_sentence_and_pictures_are_shown(
-    tmp_path: Path,
-) -> None:
-    run = execute_cells(
-        BEGIN,
-        "%%worker_module mine\n\nx = np.zeros(3)",
-        "%%worker_module mine\n\nx = = 3",
-        "%%worker_module\nx = 3",
-        'cu.check("99.1", 1)',
-        "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()",
-        folder=tmp_path,
-        env={"MPLBACKEND": "Agg"},
-    )
-    errors = [out.traceback for out in run.outputs if out.output_type == "error"]
-    assert [len(lines) for lines in errors] == [1, 1, 1, 1]
-    assert errors[0][0].startswith("The cell stopped in line 3 in mine.py, `x = np.zeros(3)`: Name")
-    assert errors[1][0].startswith("Line 3 of the cell is not Python")
-    assert errors[2][0].startswith("The module needs a name")
-    assert any("image/png" in out.get("data", {}) for out in run.outputs)
-
-
 @pytest.fixture
-def kernel(start_method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
-    monkeypatch.setenv("COURSE_START_METHOD", start_method)
-    with running_kernel(tmp_path) as kernel:
+def kernel(start_method: str, tmp_path: Path) -> Iterator[Kernel]:
+    with running_kernel(tmp_path, COURSE_START_METHOD=start_method, MPLBACKEND="Agg") as kernel:
+        kernel.run(BEGIN)
         yield kernel
+
+
+def test_workers_see_every_edit_of_the_cell(kernel: Kernel) -> None:
+    for i in range(3):
+        kernel.run(DATASET.format(i))
+        assert kernel.run(LOAD) == f"loaded {[i, i + 1, i + 2, i + 3]}\n"
+
+
+def test_errors_in_cells_and_of_the_course_are_one_sentence(kernel: Kernel) -> None:
+    for cell, sentence in (
+        (
+            "%%worker_module mine\n\nx = np.zeros(3)",
+            "The cell stopped in line 3 in mine.py, `x = np.zeros(3)`: Name",
+        ),
+        ("%%worker_module mine\n\nx = = 3", "Line 3 of the cell is not Python"),
+        ("%%worker_module\nx = 3", "The module needs a name"),
+        ('cu.check("99.1", 1)', "There is no exercise '99.1'"),
+    ):
+        (line,) = kernel.result(cell).outputs[-1]["traceback"]
+        assert line.startswith(sentence)
+
+
+def test_pictures_are_shown_whatever_the_environment_says(kernel: Kernel) -> None:
+    shown = kernel.result("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()").outputs
+    assert any("image/png" in out.get("data", {}) for out in shown)
 
 
 COUNT = """
@@ -119,7 +114,6 @@ for batch in loader:
 def test_an_interrupted_loop_leaves_workers_that_cleaning_up_ends(
     kernel: Kernel, persistent: bool, tmp_path: Path
 ) -> None:
-    kernel.run(BEGIN)
     kernel.run(SLOW_DATASET)
     kernel.run(
         "from torch.utils.data import DataLoader\n"
@@ -151,7 +145,6 @@ threading.Event().wait(10)
 def test_a_worker_that_dies_is_an_error_in_a_cell_and_none_between_two(
     kernel: Kernel, start_method: str
 ) -> None:
-    kernel.run(BEGIN)
     kernel.run(DATASET.format(1))
     worker = psutil.Process(int(kernel.run(STARTS)))
     worker.kill()
