@@ -25,14 +25,7 @@ DEVICE_MS = "max(job.step_ms + job.augment_gpu_ms, job.load_ms / job.cores)"
 WORKERS_MS = "max(job.step_ms, (job.load_ms + job.augment_cpu_ms) / job.cores)"
 SUM_MS = "job.step_ms + (job.load_ms + job.augment_cpu_ms) / job.cores"
 IF_BETTER = "if job.augment_mb <= job.free_mb and on_device < in_workers"
-LOADER = "max(case.load_ms, host_ms, case.step_ms)"
 LOOP = "max(case.load_ms, host_ms + case.step_ms)"
-BUS = "case.mb / PINNED_GB_S"
-
-
-def _where(pin: str, ms: str) -> Change:
-    """Return a change: the time of a step of exercise 09.3 where the loop pins there."""
-    return f"    return {LOOP}", f"    return {ms} if case.pin == {pin!r} else {LOOP}"
 
 
 WRONG: Wrong = {
@@ -91,39 +84,6 @@ WRONG: Wrong = {
         ("which is no number of ms", (ON_DEVICE, '        return "GPU", f"{on_device} ms"')),
     ],
     "09.3": [
-        ("You hide the copy from pageable memory", _where("nowhere", LOADER)),
-        (
-            "You take pinning in the loop to cost nothing",
-            _where("in the loop", f"max(case.load_ms, {BUS}, case.step_ms)"),
-        ),
-        ("You hide the pinning in the loop", _where("in the loop", LOADER)),
-        (
-            "In the loop you add the copy of the pinned batch",
-            _where("in the loop", f"max(case.load_ms, host_ms + {BUS} + case.step_ms)"),
-        ),
-        ("You let the loader pin for nothing", (LOADER, f"max(case.load_ms, {BUS}, case.step_ms)")),
-        (
-            "You forget the copies where the loader pins",
-            (LOADER, "max(case.load_ms, case.step_ms)"),
-        ),
-        (
-            "You add copy and step where the loader pins",
-            (LOADER, f"max(case.load_ms, {BUS} + case.step_ms)"),
-        ),
-        (
-            "You forget the workers",
-            (LOADER, "max(host_ms, case.step_ms)"),
-            (LOOP, "host_ms + case.step_ms"),
-        ),
-        (
-            "You add the loading",
-            (LOADER, "case.load_ms + max(host_ms, case.step_ms)"),
-            (LOOP, "case.load_ms + host_ms + case.step_ms"),
-        ),
-        (
-            "at the speed of pinned memory",
-            _where("nowhere", f"max(case.load_ms, {BUS} + case.step_ms)"),
-        ),
         ("the device takes 4.86", ("host_ms = case.mb", "host_ms = 1000 * case.mb")),
         ("no number of milliseconds", (f"return {LOOP}", "return None")),
     ],

@@ -2,19 +2,31 @@
 
 from notebooks.exercises.judging.labels import expect_known, judge_labels
 from notebooks.exercises.judging.loading import loader
-from notebooks.exercises.judging.rules import Number, Slip, judge_numbers, judge_rule, read_number
+from notebooks.exercises.judging.rules import (
+    Kind,
+    Number,
+    Slip,
+    draw,
+    judge_numbers,
+    judge_rule,
+    number,
+    read_number,
+)
 from notebooks.exercises.judging.served import Served, expect_the_same_in_real_workers, serve
 
 __all__ = [
+    "Kind",
     "Number",
     "Served",
     "Slip",
+    "draw",
     "expect_known",
     "expect_the_same_in_real_workers",
     "judge_labels",
     "judge_numbers",
     "judge_rule",
     "loader",
+    "number",
     "read_number",
     "serve",
 ]

@@ -1,8 +1,8 @@
 """Judge rules and numbers: right, or wrong just as somebody with a known misconception is wrong."""
 
 from collections.abc import Callable, Iterable, Sequence
-from math import isclose
-from typing import Any, NamedTuple, TypeVar
+from math import inf, isclose
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,14 +14,20 @@ Answer = TypeVar("Answer")
 Slip = tuple[Callable[[Case], Answer], str, str]
 
 
+class Kind(NamedTuple, Generic[Case, Answer]):
+    """What answers are: how to read one, refusing what is none, and when two are as good."""
+
+    read: Callable[[Case, Any], Answer]
+    same: Callable[[Answer, Answer], bool]
+
+
 def judge_rule(
     rule: Callable[[Case], Any],
     *,
     cases: Sequence[Case],
     truth: Callable[[Case], Answer],
     slips: Iterable[Slip[Case, Answer]],
-    read: Callable[[Case, Any], Answer],
-    same: Callable[[Answer, Answer], bool],
+    answer: Kind[Case, Answer],
     praise: str,
     otherwise: Callable[[Case, Answer, Answer], tuple[str, str]],
 ) -> Verdict:
@@ -32,16 +38,15 @@ def judge_rule(
         cases: those that the learner sees, and hidden ones.
         truth: the right rule.
         slips: known wrong rules; the first that agrees in every case names the misconception.
-        read: from a case and what the rule returned to an answer; refuses what is none.
-        same: whether an answer (first) is as good as another.
+        answer: what kind of answers these are.
         praise: for who is right in every case.
         otherwise: from the first case that differs, the answer and the true one to a misconception
             and a next step.
     """
-    answers = [read(case, rule(case)) for case in cases]
+    answers = [answer.read(case, rule(case)) for case in cases]
 
     def agrees(other: Callable[[Case], Answer]) -> bool:
-        return all(same(one, other(case)) for case, one in zip(cases, answers, strict=True))
+        return all(answer.same(one, other(case)) for case, one in zip(cases, answers, strict=True))
 
     if agrees(truth):
         return right(praise)
@@ -49,7 +54,33 @@ def judge_rule(
         if agrees(slip):
             return wrong(misconception, next_step)
     rows = ((case, one, truth(case)) for case, one in zip(cases, answers, strict=True))
-    return wrong(*otherwise(*next(row for row in rows if not same(*row[1:]))))
+    return wrong(*otherwise(*next(row for row in rows if not answer.same(*row[1:]))))
+
+
+def number(
+    unit: str, *, within: float, least: float = -inf, advice: str = "Return one number."
+) -> Kind[Any, float]:
+    """Return the kind of answer that is a number of `unit`, right `within` so many.
+
+    A slip that leads below the `least` number may have been cut off there.
+    """
+
+    def read(case: object, value: object) -> float:
+        refusal = f"For {case} you return {value!r}, which is no number of {unit}."
+        return read_number(value, refusal, advice)
+
+    def same(one: float, other: float) -> bool:
+        return min(abs(one - other), abs(one - max(least, other))) <= within
+
+    return Kind(read, same)
+
+
+def draw(kind: Callable[..., Case], count: int, *, seed: int, **choices: Any) -> list[Case]:
+    """Return as many cases, the same each time; each field is drawn from its `choices`."""
+    rng = np.random.default_rng(seed)
+    picked = {field: rng.choice(np.asarray(some), count) for field, some in choices.items()}
+    rows = zip(*(column.tolist() for column in picked.values()), strict=True)
+    return [kind(**dict(zip(picked, row, strict=True))) for row in rows]
 
 
 def read_number(value: Any, refusal: str, next_step: str) -> float:

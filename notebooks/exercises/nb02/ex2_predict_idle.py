@@ -1,13 +1,11 @@
 """Exercise 02.2: the idle share of a GPU, from four numbers."""
 
 from collections.abc import Callable
-from functools import partial
-from math import isclose
 
 import numpy as np
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, wrong
-from notebooks.exercises.judging import Slip, judge_rule
+from notebooks.exercises.judging import Kind, Slip, judge_rule
 
 # Times L to load a batch and C to compute it in ms, W workers, P batches that can load at a time.
 Loop = tuple[int, int, int, int]
@@ -97,8 +95,7 @@ def predict_idle(predict: Time) -> Verdict:
             cases=[*SIX_LOOPS, *map(tuple, hidden.tolist())],
             truth=true_idle,
             slips=_SLIPS,
-            read=_read,
-            same=partial(isclose, rel_tol=0, abs_tol=0.005),
+            answer=Kind(_read, lambda idle, other: abs(idle - other) <= 0.005),
             praise="Six cases that you have seen and twelve that you have not. Two times and two "
             "counts say how long a GPU will wait.",
             otherwise=_explain,

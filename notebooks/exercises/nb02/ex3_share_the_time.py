@@ -5,7 +5,7 @@ from math import isclose
 from typing import Any
 
 from course_utils.teaching.exercise import Verdict, exercise, expect
-from notebooks.exercises.judging import Slip, judge_rule
+from notebooks.exercises.judging import Kind, Slip, judge_rule
 
 CLOSE = 0.005
 RATIOS = (1.3, 0.5, 1.0, 1.7, 4.0)
@@ -63,8 +63,7 @@ def share_the_time(waiting_share: Callable[[float], tuple[float, float]]) -> Ver
         cases=RATIOS,
         truth=lambda ratio: (_overlapped(ratio), _serial(ratio)),
         slips=_SLIPS,
-        read=_read,
-        same=lambda shares, others: all(map(_close, shares, others)),
+        answer=Kind(_read, lambda shares, others: all(map(_close, shares, others))),
         praise="At 1.3 the GPU waits 23 % of the time with a worker and 57 % without. The 30 % of "
         "the slide are a share of the compute time, which is not all of the time.",
         otherwise=_explain,

@@ -1,5 +1,6 @@
 """Exercise 04.1: how many workers a machine needs, and may have."""
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
@@ -7,7 +8,7 @@ from math import ceil
 import numpy as np
 
 from course_utils.teaching.exercise import Verdict, exercise, expect
-from notebooks.exercises.judging import Slip, judge_rule
+from notebooks.exercises.judging import Kind, Slip, judge_rule
 from notebooks.exercises.nb04.problem import MACHINES, Machine
 
 PREFETCH_FACTOR = 2  # the default of DataLoader
@@ -132,8 +133,7 @@ def choose_workers(rule: Callable[[Machine], int | None]) -> Verdict:
         cases=[*MACHINES.values(), *hidden_machines(HIDDEN)],
         truth=smallest,
         slips=SLIPS,
-        read=_read,
-        same=lambda workers, others: workers == others,
+        answer=Kind(_read, operator.eq),
         praise="2 workers for the laptop, 8 for the cluster node although it has 4 cores, and none "
         "that fits into the container: take smaller batches there, a leaner dataset, or more "
         f"memory. {HIDDEN} hidden machines agree.",

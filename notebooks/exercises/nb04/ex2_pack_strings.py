@@ -1,6 +1,8 @@
 """Exercise 04.2: a list of strings that workers can share."""
 
 import gc
+import math
+import multiprocessing
 import os
 import pickle
 import subprocess
@@ -167,21 +169,19 @@ def grown_mb(kind: Callable[[list[str]], Strings], count: int = LONG_LIST) -> fl
     """Return by how many MB a forked process grows while it reads all of a `kind` of names."""
     names = kind(names_like(count))
     gc.collect()
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            before = _own_mb()
-            for index in range(count):
-                names[index]
-            os.write(write_end, f"{_own_mb() - before}".encode())
-        finally:
-            os._exit(0)
-    os.close(write_end)
-    with os.fdopen(read_end) as answer:
-        grown = float(answer.read() or "nan")
-    os.waitpid(child, 0)
-    return grown
+    fork = multiprocessing.get_context("fork")
+    grown = fork.Value("d", math.nan)
+
+    def read_all() -> None:
+        before = _own_mb()
+        for index in range(count):
+            names[index]
+        grown.value = _own_mb() - before
+
+    reader = fork.Process(target=read_all)
+    reader.start()
+    reader.join()
+    return float(grown.value)
 
 
 def _own_mb() -> float:

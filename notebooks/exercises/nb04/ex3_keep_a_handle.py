@@ -5,14 +5,12 @@ import os
 import pickle
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from course_utils.teaching.exercise import (
     Verdict,
@@ -63,9 +61,8 @@ def _judge_here(dataset: Any, path: str) -> None:
         "Open nothing in __init__; keep the path.",
     )
     for index in (7, 0, ROWS - 1, 7):
-        row = _as_row(dataset[index])
         expect(
-            row is not None and np.array_equal(row, np.full(ROW, index)),
+            np.array_equal(np.asarray(dataset[index]), np.full(ROW, index)),
             f"dataset[{index}] is {dataset[index]!r}; wanted are the {ROW} numbers of that row.",
             f"A row is {ROW} numbers of 8 bytes: seek to {8 * ROW} * index, then read {8 * ROW}.",
         )
@@ -91,19 +88,20 @@ def _expect_picklable(dataset: Any, misconception: str, next_step: str) -> None:
         raise
 
 
-def _as_row(value: Any) -> NDArray[Any] | None:
-    row = np.asarray(value)
-    return row if row.shape == (ROW,) else None
-
-
 def _judge_in_workers(dataset: Any, path: str, method: str) -> None:
-    seen = _read_all(dataset, path, method)
-    wrong = sum(not np.array_equal(one.row, np.full(ROW, index)) for index, one in enumerate(seen))
-    rows, opens = Counter(one.pid for one in seen), Counter[int]()
-    for one in seen:
-        opens[one.pid] = max(opens[one.pid], one.opens)
+    batches = loader(
+        _Watched(dataset),
+        batch_size=BATCH,
+        worker_init_fn=_CountOpens(path),
+        multiprocessing_context=method,
+    )
+    rows, opens, wrong = Counter[int](), dict[int, int](), 0
+    for index, (row, worker, opened) in enumerate(one for batch in batches for one in batch):
+        rows[worker] += 1
+        opens[worker] = opened
+        wrong += not np.array_equal(row, np.full(ROW, index))
     expect(
-        min(opens[pid] for pid in rows) > 0,
+        min(opens.values()) > 0,
         f"Under {method} a worker opened nothing: it read through the handle that the notebook had "
         f"open when the worker started. They share one position in the file; {wrong} rows were "
         "wrong this time, which nobody would notice.",
@@ -123,27 +121,8 @@ def _judge_in_workers(dataset: Any, path: str, method: str) -> None:
     )
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """A row, the process that read it, and how often that had opened the file."""
-
-    row: Any
-    pid: int
-    opens: int
-
-
-def _read_all(dataset: Any, path: str, method: str) -> Sequence[_Seen]:
-    batches = loader(
-        _Watched(dataset),
-        batch_size=BATCH,
-        worker_init_fn=_CountOpens(path),
-        multiprocessing_context=method,
-    )
-    return [one for batch in batches for one in batch]
-
-
 class _Watched:
-    """Note beside each row which process read it."""
+    """Beside each row, note the process that read it and how often that had opened the file."""
 
     def __init__(self, dataset: Any):
         self.dataset = dataset
@@ -151,9 +130,9 @@ class _Watched:
     def __len__(self) -> int:
         return ROWS
 
-    def __getitem__(self, index: int) -> _Seen:
+    def __getitem__(self, index: int) -> tuple[Any, int, int]:
         row = np.array(self.dataset[index])
-        return _Seen(row, os.getpid(), _CountOpens.opens)
+        return row, os.getpid(), _CountOpens.opens
 
 
 class _CountOpens:

@@ -1,15 +1,24 @@
 """Exercise 07.3: how much of a file may lie in /dev/shm beside the workers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
 from course_utils.teaching.exercise import Verdict, exercise
-from notebooks.exercises.judging import Slip, judge_rule, read_number
+from notebooks.exercises.judging import Slip, draw, judge_rule, number
 from notebooks.exercises.nb07.problem import JOBS, Job
 
-HIDDEN = 60
+HIDDEN = draw(
+    Job,
+    60,
+    seed=7,
+    shm_mb=(64, 1_000, 50_000, 200_000),
+    memory_mb=range(4_000, 500_000, 1_000),
+    program_mb=range(500, 2_500, 500),
+    workers=(0, 0, *range(1, 17)),
+    worker_mb=range(100, 800, 100),
+    prefetch_factor=range(2, 6),
+    batch_mb=range(1, 40),
+)
 Count = Callable[[Job], int]
 
 
@@ -107,18 +116,12 @@ def stage_how_much(stageable_mb: Callable[[Job], float]) -> Verdict:
     """Judge a function from a job to the MB that may lie in /dev/shm."""
     return judge_rule(
         stageable_mb,
-        cases=[*JOBS.values(), *_hidden_jobs()],
+        cases=[*JOBS.values(), *HIDDEN],
         truth=room,
         slips=SLIPS,
-        read=lambda job, mb: read_number(
-            mb,
-            f"For {job} you return {mb!r}, which is no number of MB.",
-            "Return one number; 0 where nothing fits.",
-        ),
-        # a slip that leads below nothing may have been cut off there
-        same=lambda mb, other: min(abs(mb - other), abs(mb - max(0.0, other))) < 0.5,
-        praise=f"{len(JOBS) + HIDDEN} jobs: nobody dies of a bus error, nobody is killed, and no "
-        "MB is wasted.",
+        answer=number("MB", within=0.5, least=0, advice="Return one number; 0 where nothing fits."),
+        praise=f"{len(JOBS) + len(HIDDEN)} jobs: nobody dies of a bus error, nobody is killed, and "
+        "no MB is wasted.",
         otherwise=_explain,
     )
 
@@ -135,19 +138,3 @@ def _explain(job: Job, answer: float, mb: float) -> tuple[str, str]:
         "Two limits: /dev/shm less the batches on their way; the memory less program, workers and "
         "the same batches. The smaller one counts.",
     )
-
-
-def _hidden_jobs() -> Iterator[Job]:
-    rng = np.random.default_rng(7)
-    for number in range(HIDDEN):
-        workers = 0 if number % 10 == 0 else int(rng.integers(1, 17))
-        memory = float(rng.integers(4, 500)) * 1_000
-        yield Job(
-            shm_mb=float(rng.choice([64, 1_000, memory // 2, memory])),
-            memory_mb=memory,
-            program_mb=float(rng.integers(1, 5)) * 500,
-            workers=workers,
-            worker_mb=float(rng.integers(1, 8)) * 100,
-            prefetch_factor=int(rng.integers(2, 6)),
-            batch_mb=float(rng.integers(1, 40)),
-        )

@@ -1,16 +1,13 @@
 """Exercise 08.3: where to augment, and how long a step takes then."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import isclose
 from typing import Any
 
-import numpy as np
-
 from course_utils.teaching.exercise import Verdict, exercise, expect
-from notebooks.exercises.judging import Slip, judge_rule, read_number
+from notebooks.exercises.judging import Kind, Slip, draw, judge_rule, read_number
 from notebooks.exercises.nb08.problem import JOBS, Job
 
-HIDDEN = 60
 # Jobs drawn at random hardly ever tell these from what is nearly right.
 TELLING = (
     Job(8, 40, 400, 10, 30, 900, 9_000),  # A is more than C, and than loading
@@ -124,8 +121,9 @@ def where_to_augment(where: Callable[[Job], Answer]) -> Verdict:
         cases=cases,
         truth=decide,
         slips=SLIPS,
-        read=_read,
-        same=lambda one, other: one[0] == other[0] and isclose(one[1], other[1], rel_tol=1e-3),
+        answer=Kind(
+            _read, lambda one, other: one[0] == other[0] and isclose(one[1], other[1], rel_tol=1e-3)
+        ),
         praise=f"{len(cases)} jobs, the smaller time each time. The GPU helps where it waits, and "
         "only there.",
         otherwise=lambda job, answer, _: (
@@ -136,22 +134,20 @@ def where_to_augment(where: Callable[[Job], Answer]) -> Verdict:
     )
 
 
-def _hidden_jobs() -> Iterator[Job]:
-    rng = np.random.default_rng(8)
-    made = 0
-    while made < HIDDEN:
-        job = Job(
-            cores=int(rng.choice([1, 2, 4, 8, 16, 32])),
-            load_ms=float(rng.integers(20, 200)),
-            augment_cpu_ms=float(rng.integers(20, 400)),
-            step_ms=float(rng.integers(10, 200)),
-            augment_gpu_ms=float(rng.integers(1, 40)),
-            augment_mb=float(rng.integers(1, 20)) * 100,
-            free_mb=float(rng.integers(0, 40)) * 100,
-        )
-        if not isclose(on_cpu(job), on_gpu(job), abs_tol=0.5):  # no ties
-            made += 1
-            yield job
+def _hidden_jobs() -> list[Job]:
+    jobs = draw(
+        Job,
+        60,
+        seed=8,
+        cores=(1, 2, 4, 8, 16, 32),
+        load_ms=range(20, 200),
+        augment_cpu_ms=range(20, 400),
+        step_ms=range(10, 200),
+        augment_gpu_ms=range(1, 40),
+        augment_mb=range(100, 2_000, 100),
+        free_mb=range(0, 4_000, 100),
+    )
+    return [job for job in jobs if not isclose(on_cpu(job), on_gpu(job), abs_tol=0.5)]  # no ties
 
 
 def _read(job: Job, answer: Any) -> Answer:

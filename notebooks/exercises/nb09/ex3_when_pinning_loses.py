@@ -1,15 +1,13 @@
 """Exercise 09.3: the time of a step for three ways to the device, measured on it."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
-from math import isclose
+from functools import cache
 
-import numpy as np
 import torch
 
 from course_utils.hardware.gpu import Accelerator, HostClock, timed_accelerator
 from course_utils.teaching.exercise import Verdict, exercise
-from notebooks.exercises.judging import Slip, judge_rule, read_number
+from notebooks.exercises.judging import Slip, draw, judge_rule, number
 from notebooks.exercises.nb09.problem import CASES, PAGEABLE_GB_S, PINNED_GB_S, PRESET, Case
 
 STEPS = 4
@@ -40,8 +38,8 @@ def _deliver(case: Case, gpu: Accelerator, clock: HostClock) -> Iterator[torch.T
     batch = torch.zeros(round(case.mb * 1e6), dtype=torch.uint8)
     (pinned,) = gpu.pinned([batch])
     ready_ms = 0.0
-    for number in range(STEPS):
-        ready_ms = max(ready_ms, (number + 1) * case.load_ms)
+    for count in range(1, STEPS + 1):
+        ready_ms = max(ready_ms, count * case.load_ms)
         if case.pin == "in the loader":
             ready_ms += _host(case)
         clock.sleep_until(round(ready_ms * 1e6))
@@ -137,18 +135,22 @@ SLIPS: tuple[Slip[Case, float], ...] = (
 @exercise("09.3", title="When pinning loses")
 def when_pinning_loses(step_time_ms: Time) -> Verdict:
     """Judge a function from a case to the milliseconds of a step, against the emulated device."""
-    cases = [*CASES.values(), *_hidden_cases()]
+    hidden = draw(
+        Case,
+        HIDDEN,
+        seed=9,
+        mb=range(1, 20),
+        step_ms=(0.25, 0.5, 1, 2),
+        load_ms=(0.1, 0.5, 4),
+        pin=list(_LOOPS),
+    )
+    cases = [*CASES.values(), *hidden]
     return judge_rule(
         step_time_ms,
         cases=cases,
         truth=measure_ms,
         slips=SLIPS,
-        read=lambda case, ms: read_number(
-            ms,
-            f"For {case} you return {ms!r}, which is no number of milliseconds.",
-            "Return one number.",
-        ),
-        same=partial(isclose, rel_tol=0, abs_tol=0.01),
+        answer=number("milliseconds", within=0.01),
         praise=f"{len(cases)} loops, each predicted to the hundredth of a millisecond. Pinning "
         "pays in the loader. In the loop it costs what it saves, and where the workers are slow or "
         "the batch is small, it does not matter.",
@@ -159,14 +161,3 @@ def when_pinning_loses(step_time_ms: Time) -> Verdict:
             "ms.",
         ),
     )
-
-
-def _hidden_cases() -> Iterator[Case]:
-    rng = np.random.default_rng(9)
-    for number in range(HIDDEN):
-        yield Case(
-            mb=float(rng.integers(1, 20)),
-            step_ms=float(rng.choice([0.25, 0.5, 1, 2])),
-            load_ms=float(rng.choice([0.1, 0.5, 4])),
-            pin=list(_LOOPS)[number % len(_LOOPS)],
-        )
