@@ -123,33 +123,24 @@ def to_dict(samples: list[Any]) -> dict[str, torch.Tensor]:
     return {"event_id": torch.tensor([int(torch.as_tensor(s).max()) for s in samples])}
 
 
-def _rows() -> Rows:
-    return Rows(BATCH * BATCHES)
-
-
-def _batch_sampler() -> BatchSampler:
-    return BatchSampler(range(BATCH * BATCHES), BATCH, False)
-
-
+ROWS, BATCH_SAMPLER = Rows(BATCH * BATCHES), BatchSampler(range(BATCH * BATCHES), BATCH, False)
 KINDS: dict[str, Any] = {
-    "map-style": lambda **o: DataLoader(_rows(), BATCH, shuffle=True, **o),
+    "map-style": lambda **o: DataLoader(ROWS, BATCH, shuffle=True, **o),
     "iterable": lambda **o: DataLoader(Stream(BATCH * BATCHES), BATCH, **o),
-    "without batching": lambda **o: DataLoader(_rows(), batch_size=None, **o),
+    "without batching": lambda **o: DataLoader(ROWS, batch_size=None, **o),
     "own functions": lambda **o: DataLoader(
-        _rows(),
+        ROWS,
         BATCH,
         collate_fn=to_dict,
         worker_init_fn=note_worker if o.get("num_workers") else None,
         generator=torch.Generator(),
         **o,
     ),
-    "own batch sampler": lambda **o: DataLoader(_rows(), batch_sampler=_batch_sampler(), **o),
-    "sampler of batches": lambda **o: DataLoader(
-        _rows(), sampler=_batch_sampler(), batch_size=None, **o
-    ),
+    "own batch sampler": lambda **o: DataLoader(ROWS, batch_sampler=BATCH_SAMPLER, **o),
+    "sampler of batches": lambda **o: DataLoader(ROWS, sampler=BATCH_SAMPLER, batch_size=None, **o),
     "persistent": lambda **o: DataLoader(
-        _rows(), BATCH, **{"persistent_workers": bool(o.get("num_workers")), **o}
+        ROWS, BATCH, **{"persistent_workers": bool(o.get("num_workers")), **o}
     ),
-    "pinned": lambda **o: DataLoader(_rows(), BATCH, pin_memory=True, **o),
+    "pinned": lambda **o: DataLoader(ROWS, BATCH, pin_memory=True, **o),
     "list of batches": lambda **o: [torch.zeros(BATCH, 4)] * BATCHES,
 }

@@ -64,17 +64,14 @@ def test_files_of_a_folder_are_one_trace_whose_loop_is_main(tmp_path: Path) -> N
     assert main == [("wait", 0), ("compute", 0), ("wait", 1), ("compute", 1)]
 
 
-def test_a_thread_has_a_lane_of_its_own(tmp_path: Path) -> None:
-    reading = event(5, "read", "POSIX", 0, 10, tid=9)
-    file = write(tmp_path / "a.pfw", event(5, "train", "compute", 0, 10), reading)
-    assert set(load_dftracer(file).lanes) == {"main", "main, thread 9"}
-
-
-def test_times_in_nanoseconds_are_told_by_the_file(tmp_path: Path) -> None:
+def test_threads_have_lanes_and_the_file_may_tell_its_unit(tmp_path: Path) -> None:
     unit = {"name": "CM", "cat": "dftracer", "pid": 5, "tid": 5, "ph": 4}
     unit["args"] = {"name": "time_metric", "value": "NS"}
-    file = write(tmp_path / "a.pfw", unit, event(5, "read", "POSIX", 0, 10))
-    assert load_dftracer(file).spans[0].duration_ns == 10
+    reading = event(5, "read", "POSIX", 0, 10, tid=9)
+    file = write(tmp_path / "a.pfw", unit, event(5, "train", "compute", 0, 10), reading)
+    trace = load_dftracer(file)
+    assert set(trace.lanes) == {"main", "main, thread 9"}
+    assert {span.duration_ns for span in trace.spans} == {10}
 
 
 def test_brackets_and_commas_of_the_older_format_are_passed_over(tmp_path: Path) -> None:

@@ -25,19 +25,13 @@ def test_title_description_and_note_say_what_is_drawn():
     assert "made by hand" in [element.text for element in root.iter(f"{SVG}text")]
 
 
-def test_every_stage_has_colour_and_pattern():
-    root = drawn(Picture([naive()]))
-    patterns = {pattern.get("id")[8:]: pattern for pattern in root.iter(f"{SVG}pattern")}
-    assert patterns.keys() == {*LOOKS, "idle"}
-    fills = {name: pattern[0].get("fill") for name, pattern in patterns.items()}
-    assert fills["compute"] == LOOKS["compute"].colour
-
-
-def test_steps_and_gaps_have_the_width_of_their_time():
+def test_stages_have_colour_and_pattern_and_the_width_of_their_time():
     svg = as_svg(Picture([naive(steps=1, load_ms=30, step_ms=10)]))
-    width = WIDTH - LEFT - RIGHT
-    assert f"h{width * 0.75:.1f}v" in svg
-    assert f"h{width * 0.25:.1f}v" in svg
+    patterns = {one.get("id")[8:]: one for one in ElementTree.fromstring(svg).iter(f"{SVG}pattern")}
+    assert patterns.keys() == {*LOOKS, "idle"}
+    assert patterns["compute"][0].get("fill") == LOOKS["compute"].colour
+    for share in (0.75, 0.25):
+        assert f"h{(WIDTH - LEFT - RIGHT) * share:.1f}v" in svg
 
 
 def test_names_from_outside_cannot_break_the_picture():
