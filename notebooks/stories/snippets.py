@@ -2,7 +2,7 @@
 
     compare_snippets(numbered_shards(folder), "script", "columns")
 
-They are in words of our own. All run in one process, which is not this one, with limits of time and
+They stand in snippets.toml. All run in one process, which is not this one, with limits of time and
 memory; more are in docs/field_guide/snippets.
 """
 
@@ -14,6 +14,7 @@ import os
 import re
 import tempfile
 import textwrap
+import tomllib
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
@@ -36,12 +37,7 @@ COUNT, PER_SHARD = 48, 8
 
 @dataclass(frozen=True)
 class Snippet:
-    """One thing wrong in a snippet.
-
-    It runs where `urls` (the URLs of 6 tar shards), `count` (their 48 samples, JPEGs of several
-    sizes whose class is their number) and `folder` (an empty folder) are known. What it calls
-    `served` are the numbers that came.
-    """
+    """One thing wrong in a snippet."""
 
     name: str
     broken: str
@@ -50,111 +46,8 @@ class Snippet:
     needs: str = ""  # a package that is not part of the course; empty: it runs here
 
 
-_TOKENIZER = """\
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import DataCollatorWithPadding, PreTrainedTokenizerFast
-
-words = Tokenizer(models.WordLevel({"one": 0, "two": 1, "<end>": 2}, unk_token="<end>"))
-words.pre_tokenizer = pre_tokenizers.Whitespace()
-tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>")  # as GPT-2's
-"""
-_RECORDS = """\
-import tensorflow as tf
-
-files = [str(folder / f"{number}.tfrecord") for number in range(6)]
-for first, file in zip(range(0, count, 8), files):
-    with tf.io.TFRecordWriter(file) as writer:
-        for number in range(first, first + 8):
-            writer.write(str(number))
-parsed = []
-
-
-def parse(record):
-    return tf.numpy_function(lambda text: parsed.append(text) or int(text), [record], tf.int64)
-
-
-"""
-_COUNTED = """\
-batches = iter(data)
-first = next(batches)
-print("parsed before the first batch came:", len(parsed))
-served = [int(number) for batch in (first, *batches) for number in batch]
-"""
-
-_ALL = (
-    Snippet(
-        name="script",
-        broken="""\
-from datasets import load_dataset
-
-script = folder / "c4.py"  # "c4" was such a script
-script.write_text("import datasets")
-data = load_dataset(str(script), split="train", streaming=True)
-""",
-        mended="""\
-from datasets import load_dataset
-
-data = load_dataset("webdataset", data_files=urls, split="train", streaming=True)
-served = [int(sample["cls"]) for sample in data]
-""",
-        why="Since version 4 datasets runs no scripts. It reads files by their format: webdataset, "
-        "parquet, json; on its hub, 'allenai/c4' is such files.",
-    ),
-    Snippet(
-        name="columns",
-        broken="""\
-from datasets import load_dataset
-
-data = load_dataset("webdataset", data_files=urls, split="train", streaming=True)
-data = data.with_format("torch", columns=["cls"])
-""",
-        mended="""\
-from datasets import load_dataset
-
-data = load_dataset("webdataset", data_files=urls, split="train", streaming=True)
-data = data.select_columns(["cls"]).with_format("torch")
-served = [int(sample["cls"]) for sample in data]
-""",
-        why="A streamed data set is no table: select_columns drops the others, here before anybody "
-        "decodes them.",
-    ),
-    Snippet(
-        name="padding",
-        broken=_TOKENIZER
-        + """\
-collate = DataCollatorWithPadding(tokenizer, return_tensors="np")
-print(collate([tokenizer("one"), tokenizer("one two")])["input_ids"].shape)
-""",
-        mended=_TOKENIZER
-        + """\
-tokenizer.pad_token = tokenizer.eos_token
-collate = DataCollatorWithPadding(tokenizer, return_tensors="np")
-print(collate([tokenizer("one"), tokenizer("one two")])["input_ids"].shape)
-""",
-        why="GPT-2 never saw padding, so its tokenizer has no token for it; any will do, because "
-        "the attention mask leaves it out.",
-        needs="transformers",
-    ),
-    Snippet(
-        name="tf_data",
-        broken=_RECORDS
-        + """\
-data = tf.data.TFRecordDataset(files).map(parse).shuffle(10000).batch(16)
-"""
-        + _COUNTED,
-        mended=_RECORDS
-        + """\
-data = tf.data.Dataset.from_tensor_slices(files).shuffle(len(files))
-data = data.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
-data = data.shuffle(10000).map(parse).batch(16)
-"""
-        + _COUNTED,
-        why="It reads one file after the other, and its buffer holds what was parsed. interleave "
-        "reads several at once; and what is shuffled before it is parsed is small.",
-        needs="tensorflow",
-    ),
-)
-SNIPPETS = {snippet.name: snippet for snippet in _ALL}
+_WRITTEN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+SNIPPETS = {name: Snippet(name, **parts) for name, parts in _WRITTEN.items()}
 
 _PROGRAM = """
 import os

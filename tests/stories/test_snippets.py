@@ -3,10 +3,11 @@ import re
 import pytest
 
 from course_utils.errors import CourseError
+from course_utils.teaching.notebook import Demo
+from notebooks.stories import snippets
 from notebooks.stories.snippets import (
     SNIPPETS,
     Pairs,
-    Snippet,
     compare_snippets,
     numbered_shards,
     outcome,
@@ -66,10 +67,12 @@ def test_what_a_snippet_prints_is_returned_and_what_it_sets_is_undone(
     assert outcome("import os\nprint(os.environ.get('WORLD_SIZE'))", urls) == "None"
 
 
-def test_a_snippet_that_ends_the_process_is_an_error(
+def test_snippets_that_do_not_come_to_their_end_are_an_error(
     urls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ends = "import os, sys\nsys.__stdout__.flush()\nos._exit(0)"
-    monkeypatch.setitem(SNIPPETS, "ends", Snippet("ends", "print(1)", ends, why=""))
+    only_one = Demo(
+        "It ended", 0, seconds=1.0, peak_mb=1.0, output="said\n=== the end of a snippet"
+    )
+    monkeypatch.setattr(snippets, "run_demo", lambda program, seconds: only_one)
     with pytest.raises(CourseError, match="The snippets did not come to their end; run again"):
-        compare_snippets(urls, "ends")
+        compare_snippets(urls, "script")

@@ -101,16 +101,6 @@ def _set_free(prefetcher: object) -> None:
     prefetcher.queue.put(None)
 
 
-def hidden(seen: Seen) -> str:
-    """Say how much of the copying runs beside a step."""
-    return f"hidden share of the copies {percent(seen.hidden)}"
-
-
-def epochs(seen: Seen) -> str:
-    """Say how two epochs went."""
-    return f"2 epochs of {seen.wanted}: {seen.ending}"
-
-
 def left(seen: Seen) -> str:
     """Say what is there long after a break."""
     thread = "thread alive" if seen.threads else "no thread"
@@ -133,13 +123,7 @@ def order(seen: Seen) -> str:
     )
 
 
-def make_threes() -> list[Any]:
-    """Return batches of three tensors."""
-    return [(*pair, pair[0]) for pair in make_pairs()]
-
-
-def make_dicts() -> list[Any]:
-    """Return batches that are dicts of two."""
+def _dicts() -> list[Any]:
     return [{"inputs": inputs, "targets": targets} for inputs, targets in make_pairs()]
 
 
@@ -148,7 +132,7 @@ PROOFS = (
         "Copies and steps are on one stream",
         "The copy overlaps the forward pass.",
         (Try("overlap"),),
-        hidden,
+        lambda seen: f"hidden share of the copies {percent(seen.hidden)}",
     ),
     Proof(
         "The copy is only enqueued, and no event tells of its end",
@@ -183,7 +167,7 @@ PROOFS = (
         "The second epoch hangs",
         "The thread is started when the prefetcher is made, once.",
         (Try("second epoch", epochs=2),),
-        epochs,
+        lambda seen: f"2 epochs of {seen.wanted}: {seen.ending}",
     ),
     Proof(
         "Leaving the loop leaves thread, batches and loader behind",
@@ -210,8 +194,11 @@ PROOFS = (
         "Batches are pairs in pinned memory, and nobody checks",
         "inputs, targets = batch; pin_memory=True is a prerequisite.",
         (
-            Try("nested batch", batches=make_threes),
-            Try("nested batch", batches=make_dicts),
+            Try("nested batch", batches=lambda: [(*pair, pair[0]) for pair in make_pairs()]),
+            Try(
+                "nested batch",
+                batches=lambda: [{"inputs": a, "targets": b} for a, b in make_pairs()],
+            ),
             Try("pageable memory"),
         ),
         lambda threes, dicts, pageable: (
