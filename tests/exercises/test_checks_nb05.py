@@ -138,6 +138,7 @@ ONE_BY_ONE = (
     "        yield found[-1]",
 )
 WRONG_PREFETCHERS = [
+    ("The loop never ends", [("yield pair[0]", "while True:\n                    yield pair[0]")]),
     ("The loop never ends", [("                send(end)\n", "")]),
     ("they do not mean the end", [("is not end:", "not in (end, None):")]),
     ("in another order", [(ITEMS, "for item in reversed(list(self.source)):")]),

@@ -70,9 +70,7 @@ def test_what_a_snippet_prints_is_returned_and_what_it_sets_is_undone(
 def test_snippets_that_do_not_come_to_their_end_are_an_error(
     urls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    only_one = Demo(
-        "It ended", 0, seconds=1.0, peak_mb=1.0, output="said\n=== the end of a snippet"
-    )
+    only_one = Demo("It ended", 0, seconds=1.0, peak_mb=1.0, output="said once")
     monkeypatch.setattr(snippets, "run_demo", lambda program, seconds: only_one)
     with pytest.raises(CourseError, match="The snippets did not come to their end; run again"):
         compare_snippets(urls, "script")

@@ -25,7 +25,7 @@ from course_utils.hardware.gpu import (
 BATCHES = 8  # in an epoch
 PULSES, LABELS = 48_000, 2_000  # float32 of a batch: 0.2 MB, copied in 0.008 ms, a step takes 0.1
 BATCH_BYTES = 4 * (PULSES + LABELS)
-MANY = 1_000  # items after which an endless source falls silent, to spare the memory
+MANY = 1_000  # items after which what is endless falls silent, to spare the memory
 
 
 class DiskError(Exception):

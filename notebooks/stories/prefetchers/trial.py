@@ -22,6 +22,7 @@ from course_utils.measure.spans import hidden_share
 from course_utils.measure.trace import record
 from notebooks.stories.prefetchers.bench import (
     BATCH_BYTES,
+    MANY,
     Machine,
     Source,
     Tally,
@@ -148,6 +149,9 @@ class Seen:
             del batch
             if not late:
                 found[-1] = _read(found[-1])
+            if len(found) == MANY:  # it gives more and more: that is no end either
+                self.source.abandoned.wait()
+                break
         found[:] = map(_read, found)
 
     def _step(self, batch: Any) -> Any:
