@@ -62,6 +62,17 @@ def test_an_import_takes_nothing_heavy(module: str) -> None:
     assert heavy.isdisjoint(run.stdout.split())
 
 
+@pytest.mark.slow
+def test_what_a_bare_machine_with_a_gpu_runs_needs_torch_and_numpy_alone() -> None:
+    code = (
+        "import sys, course_utils.measure.exchange.chrome, course_utils.measure.spans, "
+        "course_utils.measure.trace, course_utils.hardware.gpu; print(*sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ours = {"anywidget", "fsspec", "h5py", "IPython", "matplotlib", "psutil", "threadpoolctl"}
+    assert ours.isdisjoint(run.stdout.split())
+
+
 def test_no_files_import_in_a_circle() -> None:
     assert circle({name: set(module.imports) for name, module in HOUSE.items()}) == []
 
