@@ -155,8 +155,8 @@ def test_stage_copies_lists_and_removes(tmp_path: Path, capsys: pytest.CaptureFi
     assert "copied in" in capsys.readouterr().out
     assert cli.main(["stage", source, *to, "--list"]) == 0
     again, listed = capsys.readouterr().out.splitlines()
-    assert again.endswith("0.0 MB, already there")
-    assert listed.endswith(f"events.db: 0.0 MB, not in use, copied from {source}")
+    assert again.endswith("6 B, already there")
+    assert listed.endswith(f"events.db: 6 B, not in use, copied from {source}")
     assert cli.main(["stage", source, *to, "--remove"]) == 0
     assert cli.main(["stage", "--list", *to]) == 0
     assert capsys.readouterr().out == "Removed.\nNothing is staged.\n"

@@ -183,6 +183,7 @@ def test_a_descriptor_read_by_position_is_as_good(
     assert verdict.status == "right", verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "changes"),
     [
@@ -219,6 +220,7 @@ def test_an_object_in_place_of_its_class_is_refused(key: str, argument: Any, fol
     assert_refused(check(key, kind(argument)), "not a class. The check")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shares pages as it counts")
 def test_the_memory_of_a_forked_worker_is_part_of_the_verdict(folder: Path) -> None:
     assert "made a forked worker" in judge("04.2", folder).message

@@ -1,11 +1,13 @@
 """The small network that shows what an order does to a model."""
 
 import numpy as np
+import pytest
 
 from course_utils.teaching.notebook import data_path
 from notebooks.stories.small_training import EPOCHS, held_out_loss
 
 
+@pytest.mark.slow
 def test_a_sorted_file_makes_a_wave_and_a_shuffled_one_does_not() -> None:
     folder = data_path("events", "S")
     in_order = held_out_loss(folder, lambda n, rng: range(n))
@@ -16,6 +18,7 @@ def test_a_sorted_file_makes_a_wave_and_a_shuffled_one_does_not() -> None:
     assert min(in_order[-epoch:]) < 1
 
 
+@pytest.mark.slow
 def test_the_same_order_gives_the_same_losses() -> None:
     folder = data_path("events", "S")
     first, second = (held_out_loss(folder, lambda n, rng: rng.permutation(n)) for _ in range(2))

@@ -37,6 +37,7 @@ def test_speed_is_told_as_a_ratio() -> None:
     assert box.picture.facts["Speed"] == "1.0 times naive"
 
 
+@pytest.mark.slow
 def test_a_static_page_of_all_states_stays_below_its_bar() -> None:
     assert len(explorer().to_html()) < 200_000
 

@@ -75,6 +75,7 @@ print(gpu.step(gpu.upload(torch.zeros(3))).item())
 """
 
 
+@pytest.mark.slow
 def test_a_machine_with_torch_and_nothing_else_will_do():
     run = subprocess.run([sys.executable, "-c", ON_A_BARE_MACHINE], capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")

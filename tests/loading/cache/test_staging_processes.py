@@ -21,6 +21,7 @@ from tests.loading.cache.staging_sources import hold, stage, stage_and_die, star
 
 if not hasattr(os, "fork"):
     pytest.skip("uses signals and forks of Unix", allow_module_level=True)
+pytestmark = pytest.mark.slow
 
 STAGE = (
     "import sys\n"
@@ -59,7 +60,6 @@ def check_what_is_left(source: Path, shm: Path) -> None:
     assert {path.suffix for path in find_place(shm).folder.iterdir()} <= {".lock"}
 
 
-@pytest.mark.slow
 def test_killed_at_any_moment_there_is_nothing_or_the_whole(source: Path, shm: Path) -> None:
     rng, moments = random.Random(0), []
     for _ in range(3):
@@ -79,7 +79,6 @@ def test_killed_at_any_moment_there_is_nothing_or_the_whole(source: Path, shm: P
     assert killed > 5
 
 
-@pytest.mark.slow
 def test_killed_at_every_step_there_is_nothing_or_the_whole(shards: Path, shm: Path) -> None:
     for path in list(shards.iterdir())[3:]:
         path.unlink()

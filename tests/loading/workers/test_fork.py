@@ -24,6 +24,7 @@ def work() -> None:
     gc.collect()
 
 
+@pytest.mark.slow
 def test_the_parent_of_a_forked_process_still_hears_the_answers_to_its_requests(
     tmp_path: Path,
 ) -> None:

@@ -23,6 +23,7 @@ def test_what_went_is_counted() -> None:
     assert repr(more) == "Cleared away: 2 unfinished loops over a loader, 4 worker processes."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "state", [{}, {"_shutdown": False}, {"_shutdown": False, "_workers": []}], ids=str
 )
