@@ -19,7 +19,7 @@ def _share(expression: str) -> list[Change]:
     return [(SHARE, expression)]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_shards_are_divided_however_workers_start(folder: Path, start_method: str) -> None:
     multiprocessing.set_start_method(start_method, force=True)
     verdict = judge("05.1", folder)

@@ -135,7 +135,7 @@ def test_the_data_sets_that_are_shown_differ_in_what_limits_them(folder: Path) -
     assert found == [576, 16, 88, 2]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_stream_is_right_however_workers_start(folder: Path, start_method: str) -> None:
     multiprocessing.set_start_method(start_method, force=True)
     verdict = judge("10.3", folder)
