@@ -22,7 +22,6 @@ from course_utils.hardware.storage import SlowFileSystem, counting_storage
 SHAPE = (64, 192, 192)  # of the volume: z, y, x
 SLAB = 4  # neighbouring planes that are read together
 CUBE = 48  # edge of the cube that is cut out
-READS = 8  # of each kind
 
 Shape = tuple[int, int, int]
 Place = tuple[slice, slice, slice]
@@ -53,12 +52,13 @@ class ChunkTrial:
         return f"chunks of {self.chunks}\n  a slab: {self.slab}\n  a cube: {self.cube}"
 
 
-def try_chunks(chunks: Shape | bool, *, seed: int = 0) -> ChunkTrial:
+def try_chunks(chunks: Shape | bool, *, seed: int = 0, reads: int = 8) -> ChunkTrial:
     """Write the volume in chunks, read random slabs and cubes, and count.
 
     Args:
         chunks: shape of a chunk (z, y, x), as h5py takes it; True: h5py chooses.
         seed: chooses the places that are read.
+        reads: how many of each kind.
 
     Raises:
         ValueError: HDF5 cannot make such chunks.
@@ -69,7 +69,7 @@ def try_chunks(chunks: Shape | bool, *, seed: int = 0) -> ChunkTrial:
             shape: Shape = written.chunks
         storage = counting_storage(folder)
         with storage.open("volume.h5") as raw, h5py.File(raw, "r", rdcc_nbytes=0) as file:
-            slabs, cubes = _places(seed)
+            slabs, cubes = _places(seed, reads)
             read = file["volume"].__getitem__
             return ChunkTrial(shape, _cost(storage, read, slabs), _cost(storage, read, cubes))
 
@@ -79,12 +79,12 @@ def _volume() -> NDArray[np.float32]:
     return np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
 
 
-def _places(seed: int) -> tuple[list[Place], list[Place]]:
+def _places(seed: int, reads: int) -> tuple[list[Place], list[Place]]:
     rng = np.random.default_rng(seed)
     whole = slice(None)
-    tops = rng.integers(SHAPE[0] - SLAB + 1, size=READS).tolist()
+    tops = rng.integers(SHAPE[0] - SLAB + 1, size=reads).tolist()
     slabs = [(slice(top, top + SLAB), whole, whole) for top in tops]
-    corners = rng.integers(np.array(SHAPE) - CUBE + 1, size=(READS, 3))
+    corners = rng.integers(np.array(SHAPE) - CUBE + 1, size=(reads, 3))
     cubes = [tuple(slice(start, start + CUBE) for start in corner) for corner in corners.tolist()]
     return slabs, cubes  # type: ignore[return-value]  # mypy loses the three of a tuple
 

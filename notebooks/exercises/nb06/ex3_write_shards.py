@@ -3,9 +3,8 @@
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -71,17 +70,9 @@ def _events(sizes: Sequence[int]) -> list[Pulses]:
 
 def _order(count: int) -> list[int]:
     """Return the first and the last events, and some between, in an order nobody expects."""
-    chosen = {
-        0,
-        1,
-        count // 2,
-        PER_SHARD - 1,
-        PER_SHARD,
-        count - 2,
-        count - 1,
-        *range(0, count, 17),
-    }
-    return sorted((i for i in chosen if 0 <= i < count), key=lambda i: (i * 7919) % 1009)
+    edges = {0, 1, PER_SHARD - 1, PER_SHARD, count // 2, count - 2, count - 1}
+    chosen = edges.intersection(range(count)).union(range(0, count, 17))
+    return sorted(chosen, key=lambda index: index * 7919 % 1009)
 
 
 def _judge_files(folder: Path, events: Sequence[Pulses]) -> None:
@@ -206,10 +197,7 @@ def _judge_memory(
 def _afresh(function: Read) -> Read:
     """Return the same function out of a second, untouched copy of its module."""
     module = sys.modules[function.__module__]
-    loader = SourceFileLoader(f"{module.__name__}_afresh", str(module.__file__))
-    spec = spec_from_loader(loader.name, loader)
-    assert spec is not None
-    copy = module_from_spec(spec)
-    loader.exec_module(copy)
+    file, copy = str(module.__file__), ModuleType(f"{module.__name__}_afresh")
+    exec(compile(Path(file).read_text("utf-8"), file, "exec"), vars(copy))
     found: Read = getattr(copy, function.__name__)
     return found
