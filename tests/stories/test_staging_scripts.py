@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from course_utils.errors import CourseError
-from notebooks.stories.staging_scripts import AS_IN_THE_LECTURES, REPAIRED, Script, run_script
+from notebooks.stories.staging_scripts import AS_IN_THE_LECTURES, REPAIRED, run_script
 
 
 @pytest.fixture(params=["bash", "python"], autouse=True)
@@ -20,14 +20,14 @@ def _language(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    path = tmp_path / "pulses.bin"
+    path = tmp_path / "run 7 pulses.bin"  # a name that a shell would take apart
     path.write_bytes(bytes(range(250)) * 40)
     return path
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    folder = tmp_path / "shm"
+    folder = tmp_path / "shm of a node"
     folder.mkdir()
     return folder
 
@@ -43,22 +43,15 @@ def test_the_repaired_one_copies_again(source: Path, place: Path) -> None:
     assert {path.suffix for path in place.iterdir()} == {".bin", ".lock"}
 
 
-def test_it_uses_a_good_copy_again(source: Path, place: Path) -> None:
-    before = run_script(REPAIRED, source, place).stat().st_ino
-    assert run_script(REPAIRED, source, place).stat().st_ino == before
-
-
 @pytest.mark.parametrize("seconds", [-1000, 1000])
-def test_it_copies_a_source_that_has_changed(source: Path, place: Path, seconds: int) -> None:
-    modified = run_script(REPAIRED, source, place).stat().st_mtime
+def test_it_uses_a_good_copy_again_and_copies_a_source_that_has_changed(
+    source: Path, place: Path, seconds: int
+) -> None:
+    first, second = (run_script(REPAIRED, source, place).stat() for _ in range(2))
+    assert second.st_ino == first.st_ino
     source.write_bytes(b"x" * source.stat().st_size)
-    os.utime(source, (modified + seconds, modified + seconds))
+    os.utime(source, (first.st_mtime + seconds, first.st_mtime + seconds))
     assert run_script(REPAIRED, source, place).read_bytes()[:1] == b"x"
-
-
-def test_a_name_with_spaces_is_one_name(source: Path, place: Path) -> None:
-    named = source.rename(source.with_name("run 7 pulses.bin"))
-    assert run_script(REPAIRED, named, place).read_bytes() == named.read_bytes()
 
 
 def test_a_script_that_fails_says_so(source: Path, place: Path) -> None:
@@ -66,5 +59,3 @@ def test_a_script_that_fails_says_so(source: Path, place: Path) -> None:
     with pytest.raises((CourseError, FileNotFoundError), match=r"pulses\.bin"):
         run_script(REPAIRED, source, place)
     assert not (place / source.name).exists()
-    assert isinstance(REPAIRED, Script)
-    assert "flock" in str(REPAIRED)
