@@ -16,10 +16,11 @@ pytestmark = pytest.mark.slow
 LONG_ENOUGH_S = 0.7  # to be interrupted by a learner who loses patience
 HALF_FILE = "filecache"  # takes what an interrupt leaves for whole, as notebook 07 says
 # A module that is interrupted while it is imported stays broken, in any kernel: import all before,
-# also what matplotlib and torch import when they are first used.
+# also what matplotlib, torch and the formats of the events import when they are first used.
 IMPORTED = """
 import io
 import course_utils as cu
+import awkward, h5py, pyarrow.parquet, uproot, webdataset
 import matplotlib.pyplot as plt
 import torch
 torch.optim.SGD(torch.nn.Linear(1, 1).parameters()).step()

@@ -23,6 +23,8 @@ from course_utils.version import __version__
 PRELOAD = (
     "torch",
     "numpy",
+    "h5py",  # which the events import when they are first read from such a file
+    "pyarrow.parquet",
     "course_utils.loading.events",
     "course_utils.loading.shards",
     "course_utils.loading.stream",
