@@ -553,7 +553,7 @@ class BatchedPulseFile(PulseFile):
 cu.check("01.3", BatchedPulseFile)
 
 # %% [markdown]
-# Compare with ours: `neighbours` in `course_utils/loading/datasets.py`. It also reads along over small
+# Compare with ours: `neighbours` in `course_utils/loading/events/contract.py`. It also reads along over small
 # gaps. Why can that be faster, although it reads more?
 
 # %% [markdown] tags=["instructor"]

@@ -428,7 +428,7 @@ slow, fast = (run.numbers.get("seconds", 12) for run in (threads.before, threads
 cu.reveal("04.5", slow / fast)
 
 # %% [markdown]
-# `worker_init_fn=worker_init` did it, from `course_utils/loading/workers.py`. Its heart is one line,
+# `worker_init_fn=worker_init` did it, from `course_utils/loading/workers/worker.py`. Its heart is one line,
 # `threadpool_limits(1)` of the package `threadpoolctl`. How much it brings depends on the machine; virtual ones
 # exaggerate.
 #
@@ -755,7 +755,7 @@ class MyShifts(Dataset):
 cu.check("04.4", MyShifts)
 
 # %% [markdown]
-# Ours is `worker_rng` in `course_utils/loading/workers.py`. Shorter still: draw with `torch.randint`; PyTorch
+# Ours is `worker_rng` in `course_utils/loading/workers/worker.py`. Shorter still: draw with `torch.randint`; PyTorch
 # seeds that rightly everywhere.
 #
 # ## When a worker fails

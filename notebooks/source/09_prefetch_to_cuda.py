@@ -407,7 +407,7 @@ print(listing(recorded))
 display(*(recording.timeline() for recording in recorded))
 
 # %% [markdown]
-# Read it: `course_utils/loading/cuda_prefetch.py`. It has no thread. The loader has its workers, and one thread that pins; all that
+# Read it: `course_utils/loading/prefetch/cuda.py`. It has no thread. The loader has its workers, and one thread that pins; all that
 # is left to do is to enqueue, and that takes microseconds. What a thread would add is a way to hang.
 #
 # ## Ten defects
