@@ -1,4 +1,4 @@
-"""What texts say of the code: every file and module that they name is there, and holds what they say."""
+"""What texts say of the code: files and modules are where they say, and hold what they say."""
 
 import re
 from importlib.util import find_spec
