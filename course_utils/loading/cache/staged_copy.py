@@ -1,34 +1,27 @@
-"""Copies of data in memory that all jobs share: whole or not there, and locked while they change.
+"""One staged copy: how it is made whole or not at all, who uses it, and how it goes away.
 
 A copy is built under another name together with its seal, and both appear by one renaming. So what
-has its final name is whole; what a killed run leaves has another name, and whoever next takes a
-lock clears it away.
+has its final name is whole, and what a killed run leaves has another name, under which whoever
+takes the lock next clears it away.
 """
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
-import platform
 import shutil
-import stat
-import tempfile
 import threading
 import weakref
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-from filelock import FileLock, SoftFileLock, Timeout
 from tqdm import tqdm
 
 from course_utils.errors import CourseError
-from course_utils.hardware.machine import SHM, known, memory, memory_free
 from course_utils.loading.cache.staged_source import Source
 from course_utils.words import size
 
@@ -40,124 +33,6 @@ except ImportError:  # Windows, which does not let go of a file that someone has
 _SEAL = ".seal.json"  # no name that a file of somebody has
 _LAST_REMOVES = ".last-user-removes"
 _PIECE = 4 * 1024 * 1024  # bytes that are copied at once
-_MOMENT = 0.5  # seconds that a lock is waited for before anything is said
-_ELSEWHERE = "name another place with to=... (--to in a terminal)"
-
-
-@dataclass(frozen=True)
-class Place:
-    """A private folder for copies, in memory where there is /dev/shm."""
-
-    folder: Path
-    in_memory: bool
-
-    def copies(self, key: str = "*") -> list[StagedCopy]:
-        """Return the copies of one source or of all."""
-        return [StagedCopy(folder) for folder in sorted(self.folder.glob(f"{key}-*"))]
-
-    def copy(self, key: str, version: str) -> StagedCopy:
-        """Return the copy of a version of a source, whether it is there or not."""
-        return StagedCopy(self.folder / f"{key}-{version}")
-
-    @contextmanager
-    def locked(self, key: str, *, patient: bool = True) -> Iterator[bool]:
-        """Hold the right to stage and remove copies of a source; it ends with the process.
-
-        Yields whether it is held: not, if another process has it and we are not patient. What a
-        killed process left is cleared away.
-        """
-        path = self.folder / f".{key}.lock"
-        # A singleton, and forced: an interrupt may come when the system has given the lock and
-        # before we know, and a notebook keeps its traceback, and with that the lock, for ever.
-        lock = FileLock(path, mode=0o600, is_singleton=True)
-        try:
-            try:
-                lock.acquire(timeout=_MOMENT if patient else 0)
-            except Timeout:
-                if not patient:
-                    yield False
-                    return
-                print(f"{_holder(path)} is staging the same; waiting for it.", flush=True)
-                lock.acquire()
-            if not isinstance(lock, SoftFileLock):  # which itself writes there who holds it
-                with suppress(OSError):  # on Windows nobody writes to what is locked
-                    path.write_text(f"{os.getpid()} on {platform.node()}", encoding="utf-8")
-            _delete(_unfinished(self.folder, key))
-            yield True
-        finally:
-            lock.release(force=True)
-
-    def sweep(self) -> None:
-        """Clear away what killed runs left, unless its lock shows that the run is alive."""
-        left = {path.name.split(".")[1] for path in self.folder.glob(".*.unfinished")}
-        doomed = [copy for copy in self.copies() if copy.is_doomed]
-        for key in left | {copy.key for copy in doomed}:
-            with self.locked(key, patient=False) as held:
-                for copy in doomed if held else []:
-                    if copy.key == key and copy.is_doomed:  # still, now that it cannot change
-                        copy.remove()
-
-    def need_room(self, name: str, needed: int, keep_free: int | None) -> None:
-        """Refuse what does not fit, into the place or into the memory that the place takes.
-
-        Args:
-            name: what is to be staged.
-            needed: bytes that it takes.
-            keep_free: bytes that must stay free; None: a tenth of all there is.
-
-        Raises:
-            CourseError: there is too little room.
-        """
-        space = shutil.disk_usage(self.folder)
-        limits = [(str(self.folder.parent), space.free, space.total)]
-        free_memory = known(memory_free) if self.in_memory else None
-        if free_memory is not None:
-            whose = "this machine or its container, whose memory that takes,"
-            limits.append((whose, free_memory, memory()))
-        for where, free, total in limits:
-            kept = total // 10 if keep_free is None else keep_free
-            if free - kept < needed:
-                raise CourseError(
-                    f"{name} needs {size(needed)}, but {where} has {size(free)} free, of which "
-                    f"{size(kept)} are kept for the workers; remove copies with `course stage "
-                    f"--remove`, stage less, or {_ELSEWHERE}."
-                )
-
-
-def find_place(to: str | os.PathLike[str] | None = None) -> Place:
-    """Return the private folder in `to`, in /dev/shm or, where there is none, in the temp folder.
-
-    Raises:
-        CourseError: the folder cannot be made, or belongs to somebody else.
-    """
-    if to is not None:
-        root = Path(to).expanduser().absolute()
-    else:
-        root = SHM if SHM.is_dir() else Path(tempfile.gettempdir())
-    user = str(os.getuid()) if hasattr(os, "getuid") else getpass.getuser()
-    folder = root / f"fast-data-loaders-{user}"
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        status = folder.lstat()
-        # /dev/shm is open to all: somebody could have put a folder or a link of theirs there
-        own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-        if not stat.S_ISDIR(status.st_mode) or not own:
-            raise CourseError(f"{folder} is not yours; {_ELSEWHERE}.")
-        folder.chmod(0o700)
-    except PermissionError:
-        raise CourseError(f"Writing to {root} is not allowed; {_ELSEWHERE}.") from None
-    except (FileExistsError, NotADirectoryError):
-        raise CourseError(f"{root} is a file, not a folder; {_ELSEWHERE}.") from None
-    return Place(folder, _is_memory(folder.resolve()))
-
-
-def _is_memory(folder: Path) -> bool:
-    if not psutil.LINUX:
-        return False
-    mounts = {mount.mountpoint: mount.fstype for mount in psutil.disk_partitions(all=True)}
-    place = next((at for at in (folder, *folder.parents) if str(at) in mounts), None)
-    return place is not None and mounts[str(place)] in ("tmpfs", "ramfs")
 
 
 @dataclass(frozen=True)
@@ -232,15 +107,15 @@ class StagedCopy:
         Raises:
             CourseError: the source changed meanwhile, or the copy is not what was read.
         """
-        unfinished = _unfinished(self.folder.parent, self.key)
-        unfinished.mkdir(mode=0o700)
+        building = unfinished(self.folder.parent, self.key)
+        building.mkdir(mode=0o700)
         try:
-            _fill(unfinished, source, reserve=reserve, progress=progress)
+            _fill(building, source, reserve=reserve, progress=progress)
             if source.look_again().version != source.version:
                 raise _changed(source)
-            unfinished.rename(self.folder)
+            building.rename(self.folder)
         finally:
-            _delete(unfinished)
+            delete(building)
 
     def keep(self) -> None:
         """Let it stay when its last user has gone."""
@@ -248,12 +123,12 @@ class StagedCopy:
 
     def remove(self) -> bool:
         """Remove it, or leave that to its last user; hold its lock. Return whether it is gone."""
-        doomed = _unfinished(self.folder.parent, self.key)
-        _delete(doomed)
+        doomed = unfinished(self.folder.parent, self.key)
+        delete(doomed)
         if not self.in_use:
             with suppress(PermissionError):  # how Windows says that it is in use
                 self.folder.rename(doomed)  # in one step: half a copy never has its final name
-                _delete(doomed)
+                delete(doomed)
                 return True
         (self.folder / _LAST_REMOVES).touch()
         return False
@@ -357,12 +232,12 @@ def _changed(source: Source) -> CourseError:
     )
 
 
-def _unfinished(place: Path, key: str) -> Path:
+def unfinished(place: Path, key: str) -> Path:
     """Return where the copy of a source is built, and from where it is deleted."""
     return place / f".{key}.unfinished"
 
 
-def _delete(path: Path) -> None:
+def delete(path: Path) -> None:
     """Delete a folder, if it is there."""
     if path.exists():
         shutil.rmtree(path)
@@ -372,12 +247,3 @@ def _stamp(path: Path) -> tuple[int, int]:
     """Return size and time of change of a file."""
     status = path.stat()
     return status.st_size, status.st_mtime_ns
-
-
-def _holder(lock: Path) -> str:
-    """Say who holds a lock, as far as its file tells."""
-    try:
-        who = lock.read_text(encoding="utf-8")
-    except OSError:  # on Windows nobody reads what is locked
-        who = ""
-    return f"Another process ({who})" if who else "Another process"

@@ -10,19 +10,32 @@ memory: that of the machine, and of what the batches of workers travel through.
 from __future__ import annotations
 
 import errno
+import getpass
 import os
+import platform
+import shutil
+import stat
+import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import psutil
+
 from course_utils.errors import CourseError, sentence
-from course_utils.loading.cache.staged_copy import Place, StagedCopy, Use, find_place
+from course_utils.hardware.machine import SHM, known, memory, memory_free
+from course_utils.loading.cache.staged_copy import StagedCopy, Use, delete, unfinished
 from course_utils.loading.cache.staged_source import find_source, key_of
 from course_utils.words import size
+
+_MOMENT_S = 0.5  # that a lock is waited for before anything is said
+_ELSEWHERE = "name another place with to=... (--to in a terminal)"
 
 
 @dataclass(frozen=True)
@@ -161,13 +174,183 @@ def staged_copies(*, to: str | os.PathLike[str] | None = None) -> list[StagedCop
 @contextmanager
 def _explained(place: Place) -> Iterator[None]:
     """Say in one sentence what the system refuses."""
-    elsewhere = "name another place with to=... (--to in a terminal)"
     try:
         yield
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise CourseError(
                 f"{place.folder.parent} became full while it was copied to, so there is no copy; "
-                f"remove copies with `course stage --remove`, or {elsewhere}."
+                f"remove copies with `course stage --remove`, or {_ELSEWHERE}."
             ) from error
-        raise CourseError(sentence(error, elsewhere=elsewhere)) from error
+        raise CourseError(sentence(error, elsewhere=_ELSEWHERE)) from error
+
+
+@dataclass(frozen=True)
+class Place:
+    """A private folder for copies, in memory where there is /dev/shm."""
+
+    folder: Path
+    in_memory: bool
+
+    def copies(self, key: str = "*") -> list[StagedCopy]:
+        """Return the copies of one source or of all."""
+        return [StagedCopy(folder) for folder in sorted(self.folder.glob(f"{key}-*"))]
+
+    def copy(self, key: str, version: str) -> StagedCopy:
+        """Return the copy of a version of a source, whether it is there or not."""
+        return StagedCopy(self.folder / f"{key}-{version}")
+
+    @contextmanager
+    def locked(self, key: str, *, patient: bool = True) -> Iterator[bool]:
+        """Hold the right to stage and remove copies of a source; it ends with the process.
+
+        Yields whether it is held: not, if another process has it and we are not patient. What a
+        killed process left is cleared away. A thread holds the right once, not twice.
+        """
+        path = self.folder / f".{key}.lock"
+        mine = path, threading.get_ident()
+        _release(mine)  # what a call left that was interrupted on its way out
+        handle = _handles[mine] = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            held = _lock(handle) or (patient and _wait_for_lock(handle, path))
+            if held:
+                os.ftruncate(handle, 0)
+                with suppress(OSError):  # a full disk
+                    os.write(handle, f"process {os.getpid()} on {platform.node()}".encode())
+                delete(unfinished(self.folder, key))
+            yield held
+        finally:
+            _release(mine)
+
+    def sweep(self) -> None:
+        """Clear away what killed runs left, unless its lock shows that the run is alive."""
+        left = {path.name.split(".")[1] for path in self.folder.glob(".*.unfinished")}
+        doomed = [copy for copy in self.copies() if copy.is_doomed]
+        for key in left | {copy.key for copy in doomed}:
+            with self.locked(key, patient=False) as held:
+                for copy in doomed if held else []:
+                    if copy.key == key and copy.is_doomed:  # still, now that it cannot change
+                        copy.remove()
+
+    def need_room(self, name: str, needed: int, keep_free: int | None) -> None:
+        """Refuse what does not fit, into the place or into the memory that the place takes.
+
+        Args:
+            name: what is to be staged.
+            needed: bytes that it takes.
+            keep_free: bytes that must stay free; None: a tenth of all there is.
+
+        Raises:
+            CourseError: there is too little room.
+        """
+        space = shutil.disk_usage(self.folder)
+        limits = [(str(self.folder.parent), space.free, space.total)]
+        free_memory = known(memory_free) if self.in_memory else None
+        if free_memory is not None:
+            whose = "this machine or its container, whose memory that takes,"
+            limits.append((whose, free_memory, memory()))
+        for where, free, total in limits:
+            kept = total // 10 if keep_free is None else keep_free
+            if free - kept < needed:
+                raise CourseError(
+                    f"{name} needs {size(needed)}, but {where} has {size(free)} free, of which "
+                    f"{size(kept)} are kept for the workers; remove copies with `course stage "
+                    f"--remove`, stage less, or {_ELSEWHERE}."
+                )
+
+
+def find_place(to: str | os.PathLike[str] | None = None) -> Place:
+    """Return the private folder in `to`, in /dev/shm or, where there is none, in the temp folder.
+
+    Raises:
+        CourseError: the folder cannot be made, or belongs to somebody else.
+    """
+    if to is not None:
+        root = Path(to).expanduser().absolute()
+    else:
+        root = SHM if SHM.is_dir() else Path(tempfile.gettempdir())
+    user = str(os.getuid()) if hasattr(os, "getuid") else getpass.getuser()
+    folder = root / f"fast-data-loaders-{user}"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        # /dev/shm is open to all: somebody could have put a folder or a link of theirs there
+        own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+        if not stat.S_ISDIR(status.st_mode) or not own:
+            raise CourseError(f"{folder} is not yours; {_ELSEWHERE}.")
+        folder.chmod(0o700)
+    except PermissionError:
+        raise CourseError(f"Writing to {root} is not allowed; {_ELSEWHERE}.") from None
+    except (FileExistsError, NotADirectoryError):
+        raise CourseError(f"{root} is a file, not a folder; {_ELSEWHERE}.") from None
+    return Place(folder, _is_memory(folder.resolve()))
+
+
+def _is_memory(folder: Path) -> bool:
+    if not psutil.LINUX:
+        return False
+    mounts = {mount.mountpoint: mount.fstype for mount in psutil.disk_partitions(all=True)}
+    place = next((at for at in (folder, *folder.parents) if str(at) in mounts), None)
+    return place is not None and mounts[str(place)] in ("tmpfs", "ramfs")
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(handle: int) -> bool:
+        os.lseek(handle, 2**30, os.SEEK_SET)  # whom to wait for is read from the beginning
+        with suppress(PermissionError):
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+            os.lseek(handle, 0, os.SEEK_SET)
+            return True
+        return False
+
+    def _unlock(handle: int) -> None:
+        """Do nothing: to close the file is enough."""
+
+else:
+    import fcntl
+
+    def _lock(handle: int) -> bool:
+        """Take the lock if it is free; tell whether it was."""
+        with suppress(BlockingIOError, PermissionError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        return False
+
+    def _unlock(handle: int) -> None:
+        """Give the lock back, whoever else has the file open."""
+        fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+# Open lock files, by path and thread. Not only in the frame that opened them: an interrupt may come
+# when nothing there would give the lock back, and a notebook keeps its traceback for ever.
+_handles: dict[tuple[Path, int], int] = {}
+
+
+def _wait_for_lock(handle: int, path: Path) -> bool:
+    """Ask until the lock is free; after a moment say whose it is."""
+    begun, is_said = time.monotonic(), False
+    while not _lock(handle):
+        if not is_said and time.monotonic() - begun > _MOMENT_S:
+            is_said = True
+            who = path.read_text(encoding="utf-8")
+            print(f"Another process is staging the same; waiting for it ({who}).", flush=True)
+        time.sleep(0.02)
+    return True
+
+
+def _release(mine: tuple[Path, int]) -> None:
+    if (handle := _handles.get(mine)) is not None:
+        _unlock(handle)
+        os.close(_handles.pop(mine))
+
+
+def _leave_to_parent() -> None:
+    while _handles:
+        os.close(_handles.popitem()[1])
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)

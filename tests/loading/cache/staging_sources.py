@@ -13,6 +13,7 @@ from typing import Any
 from fsspec.implementations.local import LocalFileSystem
 
 from course_utils.loading.cache import stage_to_shm
+from course_utils.loading.cache.staging import find_place
 
 CHANGES = {
     "os.mkdir",
@@ -38,6 +39,16 @@ class Meddling(LocalFileSystem):
     def open(self, path: str, *args: Any, **kwargs: Any) -> Any:
         self.meddle(path)
         return super().open(path, *args, **kwargs)
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
+
+
+def left(to: Path) -> list[str]:
+    """Name what is in a place, but for the locks."""
+    return sorted(path.name for path in find_place(to).folder.iterdir() if path.suffix != ".lock")
 
 
 def start(target: Callable[..., None], *arguments: Any) -> Any:

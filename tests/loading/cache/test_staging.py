@@ -7,7 +7,7 @@ import pickle
 import shutil
 import stat
 import tempfile
-import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import fsspec
@@ -16,10 +16,10 @@ import pytest
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import facts as machine_facts
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.cache import stage_to_shm, staged_copy, unstage
-from course_utils.loading.cache.staged_copy import find_place
+from course_utils.loading.cache import stage_to_shm, staging, unstage
+from course_utils.loading.cache.staging import find_place
 from course_utils.loading.events import MemmapEvents
-from tests.loading.cache.staging_sources import Meddling
+from tests.loading.cache.staging_sources import Meddling, contents, left
 
 
 @pytest.fixture
@@ -33,44 +33,33 @@ def shards(tmp_path: Path) -> Path:
     return folder
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-
-
-def left(to: Path) -> list[str]:
-    """Name what is in a place, but for the locks."""
-    return sorted(path.name for path in find_place(to).folder.iterdir() if path.suffix != ".lock")
-
-
 def test_a_file_is_copied_and_removed_at_the_end(source: Path, shm: Path) -> None:
     with stage_to_shm(source, to=shm) as staged:
         assert staged.path.name == "pulses.npy"
         assert staged.path.is_relative_to(shm)
         assert staged.path.read_bytes() == source.read_bytes()
         assert (staged.bytes, staged.reused) == (12_000_000, False)
+        # a worker gets the path alone
+        assert pickle.loads(pickle.dumps(staged)) == staged.path == Path(str(staged))
     assert left(shm) == []
 
 
-def test_a_folder_is_copied_with_all_that_is_in_it(shards: Path, shm: Path) -> None:
-    with stage_to_shm(f"{shards}/", to=shm, progress=False) as staged:
-        assert staged.path.name == "shards"
-        assert contents(staged.path) == contents(shards)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows lets few users make links")
-def test_folders_behind_links_are_copied_and_circles_are_not_walked(
+@pytest.mark.skipif(os.name == "nt", reason="Windows lets few users make links, and has no modes")
+def test_a_folder_is_copied_with_all_that_is_in_it_and_behind_links_for_its_user_alone(
     shards: Path, shm: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "d.tar").write_bytes(b"d")
     (shards / "linked").symlink_to(tmp_path / "elsewhere")
+    plain = {name: content for name, content in contents(shards).items() if "linked" not in name}
     (shards / "train" / "circle").symlink_to(shards)
     (shards / "gone").symlink_to(tmp_path / "gone")
-    with stage_to_shm(shards, to=shm) as staged:
-        assert set(contents(staged.path)) == {
-            "a.tar", "linked/d.tar", "train/b.tar", "train/empty", "train/more/c.tar"
-        }  # fmt: skip
+    with stage_to_shm(f"{shards}/", to=shm, progress=False) as staged:
+        assert staged.path.name == "shards"
+        assert contents(staged.path) == {**plain, "linked/d.tar": b"d"}
+        private = find_place(shm).folder
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in [private, *private.rglob("*")]}
+        assert modes == {0o600, 0o700}
 
 
 def test_a_dataset_takes_a_staged_folder_for_its_own(events_folder: Path, shm: Path) -> None:
@@ -79,30 +68,15 @@ def test_a_dataset_takes_a_staged_folder_for_its_own(events_folder: Path, shm: P
         assert events[7]["pulses"].equal(MemmapEvents(events_folder)[7]["pulses"])
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
-def test_only_its_user_can_read_a_copy(shards: Path, shm: Path) -> None:
-    with stage_to_shm(shards, to=shm) as staged:
-        private = find_place(shm).folder
-        modes = {stat.S_IMODE(path.stat().st_mode) for path in [private, *private.rglob("*")]}
-        assert modes == {0o600, 0o700}
-        assert staged.path.is_relative_to(private)
-
-
-def test_a_copy_is_used_again_and_stays_with_whoever_did_not_make_it(
-    source: Path, shm: Path
-) -> None:
+def test_a_copy_is_used_again_and_the_last_of_two_users_removes_it(source: Path, shm: Path) -> None:
     first = stage_to_shm(source, to=shm)
     with stage_to_shm(source, to=shm) as second:
-        assert second.reused
-        assert second.path == first.path
-    assert first.path.exists()
+        assert (second.reused, second.path) == (True, first.path)
+    assert first.path.exists()  # for whoever made it
     assert "already there" in repr(second)
     assert "copied in" in repr(first)
     assert first.unstage()
     assert left(shm) == []
-
-
-def test_the_last_of_two_users_removes_it(source: Path, shm: Path) -> None:
     with stage_to_shm(source, to=shm) as maker:
         other = stage_to_shm(source, to=shm)
     assert maker.path.exists()
@@ -123,23 +97,17 @@ def test_what_shall_stay_stays(source: Path, shm: Path) -> None:
     assert left(shm) == []
 
 
-def test_a_changed_source_is_copied_anew_and_the_old_copy_goes(source: Path, shm: Path) -> None:
-    old = stage_to_shm(source, to=shm).path
-    source.write_bytes(b"new")
-    with stage_to_shm(source, to=shm) as staged:
-        assert not staged.reused
-        assert staged.path.read_bytes() == b"new"
-        assert not old.exists()
-
-
-def test_an_old_copy_that_is_in_use_outlives_the_change(source: Path, shm: Path) -> None:
-    before = source.read_bytes()
+def test_a_changed_source_is_copied_anew_and_an_old_copy_goes_when_nobody_uses_it(
+    source: Path, shm: Path
+) -> None:
+    unused, before = stage_to_shm(source, to=shm).path, source.read_bytes()
     with stage_to_shm(source, to=shm) as old:
         source.write_bytes(b"new")
         with stage_to_shm(source, to=shm) as new:
-            assert old.path.read_bytes() == before
-            assert new.path.read_bytes() == b"new"
-    assert left(shm) == []
+            assert not new.reused
+            assert (old.path.read_bytes(), new.path.read_bytes()) == (before, b"new")
+    stage_to_shm(source, to=shm).keep()
+    assert not unused.exists()
 
 
 def test_a_file_more_in_the_folder_is_a_change(shards: Path, shm: Path) -> None:
@@ -149,72 +117,57 @@ def test_a_file_more_in_the_folder_is_a_change(shards: Path, shm: Path) -> None:
         assert contents(staged.path) == contents(shards)
 
 
-def test_a_copy_that_was_written_to_is_made_anew(source: Path, shm: Path) -> None:
-    path = stage_to_shm(source, to=shm).path
-    with path.open("r+b") as file:
+def test_a_copy_that_was_written_to_is_made_anew_but_not_while_it_is_in_use(
+    source: Path, shm: Path
+) -> None:
+    with stage_to_shm(source, to=shm).path.open("r+b") as file:
         file.write(b"scribble")
-    with stage_to_shm(source, to=shm) as staged:
-        assert not staged.reused
-        assert staged.path.read_bytes() == source.read_bytes()
-
-
-def test_a_copy_that_was_written_to_while_in_use_is_refused(source: Path, shm: Path) -> None:
     staged = stage_to_shm(source, to=shm)
+    assert not staged.reused
+    assert staged.path.read_bytes() == source.read_bytes()
     staged.path.write_bytes(b"scribble")
     with pytest.raises(CourseError, match="while it is in use; end the jobs"):
         stage_to_shm(source, to=shm)
     assert staged.unstage()
 
 
-def test_a_source_that_grows_meanwhile_is_not_staged(source: Path, shm: Path) -> None:
-    staging = threading.Event()
-
-    def grow() -> None:
-        with source.open("ab", buffering=0) as file:
-            while staging.is_set():
-                file.write(b"more")
-
-    staging.set()
-    writer = threading.Thread(target=grow)
-    writer.start()
-    try:
-        with pytest.raises(CourseError, match="changed while it was copied, so there is no copy"):
-            stage_to_shm(source, to=shm)
-    finally:
-        staging.clear()
-        writer.join()
-    assert left(shm) == []
+def replace_what_was_copied(shards: Path, _shm: Path) -> None:
+    (shards / "a.tar").write_bytes(bytes(5000))  # same size
 
 
-def test_a_file_that_is_replaced_meanwhile_is_noticed(shards: Path, shm: Path) -> None:
+def grow(shards: Path, _shm: Path) -> None:
+    with (shards / "train/more/c.tar").open("ab") as file:
+        file.write(b"more")
+
+
+def corrupt_the_copy(_shards: Path, shm: Path) -> None:
+    (copied,) = shm.rglob("a.tar")
+    data = bytearray(copied.read_bytes())
+    data[1234] ^= 1
+    copied.write_bytes(data)
+
+
+def interrupt(_shards: Path, _shm: Path) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("happens", "message"),
+    [
+        (replace_what_was_copied, "changed while it was copied, so there is no copy"),
+        (grow, "changed while it was copied, so there is no copy"),
+        (corrupt_the_copy, "reads back otherwise than it was written"),
+        (interrupt, None),
+    ],
+)
+def test_what_happens_meanwhile_is_noticed_and_leaves_no_copy(
+    happens: Callable[[Path, Path], None], message: str | None, shards: Path, shm: Path
+) -> None:
     def meddle(path: str) -> None:
-        if path.endswith("c.tar"):
-            (shards / "a.tar").write_bytes(bytes(5000))  # already copied, same size
+        if path.endswith("c.tar"):  # the last one
+            happens(shards, shm)
 
-    with pytest.raises(CourseError, match="changed while it was copied"):
-        stage_to_shm(shards, fs=Meddling(meddle), to=shm)
-    assert left(shm) == []
-
-
-def test_a_corrupted_copy_is_noticed(shards: Path, shm: Path) -> None:
-    def meddle(path: str) -> None:
-        if path.endswith("c.tar"):
-            (copied,) = shm.rglob("a.tar")
-            data = bytearray(copied.read_bytes())
-            data[1234] ^= 1
-            copied.write_bytes(data)
-
-    with pytest.raises(CourseError, match="reads back otherwise than it was written"):
-        stage_to_shm(shards, fs=Meddling(meddle), to=shm)
-    assert left(shm) == []
-
-
-def test_an_interrupted_copy_goes(shards: Path, shm: Path) -> None:
-    def meddle(path: str) -> None:
-        if path.endswith("c.tar"):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises((CourseError, KeyboardInterrupt), match=message):
         stage_to_shm(shards, fs=Meddling(meddle), to=shm)
     assert left(shm) == []
 
@@ -229,11 +182,8 @@ def test_an_emulated_storage_is_read_once_with_each_byte_once(
         assert fs.counters().bytes_read == size
         assert stage_to_shm("npy", fs=slow_storage(events_folder), to=shm).reused
         assert fs.counters().bytes_read == size
-
-
-def test_the_whole_of_a_storage_can_be_staged(events_folder: Path, shm: Path) -> None:
-    fs = slow_storage(events_folder / "npy", "laptop SSD")
-    with stage_to_shm("", fs=fs, to=shm) as staged:
+    whole = slow_storage(events_folder / "npy", "laptop SSD")
+    with stage_to_shm("", fs=whole, to=shm) as staged:
         assert contents(staged.path) == contents(events_folder / "npy")
 
 
@@ -303,7 +253,7 @@ def test_without_shm_it_goes_to_the_temp_folder_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(staged_copy, "SHM", tmp_path / "nowhere")
+    monkeypatch.setattr(staging, "SHM", tmp_path / "nowhere")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with stage_to_shm(source, progress=False) as staged:
         assert staged.path.is_relative_to(tmp_path)
@@ -311,21 +261,13 @@ def test_without_shm_it_goes_to_the_temp_folder_and_says_so(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the temp folder of Windows is private")
-def test_a_link_that_somebody_put_in_our_place_is_refused(
+def test_a_place_that_is_a_file_or_a_link_of_somebody_is_refused(
     source: Path, shm: Path, tmp_path: Path
 ) -> None:
+    with pytest.raises(CourseError, match="is a file, not a folder; name another place"):
+        stage_to_shm(source, to=source)
     (tmp_path / "trap").mkdir()
     (shm / f"fast-data-loaders-{os.getuid()}").symlink_to(tmp_path / "trap")
     with pytest.raises(CourseError, match="is not yours; name another place with to="):
         stage_to_shm(source, to=shm)
     assert list((tmp_path / "trap").iterdir()) == []
-
-
-def test_a_file_is_no_place(source: Path) -> None:
-    with pytest.raises(CourseError, match="is a file, not a folder; name another place"):
-        stage_to_shm(source, to=source)
-
-
-def test_a_worker_gets_the_path_alone(source: Path, shm: Path) -> None:
-    with stage_to_shm(source, to=shm) as staged:
-        assert pickle.loads(pickle.dumps(staged)) == staged.path == Path(str(staged))

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
+import platform
 import random
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 from tqdm import tqdm
 
-from course_utils.loading.cache import stage_to_shm, unstage
-from course_utils.loading.cache.staged_copy import find_place
+from course_utils.loading.cache import stage_to_shm, staged_copy, staging, unstage
+from course_utils.loading.cache.staged_source import key_of
+from course_utils.loading.cache.staging import find_place
 from course_utils.paths import REPO
-from tests.loading.cache.staging_sources import hold, stage, stage_and_die, start
+from tests.loading.cache.staging_sources import (
+    contents,
+    hold,
+    left,
+    stage,
+    stage_and_die,
+    start,
+)
 
 if not hasattr(os, "fork"):
     pytest.skip("uses signals and forks of Unix", allow_module_level=True)
@@ -45,11 +60,6 @@ def shards(tmp_path: Path) -> Path:
     return folder
 
 
-def contents(path: Path) -> dict[str, bytes]:
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
-
-
 def check_what_is_left(source: Path, shm: Path) -> None:
     """Demand nothing or the whole, and that the next run succeeds and clears up."""
     for copy in find_place(shm).copies():
@@ -57,7 +67,7 @@ def check_what_is_left(source: Path, shm: Path) -> None:
     with stage_to_shm(source, to=shm, progress=False) as staged:
         assert contents(staged.path) == contents(source)
     assert unstage(source, to=shm)
-    assert {path.suffix for path in find_place(shm).folder.iterdir()} <= {".lock"}
+    assert left(shm) == []
 
 
 def test_killed_at_any_moment_there_is_nothing_or_the_whole(source: Path, shm: Path) -> None:
@@ -91,6 +101,75 @@ def test_killed_at_every_step_there_is_nothing_or_the_whole(shards: Path, shm: P
         check_what_is_left(shards, shm)
     assert code == 0
     assert step > 10
+
+
+def interrupted(step: int, call: Callable[[], object]) -> None:
+    """Call, with an interrupt before the step-th line of the code that stages."""
+    seen = 0
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal seen
+        if frame.f_code.co_filename not in (staging.__file__, staged_copy.__file__):
+            return None
+        seen += event == "line"
+        if seen == step:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(None)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+def test_interrupted_at_any_line_this_process_and_others_stage_again(
+    tmp_path: Path, shm: Path
+) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"content")
+    kept = []  # as a notebook keeps an error, and with it frames and locks
+    for step in range(1, 1000):
+        call = partial(stage_to_shm, source, to=shm / str(step), progress=False)
+        try:
+            interrupted(step, call)
+            break
+        except KeyboardInterrupt as error:
+            kept.append(error)
+        assert call().path.read_bytes() == b"content"
+        if step % 10 == 0:
+            other = start(call)
+            other.join(60)
+            other.kill()
+            assert other.exitcode == 0
+    assert len(kept) > 100
+    del kept
+    gc.collect()  # here, where files that an interrupt left open are no surprise
+
+
+def test_whoever_waits_says_for_whom_and_can_be_interrupted(
+    source: Path, shm: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "_MOMENT_S", 0)
+    results = multiprocessing.get_context("fork").SimpleQueue()
+    with find_place(shm).locked(key_of(source)) as held:
+        assert held
+        waiting = start(stage, source, shm, results)
+        said = ""
+        while not said.endswith("\n"):
+            said += capfd.readouterr().out
+        assert said == (
+            "Another process is staging the same; waiting for it "
+            f"(process {os.getpid()} on {platform.node()}).\n"
+        )
+        os.kill(waiting.pid, signal.SIGINT)
+        waiting.join(60)
+        waiting.kill()
+        assert "KeyboardInterrupt" in capfd.readouterr().err
+    assert not stage_to_shm(source, to=shm).reused
 
 
 def test_two_at_once_make_one_copy(source: Path, shm: Path) -> None:
