@@ -22,7 +22,7 @@ from typing import NoReturn
 import psutil
 import pytest
 
-LIMIT_S = float(os.environ.get("COURSE_TEST_LIMIT_S", 300))
+LIMIT_S = float(os.environ.get("COURSE_TEST_LIMIT_S", 600))
 _GRACE_S = 60.0  # from the error in a test to the end of its process
 _WAKE = getattr(signal, "SIGUSR1", None)  # SIGALRM is what `check` uses for limits of its own
 
