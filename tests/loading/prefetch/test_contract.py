@@ -1,0 +1,174 @@
+"""What every prefetcher keeps: each batch once and in order, errors in their place, a clean end."""
+
+import contextlib
+import gc
+import itertools
+import multiprocessing
+import traceback
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from course_utils.loading.prefetch import CudaPrefetcher, ThreadPrefetcher
+from tests.hardware.fake_device import fake_device
+
+
+class Kind(NamedTuple):
+    """A prefetcher, and how it wants its batches."""
+
+    over: Callable[..., Any]
+    pinned: Callable[[Iterable[Any]], Iterable[Any]]
+
+    def source(self, length: int = 6, *, fails_at: int = -1) -> "Source":
+        numbers = (torch.full((250,), float(number)) for number in range(length))
+        return Source(list(self.pinned(numbers)), fails_at)
+
+
+class Source:
+    """Batches with their numbers in them; one may be corrupt."""
+
+    def __init__(self, batches: list[Any], fails_at: int):
+        self.batches, self.fails_at, self.closed = batches, fails_at, 0
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            for number, batch in enumerate(self.batches):
+                if number == self.fails_at:
+                    raise ValueError("corrupt event")
+                yield batch
+        finally:
+            self.closed += 1
+
+
+@pytest.fixture(params=["thread", "cuda"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Return one prefetcher after the other."""
+    if request.param == "thread":
+        return Kind(ThreadPrefetcher, lambda batches: batches)
+    gpu = fake_device()[0]
+    return Kind(lambda source, **how: CudaPrefetcher(source, gpu, **how), gpu.pinned)
+
+
+def number(batch: Any) -> int:
+    return int(batch.cpu()[0])
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5, 50])
+@pytest.mark.parametrize("length", [0, 1, 2, 6])
+def test_every_batch_comes_once_and_in_order_in_every_epoch(
+    length: int, depth: int, kind: Kind
+) -> None:
+    source = kind.source(length)
+    prefetcher = kind.over(source, depth=depth)
+    for _ in range(3):
+        assert list(map(number, prefetcher)) == list(range(length))
+    assert (source.closed, len(prefetcher)) == (3, length)
+
+
+def test_what_has_no_length_gives_none_and_depth_is_at_least_one(kind: Kind) -> None:
+    with pytest.raises(TypeError, match="len"):
+        len(kind.over(iter([])))
+    for depth in (0, -1):
+        with pytest.raises(ValueError, match="take at least 1"):
+            kind.over([], depth=depth)
+
+
+def test_nothing_is_loaded_before_the_loop_and_no_more_ahead_than_depth(kind: Kind) -> None:
+    made = itertools.count()
+    endless = kind.pinned(torch.full((10,), float(n)) for n in made)
+    stream = iter(kind.over(endless, depth=2))
+    assert next(made) == 0
+    assert [number(next(stream)) for _ in range(4)] == [1, 2, 3, 4]
+    stream.close()
+    assert next(made) <= 1 + 4 + 2
+
+
+@pytest.mark.parametrize("depth", [1, 3, 9])
+@pytest.mark.parametrize("fails_at", [0, 1, 5])
+def test_an_error_comes_after_the_batches_before_it_and_an_epoch_after_it_is_whole(
+    fails_at: int, depth: int, kind: Kind
+) -> None:
+    source, received = kind.source(fails_at=fails_at), list[int]()
+    prefetcher = kind.over(source, depth=depth)
+    with pytest.raises(ValueError, match="corrupt event") as caught:
+        received.extend(map(number, prefetcher))
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert frames[-1].line == 'raise ValueError("corrupt event")'
+    assert received == list(range(fails_at))
+    assert source.closed == 1
+    source.fails_at = -1
+    assert list(map(number, prefetcher)) == list(range(6))
+
+
+def test_an_error_is_freed_when_it_was_handled(kind: Kind) -> None:
+    """A cycle of frame and traceback would keep the workers until the next collection."""
+    alive: list[weakref.ref[Any]] = []
+
+    def source() -> Iterator[Any]:
+        heavy = torch.zeros(2)
+        alive.append(weakref.ref(heavy))
+        yield heavy
+        raise ValueError(f"corrupt event after {heavy}")
+
+    gc.disable()
+    try:
+        with contextlib.suppress(ValueError):
+            list(kind.over(kind.pinned(source())))
+        assert alive[0]() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_leaving_the_loop_closes_the_loader(depth: int, kind: Kind) -> None:
+    source = kind.source()
+    for _ in kind.over(source, depth=depth):
+        break
+    assert source.closed == 1
+    try:
+        for _ in kind.over(source, depth=depth):
+            raise RuntimeError("the step failed")
+    except RuntimeError as error:
+        error.__traceback__ = None
+    assert source.closed == 2
+
+
+def test_loops_at_once_and_inside_each_other_do_not_disturb_each_other(kind: Kind) -> None:
+    prefetcher = kind.over(kind.source())
+    pairs = [(number(a), number(b)) for a, b in zip(prefetcher, prefetcher, strict=True)]
+    assert pairs == [(n, n) for n in range(6)]
+    seen = []
+    for outer in prefetcher:
+        for inner in prefetcher:
+            seen.append((number(outer), number(inner)))
+            if number(inner) == 1:
+                break
+    assert seen == [(outer, inner) for outer in range(6) for inner in (0, 1)]
+
+
+@pytest.mark.slow
+def test_a_loader_with_workers_serves_two_epochs_and_no_worker_outlives_a_break(
+    start_method: str, kind: Kind
+) -> None:
+    loader = DataLoader(
+        TensorDataset(torch.arange(12)),
+        batch_size=4,
+        num_workers=1,
+        timeout=120,
+        multiprocessing_context=start_method,
+        persistent_workers=True,
+    )
+    prefetcher = kind.over(kind.pinned(loader))
+    for _ in range(2):
+        assert torch.cat([batch.cpu() for (batch,) in prefetcher]).tolist() == list(range(12))
+    for _ in prefetcher:
+        break
+    del loader, prefetcher
+    assert multiprocessing.active_children() == []
