@@ -192,7 +192,7 @@ def _definitions(module: Module) -> tuple[list[Definition], frozenset[str]]:
 
 
 def _words(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """Return the names in some code, and in those of its strings that are names or code."""
+    """Return the names in some code: those that it uses, also in strings, or offers in words."""
     found: set[str] = set()
     for node in (inner for outer in nodes for inner in ast.walk(outer)):
         if isinstance(node, ast.Name):
@@ -203,7 +203,7 @@ def _words(nodes: Iterable[ast.AST]) -> frozenset[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             names_something = " " not in node.value or "import " in node.value
-            found |= set(re.findall(r"\w+", node.value)) if names_something else set()
+            found |= set(re.findall(r"\w+" if names_something else r"`(\w+)`", node.value))
     return frozenset(found)
 
 

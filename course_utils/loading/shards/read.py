@@ -63,8 +63,8 @@ def stream_shards(
         fs: fsspec file system that has them, such as `slow_storage(...)` or
             `fsspec.filesystem("s3", ...)`; None: the one that the urls name, or the local disk.
         headers: sent with every request over HTTP, such as a token.
-        decode: what to make of a sample, a dictionary of bytes; a function that a worker can
-            import. None: nothing.
+        decode: what to make of a sample, a dictionary of bytes: `decode_event`, `decode_image`, or
+            another function that a worker can import. None: nothing.
         shuffle_shards: whether each epoch has the shards in another order.
         buffer: samples that a worker holds to draw from; 1 draws nothing. They are held as bytes,
             and decoded afterwards.
