@@ -382,7 +382,8 @@ def _imported(node: ast.Import | ast.ImportFrom, known: Mapping[str, Path]) -> I
 
 def _hands_on(package: Path | None, name: str) -> bool:
     """Tell a function that a package hands on from a module of the same name in it."""
-    return package is not None and f'"{name}"' in package.read_text("utf-8")
+    found = package.read_text("utf-8") if package else ""
+    return re.search(rf"import .*\b{name}\b|^    {name},$", found, re.M) is not None
 
 
 if __name__ == "__main__":

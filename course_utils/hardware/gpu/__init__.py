@@ -7,19 +7,3 @@ from course_utils.hardware.gpu.cuda import CudaDevice
 from course_utils.hardware.gpu.emulated import EmulatedAccelerator, EmulatedDevices
 from course_utils.hardware.gpu.memory import mark_pinned
 from course_utils.hardware.gpu.presets import PRESETS
-
-__all__ = [
-    "PRESETS",
-    "Accelerator",
-    "CudaDevice",
-    "EmulatedAccelerator",
-    "EmulatedDevices",
-    "HostClock",
-    "VirtualClock",
-    "checksum",
-    "get_accelerator",
-    "leaves",
-    "map_leaves",
-    "mark_pinned",
-    "timed_accelerator",
-]

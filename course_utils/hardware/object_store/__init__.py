@@ -2,12 +2,3 @@
 
 from course_utils.hardware.object_store.server import address, figures, new_token, serve
 from course_utils.hardware.object_store.store import ObjectStore, object_store
-
-__all__ = [
-    "ObjectStore",
-    "address",
-    "figures",
-    "new_token",
-    "object_store",
-    "serve",
-]

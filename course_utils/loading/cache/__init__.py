@@ -4,16 +4,5 @@
 killed run leaves nothing of it; `staged_source` looks at what is copied.
 """
 
-from course_utils.loading.cache.sample_cache import (
-    SampleCache,
-)
-from course_utils.loading.cache.staging import (
-    stage_to_shm,
-    unstage,
-)
-
-__all__ = [
-    "SampleCache",
-    "stage_to_shm",
-    "unstage",
-]
+from course_utils.loading.cache.sample_cache import SampleCache
+from course_utils.loading.cache.staging import stage_to_shm, unstage

@@ -15,29 +15,3 @@ from course_utils.loading.events.labels import (
 from course_utils.loading.events.npy import Block, EventArrays, MemmapEvents, write_events
 from course_utils.loading.events.npz import NpzEvents
 from course_utils.loading.events.sqlite import connect, write_sqlite
-
-__all__ = [
-    "CASCADE",
-    "CONVERTED",
-    "EVENT",
-    "FORMATS",
-    "TRACK",
-    "Batch",
-    "Block",
-    "EventArrays",
-    "Events",
-    "MemmapEvents",
-    "NpzEvents",
-    "Sample",
-    "colours",
-    "connect",
-    "draw_event",
-    "open_events",
-    "pad_collate",
-    "read_labels",
-    "read_sensors",
-    "unit_vectors",
-    "write_events",
-    "write_sensors",
-    "write_sqlite",
-]

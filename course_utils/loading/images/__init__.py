@@ -9,13 +9,3 @@ from course_utils.loading.images.augment import (
 )
 from course_utils.loading.images.jpegs import Jpegs
 from course_utils.loading.images.volumes import Volumes
-
-__all__ = [
-    "IMAGENET_MEAN",
-    "IMAGENET_STD",
-    "Augment",
-    "Jpegs",
-    "Volumes",
-    "normalise",
-    "per_sample",
-]

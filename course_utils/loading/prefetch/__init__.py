@@ -2,5 +2,3 @@
 
 from course_utils.loading.prefetch.cuda import CudaPrefetcher
 from course_utils.loading.prefetch.thread import ThreadPrefetcher
-
-__all__ = ["CudaPrefetcher", "ThreadPrefetcher"]

@@ -8,15 +8,3 @@ from course_utils.loading.shards.samples import (
     image_samples,
 )
 from course_utils.loading.shards.write import url_of, write_shards
-
-__all__ = [
-    "decode_event",
-    "decode_image",
-    "event_samples",
-    "image_samples",
-    "open_shards",
-    "read_members",
-    "stream_shards",
-    "url_of",
-    "write_shards",
-]

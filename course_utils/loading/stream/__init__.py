@@ -12,19 +12,3 @@ from course_utils.loading.stream.shuffling import (
     shuffled,
 )
 from course_utils.loading.stream.streams import EventShards, ShardedStream
-
-__all__ = [
-    "BlockSampler",
-    "EventShards",
-    "Place",
-    "ShardedStream",
-    "batched",
-    "blocks",
-    "buffer_shuffle",
-    "draw_together",
-    "epoch_rng",
-    "interleave",
-    "mixing",
-    "shuffled",
-    "split",
-]

@@ -15,17 +15,3 @@ from course_utils.loading.workers.worker import (
     worker_init,
     worker_rng,
 )
-
-__all__ = [
-    "LazyFile",
-    "PackedStrings",
-    "SharedEpoch",
-    "ShmBudget",
-    "nbytes",
-    "share_mb",
-    "shm_budget",
-    "shm_free",
-    "unique_mb",
-    "worker_init",
-    "worker_rng",
-]

@@ -4,5 +4,3 @@ from course_utils.measure.diagnosis.differential import diagnose
 from course_utils.measure.diagnosis.rate import steady_rate
 from course_utils.measure.diagnosis.report import Diagnosis
 from course_utils.measure.diagnosis.verdict import Cause
-
-__all__ = ["Cause", "Diagnosis", "diagnose", "steady_rate"]

@@ -3,5 +3,3 @@
 from course_utils.measure.exchange.chrome import listing, recordings, save_chrome
 from course_utils.measure.exchange.dftracer import load_dftracer
 from course_utils.measure.exchange.torch_profiler import load_profile
-
-__all__ = ["listing", "load_dftracer", "load_profile", "recordings", "save_chrome"]

@@ -4,16 +4,3 @@ from course_utils.measure.picture.model import Control, Picture, facts, key, sta
 from course_utils.measure.picture.palette import LOOKS
 from course_utils.measure.picture.static import as_svg, as_text
 from course_utils.measure.picture.timeline import Timeline, TimelineGrid
-
-__all__ = [
-    "LOOKS",
-    "Control",
-    "Picture",
-    "Timeline",
-    "TimelineGrid",
-    "as_svg",
-    "as_text",
-    "facts",
-    "key",
-    "states",
-]

@@ -22,31 +22,3 @@ from course_utils.measure.spans.summary import (
     union,
 )
 from course_utils.measure.spans.traced_loader import batch_size, traced_batches
-
-__all__ = [
-    "LOADING",
-    "STAGES",
-    "Clock",
-    "Interval",
-    "Lane",
-    "Listener",
-    "SampleIds",
-    "Span",
-    "SpanLog",
-    "Summary",
-    "activate",
-    "batch_size",
-    "busy_share",
-    "busy_shares",
-    "compute_spans",
-    "current",
-    "end",
-    "hidden_share",
-    "idle_gaps",
-    "lanes",
-    "reach",
-    "stage",
-    "summarise",
-    "traced_batches",
-    "union",
-]

@@ -16,18 +16,3 @@ from course_utils.teaching.exercise.verdict import (
     todo,
     wrong,
 )
-
-__all__ = [
-    "Verdict",
-    "as_rank",
-    "check",
-    "exercise",
-    "expect",
-    "expect_a_class",
-    "expect_in_a_file",
-    "in_worker",
-    "quiet_threads",
-    "right",
-    "todo",
-    "wrong",
-]

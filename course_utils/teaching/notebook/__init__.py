@@ -13,28 +13,3 @@ from course_utils.teaching.notebook.start import (
     ready,
     start_workers,
 )
-
-__all__ = [
-    "DATA_SETS",
-    "Bar",
-    "Demo",
-    "Tone",
-    "advice",
-    "bars",
-    "block",
-    "card",
-    "cleanup_workers",
-    "cpu_use",
-    "data_path",
-    "disk_use",
-    "explain",
-    "hot_lines",
-    "learner_line",
-    "make_data",
-    "predict",
-    "ready",
-    "reveal",
-    "run_demo",
-    "start_workers",
-    "worker_pids",
-]

@@ -2,5 +2,3 @@
 
 from notebooks.stories.clinic.clinic import NAMES, Clinic, admit, discharge
 from notebooks.stories.clinic.loops import CAUSES
-
-__all__ = ["CAUSES", "NAMES", "Clinic", "admit", "discharge"]

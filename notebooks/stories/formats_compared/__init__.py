@@ -2,5 +2,3 @@
 
 from notebooks.stories.formats_compared.compression import compare_codecs
 from notebooks.stories.formats_compared.formats import compare_formats
-
-__all__ = ["compare_codecs", "compare_formats"]

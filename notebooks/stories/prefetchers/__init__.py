@@ -1,14 +1,7 @@
 """Prefetchers that are not right yet, what all have to keep, and the proof of each defect."""
 
 from notebooks.stories.prefetchers.bench import DiskError
-from notebooks.stories.prefetchers.contract import (
-    CONTRACT,
-    RUNS,
-    Broken,
-    Clause,
-    hangs,
-    judge_all,
-)
+from notebooks.stories.prefetchers.contract import CONTRACT, RUNS, Broken, Clause, hangs, judge_all
 from notebooks.stories.prefetchers.defects import prove_all
 from notebooks.stories.prefetchers.notes_prefetcher import (
     NotesPrefetcher,
@@ -17,20 +10,3 @@ from notebooks.stories.prefetchers.notes_prefetcher import (
     side_stream_with_wait,
 )
 from notebooks.stories.prefetchers.trial import Make, Trial
-
-__all__ = [
-    "CONTRACT",
-    "RUNS",
-    "Broken",
-    "Clause",
-    "DiskError",
-    "Make",
-    "NotesPrefetcher",
-    "Trial",
-    "default_stream",
-    "hangs",
-    "judge_all",
-    "prove_all",
-    "side_stream",
-    "side_stream_with_wait",
-]
