@@ -75,17 +75,14 @@ def test_to_change_a_sample_changes_no_other() -> None:
         sample.zero_()
 
 
-@pytest.mark.parametrize("index", [100, -101])
-def test_an_index_behind_the_end_is_refused(index: int) -> None:
-    with pytest.raises(IndexError):
-        SampleCache(Rows(), 1)[index]
-
-
 def test_a_source_without_batches_is_asked_one_by_one() -> None:
     cache = SampleCache(["a", "b", "c"], 1)
-    assert cache.__getitems__([2, 0]) == ["c", "a"]
-    assert cache.__getitems__([2, 0]) == ["c", "a"]
+    for _ in range(2):
+        assert cache.__getitems__([2, 0]) == ["c", "a"]
     assert cache.hits == 2
+    for index in (3, -4):
+        with pytest.raises(IndexError):
+            cache[index]
 
 
 @pytest.mark.parametrize("order", ["in turn", "shuffled"])
@@ -102,27 +99,20 @@ def test_a_cache_that_never_evicts_is_hit_as_often_as_its_share(order: str) -> N
     assert cache.hit_share == 0.6
 
 
-def test_what_is_kept_stays_kept() -> None:
-    rows = Rows()
+def test_what_is_kept_stays_kept_and_it_says_how_full_it_is() -> None:
+    rows = Rows(4000)
     cache = SampleCache(rows, room_for(10))
-    for index in [*range(100), *range(100)]:
-        cache[index]
+    cache.__getitems__([*range(100), *range(10)])
     rows.asked.clear()
     assert values(cache.__getitems__(range(10))) == list(range(10))
     assert rows.asked == []
+    assert repr(cache).startswith("SampleCache: 10 of 4,000 samples, 0.0 of 0.0 MB, 8% hits")
 
 
 def test_a_sample_larger_than_the_cache_is_served_all_the_same() -> None:
     cache = SampleCache(Rows(), 0.0005)
     assert values([cache[3], cache[3]]) == [3, 3]
     assert (cache.hits, cache.samples, cache.nbytes) == (0, 0, 0)
-
-
-def test_it_says_how_full_it_is() -> None:
-    cache = SampleCache(Rows(4000), 2)
-    cache.__getitems__([*range(100), *range(100)])
-    said = repr(cache)
-    assert said.startswith("SampleCache: 100 of 4,000 samples, 0.1 of 2.0 MB, 0% hits")
 
 
 @pytest.mark.slow
@@ -205,12 +195,9 @@ def test_a_lock_that_a_dead_worker_holds_stops_nobody(monkeypatch: pytest.Monkey
     assert cache.samples == 2
 
 
-def test_more_memory_than_there_is_is_refused() -> None:
+def test_more_memory_than_there_is_and_none_at_all_are_refused() -> None:
     with pytest.raises(CourseError, match=r"shall take 9,000,000 MB.*give it less"):
         SampleCache(Rows(), 9e6)
-
-
-def test_a_cache_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="0 MB keeps nothing; give it some"):
         SampleCache(Rows(), 0)
 
@@ -233,7 +220,5 @@ def test_tensors_come_back_as_they_were(tensor: torch.Tensor) -> None:
     assert (back.dtype, back.shape) == (tensor.dtype, tensor.shape)
     assert back.requires_grad == tensor.requires_grad
     assert torch.equal(back, tensor)
-
-
-def test_a_view_goes_without_the_rest_of_its_storage() -> None:
-    assert len(to_bytes(torch.zeros(1_000_000)[:10])) < KB
+    view = torch.zeros(1_000_000)[:10]  # goes without the rest of its storage
+    assert len(to_bytes(view)) < KB

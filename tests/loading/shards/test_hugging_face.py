@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,6 @@ from datasets.distributed import split_dataset_by_node
 pytestmark = pytest.mark.full
 COUNT, FILES = 100, 4
 Open = Callable[[], Any]
-
-
-@pytest.fixture(params=["json", "parquet", "webdataset"])
-def every_format(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    """Return what opens 100 numbers in 4 files of one format."""
-    return make(request.param, tmp_path)
 
 
 @pytest.fixture
@@ -49,24 +44,23 @@ def make(name: str, folder: Path) -> Open:
             else:
                 path.write_text("\n".join(json.dumps({"number": row}) for row in rows))
 
-    def open_it() -> Any:
-        return datasets.load_dataset(
-            name,
-            data_files=list(map(str, paths)),
-            split="train",
-            streaming=True,
-            cache_dir=str(folder / "cache"),
-        )
+    return partial(load, name, paths, folder)
 
-    return open_it
+
+def load(name: str, paths: list[Path], folder: Path) -> Any:
+    files, cache = list(map(str, paths)), str(folder / "cache")
+    return datasets.load_dataset(
+        name, data_files=files, split="train", streaming=True, cache_dir=cache
+    )
 
 
 def order(data: Any) -> list[int]:
     return [sample.get("json", sample)["number"] for sample in data]
 
 
-def test_every_format_streams_every_sample_once(every_format: Open) -> None:
-    data = every_format()
+@pytest.mark.parametrize("name", ["json", "parquet", "webdataset"])
+def test_every_format_streams_every_sample_once(name: str, tmp_path: Path) -> None:
+    data = make(name, tmp_path)()
     assert data.num_shards == FILES
     assert sorted(order(data)) == list(range(COUNT))
 
@@ -153,11 +147,5 @@ def test_a_shard_with_a_flipped_bit_in_a_header_ends_early_in_silence(tmp_path: 
     content = bytearray(shard.read_bytes())
     content[5 * 1024 + 10] ^= 1  # a header and a block for each sample
     shard.write_bytes(content)
-    data = datasets.load_dataset(
-        "webdataset",
-        data_files=str(shard),
-        split="train",
-        streaming=True,
-        cache_dir=str(tmp_path / "cache"),
-    )
+    data = load("webdataset", [shard], tmp_path)
     assert len(list(data)) == 5

@@ -58,11 +58,16 @@ def lazy(request: pytest.FixtureRequest, tmp_path: Path) -> LazyFile[Any]:
     return made
 
 
-def test_it_opens_on_first_use_and_stays_open(lazy: LazyFile[Any]) -> None:
-    assert repr(lazy).endswith("not open in this process")
-    assert read_any(lazy.file) == [0, 1, 2]
-    assert lazy.file is lazy.file
-    assert repr(lazy).endswith(", open in this process")
+def test_it_opens_on_first_use_stays_open_and_opens_again_after_it_was_closed(
+    lazy: LazyFile[Any],
+) -> None:
+    for _ in range(2):
+        assert repr(lazy).endswith("not open in this process")
+        assert read_any(lazy.file) == [0, 1, 2]
+        assert lazy.file is lazy.file
+        assert repr(lazy).endswith(", open in this process")
+        lazy.close()
+        lazy.close()
 
 
 def test_it_is_sent_without_the_open_file(lazy: LazyFile[Any]) -> None:
@@ -70,14 +75,6 @@ def test_it_is_sent_without_the_open_file(lazy: LazyFile[Any]) -> None:
     sent = pickle.dumps(lazy)
     assert len(sent) < 500
     assert read_any(pickle.loads(sent).file) == [0, 1, 2]
-
-
-def test_it_opens_again_after_it_was_closed(lazy: LazyFile[Any]) -> None:
-    _ = lazy.file
-    lazy.close()
-    lazy.close()
-    assert repr(lazy).endswith("not open in this process")
-    assert read_any(lazy.file) == [0, 1, 2]
 
 
 @pytest.mark.slow
@@ -139,12 +136,9 @@ def test_an_error_at_opening_is_that_of_the_opener_and_leaves_it_closed(tmp_path
     assert lazy.file.read() == b""
 
 
-def test_an_open_file_is_refused_with_what_to_give(tmp_path: Path) -> None:
+def test_what_no_worker_could_open_is_refused_with_what_to_give(tmp_path: Path) -> None:
     file: Any = (tmp_path / "x").open("w")
     with file, pytest.raises(TypeError, match=r"give it the function and its arguments"):
         LazyFile(file)
-
-
-def test_a_function_that_no_worker_can_import_is_refused() -> None:
     with pytest.raises(TypeError, match="outside of any other function"):
         LazyFile(lambda: 1)
