@@ -45,6 +45,7 @@ def test_the_books_tell_what_is_dropped_repeated_or_not_shuffled(
     assert books.shuffled == (neighbours == 1)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # webdataset closes none
 @pytest.mark.parametrize("name", [name for name in PEERS if "workers" not in name])
 def test_every_peer_gives_every_event_once(name: str, folder: Path) -> None:

@@ -36,6 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("main", MAKERS, ids=["events", "images", "volumes"])
 def test_the_same_seed_gives_the_same_bytes_another_gives_others_and_force_mends(
     main: Callable[[list[str]], int],

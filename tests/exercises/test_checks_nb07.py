@@ -41,6 +41,7 @@ def instead(*lines: str) -> list[Change]:
     return [(TARGET, TARGET + "".join(f"    {line}\n" for line in lines))]
 
 
+@pytest.mark.slow
 def test_another_way_to_stage_is_right_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "SETTLE_S", 0.3)
     elsewhere = ('{target}.lock"', '{place}/.lock"'), ('f"{target.name}.part"', '"unfinished"')
@@ -48,6 +49,7 @@ def test_another_way_to_stage_is_right_too(folder: Path, monkeypatch: pytest.Mon
     assert verdict.status == "right", verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("misconception", "changes"),
     [

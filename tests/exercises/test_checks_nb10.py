@@ -38,6 +38,7 @@ def test_a_mutation_is_what_the_notebook_prints(name: str, folder: Path) -> None
     assert [other for other in SIX if same(mutated[other], SIX[other])] == [name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -77,6 +78,7 @@ WRONG_REPAIRS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("misconception", "changes"), WRONG_REPAIRS)
 def test_a_wrong_repair_is_explained(
     misconception: str, changes: list[Change], folder: Path
@@ -84,6 +86,7 @@ def test_a_wrong_repair_is_explained(
     assert_refused(judge("10.1", folder, *changes), misconception)
 
 
+@pytest.mark.slow
 def test_the_snippets_that_are_right_are_named_and_those_that_are_not(folder: Path) -> None:
     left = [change for name in SIX.keys() - {"epoch", "cached"} for change in AS_PRINTED[name]]
     verdict = judge("10.1", folder, *left)

@@ -170,12 +170,14 @@ def test_too_little_room_is_said_before_anything_is_written(
         compare_formats(folder)
 
 
+@pytest.mark.slow
 def test_every_codec_makes_the_pulses_smaller(codecs: CompressionTable) -> None:
     assert [row.name for row in codecs.rows] == ["raw", *CODECS]
     assert codecs.row("raw").ratio == 1
     assert all(codecs.row(name).ratio > 1.2 for name in CODECS)
 
 
+@pytest.mark.slow
 def test_compression_loses_on_a_fast_disk_and_wins_on_slow_storage(folder: Path) -> None:
     lame = replace(storage_preset("NFS"), name="slow line", mb_s=1, stream_mb_s=1)
     fast = replace(storage_preset("laptop SSD"), name="fast disk", mb_s=1e6, stream_mb_s=1e6)

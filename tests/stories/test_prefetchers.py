@@ -69,6 +69,7 @@ def test_an_endless_source_ends_when_it_is_abandoned():
     assert list(numbers) == []
 
 
+@pytest.mark.slow
 def test_the_ten_defects_are_proven_by_counts_and_leave_no_thread_behind():
     before = set(threading.enumerate())
     defects = prove_all()
