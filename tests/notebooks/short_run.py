@@ -20,9 +20,14 @@ def take(
     return pytest.mark.parametrize(
         "notebook",
         [
-            pytest.param(path, id=path.stem, marks=() if taken else pytest.mark.full)
+            pytest.param(path, id=path.stem, marks=_marks(number, taken))
             for path in notebooks
             for number in [path.name[:2]]
             for taken in [number in only if only else number not in but]
         ],
     )
+
+
+def _marks(number: str, taken: bool) -> list[pytest.MarkDecorator]:
+    many = [pytest.mark.many_workers] if number in INTERRUPTED | {"08"} else []
+    return many if taken else [*many, pytest.mark.full]
