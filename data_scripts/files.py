@@ -64,14 +64,14 @@ def locked(folder: Path) -> Iterator[None]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(_beside(folder, "lock"))
     try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        print(f"Another process is making {folder}; waiting for it.", flush=True)
-        lock.acquire()
-    try:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            print(f"Another process is making {folder}; waiting for it.", flush=True)
+            lock.acquire()
         sweep(folder)
         yield
-    finally:
+    finally:  # also after an interrupt on the way in; what is not held is released in silence
         lock.release()
 
 

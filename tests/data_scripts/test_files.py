@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from data_scripts import files
 
@@ -120,3 +121,20 @@ def test_one_process_waits_for_another(tmp_path: Path) -> None:
             assert second.stdout.readline() == "mine\n"
             second.communicate("\n")
         first.communicate()
+
+
+def test_an_interrupt_on_the_way_in_leaves_the_folder_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire = FileLock.acquire
+
+    def interrupted(lock: FileLock, **how: float) -> None:
+        acquire(lock, **how)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileLock, "acquire", interrupted)
+        with pytest.raises(KeyboardInterrupt) as kept, files.locked(tmp_path / "data"):
+            pass
+    with files.locked(tmp_path / "data"):  # while the traceback still holds the first lock
+        assert kept.tb
