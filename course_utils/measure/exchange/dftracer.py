@@ -7,19 +7,19 @@ system ("POSIX", "STDIO"); names of anything else come from the program.
 from __future__ import annotations
 
 import json
-import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from course_utils.measure.exchange.chrome import Event, content_of, event_of, trace_of
 from course_utils.measure.spans import Span
 from course_utils.measure.trace import Trace
 
 _UNITS = {"NS": 1, "US": 1_000, "MS": 1_000_000}
 _READS = ("open", "read", "pread", "fopen", "fread")
 _STAGES = {  # what a program says it does: DLIO, and DFTracer's own names for training loops
+    "iter": "wait",  # of a loop over a loader: until it hands out the next batch
     "compute": "compute",
     "preprocess": "transform",
     "collate": "collate",
@@ -27,32 +27,6 @@ _STAGES = {  # what a program says it does: DLIO, and DFTracer's own names for t
     "device": "transfer",
 }
 _LOADING = ("read", "decode", "transform", "collate")
-
-
-@dataclass(frozen=True)
-class _Event:
-    process: tuple[Any, Any]  # machine and process id
-    thread: Any
-    name: str
-    category: str
-    start_ns: int
-    end_ns: int
-
-    @property
-    def stage(self) -> str | None:
-        """The course's word for it; None for what is none of its stages."""
-        last = self.name.rsplit(".", 1)[-1]
-        if self.category in ("POSIX", "STDIO"):
-            return "read" if self.name.startswith(_READS) else None
-        if last == "iter":  # of a loop over a loader: until it hands out the next batch
-            return "wait"
-        if last in ("yield", "block", "init", "__init__", "worker_init"):
-            return None
-        if known := _STAGES.get(last) or _STAGES.get(self.category):
-            return known
-        # The fetching of one sample: what of it is not reading is mostly decoding.
-        fetches = last in ("__getitem__", "item") or last.startswith("fetch")
-        return "decode" if fetches or self.category == "reader" else None
 
 
 def load_dftracer(path: str | Path) -> Trace:
@@ -67,32 +41,38 @@ def load_dftracer(path: str | Path) -> Trace:
     path = Path(path)
     files = sorted(path.glob("*.pfw*")) if path.is_dir() else [path]
     events = [event for file in files for event in _events(file)]
-    if not any(event.stage for event in events):
+    lanes = _lane_names(events)
+    named = ((lanes[e.process, e.thread], _stage(e), e) for e in events)
+    spans = [Span(lane, stage, e.start_ns, e.end_ns) for lane, stage, e in named if stage]
+    if not spans:
         raise ValueError(
             f"{path} holds no DFTracer events of a loader; run the program with DFTRACER_ENABLE=1 "
             "and give its .pfw or .pfw.gz file, or their folder."
         )
-    return _trace_of(events, path.name.split(".")[0])
+    waits = sorted(span.start_ns for span in spans if span.stage == "wait")
+    kept = [
+        span
+        for span in (*_of_the_loop(spans, waits), *_innermost(spans))
+        if not waits or span.end_ns > waits[0]  # what was before the loop is not part of it
+    ]
+    dlio = any(event.category == "dlio_benchmark" for event in events)
+    note = "recorded by DFTracer" + (", DLIO sleeps where a GPU would compute" if dlio else "")
+    return trace_of(kept, label=path.name.split(".")[0], note=note, batches=len(waits))
 
 
-def _events(file: Path) -> Iterator[_Event]:
+def _events(file: Path) -> Iterator[Event]:
+    """Yield the events in a file; a line cut short by a kill ends it."""
     unit = _UNITS["US"]
-    for record in _records(file):
+    for record in _records(content_of(file)):
         about = record.get("args") or {}
         if record["name"] == "CM" and about.get("name") == "time_metric":
             unit = _UNITS.get(str(about.get("value")), unit)
         if "ts" in record and "dur" in record:
-            start = int(record["ts"]) * unit
-            process = about.get("hhash"), record["pid"]
-            end = start + int(record["dur"]) * unit
-            yield _Event(process, record["tid"], record["name"], record["cat"], start, end)
+            machine = about.get("hhash")
+            yield event_of({**record, "pid": (machine, record["pid"])}, unit)
 
 
-def _records(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a file; a line cut short by a kill ends it."""
-    content = file.read_bytes()
-    if content[:2] == b"\x1f\x8b":
-        content = _unpacked(content)
+def _records(content: bytes) -> Iterator[Mapping[str, Any]]:
     for line in content.decode("utf-8", errors="replace").splitlines():
         try:
             record = json.loads(line.strip().rstrip(","))
@@ -102,85 +82,60 @@ def _records(file: Path) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def _unpacked(content: bytes) -> bytes:
-    """Decompress what is there of one or several gzip members."""
-    text = b""
-    while content:
-        member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        try:
-            text += member.decompress(content)
-        except zlib.error:
-            break
-        content = member.unused_data
-    return text
+def _stage(event: Event) -> str | None:
+    """Return the course's word for what happened; None for what is none of its stages."""
+    last = event.name.rsplit(".", 1)[-1]
+    if event.category in ("POSIX", "STDIO"):
+        return "read" if event.name.startswith(_READS) else None
+    if last in ("yield", "block", "init", "__init__", "worker_init"):
+        return None
+    if known := _STAGES.get(last) or _STAGES.get(event.category):
+        return known
+    # The fetching of one sample: what of it is not reading is mostly decoding.
+    fetches = last in ("__getitem__", "item") or last.startswith("fetch")
+    return "decode" if fetches or event.category == "reader" else None
 
 
-def _trace_of(events: Sequence[_Event], label: str) -> Trace:
-    names = _lane_names(events)
-    by_lane: dict[str, list[_Event]] = {}
-    for event in events:
-        if event.stage:
-            by_lane.setdefault(names[event.process, event.thread], []).append(event)
-    waits = sorted(event.start_ns for event in events if event.stage == "wait")
-    trace = Trace(clock=lambda: 0, label=label)
-    spans = [
-        span
-        for lane, of_lane in by_lane.items()
-        for span in (*_whole(lane, of_lane, waits), *_innermost(lane, of_lane))
-        if not waits or span.end_ns > waits[0]  # what was before the loop is not part of it
-    ]
-    origin = min(span.start_ns for span in spans)
-    for span in spans:
-        moved = span.start_ns - origin, span.end_ns - origin
-        trace.add(span._replace(start_ns=moved[0], end_ns=moved[1]))
-    trace.served, trace.sample_ids = len(waits), None
-    trace.end_ns = max(span.end_ns for span in trace.spans)
-    trace.mention("recorded by DFTracer")
-    if any(event.category == "dlio_benchmark" for event in events):
-        trace.mention("DLIO sleeps where a GPU would compute")
-    return trace
-
-
-def _lane_names(events: Sequence[_Event]) -> dict[tuple[Any, Any], str]:
-    began: dict[tuple[Any, Any], int] = {}
-    for event in sorted(events, key=lambda e: e.start_ns):
-        began.setdefault(event.process, event.start_ns)
-    loops = {e.process for e in events if e.stage in ("wait", "compute")} or {next(iter(began))}
+def _lane_names(events: Sequence[Event]) -> dict[tuple[Any, Any], str]:
+    """Return the lane of every thread, named after its process; several loops are numbered."""
+    began = dict.fromkeys(e.process for e in sorted(events, key=lambda e: e.start_ns))
+    loops = {e.process for e in events if _stage(e) in ("wait", "compute")} or {*list(began)[:1]}
     mains = [process for process in began if process in loops]
     workers = [process for process in began if process not in loops]
-    names = dict(zip(workers, (f"worker {n}" for n in range(len(workers))), strict=True))
-    several = len(mains) > 1
-    names |= {process: f"main {n}" if several else "main" for n, process in enumerate(mains)}
+    names = {process: f"worker {n}" for n, process in enumerate(workers)}
+    names |= {process: f"main {n}" if mains[1:] else "main" for n, process in enumerate(mains)}
     threads = dict.fromkeys((e.process, e.thread) for e in events)
     return {(p, t): names[p] if t == p[1] else f"{names[p]}, thread {t}" for p, t in threads}
 
 
-def _whole(lane: str, events: Iterable[_Event], waits: Sequence[int]) -> Iterator[Span]:
-    """Yield what is drawn as it is, with the number of the batch that was last waited for."""
-    for event in events:
-        if event.stage and event.stage not in _LOADING:
-            batch = bisect_right(waits, event.start_ns) - 1
-            yield Span(lane, event.stage, event.start_ns, event.end_ns, batch)
+def _of_the_loop(spans: Iterable[Span], waits: Sequence[int]) -> Iterator[Span]:
+    """Yield what is no loading, with the number of the batch that was last waited for."""
+    for span in spans:
+        if span.stage not in _LOADING:
+            yield span._replace(batch=bisect_right(waits, span.start_ns) - 1)
 
 
-def _innermost(lane: str, events: Iterable[_Event]) -> Iterator[Span]:
-    """Yield the loading of samples, in which every moment counts for the innermost event."""
-    loading = [e for e in events if e.stage in _LOADING]
-    open_events: list[_Event] = []
-    reached = 0
-    for event in (*sorted(loading, key=lambda e: (e.start_ns, -e.end_ns)), None):
-        start = event.start_ns if event else None
-        while open_events and (start is None or open_events[-1].end_ns <= start):
-            ended = open_events.pop()
-            yield from _piece(lane, ended, reached, ended.end_ns)
-            reached = max(reached, ended.end_ns)
-        if event:
-            if open_events:
-                yield from _piece(lane, open_events[-1], reached, event.start_ns)
-            reached = event.start_ns
-            open_events.append(event)
+def _innermost(spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield the loading of samples, in which every moment of a lane counts for one span only."""
+    by_lane: dict[str, list[Span]] = {}
+    for span in sorted(spans, key=lambda s: (s.start_ns, -s.end_ns)):
+        if span.stage in _LOADING:
+            by_lane.setdefault(span.lane, []).append(span)
+    for of_lane in by_lane.values():
+        around: list[Span] = []
+        reached = 0
+        for span in (*of_lane, None):
+            while around and (span is None or around[-1].end_ns <= span.start_ns):
+                ended = around.pop()
+                yield from _piece(ended, reached, ended.end_ns)
+                reached = max(reached, ended.end_ns)
+            if span:
+                if around:
+                    yield from _piece(around[-1], reached, span.start_ns)
+                reached = span.start_ns
+                around.append(span)
 
 
-def _piece(lane: str, event: _Event, start_ns: int, end_ns: int) -> Iterator[Span]:
-    if end_ns > start_ns and event.stage:
-        yield Span(lane, event.stage, start_ns, end_ns)
+def _piece(span: Span, start_ns: int, end_ns: int) -> Iterator[Span]:
+    if end_ns > start_ns:
+        yield span._replace(start_ns=start_ns, end_ns=end_ns)

@@ -67,13 +67,13 @@ def test_kernels_copies_and_waiting_are_lanes_with_the_batch_they_belong_to(
     trace = load_profile(write(tmp_path / "gpu.json", *TWO_STEPS))
     spans = [(s.lane, s.stage, s.start_ns // 1000, s.end_ns // 1000, s.batch) for s in trace.spans]
     assert spans == [
-        ("main", "wait", 10, 400, 0),
-        ("copy", "transfer", 420, 500, 0),
-        ("gpu", "compute", 530, 706, 0),  # a gap of 5 µs is no idle time
-        ("gpu", "compute", 800, 900, 0),
-        ("main", "wait", 1010, 1100, 1),
-        ("gpu", "compute", 1150, 1200, 0),  # launched by the first step, run in the second
-        ("gpu", "compute", 1310, 1400, 1),
+        ("main", "wait", 0, 390, 0),
+        ("copy", "transfer", 410, 490, 0),
+        ("gpu", "compute", 520, 696, 0),  # a gap of 5 µs is no idle time
+        ("gpu", "compute", 790, 890, 0),
+        ("main", "wait", 1000, 1090, 1),
+        ("gpu", "compute", 1140, 1190, 0),  # launched by the first step, run in the second
+        ("gpu", "compute", 1300, 1390, 1),
     ]
     assert trace.lanes == ["main", "copy", "gpu"]
     assert trace.served == 2
@@ -100,7 +100,7 @@ def test_the_recorded_profile_has_four_steps_of_waiting_and_computing() -> None:
                 host("ProfilerStep#1", 100, 200),
                 host("aten::mm", 110, 130, cat="cpu_op"),
             ],
-            [("cpu", "compute", 10, 0), ("cpu", "compute", 110, 1)],
+            [("cpu", "compute", 0, 0), ("cpu", "compute", 100, 1)],
         ),
         (  # what the loader computes in the main process counts as waiting
             [
@@ -121,7 +121,7 @@ def test_without_a_gpu_the_main_thread_is_drawn(events: Any, spans: Any, tmp_pat
 CUT_SHORT = gzip.compress(b'{"traceEvents": [' + bytes(range(256)) * 50)[:200]
 
 
-@pytest.mark.parametrize("content", [b"", b"no JSON", b"[]", b'{"traceEvents": []}', CUT_SHORT])
+@pytest.mark.parametrize("content", [b"no JSON", b"[]", b'{"traceEvents": []}', CUT_SHORT])
 def test_a_file_that_is_no_profile_is_named(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "broken.json"
     file.write_bytes(content)
@@ -130,12 +130,11 @@ def test_a_file_that_is_no_profile_is_named(content: bytes, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_fresh_profile_of_this_torch_is_read(num_workers: int, tmp_path: Path) -> None:
+def test_a_fresh_profile_of_this_torch_is_read(tmp_path: Path) -> None:
     numbers, model = TensorDataset(torch.randn(96, 64)), torch.nn.Linear(64, 64)
     steps = schedule(wait=1, warmup=1, active=3, repeat=1)
     with profile(activities=[ProfilerActivity.CPU], schedule=steps, acc_events=True) as profiler:
-        for (batch,) in DataLoader(numbers, batch_size=16, num_workers=num_workers):
+        for (batch,) in DataLoader(numbers, batch_size=16, num_workers=2):
             with record_function("train"):
                 model(batch).sum().backward()
             profiler.step()
