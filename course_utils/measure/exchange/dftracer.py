@@ -124,16 +124,16 @@ def _innermost(spans: Iterable[Span]) -> Iterator[Span]:
     for of_lane in by_lane.values():
         around: list[Span] = []
         reached = 0
-        for span in (*of_lane, None):
-            while around and (span is None or around[-1].end_ns <= span.start_ns):
+        for following in (*of_lane, None):
+            while around and (following is None or around[-1].end_ns <= following.start_ns):
                 ended = around.pop()
                 yield from _piece(ended, reached, ended.end_ns)
                 reached = max(reached, ended.end_ns)
-            if span:
+            if following:
                 if around:
-                    yield from _piece(around[-1], reached, span.start_ns)
-                reached = span.start_ns
-                around.append(span)
+                    yield from _piece(around[-1], reached, following.start_ns)
+                reached = following.start_ns
+                around.append(following)
 
 
 def _piece(span: Span, start_ns: int, end_ns: int) -> Iterator[Span]:

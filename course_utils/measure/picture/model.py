@@ -1,20 +1,20 @@
-"""Say what a picture shows: traces, a sentence, some figures, and the controls that switch.
+"""Say what a picture shows: traces, a sentence, some figures, controls that switch; and how.
 
-`pack` writes all of it as short columns of whole numbers, which is what the browser draws from. A
-column of a lane holds one number per span. Starts are distances from the end of the span before,
-mostly 0 in a busy lane, so that gzip makes little of them: 216 simulated runs of 40 batches fit in
-one static page.
+Every stage has one colour and one pattern. The colours are those of Okabe and Ito, which
+colour-blind people can tell apart; the patterns keep the stages apart in grey print. `pack` writes
+it all as short columns of whole numbers, which is what the browser draws from.
 """
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import count, product
 from typing import Any
+
+import numpy as np
 
 from course_utils.measure.spans import (
     STAGES,
@@ -29,44 +29,91 @@ from course_utils.measure.spans import (
 from course_utils.words import duration, percent, plural
 
 NOTICED_NS = 100_000  # shorter gaps than this are the launch of the next step, not idle time
+LIGHT, DARK = "#ffffff", "#15181c"  # the two backgrounds
+TILE = 8  # width and height of a pattern tile in pixels
 
 State = Mapping[str, str | int]
 
 
 @dataclass(frozen=True)
-class Control:
-    """One thing the learner can switch: a name in the state, a label, the values to choose from.
+class Look:
+    """How one stage is drawn."""
 
-    `texts` are what the learner reads instead of the values.
-    """
+    colour: str
+    ink: str  # the lines of the pattern
+    text: str  # a batch number written on it
+    tile: str  # the pattern's lines as an SVG path on a tile
+    letter: str  # the stage in a timeline made of text
+    opacity: float = 1.0
+
+    @property
+    def dots(self) -> bool:
+        """Whether its pattern is made of dots: lines of no length, drawn thick with round ends."""
+        return self.tile == _DOTS
+
+    def edge(self, dark: bool) -> str:
+        """Return an outline that stands out from the background by 3:1 or more."""
+        towards, share = (255, 0.25) if dark else (0, 0.45)
+        channels = bytes.fromhex(self.colour[1:])
+        return "#" + bytes(round(c + (towards - c) * share) for c in channels).hex()
+
+
+_DOTS = "M2 2h0M6 6h0"
+_SLASH = "M-2 2L2 -2M-1 9L9 -1M6 10L10 6"
+_BACKSLASH = "M-2 6L2 10M-1 -1L9 9M6 -2L10 2"
+_CROSS = f"{_SLASH}{_BACKSLASH}"
+_RUNGS = "M0 2H8M0 6H8"
+_POSTS = "M2 0V8M6 0V8"
+
+LOOKS = {
+    "read": Look("#0072b2", "#8fc7e8", "#ffffff", _DOTS, "r"),
+    "decode": Look("#56b4e9", "#1c6f9e", "#000000", _SLASH, "d"),
+    "transform": Look("#f0e442", "#a19712", "#000000", _CROSS, "t"),
+    "collate": Look("#009e73", "#00553d", "#000000", _RUNGS, "c"),
+    "transfer": Look("#cc79a7", "#7d3a5e", "#000000", _POSTS, ">"),
+    "compute": Look("#e69f00", "#e69f00", "#000000", "", "#"),
+    "wait": Look("#999999", "#999999", "#000000", "", "~", opacity=0.28),
+}
+
+IDLE = Look("#c8102e", "#c8102e", "#000000", _BACKSLASH, ".", opacity=0.1)
+IDLE_DARK = "#ff8a8a"  # the same red on a dark background
+
+
+def looks() -> dict[str, dict[str, object]]:
+    """Return the looks of all stages and of `idle` as plain data, outlines included."""
+    return {
+        name: {
+            **asdict(look),
+            "dots": look.dots,
+            "edges": [look.edge(dark=False), look.edge(dark=True)],
+        }
+        for name, look in {**LOOKS, "idle": IDLE}.items()
+    }
+
+
+@dataclass(frozen=True)
+class Control:
+    """One thing the learner can switch: a name in the state, a label, the values to choose from."""
 
     name: str
     label: str
     options: Sequence[str | int]
-    texts: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
 class Picture:
-    """What one state shows: traces above each other on one time axis, a sentence, some figures.
+    """What one state shows: traces above each other on one time axis, a sentence, some figures."""
 
-    Names left out are the traces' labels; sentence and figures left out are made from the traces.
-    """
-
-    traces: Sequence[SpanLog]
-    names: Sequence[str] = ()
-    sentence: str = ""
-    facts: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Fill in what was left out."""
-        names = tuple(self.names) or tuple(trace.label for trace in self.traces)
-        says = "\n".join(map(sentence, self.traces, names))
-        object.__setattr__(self, "names", names)
-        object.__setattr__(self, "sentence", self.sentence or says)
-        alone = len(self.traces) == 1
-        figures = facts(self.traces[0]) if alone else compared(self.traces, names)
-        object.__setattr__(self, "facts", self.facts or figures)
+    def __init__(
+        self,
+        traces: Sequence[SpanLog],
+        names: Sequence[str] = (),
+        facts: Mapping[str, str] | None = None,
+    ):
+        """Show `traces` by name, default: their labels; `facts` are the figures on the cards."""
+        self.traces = list(traces)
+        self.names = tuple(names) or tuple(trace.label for trace in traces)
+        self.sentence = "\n".join(map(sentence, self.traces, self.names))
+        self.facts = facts or figures(self.traces, self.names)
 
 
 def sentence(trace: SpanLog, name: str = "") -> str:
@@ -106,8 +153,10 @@ def facts(trace: SpanLog) -> dict[str, str]:
     return figures
 
 
-def compared(traces: Iterable[SpanLog], names: Iterable[str]) -> dict[str, str]:
-    """Return how busy the GPU was in each of several traces."""
+def figures(traces: Sequence[SpanLog], names: Sequence[str]) -> dict[str, str]:
+    """Return the figures of a lone trace, of several how busy the GPU was in each."""
+    if len(traces) == 1:
+        return facts(traces[0])
     shares = (percent(summarise(trace).utilisation) for trace in traces)
     return {f"{name}: GPU busy": share for name, share in zip(names, shares, strict=True)}
 
@@ -124,28 +173,19 @@ def states(controls: Sequence[Control]) -> Iterator[dict[str, str | int]]:
         yield dict(zip(names, options, strict=True))
 
 
-def pack(
-    controls: Sequence[Control], pictures: Mapping[str, Picture], *, resolution: int = 10_000
-) -> bytes:
+def pack(controls: Sequence[Control], pictures: Mapping[str, Picture], ticks: int) -> bytes:
     """Return controls and pictures as gzip-compressed JSON, the same bytes for the same input.
 
-    Args:
-        controls: what can be switched; the first one keeps the time axis.
-        pictures: by `key` of the state.
-        resolution: into how many ticks the longest trace is divided.
+    The first control keeps the time axis, `pictures` are named by `key` of their state, and the
+    longest trace is divided into `ticks`.
     """
     traces = {id(trace): trace for picture in pictures.values() for trace in picture.traces}
     number = {name: index for index, name in enumerate(traces)}
     data = {
         "controls": [vars(control) for control in controls],
-        "traces": [columns(trace, tick_ns(trace, resolution)) for trace in traces.values()],
+        "traces": [columns(trace, tick_ns(trace, ticks)) for trace in traces.values()],
         "pictures": {
-            name: {
-                "traces": [number[id(trace)] for trace in picture.traces],
-                "names": picture.names,
-                "sentence": picture.sentence,
-                "facts": dict(picture.facts),
-            }
+            name: {**vars(picture), "traces": [number[id(trace)] for trace in picture.traces]}
             for name, picture in pictures.items()
         },
     }
@@ -153,16 +193,11 @@ def pack(
     return gzip.compress(text.encode(), 9, mtime=0)
 
 
-def embedded(packed: bytes) -> str:
-    """Return packed bytes as text that can stand in a page."""
-    return base64.b64encode(packed).decode()
-
-
-def tick_ns(trace: SpanLog, resolution: int) -> int:
+def tick_ns(trace: SpanLog, ticks: int) -> int:
     """Return the length of a tick: 1, 2 or 5 times a power of ten microseconds."""
     start, end = reach(trace)
-    ticks = (factor * int(10**power) for power in count(3) for factor in (1, 2, 5))
-    return next(tick for tick in ticks if tick * resolution >= end - start)
+    round_ns = (factor * int(10**power) for power in count(3) for factor in (1, 2, 5))
+    return next(tick for tick in round_ns if tick * ticks >= end - start)
 
 
 def columns(trace: SpanLog, tick: int) -> dict[str, Any]:
@@ -177,23 +212,19 @@ def columns(trace: SpanLog, tick: int) -> dict[str, Any]:
 
 
 def _lane_columns(lane: Lane, origin: int, tick: int) -> dict[str, Any]:
-    gaps, lengths, batches = [], [], []
-    last_end = last_batch = 0
-    for placed in lane.placed:
-        span = placed.span
-        start, end = (round((t - origin) / tick) for t in (span.start_ns, span.end_ns))
-        gaps.append(start - last_end)
-        lengths.append(end - start)
-        batches.append(span.batch - last_batch)
-        last_end, last_batch = end, span.batch
-    stages = [STAGES.index(placed.span.stage) for placed in lane.placed]
-    data: dict[str, Any] = {"name": lane.name, "gap": gaps, "length": lengths, "batch": batches}
-    data["stage"] = "".join(map(str, stages))
-    nesting = {
-        "row": [placed.row for placed in lane.placed],
-        "depth": [placed.depth for placed in lane.placed],
-        "under": [STAGES.index(p.under) if p.under else -1 for p in lane.placed],
+    """Return one number per span; starts are distances from the end of the span before."""
+    spans = [placed.span for placed in lane.placed]
+    times = np.array([(span.start_ns, span.end_ns) for span in spans])
+    starts, ends = np.rint((times - origin) / tick).astype(int).T
+    data = {
+        "name": lane.name,
+        "gap": (starts - [0, *ends[:-1]]).tolist(),
+        "length": (ends - starts).tolist(),
+        "batch": np.diff([span.batch for span in spans], prepend=0).tolist(),
+        "stage": "".join(str(STAGES.index(span.stage)) for span in spans),
     }
-    if any(nesting["row"]) or any(nesting["depth"]):  # few lanes have overlapping spans
-        data |= nesting
+    if any(placed.row or placed.depth for placed in lane.placed):  # few lanes have such spans
+        data["row"] = [placed.row for placed in lane.placed]
+        data["depth"] = [placed.depth for placed in lane.placed]
+        data["under"] = [STAGES.index(p.under) if p.under else -1 for p in lane.placed]
     return data

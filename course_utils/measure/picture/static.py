@@ -11,8 +11,16 @@ from html import escape
 
 import numpy as np
 
-from course_utils.measure.picture.model import Picture
-from course_utils.measure.picture.palette import DARK, IDLE, IDLE_DARK, LIGHT, LOOKS, TILE, Look
+from course_utils.measure.picture.model import (
+    DARK,
+    IDLE,
+    IDLE_DARK,
+    LIGHT,
+    LOOKS,
+    TILE,
+    Look,
+    Picture,
+)
 from course_utils.measure.spans import (
     STAGES,
     Interval,
@@ -29,7 +37,7 @@ from course_utils.words import axis, duration, percent
 
 WIDTH, LEFT, RIGHT, TOP = 960, 118, 12, 64
 LANE_HEIGHT, GPU_HEIGHT, GAP, HEADER = 18, 30, 6, 28
-MARGIN = 17  # letters left of the time axis of a text: name and share of the lane
+LETTERS, MARGIN = 72, 17  # of the time axis of a text, and left of it: name and share of the lane
 COLUMN = 3  # pixels of one column where spans are too narrow to be drawn one by one
 
 STYLE = f"""
@@ -96,7 +104,8 @@ def _heading(picture: Picture, mark: str) -> Iterator[str]:
     yield f'<desc id="{mark}d">{escape(_in_words(picture))}</desc>'
     used = {span.stage for trace in picture.traces for span in trace.spans}
     x = 8
-    for name, look in {**{s: LOOKS[s] for s in STAGES if s in used}, "idle": IDLE}.items():
+    shown = {name: look for name, look in LOOKS.items() if name in used}
+    for name, look in {**shown, "idle": IDLE}.items():
         text = "GPU idle" if name == "idle" else name
         yield f'<rect x="{x}" y="9" width="24" height="13" rx="2" {_paint(mark, name, look)}/>'
         yield f'<text x="{x + 30}" y="16">{text}</text>'
@@ -207,26 +216,25 @@ def _in_words(picture: Picture) -> str:
     )
 
 
-def as_text(picture: Picture, width: int = 72) -> str:
+def as_text(picture: Picture) -> str:
     """Return `picture` as lines of letters, one letter per stretch of time: its main stage."""
     lines = [picture.sentence]
     longest = max(end - start for start, end in map(reach, picture.traces))
     for trace, name in zip(picture.traces, picture.names, strict=True):
         lines += ["", " · ".join(part for part in (name, trace.note) if part)]
-        lines += [f"{'0':>{MARGIN + 1}}{duration(longest):>{width - 1}}"]
-        lines += [_letters(trace, lane, width, longest) for lane in lanes(trace)]
+        lines += [f"{'0':>{MARGIN + 1}}{duration(longest):>{LETTERS - 1}}"]
+        lines += [_letters(trace, lane, longest) for lane in lanes(trace)]
     used = {span.stage for trace in picture.traces for span in trace.spans}
-    key = [f"{look.letter} {stage}" for stage, look in LOOKS.items() if stage in used]
-    return "\n".join([*lines, "", "   ".join([*key, f"{IDLE.letter} GPU idle"])])
+    legend = [f"{look.letter} {stage}" for stage, look in LOOKS.items() if stage in used]
+    return "\n".join([*lines, "", "   ".join([*legend, f"{IDLE.letter} GPU idle"])])
 
 
-def _letters(trace: SpanLog, lane: Lane, width: int, longest: int) -> str:
+def _letters(trace: SpanLog, lane: Lane, longest: int) -> str:
     origin, end = reach(trace)
-    shares = busy_shares(lane, (origin, origin + longest), width).sum(axis=0)
+    shares = busy_shares(lane, (origin, origin + longest), LETTERS).sum(axis=0)
     row = ""
-    for column in range(width):
-        main = int(shares[:, column].argmax())
-        idle = lane.name == "gpu" and column * longest < (end - origin) * width
+    for column, share in enumerate(shares.T):
+        idle = lane.name == "gpu" and column * longest < (end - origin) * LETTERS
         empty = IDLE.letter if idle else " "
-        row += LOOKS[STAGES[main]].letter if shares[:, column].sum() >= 0.5 else empty
+        row += LOOKS[STAGES[share.argmax()]].letter if share.sum() >= 0.5 else empty
     return f"{lane.name:<9} {percent(busy_share(trace, lane)):>6} {row.rstrip()}"

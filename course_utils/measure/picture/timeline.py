@@ -6,9 +6,8 @@ switching needs no kernel; Python only learns the new `state`.
 
 from __future__ import annotations
 
-import html
+import base64
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,11 @@ from typing import Any
 import anywidget
 import traitlets
 
-from course_utils.measure.picture import palette
-from course_utils.measure.picture.model import Control, Picture, State, embedded, key, pack, states
+from course_utils.measure.picture import model
+from course_utils.measure.picture.model import Control, Picture, State, key, pack
 from course_utils.measure.picture.static import as_svg, as_text
 from course_utils.measure.spans import STAGES, SpanLog
 
-RESOLUTION = 10_000_000  # ticks: a recorded trace keeps its microseconds
 PARTS = ("model", "draw", "controls", "view")
 
 
@@ -31,9 +29,9 @@ def module_source() -> str:
     constants = {
         "CSS": here.with_suffix(".css").read_text("utf-8"),
         "STAGES": STAGES,
-        "LOOKS": palette.table(),
-        "IDLE_DARK": palette.IDLE_DARK,
-        "TILE": palette.TILE,
+        "LOOKS": model.looks(),
+        "IDLE_DARK": model.IDLE_DARK,
+        "TILE": model.TILE,
     }
     head = [f"const {name} = {json.dumps(value)};" for name, value in constants.items()]
     files = [here.with_name(f"timeline_{part}.js") for part in PARTS]
@@ -47,6 +45,7 @@ class TimelineGrid(anywidget.AnyWidget):
     payload = traitlets.Bytes().tag(sync=True)  # every picture, packed
     extra = traitlets.Bytes().tag(sync=True)  # what `put` added later, e.g. measurements
     state = traitlets.Dict().tag(sync=True)
+    ticks = 10_000  # into which the longest trace is divided: many pictures have to be small
 
     def __init__(
         self,
@@ -54,21 +53,13 @@ class TimelineGrid(anywidget.AnyWidget):
         pictures: Mapping[str, Picture],
         *,
         state: State | None = None,
-        resolution: int = 10_000,
     ):
-        """Show `pictures`, named by `key` of their state; start with the first of every option.
-
-        Raises:
-            ValueError: if a state has no picture.
-        """
+        """Show `pictures`, named by `key` of their state; start with the first of every option."""
         self.controls, self.pictures = list(controls), dict(pictures)
         self._added: dict[str, Picture] = {}
-        self._resolution = resolution
-        every = list(states(controls))
-        if missing := {key(controls, one) for one in every} - self.pictures.keys():
-            raise ValueError(f"{min(missing)} has no picture; give one for every state.")
-        packed = pack(self.controls, self.pictures, resolution=resolution)
-        super().__init__(payload=packed, state={**every[0], **(state or {})})
+        first = {control.name: control.options[0] for control in controls}
+        packed = pack(self.controls, self.pictures, self.ticks)
+        super().__init__(payload=packed, state={**first, **(state or {})})
 
     @traitlets.validate("state")
     def _offered(self, proposal: Any) -> dict[str, Any]:
@@ -84,35 +75,25 @@ class TimelineGrid(anywidget.AnyWidget):
     @property
     def picture(self) -> Picture:
         """What is shown now."""
-        name = key(self.controls, self.state)
-        return self._added.get(name) or self.pictures[name]
+        return self.pictures[key(self.controls, self.state)]
 
     def put(self, state: State, picture: Picture) -> None:
         """Show `picture` in `state` from now on, e.g. a measurement beside the prediction."""
-        self._added[key(self.controls, state)] = picture
-        self.extra = pack(self.controls, self._added, resolution=RESOLUTION)
+        name = key(self.controls, state)
+        self.pictures[name] = self._added[name] = picture
+        self.extra = pack(self.controls, self._added, Timeline.ticks)
 
-    def svg(self) -> str:
-        """Return the picture shown now as SVG: for GitHub, print and screen readers."""
-        return as_svg(self.picture)
-
-    def text(self) -> str:
-        """Return the picture shown now as lines of text."""
-        return as_text(self.picture)
-
-    def to_fragment(self, *, module: bool = True) -> str:
-        """Return HTML that works without a kernel; the ES module is needed once per page."""
-        every = {**self.pictures, **self._added}
-        data = pack(self.controls, every, resolution=self._resolution)
-        stored = json.dumps({"payload": embedded(data), "state": self.state}).replace("</", "<\\/")
+    def to_fragment(self) -> str:
+        """Return HTML that works without a kernel, and shows an SVG where no script runs."""
+        packed = base64.b64encode(pack(self.controls, self.pictures, self.ticks)).decode()
+        stored = json.dumps({"payload": packed, "state": self.state}).replace("</", "<\\/")
         script = f'<script type="application/json" class="course-timeline">{stored}</script>'
         start = f"{module_source()}\nmountAll();".replace("</script", "<\\/script")
-        code = f'<script type="module">{start}</script>' if module else ""
-        return f"<div>{script}{self.svg()}</div>{code}"
+        return f'<div>{script}{as_svg(self.picture)}</div><script type="module">{start}</script>'
 
-    def to_html(self, title: str = "Timeline") -> str:
+    def to_html(self) -> str:
         """Return a whole page in one file, which asks no other machine for anything."""
-        head = f'<meta charset="utf-8"><title>{html.escape(title)}</title>'
+        head = '<meta charset="utf-8"><title>Timeline</title>'
         look = '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
         style = "<style>body{margin:2vw}@media(prefers-color-scheme:dark){body{background:#111}}"
         return (
@@ -123,32 +104,24 @@ class TimelineGrid(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         bundle = super()._repr_mimebundle_(**kwargs)
         if bundle is not None:
-            bundle[0]["text/plain"] = self.text()
-            if os.environ.get("COURSE_STATIC"):
-                bundle[0]["text/html"] = self.to_fragment()
+            bundle[0]["text/plain"] = as_text(self.picture)
         return bundle
 
 
 class Timeline(TimelineGrid):
     """One trace, or several to switch between on the same time axis."""
 
-    def __init__(self, traces: SpanLog | Mapping[str, SpanLog], *, compare: bool = False):
-        """Show `traces`; with `compare` start with all of them above each other.
+    ticks = 10_000_000  # a recorded trace keeps its microseconds
 
-        Args:
-            traces: a trace, or traces by the name that the learner reads.
-            compare: show the named traces together at first, e.g. predicted and measured.
-        """
+    def __init__(self, traces: SpanLog | Mapping[str, SpanLog]):
+        """Show a trace, or traces by the name that the learner reads."""
         if isinstance(traces, SpanLog):
-            super().__init__([], {"": Picture([traces])}, resolution=RESOLUTION)
+            super().__init__([], {"": Picture([traces])})
             return
-        if not traces:
-            raise ValueError("There is nothing to draw; give at least one trace.")
-        together = "all together" if len(traces) > 2 else " and ".join(traces)
         pictures = {name: Picture([trace], [name]) for name, trace in traces.items()}
         if len(traces) > 1:
-            pictures[together] = Picture(list(traces.values()), list(traces))
+            together = "all together" if len(traces) > 2 else " and ".join(traces)
+            pictures[together] = Picture([*traces.values()], [*traces])
         control = Control("show", "Show", list(pictures))
         named = {key([control], {"show": name}): picture for name, picture in pictures.items()}
-        first = together if compare else next(iter(traces))
-        super().__init__([control], named, state={"show": first}, resolution=RESOLUTION)
+        super().__init__([control], named)

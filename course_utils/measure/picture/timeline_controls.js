@@ -11,14 +11,12 @@ export function buildControls(form, controls, change) {
   form.replaceChildren(...controls.map((control) => radios(control, change)));
 }
 
-const textOf = (control, value) => control.texts[control.options.indexOf(value)] ?? String(value);
-
 function radios(control, change) {
   const set = element("fieldset", {}, element("legend", { textContent: control.label }));
   for (const option of control.options) {
     const input = element("input", { type: "radio", name: control.name, value: String(option) });
     input.addEventListener("change", () => change(control.name, option));
-    set.append(element("label", { className: "choice" }, input, element("span", { textContent: textOf(control, option) })));
+    set.append(element("label", { className: "choice" }, input, element("span", { textContent: String(option) })));
   }
   return set;
 }
@@ -35,7 +33,7 @@ export function syncControls(form, controls, state) {
 const CSS_ESCAPE = (text) => String(text).replace(/["\\]/g, "\\$&");
 
 export const stateText = (controls, state) =>
-  controls.map((control) => `${control.label}: ${textOf(control, state[control.name])}`).join(" · ");
+  controls.map((control) => `${control.label}: ${state[control.name]}`).join(" · ");
 
 // The sentence, its shares in bold.
 export function fillSentence(paragraph, sentence) {

@@ -3,7 +3,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from course_utils.measure.picture import LOOKS, Picture, as_svg, as_text
-from course_utils.measure.picture.static import LEFT, MARGIN, RIGHT, WIDTH
+from course_utils.measure.picture.static import LEFT, LETTERS, MARGIN, RIGHT, WIDTH
 from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.paths import REPO
 from docs import draw_timeline
@@ -34,12 +34,9 @@ def test_stages_have_colour_and_pattern_and_the_width_of_their_time():
         assert f"h{(WIDTH - LEFT - RIGHT) * share:.1f}v" in svg
 
 
-def test_names_from_outside_cannot_break_the_picture():
-    assert '<script>"&' in "".join(drawn(Picture([naive()], ['<script>"&'])).itertext())
-
-
-def test_two_pictures_on_a_page_do_not_share_ids():
-    pages = [drawn(Picture([naive()], [name])) for name in ("one", "other")]
+def test_names_from_outside_cannot_break_the_picture_and_pictures_do_not_share_ids():
+    pages = [drawn(Picture([naive()], [name])) for name in ('<script>"&', "other")]
+    assert '<script>"&' in "".join(pages[0].itertext())
     one, other = ({element.get("id") for element in page.iter()} - {None} for page in pages)
     assert not one & other
 
@@ -61,20 +58,18 @@ def test_the_picture_of_the_readme_is_what_its_script_draws(tmp_path):
 
 
 def lines(*traces):
-    return as_text(Picture(traces), 40).splitlines()
+    return as_text(Picture(traces)).splitlines()
 
 
-def test_each_letter_is_the_main_stage_of_its_time():
-    rows = {line.split()[0]: line.split()[-1] for line in lines(naive(steps=1)) if line}
-    assert rows["main"] == "r" * 24 + "d" * 6
-    assert rows["gpu"] == "." * 30 + "#" * 10
-
-
-def test_the_text_says_what_the_picture_says():
-    written = "\n".join(lines(naive()))
-    assert written.startswith("Naive: the GPU computes 25 %")
-    for said in ("made by hand", "25 %", "r read", ". GPU idle"):
-        assert said in written
+def test_the_text_says_what_the_picture_says_and_each_letter_the_main_stage_of_its_time():
+    found = lines(naive(steps=1, load_ms=LETTERS // 4 * 3, step_ms=LETTERS // 4))
+    assert found[0].startswith("Naive: the GPU computes 25 %")
+    assert found[2] == "naive · made by hand"
+    rows = {line.split()[0]: line.split()[-1] for line in found[1:] if line}
+    assert rows["main"] == "r" * 43 + "d" * 11
+    assert rows["gpu"] == "." * 54 + "#" * 18
+    assert "r read" in found[-1]
+    assert ". GPU idle" in found[-1]
 
 
 def test_two_traces_share_the_axis():
