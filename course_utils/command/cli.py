@@ -174,10 +174,11 @@ def _stage(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from course_utils.hardware.object_store import address, figures, new_token, serve
+    from course_utils.hardware.object_store import address, new_token, serve
+    from course_utils.hardware.storage import storage_preset
 
     try:
-        preset = figures(arguments.preset)
+        preset = None if arguments.preset == "none" else storage_preset(arguments.preset)
     except ValueError as error:
         raise CourseError(str(error)) from None
     token = arguments.token

@@ -14,34 +14,48 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
-import tempfile
 import threading
 import urllib.request
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
-from types import TracebackType
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from course_utils.errors import CourseError
-from course_utils.hardware.object_store.server import (
-    COUNTERS,
-    ObjectFolder,
-    StoreCounters,
-    address,
-    figures,
-    new_token,
-    whole_bytes,
-)
-from course_utils.hardware.storage import StoragePreset
+from course_utils.hardware.object_store.server import COUNTERS, address
+from course_utils.hardware.storage import StoragePreset, storage_preset
+from course_utils.words import plural, size
 
 _SERVER = "from course_utils.hardware.object_store import server; server.main()"
 _PATIENCE_S = 30
-_SILENT = "The store did not start; close what keeps this machine busy, and try again."
 # A proxy, as companies set it, does not lead back to this machine.
 _LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass(frozen=True)
+class StoreCounters:
+    """What a store was asked for with the right token, and what it did."""
+
+    requests: int = 0  # GET of a file, whole or in part
+    lookups: int = 0  # HEAD, and listings of a folder
+    bytes_sent: int = 0  # of files; a client that went away may have got up to 64 KiB fewer
+    broken: int = 0  # connections broken on purpose
+
+    def __str__(self) -> str:
+        return (
+            f"{plural(self.requests, 'request')}, {plural(self.lookups, 'look-up')}, "
+            f"{size(self.bytes_sent)} sent, {self.broken:,} broken off"
+        )
+
+
+def new_token() -> str:
+    """Return a token that nobody can guess."""
+    return secrets.token_urlsafe(16)
 
 
 def object_store(
@@ -68,13 +82,11 @@ def object_store(
             or nothing can break off there.
         ValueError: there is no such preset.
     """
-    root = ObjectFolder(folder).root
-    limits = figures(preset)
     settings = {
-        "folder": str(root),
-        "preset": asdict(limits) if limits else None,
+        "folder": str(Path(folder).absolute()),
+        "preset": asdict(storage_preset(preset)) if preset else None,
         "token": new_token() if token is None else token,
-        "break_after": whole_bytes(break_after),
+        "break_after": break_after,
         "port": port,
     }
     return ObjectStore(settings)
@@ -83,11 +95,12 @@ def object_store(
 class ObjectStore:
     """A running store: where it is, what it counted, and how to make it fail."""
 
+    _end: Callable[[], object] | None = None  # where it was started, not in a copy
+
     def __init__(self, settings: dict[str, Any]):
         """Start the server with the keyword arguments of `serve`."""
         self._settings = settings
         self._owner = os.getpid()
-        self._process: subprocess.Popen[str] | None = None
         self._start()
 
     def __repr__(self) -> str:
@@ -131,7 +144,9 @@ class ObjectStore:
 
     def kill(self) -> None:
         """End the server as a crash would: in the middle of every answer."""
-        _end(self._own(), self._owner)
+        if self._end is None or os.getpid() != self._owner:
+            raise CourseError("A worker has a copy of the store; ask where it was started.")
+        self._end()
 
     def restart(self) -> None:
         """Start the server again, at the same address and with the same token; it counts anew.
@@ -139,65 +154,53 @@ class ObjectStore:
         Raises:
             CourseError: somebody else took the port meanwhile.
         """
-        _end(self._own(), self._owner)
+        self.kill()
         self._start()
 
     def close(self) -> None:
-        """End the server; a second time does nothing."""
-        if self._process:
-            _end(self._process, self._owner)
+        """End the server; a second time, or in a worker, do nothing."""
+        if self._end:
+            self._end()
 
     def __enter__(self) -> ObjectStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel without the process: a worker may read and count, not kill."""
-        return self.__dict__ | {"_process": None}
+        return {"_settings": self._settings, "_owner": self._owner}
 
     def _start(self) -> None:
-        with tempfile.TemporaryFile("w+") as said:
-            process = self._process = subprocess.Popen(
-                [sys.executable, "-c", _SERVER],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=said,
-                text=True,
-                # an interrupted cell interrupts the whole group of its kernel: not the store
-                start_new_session=True,
-                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-            )
-            weakref.finalize(self, _end, process, self._owner)
-            assert process.stdin is not None
-            assert process.stdout is not None
-            # one that stays silent is ended: no pipe has a time limit on every system
-            patience = threading.Timer(_PATIENCE_S, process.kill)
-            patience.start()
-            try:
-                with suppress(OSError):  # it has ended before it took them
-                    process.stdin.write(json.dumps(self._settings) + "\n")
-                    process.stdin.flush()
-                port = process.stdout.readline()
-            finally:
-                patience.cancel()
-            if not port:
-                self.close()
-                said.seek(0)
-                reason = said.read().strip().splitlines() or [_SILENT]
-                raise CourseError(reason[-1])
-        self._settings = self._settings | {"port": int(port)}
-
-    def _own(self) -> subprocess.Popen[str]:
-        if not self._process or os.getpid() != self._owner:
-            raise CourseError("A worker has a copy of the store; ask where it was started.")
-        return self._process
+        process = subprocess.Popen(
+            [sys.executable, "-c", _SERVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            # an interrupted cell interrupts the whole group of its kernel: not the store
+            start_new_session=True,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )
+        self._end = weakref.finalize(self, _end, process, self._owner)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # one that stays silent is ended: no pipe has a time limit on every system
+        patience = threading.Timer(_PATIENCE_S, process.kill)
+        patience.start()
+        try:
+            with suppress(OSError):  # it has ended before it took them
+                process.stdin.write(json.dumps(self._settings) + "\n")
+                process.stdin.flush()
+            said = process.stdout.readline().strip()
+        finally:
+            patience.cancel()
+        if not said.isdigit():
+            self.close()
+            silent = "The store did not start; close what keeps this machine busy, and try again."
+            raise CourseError(said or silent)
+        self._settings = self._settings | {"port": int(said)}
 
     def _ask(self, method: str) -> bytes:
         """Ask for the counters, or for new ones."""

@@ -59,8 +59,8 @@ class Counters:
         )
 
 
-# The memory: whole?, when the line and the metadata server are free, the counters; then per slot
-# when it is free and where its last request ended; then the page cache.
+# The memory: whether somebody is inside, when the line and the metadata server are free, the
+# counters; then per slot when it is free and where its last request ended; then the page cache.
 _LINE, _METADATA, _COUNTERS = 1, 2, 3
 _OPENS, _LOOKUPS, _REQUESTS, _READ, _USED, _HITS, _MISSES = range(_COUNTERS, _COUNTERS + 7)
 _WORDS = _MISSES + 1

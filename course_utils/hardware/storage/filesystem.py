@@ -49,7 +49,7 @@ def slow_storage(
     folder = Path(root).absolute()
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no folder {folder}; make the data first.")
-    figures = storage_preset(preset) if isinstance(preset, str) else preset
+    figures = storage_preset(preset)
     if cache_mb is not None:
         figures = replace(figures, cache_mb=cache_mb)
     if figures.cache_mb < 0:

@@ -44,11 +44,6 @@ class PageCache:
         nodes = capacity + 1
         return 8 * (_FIELDS + 2 * nodes) + 4 * (4 * nodes + _buckets(capacity))
 
-    @property
-    def used(self) -> int:
-        """Units in use."""
-        return self._fields[_USED]
-
     def use(self, key: int, weight: int) -> tuple[int, bool]:
         """Make a block the one used last; return its node, and whether it was there before."""
         node = self._find(key)

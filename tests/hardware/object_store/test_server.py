@@ -63,14 +63,16 @@ def ask(store, path, *, method="GET", token="right", **headers):
         connection.close()
 
 
-def raw(store, request, *, hang_up=False):
-    """Send bytes, perhaps hang up, and return all that comes until the connection closes."""
+def raw(store, request):
+    """Send bytes, hang up, and return all that comes until the connection closes."""
     address = urlsplit(store.url)
     with socket.create_connection((address.hostname, address.port), 10) as line:
-        line.sendall(request)
-        if hang_up:
+        try:
+            line.sendall(request)
             line.shutdown(socket.SHUT_WR)
-        return b"".join(iter(lambda: line.recv(2**16), b""))
+            return b"".join(iter(lambda: line.recv(2**16), b""))
+        except ConnectionError:
+            return b""
 
 
 def test_a_file_comes_whole(store):
@@ -89,12 +91,9 @@ PARTS = [
     ("bytes=299999-", 206, SIZE - 1, SIZE),
     ("bytes=-500", 206, SIZE - 500, SIZE),
     ("bytes=299000-999999999", 206, 299_000, SIZE),
-    ("bytes=5-5", 206, 5, 6),
     ("bytes=300000-", 416, 0, 0),
-    ("bytes=400000-500000", 416, 0, 0),
     ("bytes=-0", 416, 0, 0),
     ("bytes=0-1,5-9", 200, 0, SIZE),  # several parts, and what is no part
-    ("bytes=x-y", 200, 0, SIZE),
     ("lines=1-2", 200, 0, SIZE),
     ("bytes=0-", 200, 0, SIZE),
 ]
@@ -131,36 +130,34 @@ def test_what_a_client_has_already_is_not_sent_again_unless_it_has_changed(store
 @pytest.mark.parametrize(
     ("token", "status", "said"), [("", 401, b"A token is needed"), ("wrong", 403, b"not the token")]
 )
-@pytest.mark.parametrize("path", ["/a.tar", "/", "/nothing", "/.counters", "/../secret"])
-def test_without_the_token_all_paths_answer_alike(store, token, status, said, path):
-    for method in ("GET", "HEAD"):
-        got = ask(store, path, method=method, token=token)
-        assert got[0] == status
-        assert (said in got[2]) is (method == "GET")
-    assert ask(store, f"{path}?token={token}", token="")[0] == status
+def test_without_the_token_all_paths_answer_alike(store, token, status, said):
+    for path in ("/a.tar", "/", "/nothing", "/.counters", "/../secret"):
+        for method in ("GET", "HEAD"):
+            got = ask(store, path, method=method, token=token)
+            assert got[0] == status
+            assert (said in got[2]) is (method == "GET")
+        assert ask(store, f"{path}?token={token}", token="")[0] == status
 
 
-def test_the_token_may_come_in_the_address(store):
+def test_the_token_may_come_in_the_address_and_only_to_this_machine_by_its_own_name(store):
     assert ask(store, "/a.tar?token=right", token="")[2] == DATA
     assert ask(store, "/a.tar?token=right", token="wrong")[0] == 403
     assert ask(store, "/a.tar?token=%ff%00", token="")[0] in (400, 403)
     assert ask(store, "/a.tar", token="", Authorization="Basic cmlnaHQ=")[0] == 401
-
-
-def test_pages_from_elsewhere_cannot_ask_through_a_name_of_theirs(store):
     port = store.url.rpartition(":")[2]
-    assert ask(store, "/a.tar", Host=f"evil.example:{port}")[0] == 403
-    assert ask(store, "/a.tar", Host=f"localhost:{port}")[0] == 200
+    for host, status in ((f"localhost:{port}", 200), ("evil.example", 403)):
+        got = ask(store, "/a.tar", Host=host)
+        assert got[0] == status
+        assert "Access-Control-Allow-Origin" not in got[1]
     assert ask(store, "/a.tar", Host="127.0.0.1.evil.example")[0] == 403
-    assert "Access-Control-Allow-Origin" not in ask(store, "/a.tar")[1]
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NEVER"])
-def test_nothing_can_be_written(store, folder, method):
-    for path in ("/a.tar", "/new"):
-        status, headers, body = ask(store, path, method=method, Content_Length="0")
-        assert (status, headers["Allow"]) == (405, "GET, HEAD")
-        assert body == b"This store only reads; use GET or HEAD.\n"
+def test_nothing_can_be_written(store, folder):
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NEVER"):
+        for path in ("/a.tar", "/new"):
+            status, headers, body = ask(store, path, method=method, Content_Length="0")
+            assert (status, headers["Allow"]) == (405, "GET, HEAD")
+            assert body == b"This store only reads; use GET or HEAD.\n"
     assert (folder / "a.tar").read_bytes() == DATA
     assert not (folder / "new").exists()
 
@@ -198,19 +195,13 @@ def test_links_serve_what_lies_inside_only(store, folder):
         "nowhere": ("nothing", 404),
         "circle": ("circle", 404),
     }
+    through = {"folder/secret": 403, "beside/secret": 403, "folder/shards/a.tar": 200, "pipe": 404}
+    expected = {name: status for name, (_, status) in links.items()} | through
     try:
         for name, (target, _) in links.items():
             (folder / name).symlink_to(target)
         os.mkfifo(folder / "pipe")
-        got = {name: ask(store, f"/{name}")[0] for name in links}
-        assert got == {name: status for name, (_, status) in links.items()}
-        inside = {
-            "folder/secret": 403,
-            "beside/secret": 403,
-            "folder/shards/a.tar": 200,
-            "pipe": 404,
-        }
-        assert {name: ask(store, f"/{name}")[0] for name in inside} == inside
+        assert {name: ask(store, f"/{name}")[0] for name in expected} == expected
         listing = ask(store, "/")[2].decode()
         assert {name for name in links if f'href="/{name}' in listing} == {"in"}
     finally:
@@ -218,20 +209,19 @@ def test_links_serve_what_lies_inside_only(store, folder):
             (folder / name).unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/a.tar/", "/a.tar/x", "/" + "x" * 5_000])
-def test_a_missing_file_is_one_sentence(store, path):
-    status, headers, body = ask(store, path)
-    assert status == 404
-    assert body == b"There is no such file here; ask for a name from the listing at /.\n"
-    assert headers["Content-Type"] == "text/plain; charset=utf-8"
+def test_a_missing_file_is_one_sentence(store):
+    for path in ("/nothing", "/a.tar/", "/a.tar/x", "/" + "x" * 5_000):
+        status, headers, body = ask(store, path)
+        assert status == 404
+        assert body == b"There is no such file here; ask for a name from the listing at /.\n"
+        assert headers["Content-Type"] == "text/plain; charset=utf-8"
 
 
 AS_NOBODY = """
 import os, sys
 from course_utils.hardware.object_store.server import serve
 os.geteuid() or os.setuid(65534)  # root may read everything
-say = lambda port: print(port, flush=True)
-serve(sys.argv[1], None, token="right", ready=say, until_stdin_ends=True)
+serve(sys.argv[1], None, token="right", ready=lambda port: print(port, flush=True))
 """
 
 
@@ -244,7 +234,7 @@ def test_what_may_not_be_read_is_refused_without_its_path():
             (folder / name).touch(mode=0)
         (folder / "locked").chmod(0)
         folder.chmod(0o755)
-        pipes = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.PIPE)
+        pipes = dict.fromkeys(["stdout", "stderr"], subprocess.PIPE)
         with subprocess.Popen(
             [sys.executable, "-c", AS_NOBODY, made], text=True, **pipes
         ) as server:
@@ -256,11 +246,12 @@ def test_what_may_not_be_read_is_refused_without_its_path():
                 assert ask(url, "/locked/a.tar")[0] == 404
             finally:
                 (folder / "locked").chmod(0o755)
+                server.kill()
                 _, logged = server.communicate(timeout=20)
         assert logged == ""
 
 
-def test_a_listing_has_what_can_be_had(store):
+def test_a_listing_has_what_can_be_had_and_fsspec_finds_it(store):
     page = ask(store, "/?token=right", token="")[2].decode()
     assert 'href="/a.tar?token=right"' in page
     assert 'href="/sub/?token=right"' in page
@@ -269,14 +260,9 @@ def test_a_listing_has_what_can_be_had(store):
     assert "&amp; &lt;b&gt;.tar" in ask(store, "/sub")[2].decode()
     with urllib.request.urlopen(store.url_of("sub/name with ä & <b>.tar")) as answer:
         assert answer.read() == b"b"
-
-
-def test_fsspec_lists_finds_and_reads(store):
     fs = fsspec.filesystem("http", headers=store.headers, skip_instance_cache=True)
     assert fs.glob(f"{store.url}/*.tar") == [f"{store.url}/a.tar"]
     assert len(fs.find(store.url)) == 3
-    assert fs.size(f"{store.url}/a.tar") == SIZE
-    assert fs.cat_file(f"{store.url}/a.tar", start=10, end=20) == DATA[10:20]
     with fs.open(f"{store.url}/a.tar", block_size=2**16) as file:
         file.seek(200_000)
         assert file.read(1_000) == DATA[200_000:201_000]
@@ -294,15 +280,11 @@ def test_a_request_that_cannot_be_read_harms_nobody(store):
         b"GET /\xff\xfe HTTP/1.1\r\n" + host + b"Connection: close\r\n\r\n",
         start + host,
     ):
-        try:
-            got = raw(store, request, hang_up=True)
-        except ConnectionError:
-            got = b""
-        assert DATA[:100] not in got
+        assert DATA[:100] not in raw(store, request)
     assert ask(store, "/a.tar")[2] == DATA
 
 
-def test_eight_readers_at_once_get_the_right_bytes(store):
+def test_eight_readers_at_once_get_the_right_bytes_and_each_is_counted(store):
     store.reset_counters()
     cuts = np.sort(np.random.default_rng(1).integers(0, SIZE, (80, 2)))
 
@@ -315,16 +297,6 @@ def test_eight_readers_at_once_get_the_right_bytes(store):
     seen = store.counters()
     assert (seen.requests, seen.lookups) == (80, 0)
     assert seen.bytes_sent == (cuts[:, 1] - cuts[:, 0] + 1).sum()
-
-
-def test_a_client_that_leaves_in_the_middle_costs_no_more(tmp_path):
-    (tmp_path / "large").write_bytes(bytes(50_000_000))
-    with object_store(tmp_path, None) as store:
-        for _ in range(3):
-            with urllib.request.urlopen(store.url_of("large")) as answer:
-                answer.read(10)
-        assert len(ask(store, "/large", token=store.token, Range="bytes=0-9")[2]) == 10
-        assert store.counters().bytes_sent < 150_000_000
 
 
 def test_only_what_came_with_the_token_and_is_there_counts(store):

@@ -35,6 +35,10 @@ def folder(tmp_path):
     return tmp_path / "shards"
 
 
+def children():
+    return set(psutil.Process().children())
+
+
 def get(store, name="a.tar", **headers):
     request = urllib.request.Request(store.url_of(name), headers=headers)
     with urllib.request.urlopen(request, timeout=20) as answer:
@@ -42,27 +46,37 @@ def get(store, name="a.tar", **headers):
 
 
 def test_a_store_serves_until_the_block_is_left_and_keeps_its_token_to_itself(folder):
+    before = children()
     with object_store(folder, "S3", token="a+b/c=") as store:
         assert get(store) == DATA
         # quoted but for what WebDataset expands
         url = store.url_of("two words/{000..003}.tar")
         assert url == f"{store.url}/two%20words/{{000..003}}.tar?token=a%2Bb%2Fc%3D"
-        assert store.url.startswith("http://127.0.0.1:")
         assert store.headers == {"Authorization": f"Bearer {store.token}"}
         assert "emulated S3" in repr(store)
         assert store.token not in repr(store)
-        server = psutil.Process().children()
-        assert all(store.token not in " ".join(process.cmdline()) for process in server)
+        (server,) = children() - before
+        assert store.token not in " ".join(server.cmdline())
+        if os.name != "nt":  # where there are no process groups of this kind
+            assert os.getpgid(server.pid) != os.getpgid(0)  # what Jupyter sends SIGINT to
     with pytest.raises(urllib.error.URLError):
         get(store)
     store.close()
+    store = object_store(folder, None)
+    (server,) = children() - before
+    del store
+    assert not server.is_running()
 
 
 def test_all_that_hold_a_store_count_together_from_the_last_reset(folder):
+    (folder / "large").write_bytes(bytes(50_000_000))
     with object_store(folder, None) as store:
         copy = pickle.loads(pickle.dumps(store))
         assert len(store.token) >= 20
-        get(store)
+        with urllib.request.urlopen(store.url_of("large")) as answer:
+            answer.read(10)  # a client that leaves in the middle costs no more
+        get(copy, Range="bytes=0-99")
+        assert store.counters().bytes_sent < 50_000_000
         store.reset_counters()
         get(copy, Range="bytes=0-99")
         seen = store.counters()
@@ -71,7 +85,7 @@ def test_all_that_hold_a_store_count_together_from_the_last_reset(folder):
         assert str(seen) == "1 request, 0 look-ups, 100 B sent, 0 broken off"
 
 
-@pytest.mark.parametrize("at", [0, 1, 65_536, 399_999, 400_000])
+@pytest.mark.parametrize("at", [0, 65_536, 399_999, 400_000])
 def test_a_connection_breaks_once_for_each_file_and_a_second_try_goes_on(folder, at):
     with object_store(folder, None, break_after=at) as store:
         for name in ("a.tar", "b.tar"):
@@ -93,7 +107,11 @@ def test_a_store_killed_in_the_middle_of_an_answer_can_be_started_again(folder):
                 answer.read()
         with pytest.raises(CourseError, match=r"start it again with store\.restart\(\)"):
             store.counters()
-        url, token = store.url, store.token
+        url, token, port = store.url, store.token, int(store.url.rpartition(":")[2])
+        with object_store(folder, None, port=port) as other:
+            with pytest.raises(CourseError, match=f"^Port {port} is taken"):
+                store.restart()
+            assert get(other) == DATA
         store.restart()
         assert (store.url, store.token) == (url, token)
         assert get(store, Range="bytes=10-99") == DATA[10:100]
@@ -114,43 +132,27 @@ def test_a_file_that_is_cut_short_meanwhile_is_an_error_not_wrong_data(folder):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"folder": "nothing"}, "There is no folder .*; make it"),
         ({"folder": "a.tar"}, ".* is a file; name"),
-        ({"port": -1}, "Port -1 is taken or cannot be had; choose"),
-        ({"port": 70_000}, "Port 70000 is taken or cannot be had; choose"),
-        *(({"token": token}, "A token has letters, digits") for token in ("", "a b", "a\n", "ä")),
+        ({"token": "a\n"}, "A token has letters, digits"),
         ({"preset": "s3"}, "There is no storage 's3'; choose one of"),
-        ({"break_after": -0.3}, "An answer cannot break off after -0.3 bytes; choose"),
         ({"break_after": math.nan}, "An answer cannot break off after nan bytes; choose"),
-        ({"break_after": math.inf}, "An answer cannot break off after inf bytes; choose"),
     ],
 )
 def test_what_cannot_be_served_is_said_and_leaves_no_process(folder, options, said):
-    before = psutil.Process().children()
-    kind = ValueError if "preset" in options else CourseError
-    with pytest.raises(kind, match=f"^{said}"):
+    before = children()
+    with pytest.raises((CourseError, ValueError), match=f"^{said}"):
         object_store(**{**options, "folder": folder / options.get("folder", "")})
-    assert psutil.Process().children() == before
-
-
-def test_a_port_that_somebody_took_meanwhile_is_said(folder):
-    with object_store(folder, None) as store:
-        store.kill()
-        port = int(store.url.rpartition(":")[2])
-        with object_store(folder, None, port=port) as other:
-            with pytest.raises(CourseError, match=f"^Port {port} is taken"):
-                store.restart()
-            assert get(other) == DATA
+    assert children() == before
 
 
 def test_a_server_that_says_nothing_is_ended_and_one_that_ended_is_said(folder, monkeypatch):
-    before = psutil.Process().children()
+    before = children()
     for patience, server in ((0, "import time; time.sleep(60)"), (30, "")):
         monkeypatch.setattr(module, "_PATIENCE_S", patience)
         monkeypatch.setattr(module, "_SERVER", server)
         with pytest.raises(CourseError, match=r"^The store did not start; close what"):
             object_store(folder, None)
-    assert psutil.Process().children() == before
+    assert children() == before
 
 
 def read_and_leave(store):
@@ -172,36 +174,22 @@ def test_a_worker_may_read_but_ends_nothing(folder, start_method):
 
 
 PROGRAM = """
-import sys
+import psutil, sys
 from course_utils.hardware.object_store import object_store
 store = object_store(sys.argv[1], None)
-print(store._process.pid, flush=True)
+print(psutil.Process().children()[0].pid, flush=True)
 sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("ending", ["killed", "by itself"])
-def test_a_store_ends_with_the_process_that_started_it(folder, ending):
-    starter = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with starter:
+def test_a_store_ends_with_the_process_that_started_it_even_if_that_is_killed(folder):
+    pipes = dict.fromkeys(["stdin", "stdout"], subprocess.PIPE)
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(folder)], text=True, **pipes
+    ) as starter:
         server = psutil.Process(int(starter.stdout.readline()))
-        if ending == "killed":
-            starter.kill()
+        starter.kill()
     assert psutil.wait_procs([server], timeout=20)[1] == []
-
-
-def test_a_store_ends_when_nobody_holds_it_and_not_when_a_cell_is_interrupted(folder):
-    store = object_store(folder, None)
-    server = psutil.Process(store._process.pid)
-    if os.name != "nt":  # where there are no process groups of this kind
-        assert os.getpgid(server.pid) != os.getpgid(0)  # what Jupyter sends SIGINT to
-    del store
-    assert not server.is_running()
 
 
 @pytest.mark.alone
