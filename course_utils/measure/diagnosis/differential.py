@@ -24,9 +24,9 @@ from course_utils.measure.diagnosis.measurements import (
     measured,
 )
 from course_utils.measure.diagnosis.remedy import remedy
-from course_utils.measure.diagnosis.report import Diagnosis, evidence, sentence
+from course_utils.measure.diagnosis.report import Diagnosis
 from course_utils.measure.diagnosis.runs import Run, run_loop, run_step
-from course_utils.measure.diagnosis.verdict import judge, slowest_stage
+from course_utils.measure.diagnosis.verdict import judge
 from course_utils.measure.spans import end
 from course_utils.measure.trace import Trace
 
@@ -74,22 +74,7 @@ def diagnose(
 def concluded(m: Measurements, trace: Trace) -> Diagnosis:
     """Return what follows from measurements."""
     cause = judge(m)
-    cure = remedy(m, cause)
-    return Diagnosis(
-        cause=cause,
-        stage=slowest_stage(m) if cause == "CPU" else "",
-        verdict=sentence(m, cause),
-        change=cure.change,
-        gain=cure.gain,
-        at_most=cure.at_most,
-        headspace=m.headspace,
-        loader_s=m.loader_s,
-        step_s=m.step_s,
-        together_s=m.turn_s,
-        evidence=evidence(m),
-        measurements=m,
-        trace=trace,
-    )
+    return Diagnosis(cause, *remedy(m, cause), m, trace)
 
 
 def _check(loader: Any, step: Any) -> None:

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 from torch.utils.data import DataLoader
 
-from course_utils.measure.diagnosis.gauges import Fetch
+from course_utils.measure.diagnosis.gauges import Fetch, affinity
 from course_utils.measure.diagnosis.rate import length
 from course_utils.measure.diagnosis.runs import Run, mean
-from course_utils.measure.process import affinity
 from course_utils.measure.spans import LOADING, Span, compute_spans, union
+from course_utils.words import duration
 
 SLOW = 8  # times the median
 BESIDE = 0.2  # of the fetching thread's processor time: less is the sending of batches
@@ -137,32 +137,42 @@ class Measurements:
         return self.grown_bytes + self.grown_late_bytes * left / (self.watched / 2)
 
 
+def ms(seconds: float) -> str:
+    """Return a time of a batch as it reads best."""
+    return duration(seconds * 1e9)
+
+
 def measured(
     loader: Any, alone: Run, step: Run, together: Run, trial: Run | None = None
 ) -> Measurements:
     """Return the figures of these runs; `trial` is the loader with thread pools of one thread."""
-    found = _paces(loader, alone, step, together)
-    found = _step_parts(found, step)
-    found = _setting(found, loader, alone)
-    found = _fetching(found, alone, trial)
-    found = _moving(found, loader, alone)
-    return _memory(found, alone, together)
+    growths = (_growth(run.fetches) for run in (alone, together))
+    return Measurements(
+        **_paces(loader, alone, step, together),
+        **_parts_of(step),
+        **_setting(loader, alone),
+        **_fetching(alone),
+        **_moving(loader, alone),
+        **max(growths, key=lambda growth: growth["grown_bytes"]),
+        stages=_stages(alone),
+        one_thread_gain=_one_thread_gain(alone, trial) if trial else 1.0,
+    )
 
 
-def _paces(loader: Any, alone: Run, step: Run, together: Run) -> Measurements:
+def _paces(loader: Any, alone: Run, step: Run, together: Run) -> dict[str, Any]:
     """Return how long the turns of the three runs took."""
     waits = [turn.got - turn.asked for _, turn in together.steady]
     epochs = [*alone.lengths, *together.lengths]
-    return Measurements(
-        loader_s=alone.batch_s,
-        step_s=step.whole_s,
-        step_delay_s=min(step.delay_s, step.whole_s),
-        together_s=together.batch_s,
-        wait_s=together.wait_s,
-        waited_share=sum(wait > READY_S for wait in waits) / max(1, len(waits)),
-        start_up_s=_start_up(loader, alone, together),
-        epoch=max(epochs) if epochs else length(loader),
-    )
+    return {
+        "loader_s": alone.batch_s,
+        "step_s": step.whole_s,
+        "step_delay_s": min(step.delay_s, step.whole_s),
+        "together_s": together.batch_s,
+        "wait_s": mean(waits),
+        "waited_share": mean([wait > READY_S for wait in waits]),
+        "start_up_s": _start_up(loader, alone, together),
+        "epoch": max(epochs) if epochs else length(loader),
+    }
 
 
 def _start_up(loader: Any, alone: Run, together: Run) -> float:
@@ -174,104 +184,77 @@ def _start_up(loader: Any, alone: Run, together: Run) -> float:
     return max(0.0, first - median(fetches or [alone.batch_s]))
 
 
-def _step_parts(m: Measurements, run: Run) -> Measurements:
+def _parts_of(step: Run) -> dict[str, Any]:
     """Divide the step by what ran: a computation, else a copy, else nothing but the host.
 
     Of a step that records no spans only the copy is known, from a copy of the same batch alone.
     """
-    spans, count = run.trace.spans, len(run.turns)
+    spans, count = step.trace.spans, len(step.turns)
     compute = compute_spans(spans)
     if not compute:
-        return replace(m, transfer_s=min(run.copy_s, run.whole_s))
+        return {"transfer_s": min(step.copy_s, step.whole_s)}
     copies = [span for span in spans if span.stage == "transfer"]
     computing = _length(compute) / count
     copying = _length([*compute, *copies]) / count - computing
-    host = max(0.0, run.whole_s - computing - copying - run.delay_s)
-    return replace(m, compute_s=computing, transfer_s=copying, host_s=host)
+    host = max(0.0, step.whole_s - computing - copying - step.delay_s)
+    return {"compute_s": computing, "transfer_s": copying, "host_s": host}
 
 
-def _setting(m: Measurements, loader: Any, alone: Run) -> Measurements:
-    """Add how the loader is set up, and what this machine lets it use."""
+def _setting(loader: Any, alone: Run) -> dict[str, Any]:
+    """Return how the loader is set up, and what this machine lets it use."""
     cores = len(affinity(0)) or multiprocessing.cpu_count()
     context = getattr(loader, "multiprocessing_context", None) or multiprocessing
-    return replace(
-        m,
-        workers=alone.workers,
-        prefetch_factor=int(getattr(loader, "prefetch_factor", None) or 2),
-        start_method=str(context.get_start_method()) if alone.workers else "",
-        cores=cores,
-        worker_cores=len(alone.cores) or cores,
-        free_bytes=float(psutil.virtual_memory().available),
-    )
+    return {
+        "workers": alone.workers,
+        "prefetch_factor": int(getattr(loader, "prefetch_factor", None) or 2),
+        "start_method": str(context.get_start_method()) if alone.workers else "",
+        "cores": cores,
+        "worker_cores": len(alone.cores) or cores,
+        "free_bytes": float(psutil.virtual_memory().available),
+    }
 
 
-def _fetching(m: Measurements, alone: Run, trial: Run | None) -> Measurements:
-    """Add what one fetch costs, in one worker."""
+def _fetching(alone: Run) -> dict[str, Any]:
+    """Return what one fetch costs, in one worker."""
     fetches = steady(alone.fetches)
-    m = replace(
-        m,
-        stages=_stages(alone),
-        one_thread_gain=_one_thread_gain(alone, trial) if trial else 1.0,
-    )
     if not fetches:  # of a loader that is no DataLoader only the whole is known
-        return replace(m, fetch_s=alone.batch_s, computing_s=min(alone.batch_s, alone.cpu_s))
-    slow = _slow_ones(fetches)
-    return replace(
-        m,
-        fetch_s=mean([f.wall for f in fetches]),
-        computing_s=_computing(fetches),
-        delay_s=mean([f.delay for f in fetches]),
-        collate_s=mean([f.collate for f in fetches]),
-        slow_share=slow.share,
-        slow_time=slow.time,
-        slowest_s=slow.slowest_s,
-        pool_threads=int(max(f.pool_threads for f in fetches)),
-        asked_bytes=_per_batch(fetches, "asked_bytes"),
-        disk_bytes=_per_batch(fetches, "disk_bytes"),
-    )
+        return {"fetch_s": alone.batch_s, "computing_s": min(alone.batch_s, alone.cpu_s)}
+    walls = [fetch.wall - fetch.delay for fetch in fetches]
+    usual = median(walls)
+    slow = [wall for wall in walls if wall > SLOW * usual]
+    return {
+        "fetch_s": mean([f.wall for f in fetches]),
+        "computing_s": mean([_computing(f) for f in fetches]),
+        "delay_s": mean([f.delay for f in fetches]),
+        "collate_s": mean([f.collate for f in fetches]),
+        "slow_share": len(slow) / len(walls),
+        "slow_time": sum(wall - usual for wall in slow) / max(sum(walls), 1e-9),
+        "slowest_s": max(walls),
+        "pool_threads": int(max(f.pool_threads for f in fetches)),
+        "asked_bytes": _per_batch(fetches, "asked_bytes"),
+        "disk_bytes": _per_batch(fetches, "disk_bytes"),
+    }
 
 
-def _moving(m: Measurements, loader: Any, alone: Run) -> Measurements:
-    """Add what it costs to bring a batch to the main process: what is spent beside the fetch."""
-    fetches = steady(alone.fetches)
-    sending = receiving = 0.0
-    if not isinstance(loader, DataLoader):
-        receiving = alone.cpu_s
-    elif alone.workers:
-        receiving = alone.cpu_s
+def _computing(fetch: Fetch) -> float:
+    """Return the time in which a fetch computed, be it in threads of a pool that it waited for."""
+    return min(max(fetch.cpu, fetch.process_cpu), max(fetch.wall - fetch.delay, fetch.cpu))
+
+
+def _moving(loader: Any, alone: Run) -> dict[str, Any]:
+    """Return what it costs to bring a batch to the main process: what is spent beside the fetch."""
+    figures = {"batch_bytes": alone.batch_bytes, "pickle_s": alone.pickle_s}
+    if isinstance(loader, DataLoader) and not alone.workers:
+        return figures
+    figures["receiving_s"] = alone.cpu_s
+    if fetches := steady(alone.fetches):
         beside = _per_batch(fetches, "total_cpu") - mean([f.cpu for f in fetches])
-        sending = max(0.0, beside) + receiving
-    return replace(
-        m,
-        batch_bytes=alone.weight.nbytes if alone.weight else 0,
-        pickle_s=alone.weight.pickle_s if alone.weight else 0.0,
-        receiving_s=receiving,
-        sending_s=sending,
-    )
+        figures["sending_s"] = max(0.0, beside) + alone.cpu_s
+    return figures
 
 
-def _memory(m: Measurements, alone: Run, together: Run) -> Measurements:
-    """Add the memory of the workers, from the run in which it grew more."""
-    own = max((_growth(run.fetches) for run in (alone, together)), key=lambda found: found.grown)
-    return replace(
-        m,
-        own_bytes=own.first,
-        grown_bytes=own.grown,
-        grown_late_bytes=own.late,
-        watched=own.watched,
-    )
-
-
-class _Growth(NamedTuple):
-    """Bytes that all workers together had for themselves."""
-
-    first: float
-    grown: float
-    late: float  # of `grown`, in the second half
-    watched: int  # fetches
-
-
-def _growth(fetches: Sequence[Fetch]) -> _Growth:
+def _growth(fetches: Sequence[Fetch]) -> dict[str, Any]:
+    """Return the memory that all workers together had for themselves, and how it grew."""
     first = grown = late = 0.0
     for worker in {f.worker for f in fetches}:
         own = [f.unique_bytes for f in fetches if f.worker == worker and f.unique_bytes]
@@ -280,7 +263,8 @@ def _growth(fetches: Sequence[Fetch]) -> _Growth:
             last = median(own[-third:])  # batches come and go
             first, grown = first + own[0], grown + last - own[0]
             late += last - median(own[third:-third])
-    return _Growth(first, grown, late, len(fetches))
+    figures = {"own_bytes": first, "grown_bytes": grown, "grown_late_bytes": late}
+    return {**figures, "watched": len(fetches)}
 
 
 def steady(fetches: Sequence[Fetch]) -> list[Fetch]:
@@ -293,9 +277,8 @@ def may_be_oversubscribed(run: Run) -> bool:
     """Tell whether other threads than the one that fetches compute as well."""
     fetches = steady(run.fetches)
     beside = mean([f.process_cpu - f.cpu for f in fetches])
-    return beside > BESIDE * mean([f.cpu for f in fetches]) and any(
-        f.pool_threads > 1 for f in fetches
-    )
+    pools = any(f.pool_threads > 1 for f in fetches)
+    return pools and beside > BESIDE * mean([f.cpu for f in fetches])
 
 
 def _one_thread_gain(alone: Run, trial: Run) -> float:
@@ -309,20 +292,14 @@ def _one_thread_gain(alone: Run, trial: Run) -> float:
     return min(alone.batch_s / trial.batch_s, before / after)
 
 
-def _computing(fetches: Sequence[Fetch]) -> float:
-    """Return the time in which a fetch computed, be it in threads of a pool that it waited for."""
-    return mean([min(max(f.cpu, f.process_cpu), max(f.wall - f.delay, f.cpu)) for f in fetches])
-
-
 def _per_batch(fetches: Sequence[Fetch], name: str) -> float:
     """Return by how much a total of the workers' processes grew for each batch."""
-    grown, batches = 0.0, 0
+    grown: list[float] = []
     for worker in {f.worker for f in fetches}:
         own = [getattr(f, name) for f in fetches if f.worker == worker]
         # a new epoch may have begun with a new process, which counts from zero
-        steps = [after - before for before, after in pairwise(own) if after >= before]
-        grown, batches = grown + sum(steps), batches + len(steps)
-    return grown / batches if batches else 0.0
+        grown += [after - before for before, after in pairwise(own) if after >= before]
+    return mean(grown)
 
 
 def _length(spans: Sequence[Span]) -> float:
@@ -339,19 +316,3 @@ def _stages(run: Run) -> dict[str, float]:
         found[span.stage] = found.get(span.stage, 0.0) + span.duration_ns / 1e9 / batches
     # "read" alone is what an unnamed fetch is called
     return found if set(found) - {"read", "collate"} else {}
-
-
-class _Slow(NamedTuple):
-    """Fetches that take over `SLOW` times the median."""
-
-    share: float  # of all fetches
-    time: float  # share of the fetching time that is lost so
-    slowest_s: float
-
-
-def _slow_ones(fetches: Sequence[Fetch]) -> _Slow:
-    walls = [fetch.wall - fetch.delay for fetch in fetches]
-    usual = median(walls)
-    slow = [wall for wall in walls if wall > SLOW * usual]
-    lost = sum(wall - usual for wall in slow)
-    return _Slow(len(slow) / len(walls), lost / max(sum(walls), 1e-9), max(walls))

@@ -9,16 +9,16 @@ import io
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import DataLoader
 
-from course_utils.measure.diagnosis.gauges import Fetch, Gauges, single_threaded
+from course_utils.measure.diagnosis.gauges import Fetch, Gauges, affinity, delay_s, single_threaded
 from course_utils.measure.diagnosis.rate import first_dropped, length, prefetched
-from course_utils.measure.process import affinity, delay_s
 from course_utils.measure.spans import end, traced_batches
 from course_utils.measure.trace import Trace, record
 
@@ -30,14 +30,6 @@ LEAST_TURNS, GRACE_S = 3, 5.0
 ENOUGH_EPOCHS = 3  # whole ones, if epochs are short
 KEPT_BATCHES, KEPT_BYTES = 8, 1 << 28  # for the step alone
 WARM_UP = 3  # steps that also pay for allocations and the choice of kernels
-
-
-@dataclass(frozen=True)
-class Weight:
-    """One batch: its bytes, and the processor seconds that pickling it and back takes."""
-
-    nbytes: int
-    pickle_s: float = 0.0  # of all that is no tensor: tensors travel in shared memory
 
 
 class Turn(NamedTuple):
@@ -65,7 +57,8 @@ class Run:
     cores: set[int] = field(default_factory=set)  # that the workers may use
     workers: int = 0
     kept: list[Any] = field(default_factory=list)
-    weight: Weight | None = None  # of the first batch
+    batch_bytes: int = 0
+    pickle_s: float = 0.0  # processor seconds to pickle a batch and back, without its tensors
     copy_s: float = 0.0  # seconds that copying a batch to a real accelerator takes by itself
 
     @property
@@ -86,11 +79,6 @@ class Run:
             return 0.0
         waits = sum(turn.got - turn.asked for turn in self.turns)
         return (self.turns[-1].done - self.turns[0].asked - waits) / len(self.turns)
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds that a turn waits for its batch, on average."""
-        return mean([b.got - b.asked for _, b in self.steady])
 
     @property
     def cpu_s(self) -> float:
@@ -145,8 +133,7 @@ def run_loop(
 def _end_persistent(loader: DataLoader[Any]) -> None:
     """Let the next run start workers of its own, whose fetches can be noted."""
     workers, loader._iterator = loader._iterator, None
-    if workers is not None:
-        end(workers, orderly=False)
+    end(workers, orderly=False)
 
 
 def _run_epoch(
@@ -160,35 +147,36 @@ def _run_epoch(
     """Run an epoch, or some of it; return False if there is nothing to gain from another."""
     started: list[Iterator[Any]] = []
     beside = [gauges] if gauges else []
-    batches = traced_batches(run.trace, loader, beside=beside, started=started.append)
-    epoch = len(run.starts)
-    run.starts.append(time.perf_counter())
-    index, cut = 0, False
-    try:
-        asked = run.starts[-1]
-        for batch in batches:
-            got = time.perf_counter()
-            if keep:
-                _keep(run, batch)
-            if step is not None:
-                step(batch)
-            done, cpu, delay = time.perf_counter(), time.process_time(), delay_s()
-            run.turns.append(Turn(epoch, index, asked, got, done, cpu, delay))
-            if index == 1 or not run.workers:
-                _look_at_workers(run, started[0])
-            asked, index = time.perf_counter(), index + 1
-            if _is_up(run, deadline) or (index % 8 == 0 and is_enough(run)):
-                cut = True
-                break
-    except BaseException:
-        _abandon(batches, started)
-        raise
-    if cut:
-        end(started[0])
-    else:
-        run.lengths.append(index)
-    batches.close()  # type: ignore[attr-defined]
-    return index > 1 and not cut and not _is_up(run, deadline)
+    epoch, index = len(run.starts), 0
+    run.starts.append(asked := time.perf_counter())
+    with closing(
+        traced_batches(run.trace, loader, beside=beside, started=started.append)
+    ) as batches:
+        try:
+            for batch in batches:
+                got = time.perf_counter()
+                if keep:
+                    _keep(run, batch)
+                if step is not None:
+                    step(batch)
+                run.turns.append(_turn_that_ends(epoch, index, asked, got))
+                if index == 1 or not run.workers:
+                    _look_at_workers(run, started[0])
+                asked, index = time.perf_counter(), index + 1
+                if _is_up(run, deadline) or (index % 8 == 0 and is_enough(run)):
+                    end(started[0])
+                    return False
+        except BaseException:
+            for iterator in started:
+                end(iterator, orderly=False)
+            raise
+    run.lengths.append(index)
+    return index > 1 and not _is_up(run, deadline)
+
+
+def _turn_that_ends(epoch: int, place: int, asked: float, got: float) -> Turn:
+    now = time.perf_counter()
+    return Turn(epoch, place, asked, got, now, time.process_time(), delay_s())
 
 
 def _is_up(run: Run, deadline: float) -> bool:
@@ -198,13 +186,6 @@ def _is_up(run: Run, deadline: float) -> bool:
         return False
     begun = run.turns[0].got if run.turns else now
     return now > max(deadline, begun) + GRACE_S or len(run.steady) >= LEAST_TURNS
-
-
-def _abandon(batches: Iterator[Any], started: Sequence[Iterator[Any]]) -> None:
-    with suppress(Exception):
-        batches.close()  # type: ignore[attr-defined]
-    for iterator in started:
-        end(iterator, orderly=False)
 
 
 def is_enough(run: Run) -> bool:
@@ -227,9 +208,9 @@ def _look_at_workers(run: Run, batches: Iterator[Any]) -> None:
 
 
 def _keep(run: Run, batch: Any) -> None:
-    if run.weight is None:
-        run.weight = weigh(batch)
-    if len(run.kept) < KEPT_BATCHES and len(run.kept) * run.weight.nbytes <= KEPT_BYTES:
+    if not run.kept:
+        _, run.batch_bytes, run.pickle_s = weigh(batch)
+    if len(run.kept) < KEPT_BATCHES and len(run.kept) * run.batch_bytes <= KEPT_BYTES:
         run.kept.append(batch)
 
 
@@ -247,23 +228,19 @@ def run_step(
         _wait_for_device(result, trace, synchronize)
     with record() as trace:
         run = Run(trace, starts=[time.perf_counter()])
-        number = 0
-        while not run.turns or not (
-            time.perf_counter() - started > seconds or (number % 8 == 0 and is_enough(run))
-        ):
+        for number in count():
             asked = time.perf_counter()
             batch = _copied(batches[number % len(batches)])
             got = time.perf_counter()
             trace.batch = number
             result = step(batch)
-            done, cpu, delay = time.perf_counter(), time.process_time(), delay_s()
-            run.turns.append(Turn(0, number, asked, got, done, cpu, delay))
-            number += 1
+            run.turns.append(_turn_that_ends(0, number, asked, got))
+            if time.perf_counter() - started > seconds or (number % 8 == 7 and is_enough(run)):
+                break
         _wait_for_device(result, trace, synchronize)
-        last = run.turns[-1]
-        run.turns[-1] = last._replace(done=time.perf_counter())
+        run.turns[-1] = run.turns[-1]._replace(done=time.perf_counter())
     if device := torch.accelerator.current_accelerator(check_available=True):
-        run.copy_s = copy_s(batches[0], device)
+        run.copy_s = copy_s(weigh(batches[0])[0], device)
     return run
 
 
@@ -294,59 +271,57 @@ def _copied(batch: Any) -> Any:
     return batch
 
 
-def weigh(batch: Any) -> Weight:
-    """Return the weight of `batch`; of one that cannot be pickled only its own tensors count."""
+def weigh(batch: Any) -> tuple[list[torch.Tensor], int, float]:
+    """Return the tensors of `batch`, its bytes, and how long all else takes to pickle and back.
+
+    Tensors travel in shared memory. Of a batch that cannot be pickled only its tensors count.
+    """
     file = io.BytesIO()
-    weigher = _Weigher(file)
+    pickler = _Pickler(file, protocol=pickle.HIGHEST_PROTOCOL)
     begun = time.thread_time()
     try:
-        weigher.dump(batch)
+        pickler.dump(batch)
         file.seek(0)
-        _Unweigher(file).load()
+        _Unpickler(file).load()
+        pickled, took = file.tell(), time.thread_time() - begun
     except Exception:  # whatever a stranger's class does when it is pickled
-        return Weight(sum(tensor.nbytes for tensor in weigher.tensors))
-    took = time.thread_time() - begun
-    return Weight(sum(tensor.nbytes for tensor in weigher.tensors) + file.tell(), took)
+        pickled, took = 0, 0.0
+    return pickler.tensors, pickled + sum(tensor.nbytes for tensor in pickler.tensors), took
 
 
-def copy_s(batch: Any, device: torch.device) -> float:
-    """Return the seconds that copying the tensors of `batch` to `device` takes, at best of three.
+class _Pickler(pickle.Pickler):
+    """Pickle all but the tensors, which are collected."""
 
-    Copied as they lie there, one after the other, with nothing beside it.
-    """
-    weigher = _Weigher(io.BytesIO())
-    with suppress(Exception):  # whatever a stranger's class does when it is pickled
-        weigher.dump(batch)
-    return min(_copy_once(weigher.tensors, device) for _ in range(3))
-
-
-def _copy_once(tensors: list[torch.Tensor], device: torch.device) -> float:
-    begun = time.perf_counter()
-    copies = [tensor.to(device, copy=True) for tensor in tensors]
-    if device.type != "cpu":
-        torch.accelerator.synchronize()
-    took = time.perf_counter() - begun
-    copies.clear()
-    return took
-
-
-class _Weigher(pickle.Pickler):
-    """Pickle all but the tensors, which are counted."""
-
-    def __init__(self, file: io.BytesIO):
-        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+    def __init__(self, file: io.BytesIO, protocol: int):
+        super().__init__(file, protocol)
         self.tensors: list[torch.Tensor] = []
 
     def persistent_id(self, thing: Any) -> int | None:
         if not isinstance(thing, torch.Tensor):
             return None
         self.tensors.append(thing)
-        return len(self.tensors) - 1
+        return len(self.tensors)
 
 
-class _Unweigher(pickle.Unpickler):
+class _Unpickler(pickle.Unpickler):
     def persistent_load(self, number: Any) -> None:
         """Put nothing where a tensor was."""
+
+
+def copy_s(tensors: Sequence[torch.Tensor], device: torch.device) -> float:
+    """Return the seconds that copying `tensors` to `device` takes, at best of three.
+
+    Copied as they lie there, one after the other, with nothing beside it.
+    """
+    took = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        copies = [tensor.to(device, copy=True) for tensor in tensors]
+        if device.type != "cpu":
+            torch.accelerator.synchronize()
+        took.append(time.perf_counter() - begun)
+        del copies
+    return min(took)
 
 
 def mean(values: Sequence[float]) -> float:

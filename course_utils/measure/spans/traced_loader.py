@@ -6,7 +6,7 @@ out and entered in the trace, with the number that the batch has in this run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ def traced_batches(
     *,
     beside: Sequence[Listener] = (),
     started: Callable[[Iterator[Any]], None] | None = None,
-) -> Iterator[Any]:
+) -> Generator[Any, None, None]:
     """Yield the batches of `loader` and enter spans and samples in `trace`.
 
     Args:

@@ -20,7 +20,6 @@ from torch.utils.data import DataLoader, Dataset
 
 from course_utils.hardware.gpu import EmulatedAccelerator, get_accelerator
 from course_utils.hardware.storage import UNLIMITED, SlowFileSystem, slow_storage
-from course_utils.measure.process import delay_s
 from course_utils.measure.trace import Trace, record
 from course_utils.teaching.explorer import use_cpu
 
@@ -114,7 +113,11 @@ def _can_pin() -> bool:
 
 def _delay_ns() -> int:
     """Return for how long this thread was ready and got no core, -1 if the system does not tell."""
-    return round(1e9 * delay_s()) if os.path.exists("/proc/thread-self/schedstat") else -1
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            return int(file.read().split()[1])
+    except (OSError, IndexError):
+        return -1
 
 
 def _cores() -> int:

@@ -57,7 +57,7 @@ def test_the_cause_of_a_known_loop_is_found(name: str) -> None:
         if found.cause != cause:  # neighbours on the machine may mislead it once, not twice
             found = diagnose(loader, step, seconds=6)
     assert found.cause == cause, found.verdict
-    assert min(found.headspace, found.gain) >= 1
+    assert min(found.measurements.headspace, found.gain) >= 1
 
 
 @pytest.mark.slow
@@ -93,7 +93,7 @@ def test_workers_of_every_start_method_are_judged_and_end_in_silence(
 def test_a_device_that_was_not_waited_for_is_waited_for() -> None:
     gpu, calls = get_accelerator(step_ms=10, emulate=True), []
     found = quick(ROWS(), lambda batch: gpu.step(gpu.upload(batch)) and None, seconds=1)
-    assert found.step_s >= 0.01
+    assert found.measurements.step_s >= 0.01
     assert found.measurements.compute_s == pytest.approx(0.01, rel=0.05)
     quick(ROWS(), synchronize=lambda: calls.append(1))  # of one's own, with its function
     assert calls

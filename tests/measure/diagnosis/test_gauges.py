@@ -9,8 +9,14 @@ import torch
 from threadpoolctl import threadpool_info
 from torch.utils.data import DataLoader
 
-from course_utils.measure.diagnosis.gauges import ROWS, Gauges, single_threaded
-from course_utils.measure.process import affinity, bytes_read, own_bytes
+from course_utils.measure.diagnosis.gauges import (
+    ROWS,
+    Gauges,
+    affinity,
+    bytes_read,
+    own_bytes,
+    single_threaded,
+)
 from course_utils.measure.spans.loader_hook import listen
 from tests.measure.datasets import Numbers
 
