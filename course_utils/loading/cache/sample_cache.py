@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from typing import Any, Generic, TypeVar
 
@@ -26,7 +26,7 @@ from course_utils.loading.workers import shm_free
 
 T = TypeVar("T")
 
-_COUNTERS = {"hits": 0, "misses": 1, "samples": 2, "nbytes": 3, "taken": 4}
+_COUNTERS = ("hits", "misses", "samples", "nbytes", "taken")
 _WRITING = -1  # the end of a sample that is not there yet; 0: nobody has begun with it
 _PATIENCE = 5.0  # seconds: a worker that was killed with the lock in hand never gives it back
 
@@ -66,7 +66,7 @@ class SampleCache(Dataset[T], Generic[T]):
         storage = torch.UntypedStorage._new_shared(self.capacity)  # type: ignore[no-untyped-call]
         self._memory = torch.empty(0, dtype=torch.uint8).set_(storage)
         self._places = _shared(len(dataset), 2)  # where the sample begins and ends
-        self._counters = _shared(len(_COUNTERS))
+        self._counted = _shared(len(_COUNTERS))
         # one of "fork" could not be sent to a spawned worker, while a forked one inherits any
         self._lock = get_context("spawn").Lock()
         self._lock_is_lost = False
@@ -83,9 +83,11 @@ class SampleCache(Dataset[T], Generic[T]):
         found = {index: self._look_up(index) for index in dict.fromkeys(wanted)}
         missing = [index for index in wanted if found[index] is None]
         fetched = self._fetch(missing)
-        self._count(hits=len(wanted) - len(missing), misses=len(missing))
-        if missing:
-            self._keep(dict(zip(missing, fetched, strict=True)))
+        with suppress(TimeoutError):  # nothing more is kept or counted: that needs the lock
+            found_here = len(wanted) - len(missing)
+            self._keep(
+                dict(zip(missing, fetched, strict=True)), hits=found_here, misses=len(missing)
+            )
         new = iter(fetched)
         contents = (found[index] for index in wanted)
         return [next(new) if content is None else from_bytes(content) for content in contents]
@@ -93,44 +95,28 @@ class SampleCache(Dataset[T], Generic[T]):
     def __repr__(self) -> str:
         """Show how full it is and how often it was hit."""
         return (
-            f"{type(self).__name__}: {self.samples:,} of {len(self):,} samples, "
+            f"SampleCache: {self.counters()['samples']:,} of {len(self):,} samples, "
             f"{self.nbytes / 1e6:,.1f} of {self.capacity / 1e6:,.1f} MB, {self.hit_share:.0%} hits"
         )
 
-    @property
-    def hits(self) -> int:
-        """Samples that were found here since the last reset."""
-        return self._counter("hits")
-
-    @property
-    def misses(self) -> int:
-        """Samples that the source had to give since the last reset."""
-        return self._counter("misses")
+    def counters(self) -> dict[str, int]:
+        """Return hits and misses since the last reset, and the samples and bytes that it keeps."""
+        return dict(zip(_COUNTERS, self._counted.tolist(), strict=True))
 
     @property
     def hit_share(self) -> float:
         """The share of samples that were found here; 0 before the first."""
-        return self.hits / max(self.hits + self.misses, 1)
-
-    @property
-    def samples(self) -> int:
-        """How many samples it keeps."""
-        return self._counter("samples")
+        hits, misses = self._counted[:2].tolist()
+        return float(hits / max(hits + misses, 1))
 
     @property
     def nbytes(self) -> int:
         """The bytes of what it keeps."""
-        return self._counter("nbytes")
-
-    @property
-    def is_full(self) -> bool:
-        """Whether less is left than a sample takes on average."""
-        left = self.capacity - self._counter("taken")
-        return left * self.samples < self.nbytes
+        return self.counters()["nbytes"]
 
     def reset_counters(self) -> None:
         """Count hits and misses from zero, for all workers; what is kept stays."""
-        self._counters[:2] = 0
+        self._counted[:2] = 0
 
     def _fetch(self, indices: list[int]) -> list[T]:
         if indices and hasattr(self.source, "__getitems__"):
@@ -142,60 +128,55 @@ class SampleCache(Dataset[T], Generic[T]):
         begin, end = self._places[index].tolist()
         return self._bytes()[begin:end] if end > 0 else None
 
-    def _keep(self, samples: Mapping[int, T]) -> None:
-        if self.is_full:
+    def _keep(self, samples: Mapping[int, T], **counted: int) -> None:
+        """Keep what there is room for, and count."""
+        kept = self.counters()
+        left = self.capacity - kept["taken"]
+        is_full = left * kept["samples"] < kept["nbytes"]  # less left than a sample takes
+        contents = {} if is_full else {index: to_bytes(sample) for index, sample in samples.items()}
+        with self._locked():
+            self._add(**counted)
+            places = self._take(contents)
+        if not places:
             return
-        contents = {index: to_bytes(sample) for index, sample in samples.items()}
         memory = self._bytes()
-        places = self._take(contents)
         for index, (begin, end) in places.items():
             memory[begin:end] = contents[index]
-        with self._locked() as locked:
-            if locked:
-                for index, (begin, end) in places.items():
-                    self._places[index, 0] = begin
-                    self._places[index, 1] = end
-                    self._add(samples=1, nbytes=end - begin)
+        with self._locked():
+            for index, (begin, end) in places.items():
+                self._places[index, 0] = begin
+                self._places[index, 1] = end
+                self._add(samples=1, nbytes=end - begin)
 
     def _take(self, contents: Mapping[int, bytes]) -> dict[int, tuple[int, int]]:
         """Reserve memory for what no other worker keeps, as far as it goes."""
         places = {}
-        with self._locked() as locked:
-            for index, content in contents.items() if locked else ():
-                begin = self._counter("taken")
-                end = begin + len(content)
-                if self._places[index, 1] == 0 and end <= self.capacity:
-                    self._places[index, 1] = _WRITING
-                    self._add(taken=len(content))
-                    places[index] = begin, end
+        for index, content in contents.items():
+            begin = self.counters()["taken"]
+            end = begin + len(content)
+            if self._places[index, 1] == 0 and end <= self.capacity:
+                self._places[index, 1] = _WRITING
+                self._add(taken=len(content))
+                places[index] = begin, end
         return places
 
     def _bytes(self) -> memoryview:
         return self._memory.numpy().data
 
     @contextmanager
-    def _locked(self) -> Iterator[bool]:
-        """Hold the lock; yield False, and give up for good, if nobody gives it back."""
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock; give up for good, with a TimeoutError, if nobody gives it back."""
         if self._lock_is_lost or not self._lock.acquire(timeout=_PATIENCE):
             self._lock_is_lost = True
-            yield False
-            return
+            raise TimeoutError
         try:
-            yield True
+            yield
         finally:
             self._lock.release()
 
-    def _count(self, *, hits: int, misses: int) -> None:
-        with self._locked() as locked:
-            if locked:
-                self._add(hits=hits, misses=misses)
-
     def _add(self, **amounts: int) -> None:
         for name, amount in amounts.items():
-            self._counters[_COUNTERS[name]] += amount
-
-    def _counter(self, name: str) -> int:
-        return int(self._counters[_COUNTERS[name]])
+            self._counted[_COUNTERS.index(name)] += amount
 
 
 def _shared(*shape: int) -> torch.Tensor:

@@ -22,7 +22,7 @@ from typing import Any
 from tqdm import tqdm
 
 from course_utils.errors import CourseError
-from course_utils.loading.cache.staged_source import Source
+from course_utils.loading.cache.staged_source import Files, Source, SourceFile
 from course_utils.words import size
 
 try:
@@ -31,7 +31,7 @@ except ImportError:  # Windows, which does not let go of a file that someone has
     fcntl = None  # type: ignore[assignment]
 
 _SEAL = ".seal.json"  # no name that a file of somebody has
-_LAST_REMOVES = ".last-user-removes"
+_KEPT = ".kept"
 _PIECE = 4 * 1024 * 1024  # bytes that are copied at once
 
 
@@ -48,7 +48,7 @@ class StagedCopy:
 
     @property
     def seal(self) -> dict[str, Any]:
-        """Source, name, bytes and files (size, time of change, CRC-32); empty: no whole copy."""
+        """Source, name, bytes and files (size, time of change); empty: no whole copy."""
         try:
             seal = json.loads((self.folder / _SEAL).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -63,14 +63,10 @@ class StagedCopy:
     @property
     def is_untouched(self) -> bool:
         """Whether all its files have the sizes and times of change that the seal gives."""
-        seal = self.seal
-        if not seal:
-            return False
-        top = self.folder / str(seal["name"])
         try:
-            files = seal["files"].items()
-            return all(list(_stamp(top / name)) == sealed[:2] for name, sealed in files)
-        except OSError:
+            top, files = self.path, self.seal["files"].items()
+            return all(_stamp(top / name) == sealed for name, sealed in files)
+        except (KeyError, OSError):
             return False
 
     @property
@@ -86,9 +82,9 @@ class StagedCopy:
         return False
 
     @property
-    def is_doomed(self) -> bool:
-        """Whether its last user shall remove it."""
-        return (self.folder / _LAST_REMOVES).exists()
+    def is_kept(self) -> bool:
+        """Whether it stays when its last user has gone."""
+        return (self.folder / _KEPT).exists()
 
     def __str__(self) -> str:
         """Say in one line what it is, of what, and whether it is in use."""
@@ -96,13 +92,8 @@ class StagedCopy:
         used = "in use" if self.in_use else "not in use"
         return f"{self.path}: {size(seal['bytes'])}, {used}, copied from {seal['source']}"
 
-    def make(self, source: Source, *, reserve: bool, progress: bool) -> None:
-        """Copy a source here, whole or not at all; hold its lock.
-
-        Args:
-            source: what to copy.
-            reserve: whether to take the room of all files before the first byte is copied.
-            progress: whether to show a progress bar.
+    def make(self, source: Source, files: Files, *, progress: bool) -> None:
+        """Copy these files of a source here, whole or not at all; hold its lock.
 
         Raises:
             CourseError: the source changed meanwhile, or the copy is not what was read.
@@ -110,8 +101,8 @@ class StagedCopy:
         building = unfinished(self.folder.parent, self.key)
         building.mkdir(mode=0o700)
         try:
-            _fill(building, source, reserve=reserve, progress=progress)
-            if source.look_again().version != source.version:
+            _fill(building, source, files, progress=progress)
+            if source.look() != files:
                 raise _changed(source)
             building.rename(self.folder)
         finally:
@@ -119,19 +110,23 @@ class StagedCopy:
 
     def keep(self) -> None:
         """Let it stay when its last user has gone."""
-        (self.folder / _LAST_REMOVES).unlink(missing_ok=True)
+        (self.folder / _KEPT).touch()
 
     def remove(self) -> bool:
-        """Remove it, or leave that to its last user; hold its lock. Return whether it is gone."""
+        """Remove it unless somebody uses it; hold its lock. Return whether it is gone."""
+        (self.folder / _KEPT).unlink(missing_ok=True)
         doomed = unfinished(self.folder.parent, self.key)
         delete(doomed)
-        if not self.in_use:
-            with suppress(PermissionError):  # how Windows says that it is in use
-                self.folder.rename(doomed)  # in one step: half a copy never has its final name
-                delete(doomed)
-                return True
-        (self.folder / _LAST_REMOVES).touch()
-        return False
+        if self.in_use:
+            return False
+        try:
+            self.folder.rename(doomed)  # in one step: half a copy never has its final name
+        except PermissionError:  # how Windows says that it is in use
+            return False
+        except FileNotFoundError:
+            return True
+        delete(doomed)
+        return True
 
 
 class Use:
@@ -152,7 +147,7 @@ class Use:
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]
-    """A bar without the lock that tqdm shares with all forked processes: one killed keeps it."""
+    """A bar without a thread, and without the lock that all forked processes share."""
 
     monitor_interval = 0
 
@@ -160,53 +155,36 @@ class _Bar(tqdm):  # type: ignore[type-arg]
 _Bar.set_lock(threading.RLock())
 
 
-def _fill(folder: Path, source: Source, *, reserve: bool, progress: bool) -> None:
+def _fill(folder: Path, source: Source, files: Files, *, progress: bool) -> None:
     """Copy all files into an empty folder, verify them, and seal it."""
-    top = folder / source.name
-    targets = {name: top / name for name in source.files}  # top / "" is top
-    for name, target in targets.items():
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _create(target, source.files[name].size if reserve else 0)
+    total = sum(file.size for file in files.values())
+    targets = {name: folder / source.name / name for name in files}  # top / "" is top
+    hidden = None if progress else True  # None: where nobody would see it
     with _Bar(
-        total=source.bytes, desc=f"staging {source.name}", unit="B", unit_scale=True,
-        disable=None if progress else True,
-    ) as bar:  # fmt: skip
-        sums = {name: _copy(source, name, target, bar) for name, target in targets.items()}
+        total=total, desc=f"staging {source.name}", unit="B", unit_scale=True, disable=hidden
+    ) as bar:
+        sums = {name: _copy(source, file, targets[name], bar) for name, file in files.items()}
     for name, target in targets.items():
         if _crc32(target) != sums[name]:
             raise CourseError(
                 f"The copy of {source.name} reads back otherwise than it was written; stage it "
                 "again, and if that repeats itself, have the memory of this machine tested."
             )
-    seal = {
-        "source": source.identity,
-        "name": source.name,
-        "bytes": source.bytes,
-        "files": {name: [*_stamp(target), sums[name]] for name, target in targets.items()},
-    }
-    _create(folder / _SEAL, 0)
+    stamps = {name: _stamp(target) for name, target in targets.items()}
+    seal = {"source": source.identity, "name": source.name, "bytes": total, "files": stamps}
     (folder / _SEAL).write_text(json.dumps(seal), encoding="utf-8")
 
 
-def _create(target: Path, size: int) -> None:
-    """Make a file; in memory, take all its room at once, so that two runs do not share one rest."""
-    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        if size and hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(handle, 0, size)
-    finally:
-        os.close(handle)
-
-
-def _copy(source: Source, name: str, target: Path, bar: _Bar) -> int:
+def _copy(source: Source, file: SourceFile, target: Path, bar: _Bar) -> int:
     """Copy one file and return the CRC-32 of what was read."""
     checksum, size = 0, 0
-    with source.open(name) as file, target.open("r+b") as copy:
-        for piece in _pieces(file):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open(file) as original, target.open("xb") as copy:
+        for piece in _pieces(original):
             copy.write(piece)
             checksum, size = zlib.crc32(piece, checksum), size + len(piece)
             bar.update(len(piece))
-    if size != source.files[name].size:
+    if size != file.size:
         raise _changed(source)
     return checksum
 
@@ -243,7 +221,7 @@ def delete(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _stamp(path: Path) -> list[int]:
     """Return size and time of change of a file."""
     status = path.stat()
-    return status.st_size, status.st_mtime_ns
+    return [status.st_size, status.st_mtime_ns]

@@ -23,27 +23,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
-
-import psutil
 
 from course_utils.errors import CourseError, sentence
 from course_utils.hardware.machine import SHM, known, memory, memory_free
 from course_utils.loading.cache.staged_copy import StagedCopy, Use, delete, unfinished
-from course_utils.loading.cache.staged_source import find_source, key_of
+from course_utils.loading.cache.staged_source import Files, Source, version
 from course_utils.words import size
 
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
 _MOMENT_S = 0.5  # that a lock is waited for before anything is said
+_PAGE = 4096  # bytes; in memory each file fills whole pages
 _ELSEWHERE = "name another place with to=... (--to in a terminal)"
 
 
 @dataclass(frozen=True)
 class Staged:
-    """A copy that this process uses; it can be handed on wherever a path is asked for.
+    """A copy that this process uses; until it ends, or says so, nobody removes the copy.
 
-    It stays until `unstage()`, or until the `with` ends that made it; others that use it are not
-    disturbed: then the last of them removes it.
+    After a `with` the copy goes, unless others use it: then the last of them removes it.
     """
 
     path: Path
@@ -58,40 +60,26 @@ class Staged:
         """Remove the copy, unless another process uses it; return whether it is gone."""
         with self._place.locked(self._copy.key):
             self._use.end()
-            return not self._copy.folder.exists() or self._copy.remove()
+            return self._copy.remove()
 
     def keep(self) -> None:
-        """Let the copy stay until it is removed by `unstage`, even if its maker wanted it gone."""
+        """Let the copy stay until `unstage` removes it, whoever leaves a `with` before."""
         self._copy.keep()
         self._use.end()
 
     def __enter__(self) -> Staged:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if not self.reused or self._copy.is_doomed:
+    def __exit__(self, *error: object) -> None:
+        if self._copy.is_kept:
+            self._use.end()
+        else:
             self.unstage()
-        self._use.end()
-
-    def __fspath__(self) -> str:
-        return str(self.path)
-
-    def __str__(self) -> str:
-        return str(self.path)
 
     def __repr__(self) -> str:
         """Say what is where."""
         how = "already there" if self.reused else f"copied in {self.seconds:.1f} s"
         return f"Staged {self.path}: {size(self.bytes)}, {how}"
-
-    def __reduce__(self) -> tuple[type[Path], tuple[str]]:
-        """Go to a worker as a path: only the process that staged it may remove it."""
-        return Path, (str(self.path),)
 
 
 def stage_to_shm(
@@ -99,22 +87,20 @@ def stage_to_shm(
     *,
     fs: Any = None,
     to: str | os.PathLike[str] | None = None,
-    keep_free: int | None = None,
     progress: bool = True,
 ) -> Staged:
     """Copy a file or a folder to /dev/shm, or find the copy that is there already.
 
     The copy is read back and compared with the CRC-32 of what was read. It is used again as long as
     sizes and times of change of the source are the same; of several processes that stage the same,
-    one copies and the others wait. Only the present user can read it.
+    one copies and the others wait. Only the present user can read it. A tenth of the place and of
+    the memory must stay free, for the batches of workers.
 
     Args:
         source: a path, a URL of fsspec such as "s3://bucket/shards", or a path on `fs`.
         fs: fsspec file system to read from; None: this machine, or what the URL says.
         to: folder for copies instead of /dev/shm, such as a local NVMe. Without /dev/shm (macOS,
             Windows) it is the temp folder.
-        keep_free: bytes of the place and of the memory that must stay free, for the batches of
-            workers; None: a tenth of each.
         progress: whether to show a progress bar.
 
     Raises:
@@ -122,29 +108,28 @@ def stage_to_shm(
             while it was copied, or the copy is not what was read.
     """
     start = time.perf_counter()
-    place = find_place(to)
+    place, wanted = find_place(to), Source(source, fs)
     if to is None and not place.in_memory:
         print(f"There is no /dev/shm here; the copy goes to the disk, to {place.folder}.")
     with _explained(place):
         place.sweep()
-        key = key_of(source, fs)
-        with place.locked(key):
-            found = find_source(source, fs)
-            copy = place.copy(key, found.version)
+        with place.locked(wanted.key):
+            files = wanted.look()
+            copy = StagedCopy(place.folder / f"{wanted.key}-{version(files)}")
             reused = copy.is_untouched
             if not reused:
-                for old in place.copies(key):
+                for old in place.copies(wanted.key):
                     old.remove()
                 if copy.folder.exists():
                     raise CourseError(
                         f"Something wrote into {copy.folder} while it is in use; end the jobs that "
                         "use it, and stage again."
                     )
-                place.need_room(found.name, found.room, keep_free)
-                copy.make(found, reserve=place.in_memory, progress=progress)
+                place.need_room(wanted.name, files)
+                copy.make(wanted, files, progress=progress)
             use = Use(copy)
     seconds = time.perf_counter() - start
-    return Staged(copy.path, found.bytes, seconds, reused, place, copy, use)
+    return Staged(copy.path, copy.seal["bytes"], seconds, reused, place, copy, use)
 
 
 def unstage(
@@ -160,9 +145,9 @@ def unstage(
     place, gone = find_place(to), True
     with _explained(place):
         place.sweep()
-        for copy in place.copies("*" if source is None else key_of(source, fs)):
+        for copy in place.copies("*" if source is None else Source(source, fs).key):
             with place.locked(copy.key):
-                gone &= not copy.folder.exists() or copy.remove()
+                gone &= copy.remove()
     return gone
 
 
@@ -196,53 +181,40 @@ class Place:
         """Return the copies of one source or of all."""
         return [StagedCopy(folder) for folder in sorted(self.folder.glob(f"{key}-*"))]
 
-    def copy(self, key: str, version: str) -> StagedCopy:
-        """Return the copy of a version of a source, whether it is there or not."""
-        return StagedCopy(self.folder / f"{key}-{version}")
-
     @contextmanager
-    def locked(self, key: str, *, patient: bool = True) -> Iterator[bool]:
+    def locked(self, key: str, *, patient: bool = True) -> Iterator[None]:
         """Hold the right to stage and remove copies of a source; it ends with the process.
 
-        Yields whether it is held: not, if another process has it and we are not patient. What a
-        killed process left is cleared away. A thread holds the right once, not twice.
+        What a killed process left is cleared away. Those who are not patient only do that, if
+        nobody else holds the right. A thread holds it once, not twice.
         """
         path = self.folder / f".{key}.lock"
-        mine = path, threading.get_ident()
+        mine = path, os.getpid(), threading.get_ident()
         _release(mine)  # what a call left that was interrupted on its way out
         handle = _handles[mine] = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            held = _lock(handle) or (patient and _wait_for_lock(handle, path))
-            if held:
+            if _lock(handle) or (patient and _wait_for_lock(handle, path)):
                 os.ftruncate(handle, 0)
                 with suppress(OSError):  # a full disk
                     os.write(handle, f"process {os.getpid()} on {platform.node()}".encode())
                 delete(unfinished(self.folder, key))
-            yield held
+            yield
         finally:
             _release(mine)
 
     def sweep(self) -> None:
         """Clear away what killed runs left, unless its lock shows that the run is alive."""
-        left = {path.name.split(".")[1] for path in self.folder.glob(".*.unfinished")}
-        doomed = [copy for copy in self.copies() if copy.is_doomed]
-        for key in left | {copy.key for copy in doomed}:
-            with self.locked(key, patient=False) as held:
-                for copy in doomed if held else []:
-                    if copy.key == key and copy.is_doomed:  # still, now that it cannot change
-                        copy.remove()
+        for path in self.folder.glob(".*.unfinished"):
+            with self.locked(path.name.split(".")[1], patient=False):
+                pass
 
-    def need_room(self, name: str, needed: int, keep_free: int | None) -> None:
+    def need_room(self, name: str, files: Files) -> None:
         """Refuse what does not fit, into the place or into the memory that the place takes.
 
-        Args:
-            name: what is to be staged.
-            needed: bytes that it takes.
-            keep_free: bytes that must stay free; None: a tenth of all there is.
-
         Raises:
-            CourseError: there is too little room.
+            CourseError: less than a tenth would stay free.
         """
+        needed = sum(-(-file.size // _PAGE) * _PAGE for file in files.values())
         space = shutil.disk_usage(self.folder)
         limits = [(str(self.folder.parent), space.free, space.total)]
         free_memory = known(memory_free) if self.in_memory else None
@@ -250,12 +222,11 @@ class Place:
             whose = "this machine or its container, whose memory that takes,"
             limits.append((whose, free_memory, memory()))
         for where, free, total in limits:
-            kept = total // 10 if keep_free is None else keep_free
-            if free - kept < needed:
+            if free - total // 10 < needed:
                 raise CourseError(
                     f"{name} needs {size(needed)}, but {where} has {size(free)} free, of which "
-                    f"{size(kept)} are kept for the workers; remove copies with `course stage "
-                    f"--remove`, stage less, or {_ELSEWHERE}."
+                    f"{size(total // 10)} are kept for the workers; remove copies with `course "
+                    f"stage --remove`, stage less, or {_ELSEWHERE}."
                 )
 
 
@@ -284,49 +255,25 @@ def find_place(to: str | os.PathLike[str] | None = None) -> Place:
         raise CourseError(f"Writing to {root} is not allowed; {_ELSEWHERE}.") from None
     except (FileExistsError, NotADirectoryError):
         raise CourseError(f"{root} is a file, not a folder; {_ELSEWHERE}.") from None
-    return Place(folder, _is_memory(folder.resolve()))
+    return Place(folder, SHM in folder.resolve().parents)
 
 
-def _is_memory(folder: Path) -> bool:
-    if not psutil.LINUX:
-        return False
-    mounts = {mount.mountpoint: mount.fstype for mount in psutil.disk_partitions(all=True)}
-    place = next((at for at in (folder, *folder.parents) if str(at) in mounts), None)
-    return place is not None and mounts[str(place)] in ("tmpfs", "ramfs")
+# Open lock files, by path, process and thread. Not only in the frame that opened them: an interrupt
+# may come when nothing there would give the lock back, and a notebook keeps its traceback for ever.
+_handles: dict[tuple[Path, int, int], int] = {}
 
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(handle: int) -> bool:
-        os.lseek(handle, 2**30, os.SEEK_SET)  # whom to wait for is read from the beginning
-        with suppress(PermissionError):
+def _lock(handle: int) -> bool:
+    """Take the lock if it is free; tell whether it was."""
+    with suppress(BlockingIOError, PermissionError):
+        if sys.platform == "win32":
+            os.lseek(handle, 2**30, os.SEEK_SET)  # whom to wait for is read from the beginning
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
             os.lseek(handle, 0, os.SEEK_SET)
-            return True
-        return False
-
-    def _unlock(handle: int) -> None:
-        """Do nothing: to close the file is enough."""
-
-else:
-    import fcntl
-
-    def _lock(handle: int) -> bool:
-        """Take the lock if it is free; tell whether it was."""
-        with suppress(BlockingIOError, PermissionError):
+        else:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        return False
-
-    def _unlock(handle: int) -> None:
-        """Give the lock back, whoever else has the file open."""
-        fcntl.flock(handle, fcntl.LOCK_UN)
-
-
-# Open lock files, by path and thread. Not only in the frame that opened them: an interrupt may come
-# when nothing there would give the lock back, and a notebook keeps its traceback for ever.
-_handles: dict[tuple[Path, int], int] = {}
+        return True
+    return False
 
 
 def _wait_for_lock(handle: int, path: Path) -> bool:
@@ -341,16 +288,8 @@ def _wait_for_lock(handle: int, path: Path) -> bool:
     return True
 
 
-def _release(mine: tuple[Path, int]) -> None:
+def _release(mine: tuple[Path, int, int]) -> None:
     if (handle := _handles.get(mine)) is not None:
-        _unlock(handle)
+        if sys.platform != "win32":
+            fcntl.flock(handle, fcntl.LOCK_UN)  # whoever else, a forked process, has it open
         os.close(_handles.pop(mine))
-
-
-def _leave_to_parent() -> None:
-    while _handles:
-        os.close(_handles.popitem()[1])
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_parent)

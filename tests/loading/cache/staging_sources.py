@@ -12,18 +12,12 @@ from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
+from course_utils.errors import CourseError
 from course_utils.loading.cache import stage_to_shm
 from course_utils.loading.cache.staging import find_place
 
-CHANGES = {
-    "os.mkdir",
-    "os.rename",
-    "os.remove",
-    "os.rmdir",
-    "os.chmod",
-    "os.truncate",
-    "fcntl.flock",
-}
+CHANGES = {f"os.{call}" for call in ("mkdir", "rename", "remove", "rmdir", "chmod", "truncate")}
+CHANGES |= {"fcntl.flock"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
@@ -51,18 +45,22 @@ def left(to: Path) -> list[str]:
     return sorted(path.name for path in find_place(to).folder.iterdir() if path.suffix != ".lock")
 
 
-def start(target: Callable[..., None], *arguments: Any) -> Any:
+def start(target: Callable[..., Any], *arguments: Any) -> Any:
     """Start a process that has everything imported already."""
     process = multiprocessing.get_context("fork").Process(target=target, args=arguments)
     process.start()
     return process
 
 
-def stage(source: Path, to: Path, results: Any) -> None:
-    """Stage in a process of its own; tell that it begins, and whether a copy was there already."""
-    results.put(None)
-    staged = stage_to_shm(source, to=to, progress=False)
-    results.put((os.fspath(staged), staged.reused))
+def stage(source: Path, to: Path, results: Any, as_nobody: bool = False) -> None:
+    """Stage in a process of its own; tell what is used, and whether it was there, or an error."""
+    if as_nobody and os.geteuid() == 0:  # root may do everything
+        os.setuid(65534)
+    try:
+        staged = stage_to_shm(source, to=to, progress=False)
+        results.put((str(staged.path), staged.reused))
+    except CourseError as error:
+        results.put(str(error))
 
 
 def stage_and_die(source: Path, to: Path, step: int) -> None:
@@ -71,8 +69,7 @@ def stage_and_die(source: Path, to: Path, step: int) -> None:
 
     def count(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal seen
-        changes = event in CHANGES or (event == "open" and arguments[2] & WRITING)
-        if changes:
+        if event in CHANGES or (event == "open" and arguments[2] & WRITING):
             seen += 1
             if seen == step:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -82,8 +79,8 @@ def stage_and_die(source: Path, to: Path, step: int) -> None:
     os._exit(0)
 
 
-def hold(source: Path, to: Path, ready: Any, done: Any) -> None:
-    """Use a copy until told to end."""
+def hold(source: Path, to: Path, ready: Any) -> None:
+    """Use a copy until killed."""
     with stage_to_shm(source, to=to, progress=False):
         ready.set()
-        done.wait()
+        signal.pause()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable
@@ -18,7 +16,6 @@ from course_utils.hardware.machine import facts as machine_facts
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.cache import stage_to_shm, staging, unstage
 from course_utils.loading.cache.staging import find_place
-from course_utils.loading.events import MemmapEvents
 from tests.loading.cache.staging_sources import Meddling, contents, left
 
 
@@ -33,63 +30,25 @@ def shards(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_file_is_copied_and_removed_at_the_end(source: Path, shm: Path) -> None:
-    with stage_to_shm(source, to=shm) as staged:
-        assert staged.path.name == "pulses.npy"
-        assert staged.path.is_relative_to(shm)
-        assert staged.path.read_bytes() == source.read_bytes()
-        assert (staged.bytes, staged.reused) == (12_000_000, False)
-        # a worker gets the path alone
-        assert pickle.loads(pickle.dumps(staged)) == staged.path == Path(str(staged))
-    assert left(shm) == []
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows lets few users make links, and has no modes")
-def test_a_folder_is_copied_with_all_that_is_in_it_and_behind_links_for_its_user_alone(
-    shards: Path, shm: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "d.tar").write_bytes(b"d")
-    (shards / "linked").symlink_to(tmp_path / "elsewhere")
-    plain = {name: content for name, content in contents(shards).items() if "linked" not in name}
-    (shards / "train" / "circle").symlink_to(shards)
-    (shards / "gone").symlink_to(tmp_path / "gone")
-    with stage_to_shm(f"{shards}/", to=shm, progress=False) as staged:
-        assert staged.path.name == "shards"
-        assert contents(staged.path) == {**plain, "linked/d.tar": b"d"}
-        private = find_place(shm).folder
-        modes = {stat.S_IMODE(path.stat().st_mode) for path in [private, *private.rglob("*")]}
-        assert modes == {0o600, 0o700}
-
-
-def test_a_dataset_takes_a_staged_folder_for_its_own(events_folder: Path, shm: Path) -> None:
-    with stage_to_shm(events_folder, to=shm) as staged:
-        events = MemmapEvents(staged)  # type: ignore[arg-type]
-        assert events[7]["pulses"].equal(MemmapEvents(events_folder)[7]["pulses"])
-
-
-def test_a_copy_is_used_again_and_the_last_of_two_users_removes_it(source: Path, shm: Path) -> None:
-    first = stage_to_shm(source, to=shm)
-    with stage_to_shm(source, to=shm) as second:
+def test_a_copy_is_made_once_and_the_last_of_its_users_removes_it(source: Path, shm: Path) -> None:
+    with stage_to_shm(source, to=shm) as first:
+        assert (first.path.name, first.bytes, first.reused) == ("pulses.npy", 12_000_000, False)
+        assert first.path.is_relative_to(shm)
+        assert first.path.read_bytes() == source.read_bytes()
+        second = stage_to_shm(source, to=shm)
         assert (second.reused, second.path) == (True, first.path)
-    assert first.path.exists()  # for whoever made it
-    assert "already there" in repr(second)
     assert "copied in" in repr(first)
-    assert first.unstage()
+    assert "already there" in repr(second)
+    with second:
+        assert second.path.exists()
     assert left(shm) == []
-    with stage_to_shm(source, to=shm) as maker:
-        other = stage_to_shm(source, to=shm)
-    assert maker.path.exists()
-    with other:
-        assert other.path.read_bytes() == source.read_bytes()
+    assert stage_to_shm(source, to=shm).unstage()
     assert left(shm) == []
 
 
-def test_what_shall_stay_stays(source: Path, shm: Path) -> None:
+def test_what_shall_stay_stays_until_it_is_removed(source: Path, shm: Path) -> None:
     with stage_to_shm(source, to=shm):
         stage_to_shm(source, to=shm).keep()
-        user = stage_to_shm(source, to=shm)
-    user.keep()
     with stage_to_shm(source, to=shm) as staged:
         assert staged.reused
     assert staged.path.exists()
@@ -97,24 +56,32 @@ def test_what_shall_stay_stays(source: Path, shm: Path) -> None:
     assert left(shm) == []
 
 
-def test_a_changed_source_is_copied_anew_and_an_old_copy_goes_when_nobody_uses_it(
-    source: Path, shm: Path
+@pytest.mark.skipif(os.name == "nt", reason="Windows lets few users make links, and has no modes")
+def test_a_folder_is_copied_with_what_is_behind_links_for_its_user_alone(
+    shards: Path, shm: Path, tmp_path: Path
 ) -> None:
-    unused, before = stage_to_shm(source, to=shm).path, source.read_bytes()
-    with stage_to_shm(source, to=shm) as old:
-        source.write_bytes(b"new")
-        with stage_to_shm(source, to=shm) as new:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "d.tar").write_bytes(b"d")
+    plain = contents(shards)
+    (shards / "linked").symlink_to(tmp_path / "elsewhere")
+    (shards / "train" / "circle").symlink_to(shards)
+    (shards / "gone").symlink_to(tmp_path / "gone")
+    with stage_to_shm(f"{shards}/", to=shm, progress=False) as staged:
+        assert staged.path.name == "shards"
+        assert contents(staged.path) == {**plain, "linked/d.tar": b"d"}
+        assert stat.S_IMODE(find_place(shm).folder.stat().st_mode) == 0o700
+
+
+def test_a_changed_source_is_copied_anew_and_an_old_copy_goes_when_nobody_uses_it(
+    shards: Path, shm: Path
+) -> None:
+    unused, before = stage_to_shm(shards, to=shm).path, contents(shards)
+    with stage_to_shm(shards, to=shm) as old:
+        (shards / "train" / "d.tar").write_bytes(b"d")
+        with stage_to_shm(shards, to=shm) as new:
             assert not new.reused
-            assert (old.path.read_bytes(), new.path.read_bytes()) == (before, b"new")
-    stage_to_shm(source, to=shm).keep()
+            assert (contents(old.path), contents(new.path)) == (before, contents(shards))
     assert not unused.exists()
-
-
-def test_a_file_more_in_the_folder_is_a_change(shards: Path, shm: Path) -> None:
-    stage_to_shm(shards, to=shm)
-    (shards / "train" / "d.tar").write_bytes(b"d")
-    with stage_to_shm(shards, to=shm) as staged:
-        assert contents(staged.path) == contents(shards)
 
 
 def test_a_copy_that_was_written_to_is_made_anew_but_not_while_it_is_in_use(
@@ -175,16 +142,14 @@ def test_what_happens_meanwhile_is_noticed_and_leaves_no_copy(
 def test_an_emulated_storage_is_read_once_with_each_byte_once(
     events_folder: Path, shm: Path
 ) -> None:
-    fs = slow_storage(events_folder, "laptop SSD")
+    fs, there = slow_storage(events_folder, "laptop SSD"), contents(events_folder / "npy")
     with stage_to_shm("npy", fs=fs, to=shm) as staged:
-        assert contents(staged.path) == contents(events_folder / "npy")
-        size = sum(map(len, contents(staged.path).values()))
-        assert fs.counters().bytes_read == size
+        assert contents(staged.path) == there
         assert stage_to_shm("npy", fs=slow_storage(events_folder), to=shm).reused
-        assert fs.counters().bytes_read == size
+        assert fs.counters().bytes_read == sum(map(len, there.values()))
     whole = slow_storage(events_folder / "npy", "laptop SSD")
     with stage_to_shm("", fs=whole, to=shm) as staged:
-        assert contents(staged.path) == contents(events_folder / "npy")
+        assert contents(staged.path) == there
 
 
 def test_two_storages_with_the_same_names_are_not_mistaken(tmp_path: Path, shm: Path) -> None:
@@ -192,9 +157,8 @@ def test_two_storages_with_the_same_names_are_not_mistaken(tmp_path: Path, shm: 
         (tmp_path / name).mkdir()
         (tmp_path / name / "x").write_bytes(name.encode())
         os.utime(tmp_path / name / "x", (0, 0))
-    stores = [slow_storage(tmp_path / name, "laptop SSD") for name in "ab"]
-    with stage_to_shm("x", fs=stores[0], to=shm) as a, stage_to_shm("x", fs=stores[1], to=shm) as b:
-        assert (a.path.read_bytes(), b.path.read_bytes()) == (b"a", b"b")
+    a, b = (stage_to_shm("x", fs=slow_storage(tmp_path / name), to=shm) for name in "ab")
+    assert (a.path.read_bytes(), b.path.read_bytes()) == (b"a", b"b")
 
 
 def test_a_url_is_a_source(shm: Path) -> None:
@@ -221,21 +185,13 @@ def test_a_url_is_a_source(shm: Path) -> None:
 def test_what_is_no_source_is_named(
     source: str, said: str, shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path / "empty")
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(CourseError, match=said):
         stage_to_shm(source, to=shm)
 
 
-def test_what_does_not_fit_is_refused_before_a_byte_is_copied(source: Path, shm: Path) -> None:
-    kept = shutil.disk_usage(shm).free - 5_000_000
-    with pytest.raises(CourseError, match=r"pulses.npy needs 12 MB, but .* has .* free, of which"):
-        stage_to_shm(source, to=shm, keep_free=kept)
-    assert left(shm) == []
-
-
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="copies are not in memory here")
-def test_the_limit_of_the_container_counts_in_memory(
+def test_the_limit_of_the_container_counts_in_memory_before_a_byte_is_copied(
     source: Path, shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "memory.max").write_text("50000000")
@@ -245,6 +201,7 @@ def test_the_limit_of_the_container_counts_in_memory(
     monkeypatch.setattr(machine_facts, "_OWN_CGROUP", tmp_path / "cgroup")
     with pytest.raises(CourseError, match=r"container.* has 6.0 MB free, of which 5.0 MB are kept"):
         stage_to_shm(source, to=shm)
+    assert left(shm) == []
 
 
 def test_without_shm_it_goes_to_the_temp_folder_and_says_so(
