@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.peers import one_thread
-from course_utils.loading.fast import RecordLoader, write_records
+from course_utils.loading.records import RecordLoader, write_records
 from course_utils.loading.workers import LazyFile
 
 RECORDS, FILES = 40_000, 1_000

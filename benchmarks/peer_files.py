@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import webdataset
 from numpy.typing import NDArray
 
-from course_utils.loading.fast import write_records
+from course_utils.loading.records import write_records
 
 SHAPE = 128, 4  # pulses of an event, numbers of a pulse
 SHARD = 250  # events of a tar file

@@ -24,7 +24,8 @@ from benchmarks.peer_datasets import (
     Npz,
 )
 from benchmarks.peer_files import SHAPE
-from course_utils.loading.fast import RecordLoader
+from course_utils.loading.prefetch import ThreadPrefetcher
+from course_utils.loading.records import RecordLoader
 
 Epoch = Callable[[int], Iterator[torch.Tensor]]  # from the number of the epoch to its batches
 LIMIT = "limit: the set in RAM, index_select(out=)"
@@ -201,12 +202,13 @@ def records(folder: Path, batch_size: int) -> Epoch:
     return _records(folder, batch_size)
 
 
-def _records(folder: Path, batch_size: int, **options: Any) -> Epoch:
-    loader = RecordLoader(folder / "records.npy", batch_size, **options)
+def _records(folder: Path, batch_size: int, *, ahead: int = 0, sort: bool = False) -> Epoch:
+    loader = RecordLoader(folder / "records.npy", batch_size, sort=sort)
+    batches = ThreadPrefetcher(loader, ahead) if ahead else loader
 
     def epoch(number: int) -> Iterator[torch.Tensor]:
         loader.set_epoch(number)
-        return (places(batch["pulses"]) for batch in loader)
+        return (places(batch["pulses"]) for batch in batches)
 
     return epoch
 

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from course_utils.errors import CourseError
 
@@ -76,6 +77,19 @@ def scratch_folder() -> Path:
     except OSError:
         return Path(tempfile.mkdtemp(suffix=SCRATCH))
     return folder
+
+
+def open_file(path: str, fs: Any = None) -> BinaryIO:
+    """Open a file for reading, on the disk or on a file system of fsspec."""
+    if fs is None:
+        return Path(path).open("rb")
+    file: BinaryIO = fs.open(path)
+    return file
+
+
+def exists(path: str, fs: Any = None) -> bool:
+    """Tell whether there is such a file or folder, on the disk or on a file system of fsspec."""
+    return Path(path).exists() if fs is None else bool(fs.exists(path))
 
 
 def replace_file(path: Path, content: str | bytes) -> None:

@@ -502,7 +502,7 @@ cu.predict(
 # %%
 import torch
 
-from course_utils.loading.fast import RecordLoader, write_records
+from course_utils.loading.records import RecordLoader, write_records
 
 rng = np.random.default_rng(0)
 fields = {
@@ -614,7 +614,7 @@ climb("whole batches", DataLoader(whole_batches, **options))
 # %% [markdown]
 # The third: numpy gathers rows that have fields more slowly than plain numbers. To `RecordLoader` a record is a row of
 # 8-byte words, until it has gathered a batch of them, into a buffer that it uses again. It also compares a checksum of each
-# record. Read it: `records.py` in `course_utils/loading/fast`.
+# record. Read it: `course_utils/loading/records.py`.
 
 # %%
 climb("record loader", RecordLoader(here / "records.npy", 1024))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -24,9 +23,9 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from course_utils.loading.events.labels import read_labels
-from course_utils.loading.files import exists
 from course_utils.loading.workers import LazyFile
 from course_utils.measure.spans import stage
+from course_utils.paths import exists
 
 Pulses = NDArray[np.float32]  # (n, 4): time in ns, charge in photoelectrons, sensor_id, auxiliary
 
@@ -90,6 +89,7 @@ class Events(Dataset[Sample]):
 
         Raises:
             FileNotFoundError: the folder holds no events, or not in this format.
+            OSError: the labels, or the places of the events, are corrupted.
         """
         self.folder, self.fs = str(folder), fs
         self.entry = entry or self.entry
@@ -100,27 +100,20 @@ class Events(Dataset[Sample]):
                 "to add a file format."
             )
         self._lazy = LazyFile(self._open, self.path, fs)
-        self._find()
-
-    def _find(self) -> None:
-        """Read where the pulses of each event are, if that takes more than the labels."""
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> Sample:
-        return self.__getitems__([index])[0]
-
-    def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
-        """Return the samples of one batch; DataLoader prefers this to `__getitem__`."""
-        wanted = [range(len(self))[index] for index in indices]
-        pulses = self._read_or_blame(wanted)
-        return [self._sample(*found) for found in zip(wanted, pulses, strict=True)]
+        try:
+            self._find()
+        except Exception as error:
+            raise self._cannot_be_read(0, self.index_path) from error
 
     @property
     def path(self) -> str:
         """The file or folder that holds the pulses."""
         return f"{self.folder}/{self.entry}"
+
+    @property
+    def index_path(self) -> str:
+        """The file that tells where the pulses of each event are."""
+        return self.path
 
     def path_of(self, index: int) -> str:
         """Return the file that holds the pulses of one event."""
@@ -136,38 +129,38 @@ class Events(Dataset[Sample]):
         """Open `path`; no method of an instance, so that file and dataset end together."""
         raise NotImplementedError
 
+    def _find(self) -> None:
+        """Read where the pulses of each event are, if that takes more than the labels."""
+
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
         raise NotImplementedError
 
-    def _read_or_blame(self, indices: Sequence[int]) -> list[Pulses]:
-        """Read a batch; if it fails, halve it until the error names the event at fault."""
-        try:
-            return self._read(indices)
-        except OSError:
-            if len(indices) <= 1:
-                raise
-            half = len(indices) // 2
-            return self._read_or_blame(indices[:half]) + self._read_or_blame(indices[half:])
+    def __len__(self) -> int:
+        return len(self.labels)
 
-    @contextmanager
-    def _blaming(self, index: int, path: str | None = None) -> Iterator[None]:
-        """Say which file (None: that of the event) and which event could not be read."""
+    def __getitem__(self, index: int) -> Sample:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
+        """Return the samples of one batch; DataLoader prefers this to `__getitem__`.
+
+        Raises:
+            OSError: the pulses of an event are missing or not as they were written.
+        """
+        wanted = [range(len(self))[index] for index in indices]
         try:
-            yield
+            return [self._sample(*found) for found in zip(wanted, self._read(wanted), strict=True)]
         except Exception as error:  # corrupted bytes make each library fail in ways of its own
-            raise self._corrupted(index, path) from error
-
-    def _corrupted(self, index: int, path: str | None = None) -> OSError:
-        return OSError(
-            f"Event {index} cannot be read, {path or self.path_of(index)} is missing or corrupted; "
-            "to see what to do about it, run `python -m data_scripts.make_events --check --out "
-            f"{self.folder}`."
-        )
+            if len(wanted) > 1:  # one by one, until the error names the event at fault
+                return [self[index] for index in wanted]
+            raise self._cannot_be_read(wanted[0], self.path_of(wanted[0])) from error
 
     def _sample(self, index: int, pulses: Pulses) -> Sample:
         labels = self.labels
-        if labels.crc32 is not None and not _is_whole(pulses, labels.crc32[index]):
-            raise self._corrupted(index)
+        # equal bytes of another type are not what was written
+        typed = pulses.dtype == np.float32 and pulses.shape[1:] == (4,)
+        if not typed or zlib.crc32(pulses.data) != labels.crc32[index]:
+            raise ValueError("the pulses do not have the checksum of those that were written")
         return {
             "pulses": torch.from_numpy(pulses),
             "n_pulses": len(pulses),
@@ -178,11 +171,11 @@ class Events(Dataset[Sample]):
             "kind": int(labels.kind[index]),
         }
 
-
-def _is_whole(pulses: Pulses, crc32: np.uint32) -> bool:
-    """Tell whether these are the pulses that were written; equal bytes of another type are not."""
-    typed = pulses.dtype == np.float32 and pulses.shape[1:] == (4,)
-    return bool(typed and zlib.crc32(pulses.data) == crc32)
+    def _cannot_be_read(self, index: int, path: str) -> OSError:
+        return OSError(
+            f"Event {index} cannot be read, {path} is missing or corrupted; to see what to do "
+            f"about it, run `python -m data_scripts.make_events --check --out {self.folder}`."
+        )
 
 
 class RowEvents(Events):
@@ -204,9 +197,8 @@ class RowEvents(Events):
         found = {}
         with stage("read"):
             for run in neighbours(indices, self.offsets, self.max_gap):
-                first, last = self.offsets[run[0]], self.offsets[run[-1] + 1]
-                with self._blaming(run[0]):
-                    rows = self._rows(first, last)
+                first = self.offsets[run[0]]
+                rows = self._rows(first, self.offsets[run[-1] + 1])
                 for index in run:
                     start, stop = self.offsets[index : index + 2] - first
                     found[index] = rows[start:stop]
@@ -238,12 +230,7 @@ class GroupEvents(Events):
         raise NotImplementedError
 
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
-        groups: dict[int, list[Pulses]] = {}
-        found = {}
-        for index in sorted(set(indices)):
-            with self._blaming(index):
-                group, row = self._place(index)
-                if group not in groups:
-                    groups[group] = self._group(group)
-                found[index] = groups[group][row]
+        places = {index: self._place(index) for index in sorted(set(indices))}
+        groups = {group: self._group(group) for group in sorted({g for g, _ in places.values()})}
+        found = {index: groups[group][row] for index, (group, row) in places.items()}
         return [found[index].copy() for index in indices]

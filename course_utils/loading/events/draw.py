@@ -33,7 +33,7 @@ def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
     """Draw one event in space, and as depth against time.
 
     Colour is time and size is charge. Small grey dots are pulses marked as auxiliary, mostly noise.
-    The line shows the true direction; it runs through the middle of the light.
+    The arrow shows the true direction; it runs through the middle of the light.
 
     Args:
         event: a sample of any of the datasets.
@@ -52,7 +52,10 @@ def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
         figure = plt.figure(figsize=(11, 5), layout="constrained")
         space = figure.add_subplot(1, 2, 1, projection="3d")
         _draw_detector(space, sensors)
-        _draw_direction(space, event["direction"].numpy(), where[~noise], charge[~noise])
+        # an arrow from where the particle came to where it went
+        way = 450 * event["direction"].numpy()
+        start = np.average(where[~noise], axis=0, weights=charge[~noise]) + way
+        space.quiver(*start, *(-2 * way), color="#d55e00", linewidth=1.2, arrow_length_ratio=0.08)
         space.scatter(*where[noise].T, s=3, c=GREY, depthshade=False)
         drawn = space.scatter(*where[~noise].T, depthshade=False, **light)
 
@@ -78,20 +81,6 @@ def _draw_detector(space: Any, sensors: NDArray[np.float32]) -> None:
     space.grid(False)
     space.view_init(elev=15, azim=-47)
     space.set_box_aspect((1.2, 1.0, 1.0), zoom=1.1)
-
-
-def _draw_direction(
-    space: Any,
-    direction: NDArray[np.float32],
-    where: NDArray[np.float32],
-    charge: NDArray[np.float32],
-) -> None:
-    """Draw an arrow along the way of the particle, from where it came to where it went."""
-    middle = np.average(where, axis=0, weights=charge)
-    start = middle + 450 * direction
-    space.quiver(
-        *start, *(-900 * direction), color="#d55e00", linewidth=1.2, arrow_length_ratio=0.08
-    )
 
 
 def _title(event: Sample) -> str:

@@ -23,45 +23,30 @@ from course_utils.loading.events.tar import TarEvents, write_tar
 
 @dataclass(frozen=True)
 class Format:
-    """A way to keep events.
+    """A way to keep events."""
 
-    Attributes:
-        title: how tables and pictures call it.
-        entry: the file or folder that it makes beside events.parquet.
-        reader: the dataset that reads it.
-        write: writes events to a path.
-    """
-
-    title: str
-    entry: str
+    title: str  # how tables and pictures call it
+    entry: str  # the file or folder that it makes beside events.parquet
     reader: type[Events]
     write: Callable[[EventArrays, Path], None]
 
 
+_deflated = partial(write_npz, deflate=True)
 _chunked = partial(write_hdf5, chunks=FIT)
+_gzipped = partial(write_hdf5, chunks=FIT, gzip=True)
+_misfit = partial(write_hdf5, chunks=MISFIT, gzip=True)
+_large = partial(write_parquet, large=True)
 FORMATS = {
     "npy": Format("npy, one file", "npy", MemmapEvents, write_npy),
     "npz": Format("npz per event", "npz", NpzEvents, write_npz),
-    "npz-deflate": Format(
-        "npz per event, deflate", "npz-deflate", NpzEvents, partial(write_npz, deflate=True)
-    ),
+    "npz-deflate": Format("npz per event, deflate", "npz-deflate", NpzEvents, _deflated),
     "hdf5": Format("HDF5", "events.h5", Hdf5Events, write_hdf5),
     "hdf5-chunked": Format("HDF5, chunks", "events-chunked.h5", Hdf5Events, _chunked),
-    "hdf5-gzip": Format(
-        "HDF5, chunks, gzip", "events-gzip.h5", Hdf5Events, partial(_chunked, gzip=True)
-    ),
-    "hdf5-misfit": Format(
-        "HDF5, misfit chunks",
-        "events-misfit.h5",
-        Hdf5Events,
-        partial(write_hdf5, chunks=MISFIT, gzip=True),
-    ),
+    "hdf5-gzip": Format("HDF5, chunks, gzip", "events-gzip.h5", Hdf5Events, _gzipped),
+    "hdf5-misfit": Format("HDF5, misfit chunks", "events-misfit.h5", Hdf5Events, _misfit),
     "parquet": Format("Parquet", "pulses.parquet", ParquetEvents, write_parquet),
     "parquet-zstd": Format(
-        "Parquet, one large group",
-        "pulses-zstd.parquet",
-        ParquetEvents,
-        partial(write_parquet, large=True),
+        "Parquet, one large group", "pulses-zstd.parquet", ParquetEvents, _large
     ),
     "sqlite": Format("SQLite", "events.db", SqliteEvents, write_sqlite),
     "tar": Format("tar shards", "tar", TarEvents, write_tar),

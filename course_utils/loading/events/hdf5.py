@@ -23,7 +23,7 @@ class Hdf5Events(RowEvents):
     entry = "events.h5"
 
     def _find(self) -> None:
-        with self._blaming(0), self._open(self.path, self.fs) as file:
+        with self._open(self.path, self.fs) as file:
             self.offsets = self._in_order(file["offsets"][:])
 
     @staticmethod
@@ -42,11 +42,7 @@ def write_hdf5(
 ) -> None:
     """Write the datasets `pulses`, `offsets` and `events`.
 
-    Args:
-        events: what to write.
-        path: the file to make.
-        chunks: rows, at most, and columns of a chunk of `pulses`; None: all in one piece.
-        gzip: whether to compress the chunks.
+    A chunk of `pulses` has at most so many rows, and columns; None: all in one piece.
     """
     import h5py
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from course_utils.loading.files import exists, open_file
+from course_utils.paths import exists, open_file
 
 CASCADE, TRACK = 0, 1
 
@@ -40,7 +40,7 @@ class Labels:
     energy: NDArray[np.float32]  # log10 of the energy in GeV
     direction: NDArray[np.float32]  # (events, 3), unit vectors to where the particle came from
     kind: NDArray[np.uint8]  # CASCADE or TRACK
-    crc32: NDArray[np.uint32] | None = None  # of the bytes of the pulses; None: not known
+    crc32: NDArray[np.uint32]  # of the bytes of the pulses
 
     def __len__(self) -> int:
         return len(self.event_id)
@@ -75,7 +75,7 @@ def read_labels(folder: str | Path, fs: Any = None) -> Labels:
         energy=np.log10(column["energy_gev"]),
         direction=unit_vectors(column["azimuth"], column["zenith"]),
         kind=column["kind"],
-        crc32=column.get("crc32"),
+        crc32=column["crc32"],
     )
 
 
@@ -87,9 +87,8 @@ def _read_columns(file: BinaryIO) -> dict[str, NDArray[Any]]:
     table = parquet.read()
     column = {name: table[name].to_numpy() for name in table.column_names}
     types = {name: array.dtype for name, array in column.items()}
-    checked = {"crc32": np.dtype("<u4")}
-    wanted = checked | {name: EVENT[name] for name in EVENT_COLUMNS}
-    if len(table) != parquet.metadata.num_rows or checked | types != wanted:
+    wanted = {name: EVENT[name] for name in EVENT_COLUMNS} | {"crc32": np.dtype("<u4")}
+    if len(table) != parquet.metadata.num_rows or types != wanted:
         raise ValueError("its footer does not fit its columns")
     return column
 

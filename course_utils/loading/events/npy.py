@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from course_utils.loading.events.contract import Pulses, RowEvents
 from course_utils.loading.events.labels import EVENT, EVENT_COLUMNS, write_labels
-from course_utils.loading.files import open_file
+from course_utils.paths import open_file
 
 Block = tuple[Pulses, NDArray[np.int64]]
 
@@ -38,15 +38,19 @@ class MemmapEvents(RowEvents):
 
     entry = "npy"
 
-    def _find(self) -> None:
-        path = f"{self.folder}/{self.entry}/offsets.npy"
-        with self._blaming(0, path), open_file(path, self.fs) as file:
-            self.offsets = self._in_order(np.load(BytesIO(file.read())))
-
     @property
     def path(self) -> str:
         """The file that holds the pulses."""
         return f"{super().path}/pulses.npy"
+
+    @property
+    def index_path(self) -> str:
+        """The file that tells where the pulses of each event are."""
+        return f"{super().path}/offsets.npy"
+
+    def _find(self) -> None:
+        with open_file(self.index_path, self.fs) as file:
+            self.offsets = self._in_order(np.load(BytesIO(file.read())))
 
     @staticmethod
     def _open(path: str, fs: Any) -> Any:
@@ -111,8 +115,8 @@ class EventArrays:
 
 
 def write_npy(events: EventArrays, path: Path) -> None:
-    """Write pulses.npy and offsets.npy into the new folder `path`."""
-    _write_blocks(path, [(events.pulses, np.diff(events.offsets))])
+    """Write the folder `path`, which is named npy, and the labels beside it."""
+    events.save(path.parent)
 
 
 def write_events(folder: Path, table: NDArray[np.void], blocks: Iterable[Block]) -> int:
@@ -123,18 +127,9 @@ def write_events(folder: Path, table: NDArray[np.void], blocks: Iterable[Block])
         table: one row per event, dtype EVENT.
         blocks: pulses (n, 4) of the next few events, and how many of them each event has.
     """
-    offsets = _write_blocks(folder / "npy", blocks)
-    pulses = np.load(folder / "npy/pulses.npy", mmap_mode="r") if offsets[-1] else b""
-    crc32 = [zlib.crc32(pulses[slice(*edges)]) for edges in pairwise(offsets.tolist())]
-    write_labels(folder, table, crc32)
-    return int(offsets[-1])
-
-
-def _write_blocks(path: Path, blocks: Iterable[Block]) -> NDArray[np.int64]:
-    """Write pulses.npy and offsets.npy into the new folder `path`, and return the offsets."""
-    path.mkdir()
-    counts = [np.zeros(1, np.int64)]
-    with (path / "pulses.npy").open("wb") as file:
+    path, counts = folder / "npy/pulses.npy", [np.zeros(1, np.int64)]
+    path.parent.mkdir()
+    with path.open("wb") as file:
         _write_header(file, 0)
         for pulses, block_counts in blocks:
             file.write(np.ascontiguousarray(pulses, "<f4").data)
@@ -142,8 +137,11 @@ def _write_blocks(path: Path, blocks: Iterable[Block]) -> NDArray[np.int64]:
         offsets: NDArray[np.int64] = np.concatenate(counts).cumsum()
         file.seek(0)
         _write_header(file, int(offsets[-1]))
-    np.save(path / "offsets.npy", offsets)
-    return offsets
+    np.save(path.with_name("offsets.npy"), offsets)
+    written = np.load(path, mmap_mode="r") if offsets[-1] else b""
+    crc32 = [zlib.crc32(written[slice(*edges)]) for edges in pairwise(offsets.tolist())]
+    write_labels(folder, table, crc32)
+    return int(offsets[-1])
 
 
 def _write_header(file: BinaryIO, rows: int) -> None:

@@ -11,8 +11,8 @@ from tqdm import trange
 
 from course_utils.loading.events.contract import Events, Pulses
 from course_utils.loading.events.npy import EventArrays
-from course_utils.loading.files import open_file
 from course_utils.measure.spans import stage
+from course_utils.paths import open_file
 
 _FILES_PER_FOLDER = 1000
 
@@ -27,15 +27,13 @@ class NpzEvents(Events):
         return f"{self.path}/{npz_name(index)}"
 
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
-        return [self._read_one(index) for index in indices]
-
-    def _read_one(self, index: int) -> Pulses:
-        with self._blaming(index):
+        found = []
+        for index in indices:
             with stage("read"), open_file(self.path_of(index), self.fs) as file:
                 content = file.read()  # one request; np.load(path) would make several small ones
             with stage("decode"), np.load(BytesIO(content)) as arrays:
-                pulses: Pulses = arrays["pulses"]
-        return pulses
+                found.append(arrays["pulses"])
+        return found
 
 
 def npz_name(index: int) -> str:

@@ -21,7 +21,7 @@ class ParquetEvents(GroupEvents):
     entry = "pulses.parquet"
 
     def _find(self) -> None:
-        with self._blaming(0), self._open(self.path, self.fs) as file:
+        with self._open(self.path, self.fs) as file:
             self.events_per_group = int(file.schema_arrow.metadata[b"events_per_row_group"])
 
     @staticmethod
@@ -50,11 +50,7 @@ class ParquetEvents(GroupEvents):
 def write_parquet(events: EventArrays, path: Path, *, large: bool = False) -> None:
     """Write one row per pulse; a row group holds EVENTS_AT_ONCE whole events.
 
-    Args:
-        events: what to write.
-        path: the file to make.
-        large: make it as small as it gets, with groups so large that the least that can be read is
-            nearly everything.
+    A `large` one is as small as it gets: the least that can be read of it is nearly everything.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

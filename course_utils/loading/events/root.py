@@ -10,8 +10,8 @@ import numpy as np
 from course_utils.loading.events.contract import PULSE, GroupEvents, Pulses
 from course_utils.loading.events.labels import EVENT, EVENT_COLUMNS
 from course_utils.loading.events.npy import EventArrays
-from course_utils.loading.files import open_file
 from course_utils.measure.spans import stage
+from course_utils.paths import open_file
 
 
 class RootEvents(GroupEvents):
@@ -20,7 +20,7 @@ class RootEvents(GroupEvents):
     entry = "events.root"
 
     def _find(self) -> None:
-        with self._blaming(0), self._open(self.path, self.fs) as tree:
+        with self._open(self.path, self.fs) as tree:
             self.edges = np.array(tree.common_entry_offsets(), np.int64)
 
     @staticmethod

@@ -15,36 +15,10 @@ import numpy as np
 from course_utils.loading.events.contract import PULSE, Events, Pulses
 from course_utils.loading.events.labels import EVENT, EVENT_COLUMNS
 from course_utils.loading.events.npy import EventArrays
-from course_utils.loading.files import open_file
 from course_utils.measure.spans import stage
+from course_utils.paths import open_file
 
 _FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-_PULSES = "event_row INTEGER, time REAL, charge REAL, sensor_id INTEGER, auxiliary INTEGER"
-
-
-class SqliteEvents(Events):
-    """One SQLite database with a row per pulse, and an index: one query for a batch."""
-
-    entry = "events.db"
-
-    @staticmethod
-    def _open(path: str, fs: Any) -> Any:
-        return connect(path, fs)
-
-    def _read(self, indices: Sequence[int]) -> list[Pulses]:
-        query = (
-            f"SELECT event_row, {', '.join(PULSE)} FROM pulses "
-            "WHERE event_row IN (SELECT value FROM json_each(?)) ORDER BY event_row, rowid"
-        )
-        with self._blaming(min(indices, default=0)):
-            with stage("read"):
-                found = self.file.execute(query, (json.dumps(indices),)).fetchall()
-            with stage("decode"):
-                table = np.array(found, np.float64).reshape(-1, 1 + len(PULSE))
-                first = np.searchsorted(table[:, 0], indices, "left")
-                last = np.searchsorted(table[:, 0], indices, "right")
-                pulses = table[:, 1:].astype(np.float32)
-                return [pulses[slice(*rows)].copy() for rows in zip(first, last, strict=True)]
 
 
 def connect(path: str, fs: Any = None) -> apsw.Connection:
@@ -93,6 +67,27 @@ class _Pages:
         self.file.close()
 
 
+class SqliteEvents(Events):
+    """One SQLite database with a row per pulse, and an index: one query for a batch."""
+
+    entry = "events.db"
+    _open = staticmethod(connect)
+
+    def _read(self, indices: Sequence[int]) -> list[Pulses]:
+        query = (
+            f"SELECT event_row, {', '.join(PULSE)} FROM pulses "
+            "WHERE event_row IN (SELECT value FROM json_each(?)) ORDER BY event_row, rowid"
+        )
+        with stage("read"):
+            found = self.file.execute(query, (json.dumps(indices),)).fetchall()
+        with stage("decode"):
+            table = np.array(found, np.float64).reshape(-1, 1 + len(PULSE))
+            first = np.searchsorted(table[:, 0], indices, "left")
+            last = np.searchsorted(table[:, 0], indices, "right")
+            pulses = table[:, 1:].astype(np.float32)
+            return [pulses[slice(*rows)].copy() for rows in zip(first, last, strict=True)]
+
+
 def write_sqlite(events: EventArrays, path: Path) -> None:
     """Write the tables `events` and `pulses`; pulses.event_row is the row of their event, from 0.
 
@@ -107,7 +102,10 @@ def write_sqlite(events: EventArrays, path: Path) -> None:
         database.execute(
             f"CREATE TABLE events (event_row INTEGER PRIMARY KEY, {', '.join(columns)})"
         )
-        database.execute(f"CREATE TABLE pulses ({_PULSES})")
+        database.execute(
+            "CREATE TABLE pulses (event_row INTEGER, time REAL, charge REAL, sensor_id INTEGER, "
+            "auxiliary INTEGER)"
+        )
         for block, rows in events.blocks("sqlite"):
             numbers = np.arange(len(events))[block]
             table = zip(numbers.tolist(), events.table[block].tolist(), strict=True)

@@ -15,47 +15,10 @@ import numpy as np
 from course_utils.loading.events.contract import Events, Pulses, neighbours
 from course_utils.loading.events.labels import EVENT_COLUMNS
 from course_utils.loading.events.npy import EventArrays
-from course_utils.loading.files import open_file
 from course_utils.measure.spans import stage
+from course_utils.paths import open_file
 
 _EVENTS_PER_SHARD = 250
-
-
-class TarEvents(Events):
-    """Shards as webdataset reads them, and an index: one range of bytes for an event."""
-
-    entry = "tar"
-    max_gap = 65536  # bytes between two events: to read them along costs less than one more request
-
-    def _find(self) -> None:
-        path = f"{self.path}/index.npy"
-        with self._blaming(0, path), open_file(path, self.fs) as file:
-            places = np.load(BytesIO(file.read())).astype(np.int64, casting="equiv")
-            self.shard, self.first, self.size = places.reshape(len(self), 3).T.copy()
-            if not set(np.diff(self.shard, prepend=0).tolist()) <= {0, 1} or (places >> 40).any():
-                raise ValueError("the shards do not follow one another, or are too large to be")
-
-    def path_of(self, index: int) -> str:
-        """Return the shard of one event."""
-        return shard_path(self.path, self.shard[index])
-
-    @staticmethod
-    def _open(path: str, fs: Any) -> Shards:
-        return Shards(path, fs)
-
-    def _read(self, indices: Sequence[int]) -> list[Pulses]:
-        found: dict[int, Pulses] = {}
-        for shard, group in groupby(sorted(set(indices)), self.shard.__getitem__):
-            for run in neighbours(list(group), self.first, self.max_gap):
-                start, stop = self.first[run[0]], self.first[run[-1]] + self.size[run[-1]]
-                with self._blaming(run[0]), stage("read"):
-                    content = self.file.read(shard, start, stop)
-                with stage("decode"):
-                    for index in run:
-                        with self._blaming(index):
-                            member = content[self.first[index] - start :][: self.size[index]]
-                            found[index] = np.load(BytesIO(member))
-        return [found[index].copy() for index in indices]
 
 
 def shard_path(folder: str | Path, shard: int) -> str:
@@ -68,9 +31,8 @@ class Shards:
 
     open_at_once = 64
 
-    def __init__(self, folder: str, fs: Any = None):
-        """Open nothing yet."""
-        self.folder, self.fs = folder, fs
+    def __init__(self, path: str, fs: Any):
+        self.folder, self.fs = path, fs
         self._files: dict[int, BinaryIO] = {}
         self._lock = Lock()
 
@@ -88,6 +50,43 @@ class Shards:
         """Close them all."""
         while self._files:
             self._files.popitem()[1].close()
+
+
+class TarEvents(Events):
+    """Shards as webdataset reads them, and an index: one range of bytes for an event."""
+
+    entry = "tar"
+    _open = staticmethod(Shards)
+    max_gap = 65536  # bytes between two events: to read them along costs less than one more request
+
+    @property
+    def index_path(self) -> str:
+        """The file that tells where the pulses of each event are."""
+        return f"{self.path}/index.npy"
+
+    def _find(self) -> None:
+        with open_file(self.index_path, self.fs) as file:
+            places = np.load(BytesIO(file.read())).astype(np.int64, casting="equiv")
+            self.shard, self.first, self.size = places.reshape(len(self), 3).T.copy()
+            if not set(np.diff(self.shard, prepend=0).tolist()) <= {0, 1} or (places >> 40).any():
+                raise ValueError("the shards do not follow one another, or are too large to be")
+
+    def path_of(self, index: int) -> str:
+        """Return the shard of one event."""
+        return shard_path(self.path, self.shard[index])
+
+    def _read(self, indices: Sequence[int]) -> list[Pulses]:
+        found: dict[int, Pulses] = {}
+        for shard, group in groupby(sorted(set(indices)), self.shard.__getitem__):
+            for run in neighbours(list(group), self.first, self.max_gap):
+                start, stop = self.first[run[0]], self.first[run[-1]] + self.size[run[-1]]
+                with stage("read"):
+                    content = self.file.read(shard, start, stop)
+                with stage("decode"):
+                    for index in run:
+                        member = content[self.first[index] - start :][: self.size[index]]
+                        found[index] = np.load(BytesIO(member))
+        return [found[index].copy() for index in indices]
 
 
 def write_tar(events: EventArrays, path: Path) -> None:

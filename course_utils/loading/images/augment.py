@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,8 +44,8 @@ class Augment:
         batch, _, *size = shape
         low, high = max(0.0, 1 - self.spread), 1 + self.spread
         factors = [_uniform((batch,), low, high, generator) for _ in range(2)]
-        crops = draw_crops(batch, size, scale=self.scale, ratio=self.ratio, generator=generator)
-        return Draws(crops, torch.rand(batch, generator=generator) < self.flip_share, *factors)
+        windows = draw_windows(batch, size, self.scale, self.ratio, generator)
+        return Draws(windows, torch.rand(batch, generator=generator) < self.flip_share, *factors)
 
     def __call__(self, images: Tensor, draws: Draws | None = None) -> Tensor:
         """Return float32 (batch, 3, size, size) on the device of the images.
@@ -62,7 +62,7 @@ class Augment:
 
     def visible(self, images: Tensor, draws: Draws) -> Tensor:
         """Return the same before it is normalised: 0..1, to be looked at."""
-        cropped = crop_resize(_checked(images), draws.crops, self.size) / 255
+        cropped = crop_resize(_checked(images), draws.windows, self.size) / 255
         return adjust(flip(cropped, draws.flips), draws.brightness, draws.contrast)
 
 
@@ -99,49 +99,29 @@ def per_sample(augment: Augment) -> Any:
 
 
 @dataclass(frozen=True)
-class Crops:
-    """Windows to cut out, one for each sample: int64 tensors of (batch,), in pixels."""
-
-    top: Tensor
-    left: Tensor
-    height: Tensor
-    width: Tensor
-
-    def to(self, device: torch.device | str) -> Crops:
-        """Return the same windows on `device`."""
-        return Crops(*(_send(part, device) for part in vars(self).values()))
-
-
-@dataclass(frozen=True)
 class Draws:
     """What is random in an augmentation, drawn for each sample of a batch."""
 
-    crops: Crops
+    windows: Tensor  # int64 (batch, 4): top, left, height and width of what is cut out, in pixels
     flips: Tensor  # bool (batch,)
     brightness: Tensor  # float32 (batch,), 1 leaves it as it is
     contrast: Tensor  # the same
 
-    def to(self, device: torch.device | str) -> Self:
-        """Return the same draws on `device`."""
-        crops, *others = vars(self).values()
-        return type(self)(crops.to(device), *(_send(part, device) for part in others))
+    def to(self, device: torch.device | str) -> Draws:
+        """Return the same draws on `device`; CUDA gets them without making the host wait."""
+        parts = list(vars(self).values())
+        if torch.device(device).type == "cuda":
+            parts = [part if part.is_cuda else part.pin_memory() for part in parts]
+        return Draws(*(part.to(device, non_blocking=True) for part in parts))
 
 
-def _send(part: Tensor, device: torch.device | str) -> Tensor:
-    """Copy to `device`; to CUDA without making the host wait for the steps before."""
-    if torch.device(device).type == "cuda" and not part.is_cuda:
-        part = part.pin_memory()
-    return part.to(device, non_blocking=True)
-
-
-def draw_crops(
+def draw_windows(
     batch: int,
     size: Sequence[int],
-    *,
-    scale: tuple[float, float] = (0.08, 1.0),
-    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
     generator: torch.Generator | None = None,
-) -> Crops:
+) -> Tensor:
     """Draw a window for each sample as `RandomResizedCrop` of torchvision draws one.
 
     Its area is uniform in `scale` times the image, the logarithm of width over height uniform in
@@ -155,28 +135,26 @@ def draw_crops(
         ratio: smallest and largest width over height.
         generator: of the CPU, where all is drawn: so the draws are the same for every device.
 
+    Returns:
+        int64 (batch, 4): top, left, height, width.
+
     Raises:
         ValueError: `scale` or `ratio` is no range of positive numbers.
     """
     for name, (low, high) in (("scale", scale), ("ratio", ratio)):
         if not 0 < low <= high:
             raise ValueError(f"{name}=({low}, {high}) is no range; give 0 < lowest <= highest.")
-    rows, columns = size
-    area = rows * columns * _uniform((batch, TRIES), *scale, generator)
+    image = torch.tensor(size)
+    area = image.prod() * _uniform((batch, TRIES), *scale, generator)
     aspect = _uniform((batch, TRIES), log(ratio[0]), log(ratio[1]), generator).exp()
-    width = (area * aspect).sqrt().round().long()
-    height = (area / aspect).sqrt().round().long()
-    fits = (width > 0) & (width <= columns) & (height > 0) & (height <= rows)
-    first = fits.byte().argmax(1, keepdim=True)
-    found = fits.any(1)
-    middle_height, middle_width = _middle(size, ratio)
-    height = torch.where(found, height.gather(1, first)[:, 0], middle_height)
-    width = torch.where(found, width.gather(1, first)[:, 0], middle_width)
-    top = (torch.rand(batch, generator=generator) * (rows - height + 1)).long()
-    left = (torch.rand(batch, generator=generator) * (columns - width + 1)).long()
-    top = torch.where(found, top, (rows - middle_height) // 2)
-    left = torch.where(found, left, (columns - middle_width) // 2)
-    return Crops(top, left, height, width)
+    tries = torch.stack([area / aspect, area * aspect], -1).sqrt().round().long()
+    fits = ((tries > 0) & (tries <= image)).all(-1)
+    first, found = fits.byte().argmax(1), fits.any(1)[:, None]
+    middle = torch.tensor(_middle(size, ratio))
+    sides = torch.where(found, tries[torch.arange(batch), first], middle)
+    room = image - sides
+    corners = (torch.rand(batch, 2, generator=generator) * (room + 1)).long()
+    return torch.cat([torch.where(found, corners, room // 2), sides], 1)
 
 
 def _middle(size: Sequence[int], ratio: tuple[float, float]) -> tuple[int, int]:
@@ -195,7 +173,7 @@ def _uniform(
     return low + (high - low) * torch.rand(shape, generator=generator)
 
 
-def crop_resize(images: Tensor, crops: Crops, size: int) -> Tensor:
+def crop_resize(images: Tensor, windows: Tensor, size: int) -> Tensor:
     """Cut a window out of each image and scale it to `size` by `size` pixels.
 
     Bilinear with antialias, the numbers of `torchvision.transforms.v2.functional.resized_crop` on
@@ -205,15 +183,15 @@ def crop_resize(images: Tensor, crops: Crops, size: int) -> Tensor:
 
     Args:
         images: (batch, channels, height, width), uint8 or float32.
-        crops: windows inside the images, on their device.
+        windows: int64 (batch, 4) inside the images, on their device: top, left, height, width.
         size: pixels of a side.
 
     Returns:
         float32 (batch, channels, size, size), on the scale of the images.
     """
-    height, width = images.shape[-2:]
-    down = _weights(crops.top, crops.height, size, height)
-    across = _weights(crops.left, crops.width, size, width)
+    top, left, height, width = windows[:, :, None, None].unbind(1)
+    down = _weights(top, height, size, images.shape[-2])
+    across = _weights(left, width, size, images.shape[-1])
     with torch.autocast(images.device.type, enabled=False):
         return down[:, None] @ images.float() @ across[:, None].mT
 
@@ -222,7 +200,6 @@ def _weights(first: Tensor, length: Tensor, size: int, pixels: int) -> Tensor:
     """Return float32 (batch, size, pixels): how much of each old pixel a new one takes."""
     new = torch.arange(size, device=first.device)[:, None] + 0.5
     old = torch.arange(pixels, device=first.device)
-    first, length = first[:, None, None], length[:, None, None]
     ratio = length / size
     distance = (old + 0.5 - first - new * ratio).abs() / ratio.clamp(min=1)
     inside = (old >= first) & (old < first + length)

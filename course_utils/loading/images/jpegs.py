@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch.utils.data import Dataset
 
-from course_utils.loading.files import open_file
 from course_utils.measure.spans import stage
+from course_utils.paths import open_file
 
 
 class Jpegs(Dataset[tuple[Any, int]]):
@@ -38,7 +38,11 @@ class Jpegs(Dataset[tuple[Any, int]]):
             FileNotFoundError: there are no such images.
         """
         self.folder, self.transform, self.fs = str(folder), transform, fs
-        names = self._list()
+        if fs is None:
+            paths = [path.as_posix() for path in Path(folder).glob("*/*.jpg")]
+        else:
+            paths = fs.glob(f"{folder}/*/*.jpg")
+        names = sorted("/".join(path.rsplit("/", 2)[1:]) for path in paths)  # cat/00012.jpg
         if not names:
             raise FileNotFoundError(
                 f"{folder} holds no images in class folders; make some with "
@@ -73,11 +77,3 @@ class Jpegs(Dataset[tuple[Any, int]]):
                 f"`python -m data_scripts.make_images --check --out {self.folder}`."
             ) from error
         return torch.from_numpy(pixels).permute(2, 0, 1)
-
-    def _list(self) -> list[str]:
-        """Return the sorted names below the folder, such as cat/00012.jpg."""
-        if self.fs is None:
-            paths = [path.as_posix() for path in Path(self.folder).glob("*/*.jpg")]
-        else:
-            paths = self.fs.glob(f"{self.folder}/*/*.jpg")
-        return sorted("/".join(path.rsplit("/", 2)[1:]) for path in paths)

@@ -11,8 +11,6 @@ every 256 KiB. A plane takes one, a few, and everything.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -22,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from course_utils.loading.files import exists, open_file
 from course_utils.measure.spans import stage
+from course_utils.paths import exists, open_file
 
 NPY_HEADER = 128  # bytes: the start of an .npy file
 Values = NDArray[np.float32]
@@ -69,13 +67,7 @@ class Volumes(Dataset[torch.Tensor]):
         Raises:
             OSError: the file is missing, truncated, or any of its values has changed.
         """
-        index = range(len(self))[index]
-        with self._blaming(index):
-            values = self._read(index, None)
-            with stage("decode"):
-                if crc32(values.data) != self._crcs[index]:
-                    raise ValueError("its values have changed")
-        return torch.from_numpy(values)
+        return self._read(range(len(self))[index], None)
 
     def plane(self, index: int, z: int) -> torch.Tensor:
         """Return plane `z` of a volume, float32 (y, x), reading as little as the format allows.
@@ -88,35 +80,32 @@ class Volumes(Dataset[torch.Tensor]):
             OSError: the file is missing or damaged.
         """
         index = range(len(self))[index]
-        z = range(self.shapes[index][0])[z]
-        with self._blaming(index):
-            return torch.from_numpy(self._read(index, z))
+        return self._read(index, range(self.shapes[index][0])[z])
 
     def path(self, index: int) -> str:
         """Return the file of a volume."""
         return f"{self.folder}/{index:03d}.{self.form}"
 
-    def _read(self, index: int, z: int | None) -> Values:
+    def _read(self, index: int, z: int | None) -> torch.Tensor:
         """Read a plane, or all where `z` is None."""
         shape = self.shapes[index]
         wanted = shape if z is None else shape[1:]
-        with stage("read"), open_file(self.path(index), self.fs) as file:
-            values = _READERS[self.form](file, shape, z)
-        if values.shape != wanted or values.dtype != np.float32:
-            raise ValueError(f"{values.dtype} {values.shape} instead of float32 {wanted}")
-        return values
-
-    @contextmanager
-    def _blaming(self, index: int) -> Iterator[None]:
-        """Say which file could not be read, and what to do about it."""
         try:
-            yield
+            with stage("read"), open_file(self.path(index), self.fs) as file:
+                values = _READERS[self.form](file, shape, z)
+            if values.shape != wanted or values.dtype != np.float32:
+                raise ValueError(f"{values.dtype} {values.shape} instead of float32 {wanted}")
+            if z is None:
+                with stage("decode"):
+                    if crc32(values.data) != self._crcs[index]:
+                        raise ValueError("its values have changed")
         except Exception as error:  # corrupted bytes make each library fail in ways of its own
             raise OSError(
                 f"Volume {index} cannot be read, {self.path(index)} is missing or corrupted; to "
                 "see what to do about it, run `python -m data_scripts.make_volumes --check --out "
                 f"{self.folder}`."
             ) from error
+        return torch.from_numpy(values)
 
 
 def _read_npz(file: Any, shape: tuple[int, ...], z: int | None) -> Values:

@@ -3,7 +3,6 @@
 from course_utils.loading.workers.memory import (
     ShmBudget,
     nbytes,
-    share_mb,
     shm_budget,
     shm_free,
     unique_mb,

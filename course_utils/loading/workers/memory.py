@@ -10,7 +10,6 @@ import numpy as np
 import psutil
 import torch
 
-from course_utils.errors import CourseError
 from course_utils.hardware.gpu import leaves
 from course_utils.hardware.machine import SHM, known, memory, shm_size
 from course_utils.words import plural, size
@@ -21,18 +20,17 @@ DEFAULT_PREFETCH = 2  # batches of a worker: what DataLoader takes for prefetch_
 def nbytes(batch: Any) -> int:
     """Return the bytes that a batch takes on its way from a worker.
 
-    It looks into mappings, lists, tuples and dataclasses. A tensor counts with the whole storage
-    behind it, since a view takes all of that along; two tensors on one storage count once. A NumPy
-    array counts with what it shows, as pickle sends it. Text counts with its bytes, other things
-    do not count.
+    It looks into mappings, lists, tuples and dataclasses. A dense tensor counts with the whole
+    storage behind it, since a view takes all of that along; two tensors on one storage count once.
+    A NumPy array counts with what it shows, as pickle sends it. Text counts with its bytes, other
+    things do not count.
     """
     storages: dict[int, int] = {}
     others = 0
     for leaf in leaves(batch):
         if isinstance(leaf, torch.Tensor):
-            for tensor in _dense(leaf):
-                storage = tensor.untyped_storage()
-                storages[storage.data_ptr()] = storage.nbytes()
+            storage = leaf.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
         elif isinstance(leaf, np.ndarray | np.generic):
             others += leaf.nbytes
         elif isinstance(leaf, str):
@@ -48,26 +46,16 @@ class ShmBudget:
 
     All of /dev/shm is memory, so staged data count twice: they must fit into its size, and beside
     the programs into the memory of the machine or of the container.
-
-    Attributes:
-        batch_bytes: one batch, as `nbytes` tells it.
-        num_workers: of each loader.
-        memory_bytes: memory of the machine, or the limit of the container.
-        prefetch_factor: batches that each worker keeps ready.
-        shm_bytes: size of /dev/shm; None: there is none.
-        staged_bytes: data in /dev/shm, or a cache of samples; once per node, however many ranks.
-        programs_bytes: what training and workers take for themselves.
-        loaders: as many as the node has ranks, one for each GPU.
     """
 
-    batch_bytes: int
-    num_workers: int
-    memory_bytes: int
-    prefetch_factor: int = DEFAULT_PREFETCH
-    shm_bytes: int | None = None
-    staged_bytes: int = 0
-    programs_bytes: int = 0
-    loaders: int = 1
+    batch_bytes: int  # one batch, as `nbytes` tells it
+    num_workers: int  # of each loader
+    memory_bytes: int  # memory of the machine, or the limit of the container
+    prefetch_factor: int = DEFAULT_PREFETCH  # batches that each worker keeps ready
+    shm_bytes: int | None = None  # size of /dev/shm; None: there is none
+    staged_bytes: int = 0  # in /dev/shm: once per node, however many ranks
+    programs_bytes: int = 0  # what training and workers take for themselves
+    loaders: int = 1  # as many as the node has ranks, one for each GPU
 
     @property
     def travelling_bytes(self) -> int:
@@ -79,19 +67,22 @@ class ShmBudget:
         return self.loaders * batches * self.batch_bytes if self.num_workers else 0
 
     @property
+    def room_bytes(self) -> int:
+        """The bytes that the batches leave in /dev/shm and, beside the programs, in memory."""
+        sizes = [self.memory_bytes - self.programs_bytes]
+        if self.shm_bytes is not None:
+            sizes.append(self.shm_bytes)
+        return min(sizes) - self.travelling_bytes
+
+    @property
     def stageable_bytes(self) -> int:
         """The most that may be staged."""
-        rooms = [self.memory_bytes - self.programs_bytes]
-        if self.shm_bytes is not None:
-            rooms.append(self.shm_bytes)
-        return max(0, min(rooms) - self.travelling_bytes)
+        return max(0, self.room_bytes)
 
     @property
     def fits(self) -> bool:
         """Whether what is staged leaves room for the batches, and for the programs."""
-        needed = self.travelling_bytes + self.staged_bytes
-        in_shm = self.shm_bytes is None or needed <= self.shm_bytes
-        return in_shm and needed + self.programs_bytes <= self.memory_bytes
+        return self.staged_bytes <= self.room_bytes
 
     def __repr__(self) -> str:
         """Say it in words."""
@@ -113,16 +104,7 @@ def shm_budget(
     programs_bytes: int = 0,
     loaders: int = 1,
 ) -> ShmBudget:
-    """Return the budget of this machine for loaders like this one.
-
-    Args:
-        batch: one batch as the loader makes it.
-        num_workers: of each loader.
-        prefetch_factor: as for the DataLoader.
-        staged_bytes: what is or shall be in /dev/shm besides.
-        programs_bytes: what training and workers take for themselves.
-        loaders: how many there are on this node.
-    """
+    """Return the budget of this machine; the arguments are those of DataLoader and ShmBudget."""
     return ShmBudget(
         nbytes(batch),
         num_workers,
@@ -140,43 +122,13 @@ def unique_mb(pid: int) -> float:
 
     Its resident memory (RSS) would count all that a forked worker shares with its parent, and
     so hides how that is copied bit by bit.
-
-    Raises:
-        CourseError: this system does not tell.
     """
-    return _memory_mb(pid, "uss")
-
-
-def share_mb(pid: int) -> float:
-    """Return the MB of a process, what it shares with others divided among them (PSS).
-
-    Only Linux divides; elsewhere it is what `unique_mb` returns. The same errors.
-    """
-    return _memory_mb(pid, "pss")
+    try:
+        return float(psutil.Process(pid).memory_full_info().uss) / 1e6
+    except (psutil.NoSuchProcess, ProcessLookupError):
+        return 0.0
 
 
 def shm_free() -> int | None:
     """Return the free bytes of /dev/shm, through which batches travel; None where there is none."""
     return known(lambda: shutil.disk_usage(SHM).free)
-
-
-def _memory_mb(pid: int, kind: str) -> float:
-    try:
-        told = psutil.Process(pid).memory_full_info()
-    except (psutil.NoSuchProcess, ProcessLookupError):
-        return 0.0
-    except psutil.AccessDenied:
-        raise CourseError(
-            f"This system does not tell the memory of process {pid}; look at it with the monitor "
-            "of the system instead."
-        ) from None
-    return float(getattr(told, kind, told.uss)) / 1e6
-
-
-def _dense(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """Return the tensors with a storage that a tensor consists of."""
-    if tensor.layout == torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]
-    if tensor.layout == torch.sparse_csr:
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    return [tensor]

@@ -13,9 +13,8 @@ import faulthandler
 import os
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
-from typing import Any, Generic, TypeVar, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -34,7 +33,6 @@ _ONE_THREAD = {
     "BLIS_NUM_THREADS": "1",
     "VECLIB_MAXIMUM_THREADS": "1",
     "NUMEXPR_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
     "POLARS_MAX_THREADS": "1",
     "RAYON_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
@@ -63,7 +61,9 @@ def worker_init(worker_id: int) -> None:
     torch limits itself in workers, but not what numpy, OpenCV and others compute with: two workers
     on two cores are several times slower with two pools of two threads each.
     """
-    os.environ.update(_one_thread())
+    os.environ.update(_ONE_THREAD)
+    if "numba" not in sys.modules:  # it refuses to see a change once it has threads
+        os.environ["NUMBA_NUM_THREADS"] = "1"
     _limits.append(threadpool_limits(limits=1))
     for name, limit in _LIMITERS.items():
         if library := sys.modules.get(name):
@@ -71,12 +71,6 @@ def worker_init(worker_id: int) -> None:
     if sys.__stderr__ is not None:
         faulthandler.disable()  # one that a fork inherited would stay behind torch's own handlers
         faulthandler.enable(sys.__stderr__)
-
-
-def _one_thread() -> dict[str, str]:
-    """Return the variables to set; numba refuses to see its own change once it has threads."""
-    skipped = {"NUMBA_NUM_THREADS"} if "numba" in sys.modules else set()
-    return {name: value for name, value in _ONE_THREAD.items() if name not in skipped}
 
 
 def worker_rng() -> np.random.Generator:
@@ -116,9 +110,9 @@ class SharedEpoch:
     workers run ahead of a loop that has begun.
     """
 
-    def __init__(self, epoch: int = 0):
-        """Begin with `epoch`; do so before the workers start."""
-        self._number = torch.tensor(epoch, dtype=torch.int64)
+    def __init__(self) -> None:
+        """Begin with epoch 0; do so before the workers start."""
+        self._number = torch.tensor(0)
         self._number.share_memory_()  # type: ignore[no-untyped-call]
 
     @property
@@ -129,10 +123,6 @@ class SharedEpoch:
     @value.setter
     def value(self, epoch: int) -> None:
         self._number.fill_(epoch)
-
-    def __repr__(self) -> str:
-        """Show the number."""
-        return f"SharedEpoch({self.value})"
 
 
 class LazyFile(Generic[F]):
@@ -161,15 +151,11 @@ class LazyFile(Generic[F]):
             TypeError: the opener is an open file, or a function that no worker could import.
         """
         name = getattr(opener, "__qualname__", type(opener).__qualname__)
-        if not callable(opener):
-            raise TypeError(
-                f"LazyFile cannot open {name}: give it the function and its arguments, "
-                "such as LazyFile(open, path, 'rb')."
-            )
-        if "<lambda>" in name or "<locals>" in name:
+        if not callable(opener) or "<" in name:  # "<lambda>", or "function.<locals>.opener"
             raise TypeError(
                 f"A worker cannot get {name}: give LazyFile a function that is defined with def in "
-                "a module, outside of any other function."
+                "a module, outside of any other function, and its arguments, such as "
+                "LazyFile(open, path, 'rb')."
             )
         self.opener, self.args, self.kwargs = opener, args, kwargs
 
@@ -177,15 +163,12 @@ class LazyFile(Generic[F]):
     def file(self) -> F:
         """The file, opened by this very process: a forked worker opens its own."""
         if self._file is None or self._opened_by != os.getpid():
-            self._let_go()
+            self.close()
             self._file, self._opened_by = self.opener(*self.args, **self.kwargs), os.getpid()
         return self._file
 
     def close(self) -> None:
         """Close the file in this process; the next use opens it again."""
-        self._let_go()
-
-    def _let_go(self) -> None:
         file, opened_by = self._file, self._opened_by
         self._file, self._opened_by = None, -1
         if file is None:
@@ -201,14 +184,7 @@ class LazyFile(Generic[F]):
 
     def __del__(self) -> None:
         if os:  # Python takes modules away when it ends, and then closes files itself
-            self._let_go()
-
-    def __repr__(self) -> str:
-        """Show what it opens, and whether it is open here."""
-        opened = self._file is not None and self._opened_by == os.getpid()
-        name = getattr(self.opener, "__qualname__", repr(self.opener))
-        what = ", ".join(map(repr, self.args))
-        return f"LazyFile({name}, {what}), {'open' if opened else 'not open'} in this process"
+            self.close()
 
 
 class PackedStrings(Sequence[str]):
@@ -218,7 +194,7 @@ class PackedStrings(Sequence[str]):
 
     Each str of a list is an object with a reference count, and to look at it writes that count: the
     pages of a forked worker are copied one by one. Here are two arrays, however many strings.
-    It cannot be changed. A slice without a step shares the memory.
+    It cannot be changed. A slice is packed anew.
     """
 
     def __init__(self, strings: Iterable[str]):
@@ -244,51 +220,12 @@ class PackedStrings(Sequence[str]):
     def __len__(self) -> int:
         return len(self._places) - 1
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> PackedStrings: ...
-    def __getitem__(self, index: int | slice) -> str | PackedStrings:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return self._slice(range(len(self))[index])
-        try:
-            place = range(len(self))[index]
-        except IndexError:
-            raise IndexError(f"There is no string {index} among {len(self):,}.") from None
-        return self._string(int(self._places[place]), int(self._places[place + 1]))
-
-    def __iter__(self) -> Iterator[str]:
-        return (self._string(int(begin), int(end)) for begin, end in pairwise(self._places))
-
-    def __eq__(self, other: object) -> bool:
-        """Tell whether `other` is packed too and has the same strings."""
-        if not isinstance(other, PackedStrings):
-            return NotImplemented
-        return len(self) == len(other) and all(map(str.__eq__, self, other))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        """Show how much there is, not all of it."""
-        return f"PackedStrings of {len(self):,} strings, {self.nbytes:,} bytes"
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes that the strings and their places take."""
-        return self._bytes.nbytes + self._places.nbytes
-
-    def _slice(self, chosen: range) -> PackedStrings:
-        if chosen.step != 1:
-            return PackedStrings(self[index] for index in chosen)
-        part = PackedStrings.__new__(PackedStrings)
-        part._places = self._places[chosen.start : max(chosen.start, chosen.stop) + 1]
-        first = int(self._places[0])
-        part._bytes = self._bytes[int(part._places[0]) - first : int(part._places[-1]) - first]
-        return part
-
-    def _string(self, begin: int, end: int) -> str:
-        first = int(self._places[0])  # not 0 in a slice, whose places stay those of the whole
-        return self._bytes[begin - first : end - first].tobytes().decode(*_CODE)
+            return PackedStrings(self[place] for place in range(len(self))[index])
+        place = range(len(self))[index]
+        begin, end = self._places[place : place + 2]
+        return self._bytes[begin:end].tobytes().decode(*_CODE)
 
 
 def _hold_file_systems() -> None:

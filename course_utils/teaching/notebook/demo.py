@@ -16,8 +16,6 @@ from pathlib import Path
 
 import psutil
 
-from course_utils.errors import CourseError
-from course_utils.loading.workers import share_mb
 from course_utils.teaching.notebook.cards import block, card
 
 _LONGEST_OUTPUT = 20_000  # characters; the end is the part that explains
@@ -132,10 +130,12 @@ class _Watch:
 
 
 def _memory_mb(process: psutil.Process) -> float:
+    """Return the MB of a process, what it shares with others divided among them where known."""
     try:
-        return share_mb(process.pid)
-    except CourseError:
+        told = process.memory_full_info()
+    except (psutil.Error, ProcessLookupError):
         return 0.0  # a system that does not tell sets no limit
+    return float(getattr(told, "pss", told.uss)) / 1e6
 
 
 def _kill_group(group: int) -> list[psutil.Process]:

@@ -6,18 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course_utils.loading.events import MemmapEvents, Sample, draw_event, read_sensors
+from course_utils.loading.events import MemmapEvents, draw_event, read_sensors
 
 
-@pytest.fixture
-def event(events_folder: Path) -> Sample:
-    return MemmapEvents(events_folder)[599]
-
-
-def test_every_pulse_is_drawn_once_in_space_and_once_in_time(
-    event: Sample, events_folder: Path
-) -> None:
-    figure = draw_event(event, read_sensors(events_folder))
+def test_every_pulse_is_drawn_once_in_space_and_once_in_time(events_folder: Path) -> None:
+    event, sensors = MemmapEvents(events_folder)[599], read_sensors(events_folder)
+    figure = draw_event(event, sensors)
     figure.savefig(io.BytesIO(), format="png", dpi=50)
 
     space, depth, _ = figure.axes
@@ -28,15 +22,10 @@ def test_every_pulse_is_drawn_once_in_space_and_once_in_time(
     assert "GeV" in figure.get_suptitle()
     assert figure.get_facecolor()[3] == 0  # whatever the page behind it
 
-
-def test_what_public_data_do_not_tell_is_not_made_up_and_a_single_pulse_is_drawn(
-    event: Sample, events_folder: Path
-) -> None:
     pulses = event["pulses"][:1].clone()
     pulses[0, 3] = 0
-    event |= {"energy": float("nan"), "kind": 255, "pulses": pulses}
-    figure = draw_event(event, read_sensors(events_folder))
-
+    event |= {"energy": float("nan"), "kind": 255, "pulses": pulses}  # as in the public data
+    figure = draw_event(event, sensors)
     assert "unknown kind" in figure.get_suptitle()
     assert "GeV" not in figure.get_suptitle()
     assert np.isfinite(figure.axes[1].get_xlim()).all()

@@ -1,5 +1,6 @@
 """The course's own layout: how events are written and how all other formats find them."""
 
+import pickle
 import zlib
 from pathlib import Path
 
@@ -7,7 +8,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from course_utils.loading.events import EVENT, EventArrays, write_events, write_sensors
+from course_utils.loading.events import (
+    EVENT,
+    EventArrays,
+    read_labels,
+    read_sensors,
+    unit_vectors,
+    write_events,
+    write_sensors,
+)
 
 PULSES = np.arange(24, dtype=np.float32).reshape(6, 4)
 
@@ -15,15 +24,16 @@ PULSES = np.arange(24, dtype=np.float32).reshape(6, 4)
 def test_what_was_written_in_blocks_is_loaded_as_one_and_can_be_thinned(tmp_path: Path) -> None:
     table = np.zeros(3, EVENT)
     table["event_id"] = [7, 3, 5]
-    blocks = [(PULSES[:2], np.array([2])), (PULSES[2:], np.array([1, 3]))]
+    blocks = [(PULSES[:2], np.array([2])), (PULSES[2:], np.array([0, 4]))]
 
     assert write_events(tmp_path, table, blocks) == 6
     events = EventArrays.load(tmp_path)
-    assert len(events) == 3
-    assert events.offsets.tolist() == [0, 2, 3, 6]
+    assert events.offsets.tolist() == [0, 2, 2, 6]
     np.testing.assert_array_equal(events.table, table)
-    np.testing.assert_array_equal(events[2], PULSES[3:])
+    np.testing.assert_array_equal(events[2], PULSES[2:])
     assert isinstance(events.pulses, np.memmap)
+    crc32 = pq.read_table(tmp_path / "events.parquet")["crc32"].to_pylist()
+    assert crc32 == [zlib.crc32(part.tobytes()) for part in (PULSES[:2], PULSES[:0], PULSES[2:])]
 
     (tmp_path / "some").mkdir()
     events.take([2, 0]).save(tmp_path / "some")
@@ -42,16 +52,37 @@ def test_the_file_is_what_numpy_itself_would_write(tmp_path: Path, rows: int) ->
     assert (tmp_path / "npy/pulses.npy").read_bytes() == (tmp_path / "numpy.npy").read_bytes()
 
 
-def test_every_event_has_the_checksum_of_its_pulses(tmp_path: Path) -> None:
-    write_events(tmp_path, np.zeros(3, EVENT), [(PULSES, np.array([2, 0, 4]))])
-    crc32 = pq.read_table(tmp_path / "events.parquet")["crc32"].to_pylist()
+def test_labels_with_a_flipped_bit_are_right_or_an_error(
+    events_folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "events.parquet"
+    whole = (events_folder / "events.parquet").read_bytes()
+    path.write_bytes(whole)
+    truth, errors = pickle.dumps(read_labels(tmp_path)), 0
+    # all over the file, and closer together in its footer, for which it has no checksum
+    places = {*range(0, len(whole), 400), *range(len(whole) - 2500, len(whole), 40)}
+    for place in places:
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        try:
+            assert pickle.dumps(read_labels(tmp_path)) == truth
+        except OSError as error:
+            errors += f"{path} is corrupted" in str(error)
 
-    assert crc32 == [zlib.crc32(part.tobytes()) for part in (PULSES[:2], PULSES[:0], PULSES[2:])]
+    assert errors > len(places) / 2
+
+
+def test_zenith_zero_is_straight_above() -> None:
+    vectors = unit_vectors(np.float32([0, 0, np.pi / 2]), np.float32([0, np.pi / 2, np.pi / 2]))
+
+    np.testing.assert_allclose(vectors, [[0, 0, 1], [1, 0, 0], [0, 1, 0]], atol=1e-6)
 
 
 def test_the_geometry_keeps_a_millimetre(tmp_path: Path) -> None:
-    write_sensors(tmp_path, np.array([[1.5, -2.0004, 3]], np.float32))
+    write_sensors(tmp_path, np.array([[1.5, -2.0004, 3], [0, 0, 0]], np.float32))
 
     assert (tmp_path / "sensor_geometry.csv").read_text() == (
-        "sensor_id,x,y,z\n0,1.500,-2.000,3.000\n"
+        "sensor_id,x,y,z\n0,1.500,-2.000,3.000\n1,0.000,0.000,0.000\n"
     )
+    assert read_sensors(tmp_path).tolist() == [[1.5, -2, 3], [0, 0, 0]]

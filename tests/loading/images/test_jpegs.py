@@ -27,23 +27,17 @@ def test_images_and_classes_are_those_of_torchvision(images_folder: Path) -> Non
         assert label == number
 
 
-def test_reading_decoding_and_transforming_are_marked(images_folder: Path) -> None:
-    dataset = Jpegs(images_folder, transform=lambda image: image[:, :224, :224])
-    with record() as trace:
-        image, _ = dataset[3]
-
-    assert image.shape == (3, 224, 224)
-    assert [span.stage for span in trace.spans] == ["read", "decode", "transform"]
-
-
-def test_it_reads_through_a_file_system_with_one_request_per_image(images_folder: Path) -> None:
-    fs = slow_storage(images_folder, "laptop SSD", cache_mb=0)
-    remote, local = Jpegs(images_folder, fs=fs), Jpegs(images_folder)
-
+def test_an_image_is_one_request_and_its_stages_are_marked(images_folder: Path) -> None:
+    fs, local = slow_storage(images_folder, "laptop SSD", cache_mb=0), Jpegs(images_folder)
+    remote = Jpegs(images_folder, lambda image: image[:, :224, :224], fs=fs)
     assert remote.names.tolist() == local.names.tolist()
     fs.reset_counters()
-    assert torch.equal(remote[7][0], local[7][0])
+    with record() as trace:
+        image, _ = remote[7]
+
+    assert torch.equal(image, local[7][0][:, :224, :224])
     assert fs.counters().requests == 1
+    assert [span.stage for span in trace.spans] == ["read", "decode", "transform"]
 
 
 @pytest.mark.slow
@@ -61,15 +55,14 @@ def test_workers_deliver_every_image_once_from_a_list_that_is_one_array(
     assert len(pickle.dumps(dataset)) < 100 * len(dataset)
 
 
-def test_a_damaged_image_is_named_with_the_next_step(images_folder: Path, tmp_path: Path) -> None:
+def test_what_is_damaged_or_missing_is_named_with_the_next_step(
+    images_folder: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError, match="make_images --out"):
+        Jpegs(tmp_path)
     (tmp_path / "cat").mkdir()
     path = Path(shutil.copy(images_folder / "cat/00003.jpg", tmp_path / "cat"))
     for content in (path.read_bytes()[:2000], b"no picture"):
         path.write_bytes(content)
         with pytest.raises(OSError, match=r"00003\.jpg is missing or corrupted; .*--check"):
             _ = Jpegs(tmp_path)[0]
-
-
-def test_a_folder_without_images_says_how_to_make_some(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="make_images --out"):
-        Jpegs(tmp_path)

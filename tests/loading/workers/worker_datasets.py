@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from course_utils.loading.workers import LazyFile, SharedEpoch, worker_init, worker_rng
 
@@ -18,23 +18,15 @@ def first(samples: list[Any]) -> Any:
 
 
 class Draws(Dataset[int]):
-    """Draws a number for each sample."""
+    """Draws a number for each sample; in a worker always from the same generator."""
 
     def __len__(self) -> int:
         return 8
 
     def __getitem__(self, index: int) -> int:
-        return int(worker_rng().integers(2**60))
-
-
-class OneGenerator(Dataset[bool]):
-    """Tells whether a worker's generator stays the same."""
-
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, index: int) -> bool:
-        return worker_rng() is worker_rng()
+        rng = worker_rng()
+        assert get_worker_info() is None or worker_rng() is rng
+        return int(rng.integers(2**60))
 
 
 class Pools(Dataset[Any]):
@@ -53,22 +45,8 @@ class Pools(Dataset[Any]):
         return {"pools": {**pools, "arrow": pyarrow.cpu_count()}, "new": new}
 
 
-class Numbered(Dataset[int]):
-    """Rows of a file that hold their own numbers."""
-
-    def __init__(self, rows: LazyFile[Any]):
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return 2000
-
-    def __getitem__(self, index: int) -> int:
-        self.rows.file.seek(index * 8)
-        return int.from_bytes(self.rows.file.read(8), "little")
-
-
 class Opened(Dataset[Any]):
-    """Tells of files whether they were open when the worker got them, and what stands in them."""
+    """Tells of files whether they came without an open one, and what stands in them."""
 
     def __init__(self, files: list[LazyFile[Any]]):
         self.files = files
@@ -76,15 +54,10 @@ class Opened(Dataset[Any]):
     def __len__(self) -> int:
         return len(self.files)
 
-    def __getitem__(self, index: int) -> tuple[bool, bool, Any]:
+    def __getitem__(self, index: int) -> tuple[bool, Any]:
         lazy = self.files[index]
-        before = is_open(lazy)
-        content = read_any(lazy.file)
-        return before, is_open(lazy), content
-
-
-def is_open(lazy: LazyFile[Any]) -> bool:
-    return repr(lazy).endswith(", open in this process")
+        came = lazy._file  # that of the parent, after a fork
+        return lazy.file is not came, read_any(lazy.file)
 
 
 def read_any(file: Any) -> list[int]:
@@ -111,13 +84,5 @@ class Epochs(IterableDataset[int]):
 
 def crash(worker_id: int) -> None:
     """Prepare the worker as usual, and then read from address 0."""
-    import ctypes
-
     worker_init(worker_id)
     ctypes.string_at(0)
-
-
-def number_file(path: Path, rows: int = 2000) -> Path:
-    """Write rows of 8 bytes that hold their own numbers."""
-    np.arange(rows, dtype="<u8").tofile(path)
-    return path

@@ -6,16 +6,9 @@
 
 The file is a plain .npy with one record per sample, so np.load reads it too. Why it is fast: no
 file is opened per sample, nothing is decoded, Python runs once per batch and not once per sample,
-and a record moves as one row of 8-byte words, whatever fields it has.
-
-What is found: when the file is opened, that its size is not what its header says; when a process
-first reads a record, by its checksum, a change within 8 bytes of it, a record in the wrong place, a
-header of another type. What is not: changes that cancel in the sum, and words of 8 bytes that
-changed places. A file that is cut short while it is mapped ends the process.
-
-A worker would have to send each batch to the main process, and for small samples that costs more
-than to make it. So a batch is made by the process that trains: one gather from the page cache into
-memory that is used again.
+and a record moves as one row of 8-byte words, whatever fields it has. A worker would have to send
+each batch, and for small samples that costs more than to make it: so the process that trains makes
+it, with one gather from the page cache into memory that is used again.
 """
 
 from __future__ import annotations
@@ -35,13 +28,13 @@ from torch.utils.data import IterableDataset, get_worker_info
 from tqdm import tqdm
 
 from course_utils.hardware.machine import memory_free
-from course_utils.loading.prefetch import ThreadPrefetcher
 from course_utils.loading.stream import Place, epoch_rng
 from course_utils.loading.workers import LazyFile, SharedEpoch
 from course_utils.paths import need_room
 
 Batch = dict[str, torch.Tensor]
 _AT_ONCE = 8192  # records that are put together and written at once
+_NUMBERS = "?bBhHiIlLqQefdFD"  # the types of NumPy that torch has too
 
 
 class RecordLoader(IterableDataset[Batch]):
@@ -51,9 +44,11 @@ class RecordLoader(IterableDataset[Batch]):
             loader.set_epoch(epoch)
             for batch in loader: ...
 
-    A batch stays as it is until `buffers` − `ahead` more were asked for; then its memory is used
-    again. Who keeps batches longer copies them, or takes `buffers=None`. Set
-    `torch.set_num_threads(1)`: to share so small a copy among threads takes longer than the copy.
+    A batch stays as it is until `buffers` more were asked for; then its memory is used again. Who
+    keeps batches longer copies them, or takes `buffers=None`. `ThreadPrefetcher(loader, 1)` makes
+    the next batch while the loop works on one; each batch that it is ahead takes one of the
+    buffers. Set `torch.set_num_threads(1)`: to share so small a copy among threads takes longer
+    than the copy.
 
     In a `DataLoader(loader, batch_size=None, num_workers=2)` each worker makes every second batch,
     in memory of its own; the batches are the same, and so is their order.
@@ -71,7 +66,6 @@ class RecordLoader(IterableDataset[Batch]):
         seed: int = 0,
         sort: bool = False,
         drop_last: bool = False,
-        ahead: int = 0,
         rank: int = 0,
         world_size: int = 1,
         buffers: int | None = 2,
@@ -85,7 +79,6 @@ class RecordLoader(IterableDataset[Batch]):
             seed: what the order depends on, besides the epoch.
             sort: whether a batch is read, and given, in the order of the file: kinder to a disk.
             drop_last: whether a last batch that is not full is dropped.
-            ahead: batches that a thread makes while the loop works on another; 0: no thread.
             rank: whose samples these are.
             world_size: ranks that share the samples; their lengths may differ by one batch.
             buffers: batches whose memory is used in turn; None: every batch has its own.
@@ -94,17 +87,12 @@ class RecordLoader(IterableDataset[Batch]):
             OSError: the file is missing, corrupted or of another kind.
             ValueError: a number is too small.
         """
-        numbers = {
-            "batch_size": (batch_size, 1),
-            "ahead": (ahead, 0),
-            "buffers": (buffers, 1 + ahead),
-        }
-        for name, (value, least) in numbers.items():
-            if value is not None and value < least:
-                raise ValueError(f"{name}={value} cannot be; take at least {least}.")
+        for name, number in {"batch_size": batch_size, "buffers": buffers}.items():
+            if number is not None and number < 1:
+                raise ValueError(f"{name}={number} cannot be; take at least 1.")
         self._records = LazyFile(Records, str(path))
         self.samples = len(self._records.file.words)
-        self.batch_size, self.seed, self.ahead, self.buffers = batch_size, seed, ahead, buffers
+        self.batch_size, self.seed, self.buffers = batch_size, seed, buffers
         self.shuffle, self.sort, self.drop_last = shuffle, sort, drop_last
         self.place = Place(rank, world_size)
         self.epoch = SharedEpoch()
@@ -119,19 +107,6 @@ class RecordLoader(IterableDataset[Batch]):
         return (samples + (0 if self.drop_last else self.batch_size - 1)) // self.batch_size
 
     def __iter__(self) -> Iterator[Batch]:
-        batches = self._batches()
-        return iter(ThreadPrefetcher(batches, self.ahead)) if self.ahead else batches
-
-    def _order(self) -> torch.Tensor:
-        """Return the indices of this rank in the order of this epoch."""
-        indices = torch.arange(self.samples)
-        if self.shuffle:
-            drawn = epoch_rng(self.seed, self.epoch.value).integers(2**63)  # the same on all ranks
-            generator = torch.Generator().manual_seed(int(drawn))
-            indices = torch.randperm(self.samples, generator=generator)
-        return indices[self.place.rank :: self.place.world_size]
-
-    def _batches(self) -> Iterator[Batch]:
         chosen = torch.split(self._order(), self.batch_size)[: len(self)]
         buffers, worker = self.buffers, get_worker_info()
         if worker is not None:
@@ -144,11 +119,23 @@ class RecordLoader(IterableDataset[Batch]):
             buffer = ring[number % len(ring)] if ring else records.buffer(self.batch_size)
             yield records.read(indices, buffer)
 
+    def _order(self) -> torch.Tensor:
+        """Return the indices of this rank in the order of this epoch."""
+        indices = torch.arange(self.samples)
+        if self.shuffle:
+            drawn = epoch_rng(self.seed, self.epoch.value).integers(2**63)  # the same on all ranks
+            generator = torch.Generator().manual_seed(int(drawn))
+            indices = torch.randperm(self.samples, generator=generator)
+        return indices[self.place.rank :: self.place.world_size]
+
 
 class Records:
     """The records of a file as rows of words, mapped into memory by each process that reads them.
 
-    A record is checked when the process first reads it.
+    What is found: when the file is opened, that its size is not what its header says; when a
+    process first reads a record, by its checksum, a change within 8 bytes of it, a record in the
+    wrong place, a header of another type. What is not: changes that cancel in the sum, and words of
+    8 bytes that changed places. A file that is cut short while it is mapped ends the process.
     """
 
     def __init__(self, path: str):
@@ -156,9 +143,9 @@ class Records:
 
         Raises:
             FileNotFoundError: there is no such file.
-            OSError: it is shorter than its header says, or no file of write_records.
+            OSError: it is not as long as its header says, or no file of write_records.
         """
-        table = map_array(path)
+        table = _mapped(Path(path))
         names = table.dtype.names or ()
         if names[-1:] != ("checksum",) or table.ndim != 1 or not len(table):
             raise OSError(f"{path} is a .npy file without records; make one with write_records.")
@@ -199,21 +186,17 @@ class Records:
             self._unchecked[indices] = False
 
 
-def map_array(path: str | Path) -> NDArray[Any]:
-    """Return the array of a .npy file, to be read at random places.
+def _mapped(path: Path) -> NDArray[Any]:
+    """Map the array of a .npy file, to be read at random places.
 
-    The file is not changed by what is written into the array: pages that are written are copied
-    first. So torch takes it as it is, and it can be a file that this user may not write.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        OSError: it is no .npy file of numbers, or not as long as its header says.
+    Pages that are written are copied first: so torch takes the array as it is, and the file can be
+    one that this user may not write.
     """
-    if not Path(path).exists():
+    if not path.exists():
         raise FileNotFoundError(f"There is no {path}; name a .npy file that exists.")
     try:
         array = np.lib.format.open_memmap(path, mode="c")
-        if Path(path).stat().st_size != array.offset + array.nbytes:
+        if path.stat().st_size != array.offset + array.nbytes:
             raise ValueError("it is longer than its header says")
     except OSError:
         raise
@@ -243,8 +226,7 @@ def _advise(array: np.memmap[Any, Any]) -> None:
 def write_records(path: str | Path, fields: Mapping[str, ArrayLike]) -> int:
     """Write one record per sample, and return the bytes of the file.
 
-    It is written beside its place and renamed when it is whole. One process may write at a time. On
-    a terminal a bar shows how far it is.
+    It is written beside its place and renamed when it is whole. One process may write at a time.
 
     Args:
         path: the file to make or replace, by custom `.npy`.
@@ -264,8 +246,12 @@ def write_records(path: str | Path, fields: Mapping[str, ArrayLike]) -> int:
         with unfinished.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, {**header, "shape": (length,)})
             for start in tqdm(range(0, length, _AT_ONCE), "records", disable=None):
-                part = {name: array[start : start + _AT_ONCE] for name, array in arrays.items()}
-                file.write(_sealed(part, dtype, start).data)
+                table = np.zeros(min(_AT_ONCE, length - start), dtype)
+                for name, array in arrays.items():
+                    table[name] = array[start : start + _AT_ONCE]
+                words = table.view(np.int64).reshape(len(table), -1)
+                table["checksum"] = _seal(dtype) - start - np.arange(len(table)) - words.sum(1)
+                file.write(words.data)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -277,7 +263,7 @@ def _record_type(arrays: Mapping[str, NDArray[Any]]) -> np.dtype[np.void]:
     if not arrays or "checksum" in arrays:
         raise ValueError("Records need a field, and none named 'checksum'; name the fields anew.")
     for name, array in arrays.items():
-        if array.ndim == 0 or not _fits_a_tensor(array.dtype):
+        if array.ndim == 0 or array.dtype.char not in _NUMBERS:
             raise ValueError(
                 f"The field {name!r} is {array.dtype} with shape {array.shape}; give an array of "
                 "numbers, one row per sample."
@@ -289,28 +275,9 @@ def _record_type(arrays: Mapping[str, NDArray[Any]]) -> np.dtype[np.void]:
     return np.dtype([*types, ("checksum", "<i8")], align=True)
 
 
-def _fits_a_tensor(dtype: np.dtype[Any]) -> bool:
-    try:
-        torch.from_numpy(np.empty(0, dtype.newbyteorder("=")))
-    except TypeError:
-        return False
-    return True
-
-
 def _seal(dtype: np.dtype[np.void]) -> int:
     """Return what the words of record 0 add up to, its checksum included; of record 1 one less.
 
     It depends on the type, so that a header which has changed is found too.
     """
     return zlib.crc32(repr(np.lib.format.dtype_to_descr(dtype)).encode())
-
-
-def _sealed(part: Mapping[str, NDArray[Any]], dtype: np.dtype[np.void], start: int) -> NDArray[Any]:
-    """Return the bytes of the records from number `start` on."""
-    length = len(next(iter(part.values())))
-    table = np.zeros(length, dtype)
-    for name, array in part.items():
-        table[name] = array
-    words = table.view(np.int64).reshape(length, -1)
-    table["checksum"] = _seal(dtype) - np.arange(start, start + length) - words.sum(1)
-    return words
