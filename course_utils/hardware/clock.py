@@ -46,7 +46,7 @@ class RealClock:
 
 
 class Timed(Protocol):
-    """Emulated hardware that goes by a clock."""
+    """An emulated storage, or what else goes by a clock."""
 
     clock: HostClock
 
@@ -70,11 +70,9 @@ class VirtualClock:
     def __init__(
         self, storage: Timed | None = None, *, computing: Callable[[], int] | None = None
     ) -> None:
-        """Begin.
+        """Begin; `storage` goes by this clock from now on, in this process.
 
-        Args:
-            storage: an emulated storage, which goes by this clock from now on, in this process.
-            computing: how long this process has computed so far, in nanoseconds.
+        `computing` tells the nanoseconds that this process has computed so far.
         """
         self._computing = computing or (_computing if storage else lambda: 0)
         self._waited = 0

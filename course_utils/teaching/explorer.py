@@ -207,9 +207,7 @@ def _overlapped_loop(
 
     def copy(batch: Batch) -> tuple[Any, Any]:
         with gpu.stream(copy_stream):
-            on_device, copied = gpu.upload(batch, non_blocking=True), gpu.Event()
-            copied.record()
-        return on_device, copied
+            return gpu.upload(batch, non_blocking=True), copy_stream.record_event()
 
     def step(on_device: Any, copied: Any) -> None:
         gpu.current_stream().wait_event(copied)

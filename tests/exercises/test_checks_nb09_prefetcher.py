@@ -150,7 +150,7 @@ WRONG = [
         [*THREADED, ("Semaphore(self.depth)", "Semaphore(self.depth + 3)")],
     ),
     (
-        "3 batches on the GPU",
+        "4 batches on the GPU",
         [
             ("yield self", "batch = self"),
             after("batch = self.hand_over(*staged.popleft())", "yield batch", by=16),

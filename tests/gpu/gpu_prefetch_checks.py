@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from gpu_loops import noise
 
-from course_utils.hardware.gpu import Accelerator, EmulatedDevices, checksum
+from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator, checksum
 from course_utils.loading.prefetch import CudaPrefetcher
 from course_utils.measure.exchange import load_profile
 from course_utils.measure.spans import Span, hidden_share
@@ -105,20 +106,22 @@ def check_prefetcher_break(gpu: Accelerator) -> str:
 
 def check_prefetcher_device(gpu: Accelerator) -> str:
     """A prefetcher for GPU 1 copies to GPU 1, also in a thread whose current device is GPU 0."""
-    devices = EmulatedDevices(2, "H200", step_ms=0) if gpu.emulated else None
-    if devices is None and torch.cuda.device_count() < 2:
+    if gpu.emulated:
+        second: Any = EmulatedAccelerator(replace(PRESETS["H200"], name="H200 (GPU 1)"), step_ms=0)
+        wanted = second.name
+    elif torch.cuda.device_count() < 2:
         return "not checked: it takes 2 GPUs, and here is one"
-    target: Any = devices[1] if devices else torch.device("cuda", 1)
+    else:
+        second, wanted = torch.device("cuda", 1), "cuda:1"
     where: list[str] = []
 
     def loop() -> None:
-        prefetcher = CudaPrefetcher([gpu.pin(noise(1))] * 3, target)
+        prefetcher = CudaPrefetcher([gpu.pin(noise(1))] * 3, second)
         where.extend(str(batch.device) for batch in prefetcher)
 
     thread = Thread(target=loop)
     thread.start()
     thread.join()
-    wanted = devices[1].name if devices else "cuda:1"
     assert where == [wanted] * 3, where
     return f"3 batches on {wanted}"
 

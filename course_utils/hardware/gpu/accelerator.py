@@ -8,9 +8,8 @@
     gpu.current_stream().wait_event(done)
     print(gpu.step(batch).item())
 
-Streams and events have the names and the meaning of `torch.Stream` and `torch.Event`, so that
-code moves to CUDA as it is. On the emulated device a missing wait shows every time; on a real one
-it may go well for weeks.
+Streams and events are used as those of torch, so that code moves to CUDA as it is. On the emulated
+device a missing wait shows every time; on a real one it may go well for weeks.
 """
 
 from __future__ import annotations
@@ -22,21 +21,11 @@ from typing import Any, Protocol
 import torch
 
 from course_utils.hardware.clock import HostClock, RealClock, VirtualClock
-from course_utils.hardware.gpu.batches import PinnedBatches
+from course_utils.hardware.gpu.batches import Loss, PinnedBatches
 from course_utils.hardware.gpu.cuda import CudaAccelerator
 from course_utils.hardware.gpu.emulated import EmulatedAccelerator
-from course_utils.hardware.gpu.presets import gpu_preset
+from course_utils.hardware.gpu.presets import PRESETS
 from course_utils.hardware.gpu.smi import Smi
-
-
-class Loss(Protocol):
-    """The result of a step, which may still be running."""
-
-    def item(self) -> float:
-        """Block the host until the step is finished; return the checksum of what it read."""
-
-    def __float__(self) -> float:
-        """Wait, as `item` does."""
 
 
 class Accelerator(Protocol):
@@ -48,9 +37,6 @@ class Accelerator(Protocol):
 
     def Stream(self) -> Any:
         """Make a stream."""
-
-    def Event(self, *, enable_timing: bool = False) -> Any:
-        """Make an event."""
 
     def stream(self, stream: Any) -> AbstractContextManager[Any]:
         """Make `stream` the current one of this thread inside the `with` block."""
@@ -125,7 +111,9 @@ def get_accelerator(
         ValueError: if there is no such preset.
         RuntimeError: if CUDA is insisted on and there is none.
     """
-    figures = gpu_preset(preset)
+    if preset not in PRESETS:
+        raise ValueError(f"There is no preset {preset!r}; use one of: {', '.join(PRESETS)}.")
+    figures = PRESETS[preset]
     has_cuda = torch.cuda.is_available()
     if emulate is False and not has_cuda:
         raise RuntimeError("There is no CUDA device here; leave out emulate=False to emulate one.")

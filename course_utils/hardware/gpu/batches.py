@@ -39,18 +39,28 @@ def map_leaves(function: Callable[[Any], Any], batch: Any) -> Any:
     return function(batch)
 
 
+def map_tensors(function: Callable[[torch.Tensor], Any], batch: Any) -> Any:
+    """Return a batch of the same shape with `function` applied to its tensors."""
+    return map_leaves(
+        lambda leaf: function(leaf) if isinstance(leaf, torch.Tensor) else leaf, batch
+    )
+
+
 def leaves(batch: Any) -> list[Any]:
     """Return everything in `batch` that is no container, in order."""
-    parts: Iterable[Any]
-    if isinstance(batch, Mapping):
-        parts = batch.values()
-    elif isinstance(batch, (list, tuple)):
-        parts = batch
-    elif is_dataclass(batch) and not isinstance(batch, type):
-        parts = [getattr(batch, field.name) for field in fields(batch)]
-    else:
-        return [batch]
-    return [leaf for part in parts for leaf in leaves(part)]
+    found: list[Any] = []
+
+    def note(leaf: Any) -> Any:
+        found.append(leaf)
+        return leaf
+
+    map_leaves(note, batch)
+    return found
+
+
+def tensors(batch: Any) -> list[torch.Tensor]:
+    """Return the tensors in `batch`, in order."""
+    return [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
 
 
 @dataclass(frozen=True)
@@ -61,28 +71,40 @@ class PinnedBatches:
     pin: Callable[[Any], Any]
 
     def __iter__(self) -> Iterator[Any]:
-        """Pin one batch after the other."""
         return map(self.pin, self.batches)
 
     def __len__(self) -> int:
-        """Count the batches, if the loader can."""
         return len(cast(Sized, self.batches))
 
 
-def checksum(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return one number in [0, 1) for the contents of `tensors`, NaN if NaN is among them.
+class Loss:
+    """The result of a step, which may still be running: a checksum of what the step read."""
+
+    def item(self) -> float:
+        """Block the host until the step is finished and return the checksum."""
+        raise NotImplementedError
+
+    def __float__(self) -> float:
+        return self.item()
+
+    def __repr__(self) -> str:
+        return "<loss on the device: item() waits for it>"
+
+
+def checksum(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return one number in [0, 1) for the contents of `parts`, NaN if NaN is among them.
 
     A GPU and a CPU compute it to the same last bit, and it is cheap enough for every step:
     the bits of evenly spaced elements are weighted by position and added as integers, whose sums do
     not depend on their order.
 
     Returns:
-        A float64 scalar on the device of the tensors (on the CPU if there are none).
+        A float64 scalar on their device (on the CPU if there are none).
     """
-    device = tensors[0].device if tensors else torch.device("cpu")
+    device = parts[0].device if parts else torch.device("cpu")
     total = torch.zeros((), dtype=torch.int64, device=device)
     spoilt = torch.zeros((), dtype=torch.bool, device=device)
-    for tensor in tensors:
+    for tensor in parts:
         sample = _sample(tensor)
         spoilt = spoilt | sample.isnan().any()
         bits = sample.view(_INTEGER[sample.element_size()]).to(torch.int64)

@@ -6,13 +6,19 @@ that recording never makes the host wait for the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
 
-from course_utils.hardware.gpu.batches import PinnedBatches, checksum, leaves, map_leaves
+from course_utils.hardware.gpu.batches import (
+    Loss,
+    PinnedBatches,
+    checksum,
+    map_tensors,
+    tensors,
+)
 from course_utils.hardware.gpu.smi import Smi, nvidia_smi
 from course_utils.measure.spans import Span, SpanLog, current, stage
 
@@ -33,16 +39,11 @@ class CudaDevice:
         self._marks: DeviceMarks | None = None
 
     def __repr__(self) -> str:
-        """Name the GPU."""
         return f"{self.name} ({self.device})"
 
     def Stream(self) -> torch.cuda.Stream:
         """Make a stream."""
         return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-
-    def Event(self, *, enable_timing: bool = False) -> torch.cuda.Event:
-        """Make an event."""
-        return torch.cuda.Event(enable_timing=enable_timing)  # type: ignore[no-untyped-call]
 
     def stream(self, stream: torch.cuda.Stream | None) -> AbstractContextManager[Any]:
         """Make `stream` the current one of this thread inside the `with` block."""
@@ -58,16 +59,10 @@ class CudaDevice:
 
     def upload(self, batch: Any, *, non_blocking: bool = False) -> Any:
         """Copy the tensors of `batch` to the device."""
-        trace = current()
-        number = -1 if trace is None else trace.batch
-
-        def copy(leaf: Any) -> Any:
-            if not isinstance(leaf, torch.Tensor):
-                return leaf
-            return leaf.to(self.device, non_blocking=non_blocking)
-
+        number = _batch_number()
         with self._span("copy", "transfer", number):
-            return _numbered(map_leaves(copy, batch), number)
+            copies = map_tensors(lambda t: t.to(self.device, non_blocking=non_blocking), batch)
+            return _numbered(copies, number)
 
     def launch(
         self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
@@ -80,9 +75,7 @@ class CudaDevice:
     def pin(self, batch: Any) -> Any:
         """Return `batch` in pinned host memory, copied unless it is there already."""
         with stage("transfer", lane="main"):
-            return map_leaves(
-                lambda leaf: leaf.pin_memory() if isinstance(leaf, torch.Tensor) else leaf, batch
-            )
+            return map_tensors(torch.Tensor.pin_memory, batch)
 
     def pinned(self, batches: Iterable[Any]) -> PinnedBatches:
         """Hand over `batches` pinned; a `DataLoader(pin_memory=True)` has done it already."""
@@ -90,8 +83,7 @@ class CudaDevice:
 
     def is_pinned(self, batch: Any) -> bool:
         """Tell whether all tensors of `batch` in host memory are pinned."""
-        tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
-        return all(tensor.is_pinned() for tensor in tensors if tensor.device.type == "cpu")
+        return all(t.is_pinned() for t in tensors(batch) if t.device.type == "cpu")
 
     def memory_allocated(self) -> int:
         """Return the bytes of device memory in use."""
@@ -131,17 +123,17 @@ class CudaAccelerator(CudaDevice):
         The work is matrix products, as in a training step, which fill the device. With an occupancy
         below one half it is a kernel that counts cycles on a single multiprocessor.
         """
-        tensors = _device_tensors(batch)
-        with self._span("gpu", "compute", _batch_number(tensors)):
+        read = _device_tensors(batch)
+        with self._span("gpu", "compute", _batch_number(read)):
             self._work.run(self.step_ms if ms is None else ms, occupancy)
-            return CudaLoss(checksum(tensors), self.current_stream())
+            return CudaLoss(checksum(read), self.current_stream())
 
     def smi(self) -> Smi:
         """Return what nvidia-smi shows; for the true idle share record a trace."""
         return nvidia_smi(self.name, f"GPU-{torch.cuda.get_device_properties(self.device).uuid}")
 
 
-class CudaLoss:
+class CudaLoss(Loss):
     """The checksum of a step on its way to the host."""
 
     def __init__(self, value: torch.Tensor, stream: torch.cuda.Stream):
@@ -150,17 +142,9 @@ class CudaLoss:
         self._done = stream.record_event()
 
     def item(self) -> float:
-        """Block the host until the step is finished and return the checksum."""
+        """Wait for this step, and for none launched after it."""
         self._done.synchronize()
         return float(self._value)
-
-    def __float__(self) -> float:
-        """Wait, as `item` does."""
-        return self.item()
-
-    def __repr__(self) -> str:
-        """Tell how to get at the value, without waiting for it."""
-        return "<loss on the device: item() waits for it>"
 
 
 class Work:
@@ -249,21 +233,20 @@ def host_time(device_ms: float, length_ms: float, first_ns: int, last_ns: int) -
 
 
 def _device_tensors(batch: Any) -> list[torch.Tensor]:
-    tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
-    if not all(tensor.is_cuda for tensor in tensors):
+    found = tensors(batch)
+    if not all(tensor.is_cuda for tensor in found):
         raise ValueError("The batch is in host memory: copy it first, batch = gpu.upload(batch).")
-    return tensors
+    return found
 
 
 def _numbered(batch: Any, number: int) -> Any:
     """Note its number on the tensors of `batch`: the loop may be at the next when it uses them."""
-    for leaf in leaves(batch):
-        if isinstance(leaf, torch.Tensor):
-            leaf._trace_batch = number  # type: ignore[attr-defined]
+    for tensor in tensors(batch):
+        tensor._trace_batch = number  # type: ignore[attr-defined]
     return batch
 
 
-def _batch_number(tensors: list[torch.Tensor]) -> int:
+def _batch_number(read: Sequence[torch.Tensor] = ()) -> int:
     trace = current()
     default = -1 if trace is None else trace.batch
-    return getattr(tensors[0], "_trace_batch", default) if tensors else default
+    return getattr(read[0], "_trace_batch", default) if read else default

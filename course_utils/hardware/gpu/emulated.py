@@ -10,28 +10,28 @@ Kernels run one at a time, also those of different streams.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from typing import Any, overload
+from typing import Any
 
 import torch
 
 from course_utils.hardware.clock import HostClock, RealClock
-from course_utils.hardware.gpu.batches import PinnedBatches, checksum, leaves, map_leaves
-from course_utils.hardware.gpu.memory import Content, Memory, is_pinned, mark_pinned, poison
-from course_utils.hardware.gpu.presets import Preset, gpu_preset
-from course_utils.hardware.gpu.smi import Kernel, Smi, emulated_smi
-from course_utils.hardware.gpu.streams import (
-    Driver,
-    EmulatedEvent,
-    EmulatedStream,
-    Engine,
-    Operation,
+from course_utils.hardware.gpu.batches import (
+    Loss,
+    PinnedBatches,
+    checksum,
+    leaves,
+    map_leaves,
+    map_tensors,
+    tensors,
 )
+from course_utils.hardware.gpu.memory import Content, Memory, is_pinned, mark_pinned, poison
+from course_utils.hardware.gpu.presets import Preset
+from course_utils.hardware.gpu.smi import Kernel, Smi, emulated_smi
+from course_utils.hardware.gpu.streams import Driver, EmulatedStream, Engine, Operation
 from course_utils.measure.spans import Span, current, stage
 
 UNREAD_LOSSES = 32  # as many losses may be kept unread before the first is computed
@@ -43,11 +43,7 @@ class EmulatedAccelerator:
     emulated = True
 
     def __init__(
-        self,
-        preset: Preset,
-        *,
-        step_ms: float | None = None,
-        clock: HostClock | None = None,
+        self, preset: Preset, *, step_ms: float | None = None, clock: HostClock | None = None
     ):
         """Make an idle device; with a clock that nobody waits for, its times are exact."""
         self.preset = preset
@@ -62,16 +58,11 @@ class EmulatedAccelerator:
         self._unread: deque[weakref.ref[EmulatedLoss]] = deque()
 
     def __repr__(self) -> str:
-        """Say that it is emulated, and whose times it has."""
         return f"{self.name} (times of a preset, not of this machine)"
 
     def Stream(self) -> EmulatedStream:
         """Make a stream."""
         return EmulatedStream(self._driver)
-
-    def Event(self, *, enable_timing: bool = False) -> EmulatedEvent:
-        """Make an event."""
-        return EmulatedEvent(self._driver, enable_timing=enable_timing)
 
     def stream(self, stream: EmulatedStream | None) -> AbstractContextManager[None]:
         """Make `stream` the current one of this thread inside the `with` block."""
@@ -93,22 +84,19 @@ class EmulatedAccelerator:
         """
         contents: list[Content] = []
 
-        def copy(leaf: Any) -> Any:
-            if not _is_host(leaf):
-                return leaf
-            contents.append(self._upload(leaf))
+        def copy(source: torch.Tensor) -> DeviceTensor:
+            contents.append(self._upload(source))
             return self._handle(contents[-1])
 
         with self._driver.lock:
-            uploaded = map_leaves(copy, batch)
+            uploaded = map_tensors(copy, batch)
             staged = [content for content in contents if not is_pinned(content.data)]
             for content in contents:
                 borrowed = non_blocking and content not in staged
                 (self._memory.borrow if borrowed else self._memory.take)(content)
         if not contents:
             return uploaded
-        last = contents[-1].written
-        start_ns = contents[0].written.start_ns
+        start_ns, last = contents[0].written.start_ns, contents[-1].written
         self._record("copy", "transfer", start_ns, last.end_ns, _batch_number())
         if not non_blocking:
             self._driver.wait(last.end_ns, last.known)
@@ -161,7 +149,7 @@ class EmulatedAccelerator:
             contents = self._contents(buffers)
             kernel = self._launch(contents, ms, occupancy)
             result = function(*map_leaves(_value, buffers))
-            return map_leaves(lambda leaf: self._keep(leaf, kernel, contents), result)
+            return map_tensors(lambda tensor: self._keep(tensor, kernel, contents), result)
 
     def _launch(self, contents: list[Content], ms: float, occupancy: float) -> Operation:
         if ms < 0 or not 0 < occupancy <= 1:
@@ -172,50 +160,50 @@ class EmulatedAccelerator:
         self._kernels.append(Kernel(kernel.start_ns, kernel.end_ns, occupancy))
         return kernel
 
-    def _keep(self, leaf: Any, kernel: Operation, sources: list[Content]) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        allocation = self._memory.allocate(leaf.nbytes, self.current_stream())
+    def _keep(
+        self, result: torch.Tensor, kernel: Operation, sources: list[Content]
+    ) -> DeviceTensor:
+        allocation = self._memory.allocate(result.nbytes, self.current_stream())
         batch = sources[0].batch if sources else _batch_number()
-        content = Content(leaf, allocation, kernel, batch)
+        content = Content(result, allocation, kernel, batch)
         for source in sources:
             source.read(kernel, content)
         self._memory.take(content)
         return self._handle(content)
 
     def _contents(self, batch: Any) -> list[Content]:
-        if any(_is_host(leaf) for leaf in leaves(batch)):
+        if tensors(batch):
             raise ValueError(
                 "The batch is in host memory: copy it first, batch = gpu.upload(batch)."
             )
-        tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, DeviceTensor)]
-        for tensor in tensors:
+        uploaded = [leaf for leaf in leaves(batch) if isinstance(leaf, DeviceTensor)]
+        for tensor in uploaded:
             if tensor.device != self.name:
                 raise RuntimeError(
                     f"The batch is on the {tensor.device} and the step on the {self.name}: "
                     "upload it to the GPU that computes."
                 )
-        return [tensor.content for tensor in tensors]
+        return [tensor.content for tensor in uploaded]
 
     def pin(self, batch: Any) -> Any:
         """Copy the tensors of `batch` to pinned host memory, which takes the host its time."""
         with stage("transfer", lane="main"):
             start = self._driver.clock()
-            pinned = map_leaves(lambda leaf: leaf.clone() if _is_host(leaf) else leaf, batch)
-            copied = sum(leaf.nbytes for leaf in leaves(batch) if _is_host(leaf))
-            self._driver.clock.sleep_until(start + round(copied / self.preset.pageable_gb_s))
-        return map_leaves(mark_pinned, pinned)
+            copied = map_tensors(torch.clone, batch)
+            nbytes = sum(tensor.nbytes for tensor in tensors(batch))
+            self._driver.clock.sleep_until(start + round(nbytes / self.preset.pageable_gb_s))
+        return map_tensors(mark_pinned, copied)
 
     def pinned(self, batches: Iterable[Any]) -> PinnedBatches:
         """Hand over `batches` in pinned memory, as `DataLoader(pin_memory=True)` does on CUDA.
 
         Its thread pins beside the loop, so this takes no time. (Without CUDA it does not pin.)
         """
-        return PinnedBatches(batches, lambda batch: map_leaves(mark_pinned, batch))
+        return PinnedBatches(batches, lambda batch: map_tensors(mark_pinned, batch))
 
     def is_pinned(self, batch: Any) -> bool:
         """Tell whether all tensors of `batch` are in pinned host memory, or pass for it."""
-        return all(is_pinned(leaf) for leaf in leaves(batch) if _is_host(leaf))
+        return all(map(is_pinned, tensors(batch)))
 
     def memory_allocated(self) -> int:
         """Return the bytes of device memory in use."""
@@ -245,7 +233,6 @@ class DeviceTensor:
     def __init__(self, content: Content, gpu: EmulatedAccelerator):
         self.content = content
         self.shape, self.dtype = content.data.shape, content.data.dtype
-        self.nbytes = content.data.nbytes
         self.device = gpu.name
         self._gpu = gpu
 
@@ -257,16 +244,7 @@ class DeviceTensor:
         """Return a copy in host memory, after the current stream has got there."""
         return self._gpu.download(self.content)
 
-    def numel(self) -> int:
-        """Return the number of elements."""
-        return self.shape.numel()
-
-    def size(self, dim: int) -> int:
-        """Return the length along one dimension."""
-        return self.shape[dim]
-
     def __len__(self) -> int:
-        """Return the length along the first dimension."""
         return self.shape[0]
 
     def __getattr__(self, name: str) -> Any:
@@ -276,11 +254,11 @@ class DeviceTensor:
         )
 
     def __repr__(self) -> str:
-        """Show shape and type, not the values: they may not be there yet."""
+        # not the values: they may not be there yet
         return f"DeviceTensor({tuple(self.shape)}, {self.dtype}, {self.device!r})"
 
 
-class EmulatedLoss:
+class EmulatedLoss(Loss):
     """The result of a step: a checksum of what the kernel read, NaN if it read garbage."""
 
     def __init__(self, driver: Driver, kernel: Operation, contents: list[Content]):
@@ -303,86 +281,6 @@ class EmulatedLoss:
             self.spoilt |= any(content.spoilt for content in self._contents)
             self._value = checksum([content.data for content in self._contents]).item()
             self._contents = []
-
-    def __float__(self) -> float:
-        """Wait, as `item` does."""
-        return self.item()
-
-    def __repr__(self) -> str:
-        """Tell how to get at the value, without waiting for it."""
-        return "<loss on the device: item() waits for it>"
-
-
-class EmulatedDevices(Sequence[EmulatedAccelerator]):
-    """The GPUs of one machine, of one kind, as CUDA presents them: one is current in each thread.
-
-        gpus = EmulatedDevices(4)
-        gpus.set_device(rank)
-        gpu = gpus.current()      # in this thread; in a thread that it starts: GPU 0
-
-    Each has memory, streams and copy engines of its own.
-    """
-
-    def __init__(
-        self,
-        count: int,
-        preset: str = "RTX 3090",
-        *,
-        step_ms: float | None = None,
-        clock: HostClock | None = None,
-    ):
-        """Make `count` idle GPUs.
-
-        Args:
-            count: how many; their names end in (GPU 0), (GPU 1), ...
-            preset: their kind, one of `PRESETS`.
-            step_ms: how long a step takes; by default what the preset would need.
-            clock: the time of all of them; by default that of this machine.
-
-        Raises:
-            ValueError: if `count` is less than 1 or there is no such preset.
-        """
-        if count < 1:
-            raise ValueError(f"A machine with {count} GPUs emulates nothing; take at least 1.")
-        figures, clock = gpu_preset(preset), clock or RealClock()
-        kinds = (replace(figures, name=f"{preset} (GPU {i})") for i in range(count))
-        self._devices = [EmulatedAccelerator(kind, step_ms=step_ms, clock=clock) for kind in kinds]
-        self._thread = threading.local()
-
-    def __len__(self) -> int:
-        return len(self._devices)
-
-    @overload
-    def __getitem__(self, index: int) -> EmulatedAccelerator: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[EmulatedAccelerator]: ...
-    def __getitem__(
-        self, index: int | slice
-    ) -> EmulatedAccelerator | Sequence[EmulatedAccelerator]:
-        return self._devices[index]
-
-    def __repr__(self) -> str:
-        """Say that they are emulated, and how many there are."""
-        return f"EmulatedDevices({', '.join(gpu.name for gpu in self)})"
-
-    def current(self) -> EmulatedAccelerator:
-        """Return what `torch.device("cuda")` means in this thread: GPU 0 unless it chose."""
-        return self._devices[getattr(self._thread, "index", 0)]
-
-    def set_device(self, index: int) -> None:
-        """Make GPU `index` the current one of this thread, and of no other.
-
-        Raises:
-            ValueError: if there is no such GPU.
-        """
-        if not 0 <= index < len(self):
-            last = len(self) - 1
-            raise ValueError(f"There is no GPU {index} here; take a number from 0 to {last}.")
-        self._thread.index = index
-
-
-def _is_host(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor)
 
 
 def _value(leaf: Any) -> Any:

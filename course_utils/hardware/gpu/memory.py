@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -183,15 +183,13 @@ def poison(like: torch.Tensor) -> torch.Tensor:
     return garbage.view(like.dtype).view(like.shape)
 
 
-def mark_pinned(leaf: Any) -> Any:
+def mark_pinned(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor over the same memory that passes for pinned, and its views too.
 
     Really pinned memory can be had only with CUDA.
     """
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
-    # A storage of its own, so that `leaf` stays as it was.
-    marked = torch.utils.dlpack.from_dlpack(leaf.detach())
+    # A storage of its own, so that `tensor` stays as it was.
+    marked = torch.utils.dlpack.from_dlpack(tensor.detach())
     marked.untyped_storage()._emulated_pinned = True  # type: ignore[attr-defined]
     return marked
 

@@ -14,33 +14,15 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sized
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 
-from course_utils.hardware.gpu import leaves, map_leaves
+from course_utils.hardware.gpu import Accelerator, CudaDevice, leaves, map_tensors
 from course_utils.measure.spans import current
 
+Device = Accelerator | CudaDevice
 Staged = tuple[Any, Any, int]  # a batch on its way, the event of its arrival, its number
-
-
-class Copier(Protocol):
-    """What is asked of a device: part of `hardware.gpu.Accelerator`."""
-
-    def Stream(self) -> Any:
-        """Make a stream."""
-
-    def stream(self, stream: Any) -> Any:
-        """Make `stream` the current one of this thread inside the `with` block."""
-
-    def current_stream(self) -> Any:
-        """Return the stream that this thread launches on."""
-
-    def upload(self, batch: Any, *, non_blocking: bool = False) -> Any:
-        """Copy the tensors of a batch, however nested, to the device."""
-
-    def is_pinned(self, batch: Any) -> bool:
-        """Tell whether all tensors of `batch` are in pinned host memory."""
 
 
 class CudaPrefetcher:
@@ -56,7 +38,7 @@ class CudaPrefetcher:
     def __init__(
         self,
         loader: Iterable[Any],
-        device: Copier | torch.device | str | int | None = None,
+        device: Device | torch.device | str | int | None = None,
         *,
         depth: int = 1,
     ):
@@ -94,9 +76,9 @@ class CudaPrefetcher:
 
     def _move(self, device: torch.device) -> Iterator[Any]:
         for batch in self.loader:
-            yield map_leaves(lambda leaf: leaf.to(device) if _is_tensor(leaf) else leaf, batch)
+            yield map_tensors(lambda tensor: tensor.to(device), batch)
 
-    def _prefetch(self, gpu: Copier) -> Iterator[Any]:
+    def _prefetch(self, gpu: Device) -> Iterator[Any]:
         self._copies = self._copies or gpu.Stream()
         batches, staged, end = iter(self.loader), deque[Staged](), cast(Exception | None, None)
         launched = deque[Any]()  # an event behind each step whose end was not waited for
@@ -124,7 +106,7 @@ class CudaPrefetcher:
                 batches.close()
             del batches  # with it go the workers, also where a notebook keeps an error of the loop
 
-    def _stage(self, gpu: Copier, batch: Any) -> Staged:
+    def _stage(self, gpu: Device, batch: Any) -> Staged:
         """Launch the copy of `batch`; the stream is left again before the loop runs on."""
         if not self._looked:
             self._looked = True
@@ -140,7 +122,7 @@ class CudaPrefetcher:
             return uploaded, self._copies.record_event(), -1 if trace is None else trace.batch
 
     @staticmethod
-    def _hand_over(gpu: Copier, batch: Any, arrived: Any, number: int) -> Any:
+    def _hand_over(gpu: Device, batch: Any, arrived: Any, number: int) -> Any:
         """Let what the loop launches from now on wait for this copy, and for no later one."""
         _number(number)
         user = gpu.current_stream()
@@ -153,7 +135,7 @@ class CudaPrefetcher:
         return batch
 
 
-def _choose(device: Copier | torch.device | str | int | None) -> Copier | torch.device:
+def _choose(device: Device | torch.device | str | int | None) -> Device | torch.device:
     """Return an accelerator, or the torch device that batches are simply moved to."""
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -166,8 +148,6 @@ def _choose(device: Copier | torch.device | str | int | None) -> Copier | torch.
                 f"The device {device} is not here (CUDA devices: {there}): leave it out to take "
                 "what there is, or give an accelerator of get_accelerator()."
             )
-        from course_utils.hardware.gpu import CudaDevice
-
         return CudaDevice(device)
     return device
 
@@ -177,7 +157,3 @@ def _number(batch: int) -> None:
     trace = current()
     if trace is not None:
         trace.batch = batch
-
-
-def _is_tensor(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor)

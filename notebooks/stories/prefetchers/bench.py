@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import torch
 
 from course_utils.hardware.gpu import (
-    EmulatedDevices,
+    PRESETS,
+    EmulatedAccelerator,
     VirtualClock,
     checksum,
-    leaves,
-    map_leaves,
+    map_tensors,
     mark_pinned,
+    tensors,
 )
 
 BATCHES = 8  # in an epoch
@@ -66,7 +68,7 @@ class Source:
         """Take `batches`; asked for number `fails_at` of an epoch, raise."""
         self.batches = batches
         if batches is not None and pinned:
-            self.batches = [map_leaves(mark_pinned, batch) for batch in batches]
+            self.batches = [map_tensors(mark_pinned, batch) for batch in batches]
         self.fails_at, self.epoch = fails_at, 0
         self.begun, self.closed = Tally(), Tally()  # iterators; one that is through is closed
         self.served = Tally()  # batches
@@ -101,10 +103,7 @@ class Source:
 
     def checksums(self, epoch: int | None = None) -> list[float]:
         """Return those of the batches, in the order of an epoch; default: the one chosen."""
-        return [
-            checksum([leaf for leaf in leaves(batch) if torch.is_tensor(leaf)]).item()
-            for batch in self._in_order(epoch)
-        ]
+        return [checksum(tensors(batch)).item() for batch in self._in_order(epoch)]
 
     def _in_order(self, epoch: int | None = None) -> Iterator[Any]:
         if self.batches is None:
@@ -116,15 +115,29 @@ class Source:
 
 
 class Machine:
-    """Emulated GPUs and their clock; the streams and the copies of the first one are counted."""
+    """Emulated GPUs as CUDA presents them: one is current in each thread, at first GPU 0.
+
+    The streams and the copies of GPU 0 are counted.
+    """
 
     def __init__(self, gpus: int = 1):
-        """Make them; a step takes 0.1 ms."""
+        """Make idle GPUs with one clock; a step takes 0.1 ms."""
         self.clock = VirtualClock()
-        self.gpus = EmulatedDevices(gpus, step_ms=0.1, clock=self.clock)
+        kind = PRESETS["RTX 3090"]
+        kinds = [replace(kind, name=f"{kind.name} (GPU {index})") for index in range(gpus)]
+        self.gpus = [EmulatedAccelerator(kind, step_ms=0.1, clock=self.clock) for kind in kinds]
+        self._thread = threading.local()
         self.streams, self.copies = Tally(), Tally()
         self.gpus[0].Stream = _counted(self.gpus[0].Stream, self.streams)  # type: ignore[method-assign]
         self.gpus[0].upload = _counted(self.gpus[0].upload, self.copies)  # type: ignore[method-assign]
+
+    def current(self) -> EmulatedAccelerator:
+        """Return what `torch.device("cuda")` means in this thread: GPU 0 unless it chose."""
+        return self.gpus[getattr(self._thread, "index", 0)]
+
+    def set_device(self, index: int) -> None:
+        """Make GPU `index` the current one of this thread, and of no other."""
+        self._thread.index = index
 
 
 def _counted(function: Callable[..., Any], tally: Tally) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ A clause is a trial, and what is said of a prefetcher that does not keep it. The
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ from notebooks.stories.prefetchers.bench import DiskError
 from notebooks.stories.prefetchers.trial import Make, Seen, Trial, watch
 
 RUNS = 20
+DEPTH = 2  # batches ahead, where those on the GPU are counted
 
 
 class Broken(NamedTuple):
@@ -40,7 +42,7 @@ class Clause:
 
     def judge(self, make: Make) -> None:
         """Refuse a prefetcher that breaks it; raise an error of its own code."""
-        with watch(make, self.trial) as seen:
+        with closing(watch(make, self.trial)) as seen:
             if seen.error is not None and self.trial.fails_at is None:
                 raise seen.error
             for way in self.ways:
@@ -88,24 +90,7 @@ def _shape(batch: Any) -> str:
     return repr(map_leaves(lambda leaf: "tensor" if hasattr(leaf, "device") else leaf, batch))
 
 
-def _fills_memory(depth: int) -> Clause:
-    return Clause(
-        "memory in flight" if depth == 1 else "memory in flight, two ahead",
-        Trial(depth=depth, ahead=depth + 1),
-        hangs("The loop never ends.", _STOP),
-        Broken(
-            lambda seen: seen.peak > depth + 1,
-            f"With depth={depth} there are {{seen.peak}} batches on the GPU at a time; {depth + 1} "
-            f"are enough: what the loop works on, and what is copied ahead. Count "
-            "what waits in a queue, what a thread has in hand, and the batch that a variable of "
-            "yours still holds.",
-            "Keep only what is staged, and hand a batch over without keeping it: yield "
-            "staged.popleft().",
-        ),
-    )
-
-
-_STOP = "Stop when the loader is through."
+_NEVER_ENDS = hangs("The loop never ends.", "Stop when the loader is through.")
 _ANEW = "Begin anew in every __iter__: make it a generator, with yield."
 
 CONTRACT = (
@@ -153,10 +138,7 @@ CONTRACT = (
     Clause(
         "order",
         Trial(set_epoch=1),
-        hangs(
-            "The loop never ends.",
-            "Begin with the loader when the loop begins.",
-        ),
+        _NEVER_ENDS,
         Broken(
             lambda seen: seen.spoilt,
             "set_epoch(1) before the loop, and the loop gets the order of epoch 0, at least at "
@@ -237,10 +219,7 @@ CONTRACT = (
     Clause(
         "device index",
         Trial(gpus=2),
-        hangs(
-            "On GPU 1 the loop never ends.",
-            "Ask for the GPU once, in __init__.",
-        ),
+        _NEVER_ENDS,
         Broken(
             lambda seen: set(seen.places) != {seen.machine.gpus[1].name},
             "The loop runs on GPU 1, and its batches are on GPU 0. The current GPU belongs to a "
@@ -251,10 +230,7 @@ CONTRACT = (
     Clause(
         "losses read late",
         Trial(epochs=RUNS, depth=1, late=range(0, RUNS, 2)),
-        hangs(
-            "With the losses read at the end, the loop never ends.",
-            "Do not wait on the host for what the GPU has not begun.",
-        ),
+        _NEVER_ENDS,
         Broken(
             lambda seen: seen.spoilt,
             f"Wrong in {{seen.spoilt}} of {RUNS} epochs, all of them where the losses are read "
@@ -263,12 +239,23 @@ CONTRACT = (
             "At hand-over, for each tensor: tensor.record_stream(gpu.current_stream()).",
         ),
     ),
-    _fills_memory(depth=1),
-    _fills_memory(depth=2),
+    Clause(
+        "memory in flight",
+        Trial(depth=DEPTH, ahead=DEPTH + 1),
+        _NEVER_ENDS,
+        Broken(
+            lambda seen: seen.peak > DEPTH + 1,
+            f"With depth={DEPTH} there are {{seen.peak}} batches on the GPU at a time; {DEPTH + 1} "
+            "are enough: what the loop works on, and what is copied ahead. Count what waits in a "
+            "queue, what a thread has in hand, and the batch that a variable of yours still holds.",
+            "Keep only what is staged, and hand a batch over without keeping it: yield "
+            "staged.popleft().",
+        ),
+    ),
     Clause(
         "overlap",
         Trial(depth=1, ahead=1, timed=True),
-        hangs("The loop never ends.", _STOP),
+        _NEVER_ENDS,
         Broken(
             lambda seen: seen.hidden < 0.8,
             "Behind {seen.hidden:.0%} of the copying the GPU computes; the target is 80 %. Either "

@@ -5,18 +5,17 @@ Each is tried with the design of the notes, and again with `CudaPrefetcher`, whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from queue import Empty
-from typing import Any
+from typing import Any, NamedTuple
 
-from course_utils.hardware.gpu import Accelerator, EmulatedDevices
 from course_utils.loading.prefetch import CudaPrefetcher
 from course_utils.teaching.exercise import quiet_threads
 from course_utils.words import percent, plural
-from notebooks.stories.prefetchers.bench import Source, make_pairs
+from notebooks.stories.prefetchers.bench import Machine, Source, make_pairs
 from notebooks.stories.prefetchers.contract import CONTRACT, PAGEABLE, RUNS
 from notebooks.stories.prefetchers.notes_prefetcher import (
     NotesPrefetcher,
@@ -25,20 +24,16 @@ from notebooks.stories.prefetchers.notes_prefetcher import (
 )
 from notebooks.stories.prefetchers.trial import Make, Patience, Seen, watch
 
-Design = Callable[[Accelerator, Iterable[Any]], Iterator[Any]]
-
 NOTES_HANG = Patience(hang=0.4, leave=0.1)  # their thread is dead or stuck then
 OURS_DOES_NOT = Patience(hang=30, settle=0.01)  # and has no thread to wait for
 _CLAUSES = {clause.name: clause for clause in (*CONTRACT, PAGEABLE)}
 
 
-@dataclass(frozen=True)
-class Defect:
-    """One defect, what the notes say or do, and what was measured."""
+class Defect(NamedTuple):
+    """One defect, and what was measured."""
 
     number: int
     title: str
-    claim: str
     notes: str  # seen with the design of the notes
     ours: str  # seen with CudaPrefetcher
     proven: bool  # the notes break each clause that was tried, and ours keeps it
@@ -47,8 +42,8 @@ class Defect:
 class Again:
     """A design that is a generator, begun anew in each epoch."""
 
-    def __init__(self, design: Design, loader: Source, gpus: EmulatedDevices):
-        self.design, self.loader, self.gpu = design, loader, gpus.current()
+    def __init__(self, design: Callable[..., Iterator[Any]], loader: Source, devices: Machine):
+        self.design, self.loader, self.gpu = design, loader, devices.current()
 
     def __iter__(self) -> Iterator[Any]:
         return self.design(self.gpu, self.loader)
@@ -67,7 +62,6 @@ class Proof:
     """A defect that is still to be shown: what is tried, and how to say what was seen."""
 
     title: str
-    claim: str
     tries: tuple[Try, ...]
     notes: Callable[..., str]
     ours: Callable[..., str] | None = None  # None: the same words
@@ -84,11 +78,11 @@ class Proof:
             said = self.notes(*theirs), (self.ours or self.notes)(*mine)
             for seen in theirs:
                 _set_free(seen.prefetcher)
-        return Defect(number, self.title, self.claim, *said, proven)
+        return Defect(number, self.title, *said, proven)
 
 
-def _ours(loader: Source, gpus: EmulatedDevices) -> CudaPrefetcher:
-    return CudaPrefetcher(loader, gpus.current())
+def _ours(loader: Source, devices: Machine) -> CudaPrefetcher:
+    return CudaPrefetcher(loader, devices.current())
 
 
 def _set_free(prefetcher: object) -> None:
@@ -123,20 +117,14 @@ def order(seen: Seen) -> str:
     )
 
 
-def _dicts() -> list[Any]:
-    return [{"inputs": inputs, "targets": targets} for inputs, targets in make_pairs()]
-
-
 PROOFS = (
     Proof(
         "Copies and steps are on one stream",
-        "The copy overlaps the forward pass.",
         (Try("overlap"),),
         lambda seen: f"hidden share of the copies {percent(seen.hidden)}",
     ),
     Proof(
         "The copy is only enqueued, and no event tells of its end",
-        "A batch is on the GPU before the first line of the loop.",
         (Try("right", own_stream=True),),
         lambda seen: (
             f"{seen.garbage} of {seen.wanted} checksums wrong in a loop on a stream of its own"
@@ -145,7 +133,6 @@ PROOFS = (
     ),
     Proof(
         "The obvious repair computes with garbage",
-        "non_blocking=True is all it takes; a second stream would be a small change.",
         (
             Try("losses read late", partial(Again, side_stream), late=()),
             Try("losses read late", partial(Again, side_stream_with_wait), late=range(RUNS)),
@@ -159,31 +146,26 @@ PROOFS = (
     ),
     Proof(
         "An error of the loader ends the thread, and nobody hears of it",
-        "The thread puts an end mark into the queue; only after the last batch.",
         (Try("exception"),),
         lambda seen: seen.ending,
     ),
     Proof(
         "The second epoch hangs",
-        "The thread is started when the prefetcher is made, once.",
         (Try("second epoch", epochs=2),),
         lambda seen: f"2 epochs of {seen.wanted}: {seen.ending}",
     ),
     Proof(
         "Leaving the loop leaves thread, batches and loader behind",
-        "The thread is a daemon and needs no care.",
         (Try("break", partial(NotesPrefetcher, queue_size=4), leave_after=1),),
         left,
     ),
     Proof(
         "Every rank copies to GPU 0",
-        'One prefetcher per rank, each with torch.device("cuda").',
         (Try("device index"),),
         place,
     ),
     Proof(
         "The queue fills the memory of the GPU",
-        "A queue of 4 on the GPU, called pinned: pinned memory is the host's.",
         (Try("memory in flight", partial(NotesPrefetcher, queue_size=4), leave_after=1),),
         lambda seen: (
             f"{seen.peak} batches on the GPU at a time: 4 queued, 1 waiting for a place, 1 in use"
@@ -192,9 +174,8 @@ PROOFS = (
     ),
     Proof(
         "Batches are pairs in pinned memory, and nobody checks",
-        "inputs, targets = batch; pin_memory=True is a prerequisite.",
         (
-            Try("nested batch", batches=lambda: [(*pair, pair[0]) for pair in make_pairs()]),
+            Try("nested batch", batches=lambda: [(a, b, a) for a, b in make_pairs()]),
             Try(
                 "nested batch",
                 batches=lambda: [{"inputs": a, "targets": b} for a, b in make_pairs()],
@@ -213,7 +194,6 @@ PROOFS = (
     ),
     Proof(
         "It reads before the loop begins",
-        "Prefetching starts as soon as there is a prefetcher.",
         (Try("order"),),
         order,
     ),

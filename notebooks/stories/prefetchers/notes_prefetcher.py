@@ -7,20 +7,22 @@ each mends one thing, and breaks or leaves another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from queue import Queue
 from threading import Thread
 from typing import Any
 
-from course_utils.hardware.gpu import Accelerator, EmulatedDevices
+from course_utils.hardware.gpu import Accelerator
+from notebooks.stories.prefetchers.bench import Machine
 
 
 class NotesPrefetcher:
     """A thread copies batches to the device, into a queue from which the loop takes them."""
 
-    def __init__(self, loader: Iterable[Any], gpus: EmulatedDevices, queue_size: int = 3):
+    def __init__(self, loader: Iterable[Any], devices: Machine, queue_size: int = 3):
         """Start the thread, which asks `loader` for its first batch at once."""
-        self.loader, self.gpus = loader, gpus
+        self.loader, self.devices = loader, devices
         self.queue: Queue[Any] = Queue(queue_size)
         self.thread = Thread(target=self._fill, daemon=True, name="notes prefetcher")
         self.thread.start()
@@ -30,7 +32,7 @@ class NotesPrefetcher:
 
     def _fill(self) -> None:
         for inputs, targets in self.loader:
-            gpu = self.gpus.current()  # as torch.device("cuda"), without a number
+            gpu = self.devices.current()  # as torch.device("cuda"), without a number
             inputs = gpu.upload(inputs, non_blocking=True)
             targets = gpu.upload(targets, non_blocking=True)
             self.queue.put((inputs, targets))
@@ -39,39 +41,34 @@ class NotesPrefetcher:
 
 def default_stream(gpu: Accelerator, batches: Iterable[Any]) -> Iterator[Any]:
     """Copy one batch ahead, on the stream of the steps: right, and nothing is hidden."""
-    ahead = None
-    for batch in batches:
-        ready, ahead = ahead, gpu.upload(batch, non_blocking=True)
-        if ready is not None:
-            yield ready
-        del ready  # or it would be kept until the copy after the next
-    if ahead is not None:
-        yield ahead
+    return _one_ahead(lambda batch: gpu.upload(batch, non_blocking=True), batches)
 
 
-def side_stream(gpu: Accelerator, batches: Iterable[Any]) -> Iterator[Any]:
-    """Copy one batch ahead, on a stream of its own: the step does not wait and reads garbage."""
-    copies, ahead = gpu.Stream(), None
-    for batch in batches:
+def side_stream(gpu: Accelerator, batches: Iterable[Any], *, wait: bool = False) -> Iterator[Any]:
+    """Copy one batch ahead, on a stream of its own: a step that does not wait reads garbage."""
+    copies = gpu.Stream()
+
+    def stage(batch: Any) -> tuple[Any, Any]:
         with gpu.stream(copies):
-            ready, ahead = ahead, gpu.upload(batch, non_blocking=True)
-        if ready is not None:
-            yield ready
-        del ready
-    if ahead is not None:
-        yield ahead
+            return gpu.upload(batch, non_blocking=True), copies.record_event()
+
+    for batch, arrived in _one_ahead(stage, batches):
+        if wait:
+            gpu.current_stream().wait_event(arrived)
+        yield batch
+        del batch  # or it would be kept until the copy after the next
 
 
-def side_stream_with_wait(gpu: Accelerator, batches: Iterable[Any]) -> Iterator[Any]:
-    """Let the step wait for its copy too: right, until a batch is dropped that is still read."""
-    copies, ahead = gpu.Stream(), None
+# right, until a batch is dropped that is still read
+side_stream_with_wait = partial(side_stream, wait=True)
+
+
+def _one_ahead(stage: Callable[[Any], Any], batches: Iterable[Any]) -> Iterator[Any]:
+    ready = None
     for batch in batches:
-        with gpu.stream(copies):
-            ready, ahead = ahead, (gpu.upload(batch, non_blocking=True), copies.record_event())
-        if ready is not None:
-            gpu.current_stream().wait_event(ready[1])
-            yield ready[0]
-        del ready
-    if ahead is not None:
-        gpu.current_stream().wait_event(ahead[1])
-        yield ahead[0]
+        ready, before = stage(batch), ready
+        if before is not None:
+            yield before
+        del before
+    if ready is not None:
+        yield ready

@@ -67,7 +67,7 @@ class Trial:
 class Seen:
     """What is seen of a loop over a prefetcher; whoever still reads the loader is let go after it.
 
-    with watch(make, trial) as seen:
+    with closing(watch(make, trial)) as seen:
         print(seen.ending)
     """
 
@@ -88,10 +88,8 @@ class Seen:
         self._progress, self._ended, self._patient = Tally(), threading.Event(), True
         self._before = set(threading.enumerate())
 
-    def __enter__(self) -> Seen:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
+    def close(self) -> None:
+        """End a source that has no end, whoever still reads it."""
         self.source.abandoned.set()
 
     def run(self, make: Make) -> None:
@@ -115,19 +113,19 @@ class Seen:
         loop.join()
 
     def _loop(self, make: Make) -> None:
-        trial, gpus = self.trial, self.machine.gpus
+        trial, machine = self.trial, self.machine
         given: list[Any] = [self.source]
         if trial.gpus:
-            gpus.set_device(trial.gpus - 1)
-            given.append(gpus)
+            machine.set_device(trial.gpus - 1)
+            given.append(machine)
         self.prefetcher = make(*given, *([] if trial.depth is None else [trial.depth]))
         if trial.set_epoch:
             self.early = self.source.served.settle(self.patience.settle)
             self.source.set_epoch(trial.set_epoch)
         with ExitStack() as stack:
-            trace = stack.enter_context(record(clock=self.machine.clock)) if trial.timed else None
+            trace = stack.enter_context(record(clock=machine.clock)) if trial.timed else None
             if trial.own_stream:
-                stack.enter_context(gpus.current().stream(gpus.current().Stream()))
+                stack.enter_context(machine.current().stream(machine.current().Stream()))
             for epoch in range(trial.epochs):
                 self._epoch(late=epoch in trial.late)
         if trace is not None:
@@ -159,7 +157,7 @@ class Seen:
             self.batches.append(batch)
         if not self.trial.gpus:
             return batch
-        gpu = self.machine.gpus.current()
+        gpu = self.machine.current()
         place = {str(leaf.device) for leaf in leaves(batch) if hasattr(leaf, "device")}
         self.places.update(place)
         others = {other.name for other in self.machine.gpus if other is not gpu}

@@ -1,6 +1,6 @@
 """The emulated device and the model are two programs that must come to the same figures."""
 
-from itertools import product
+from itertools import chain, product
 
 import pytest
 import torch
@@ -9,21 +9,10 @@ from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.measure.trace import record
 from tests.hardware.fake_device import fake_device
 
-STEPS = 12
+WAYS = [{}, {"pinned": True}, {"pinned": True, "overlap": True}]
 LOOPS = [
-    Pipeline(read_ms=read, copy_ms=4, step_ms=step, steps=STEPS, **loop)
-    for read, step, loop in product(
-        (5, 20, 60),
-        (20, 50),
-        (
-            {},
-            {"sync": False},
-            {"pinned": True},
-            {"pinned": True, "sync": False},
-            {"pinned": True, "overlap": True},
-            {"pinned": True, "overlap": True, "sync": False},
-        ),
-    )
+    Pipeline(read_ms=read, copy_ms=4, step_ms=step, steps=12, sync=sync, **way)
+    for (read, step), sync, way in product([(5, 20), (20, 20), (60, 20)], [True, False], WAYS)
 ]
 
 
@@ -40,44 +29,34 @@ def measure(pipeline):
 
     with record(clock=clock) as trace:
         batches = trace.batches(load())
-        run = overlapped if pipeline.overlap else serial
-        run(gpu, gpu.pinned(batches) if pipeline.pinned else batches, pipeline)
+        copied = overlapped if pipeline.overlap else serial
+        for uploaded in copied(gpu, gpu.pinned(batches) if pipeline.pinned else batches):
+            loss = gpu.step(uploaded)
+            if pipeline.sync:
+                loss.item()
     return trace
 
 
-def serial(gpu, batches, pipeline):
+def serial(gpu, batches):
     for batch in batches:
-        loss = gpu.step(gpu.upload(batch, non_blocking=pipeline.pinned))
-        if pipeline.sync:
-            loss.item()
+        yield gpu.upload(batch, non_blocking=True)
 
 
-def overlapped(gpu, batches, pipeline):
+def overlapped(gpu, batches):
     copies, ahead = gpu.Stream(), None
-    for batch in batches:
-        with gpu.stream(copies):
-            uploaded = gpu.upload(batch, non_blocking=True)
-            done = copies.record_event()
-        if ahead:
-            step(gpu, *ahead, pipeline)
-        ahead = uploaded, done
-    step(gpu, *ahead, pipeline)
+    for batch in chain(batches, [None]):
+        before, ahead = ahead, None
+        if batch is not None:
+            with gpu.stream(copies):
+                ahead = gpu.upload(batch, non_blocking=True), copies.record_event()
+        if before:
+            uploaded, done = before
+            gpu.current_stream().wait_event(done)
+            uploaded.record_stream(gpu.current_stream())
+            yield uploaded
 
 
-def step(gpu, uploaded, done, pipeline):
-    gpu.current_stream().wait_event(done)
-    uploaded.record_stream(gpu.current_stream())
-    loss = gpu.step(uploaded)
-    if pipeline.sync:
-        loss.item()
-
-
-def name(pipeline):
-    loop = [flag for flag in ("pinned", "overlap", "sync") if getattr(pipeline, flag)]
-    return "-".join([f"read {pipeline.read_ms}", f"step {pipeline.step_ms}", *loop])
-
-
-@pytest.mark.parametrize("pipeline", LOOPS, ids=name)
+@pytest.mark.parametrize("pipeline", LOOPS)
 def test_the_device_and_the_model_agree(pipeline):
     predicted, measured = simulate(pipeline), measure(pipeline)
     assert measured.summary().utilisation == pytest.approx(

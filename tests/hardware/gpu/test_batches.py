@@ -11,12 +11,6 @@ from course_utils.hardware.gpu.batches import SAMPLE
 Pair = namedtuple("Pair", ["pulses", "labels"])
 
 
-@dataclass
-class Plain:
-    pulses: object
-    name: str = "event"
-
-
 @dataclass(frozen=True, slots=True)
 class Frozen:
     pulses: object
@@ -32,18 +26,10 @@ class Checked:
 
 
 BATCHES = [
-    3,
     "name",
-    None,
-    {"pulses": 1, "ids": [2, 3]},
     OrderedDict(pulses=1),
-    {"a": ("text", None, [1])},
-    (1, (2,), []),
-    Pair(1, [2]),
-    Plain(1),
-    Frozen(1),
-    Checked(1),
-    {"a": [Pair(Frozen(1), {"b": Plain(2)})]},
+    {"a": ("text", None, [1], ())},
+    {"a": [Pair(Frozen(1), {"b": Checked(2)})]},
 ]
 
 
@@ -55,26 +41,20 @@ def test_a_batch_keeps_its_shape_and_its_leaves_their_order(batch):
 
 
 def test_a_batch_of_other_leaves_is_of_the_same_kind_and_leaves_the_first_alone():
-    for batch in (Plain(1), Frozen(1), Checked(1), Pair(1, 2)):
+    for batch in (Frozen(1), Checked(1), Pair(1, 2)):
         changed = map_leaves(str, batch)
         assert type(changed) is type(batch)
         assert (batch.pulses, changed.pulses) == (1, "1")
 
 
-def test_leaves_of_a_packed_sequence_are_its_tensors():
-    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
-    assert [leaf is None for leaf in leaves(packed)] == [False, False, True, True]
-
-
-DTYPES = [torch.bool, torch.uint8, torch.int16, torch.int64, torch.float16, torch.bfloat16]
-DTYPES += [torch.float32, torch.float64, torch.complex64]
+DTYPES = [torch.bool, torch.uint8, torch.int16, torch.int64, torch.bfloat16, torch.float32]
 
 
 def one(tensor):
     return checksum([tensor]).item()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float64, torch.complex64])
 def test_every_type_has_a_checksum_that_tells_zeros_from_ones(dtype):
     zeros, ones = one(torch.zeros(5, dtype=dtype)), one(torch.ones(5, dtype=dtype))
     assert 0 <= zeros < 1
@@ -90,10 +70,6 @@ def test_the_order_of_the_elements_and_of_the_tensors_matters_and_the_layout_doe
     assert one(image.contiguous(memory_format=torch.channels_last)) == one(image)
 
 
-def test_a_checksum_is_nan_if_nan_is_among_the_elements():
-    assert math.isnan(one(torch.tensor([1.0, torch.nan])))
-
-
 def test_a_change_in_any_column_of_a_large_table_is_seen():
     table = torch.zeros(SAMPLE, 4)
     for column in range(4):
@@ -102,7 +78,8 @@ def test_a_change_in_any_column_of_a_large_table_is_seen():
         assert one(changed) != one(table)
 
 
-def test_empty_batches_and_scalars_have_a_checksum():
+def test_a_checksum_is_nan_if_nan_is_among_the_elements_and_else_a_number():
+    assert math.isnan(one(torch.tensor([1.0, torch.nan])))
     assert checksum([]).item() == 0
     assert 0 <= one(torch.empty(0)) < 1
     assert 0 <= one(torch.tensor(3.0)) < 1

@@ -1,12 +1,10 @@
 """What of the CUDA skin can be checked without CUDA; the rest is in tests/gpu."""
 
-from contextlib import contextmanager
-
 import pytest
 import torch
 
 from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator, cuda
-from course_utils.hardware.gpu.cuda import CudaAccelerator, Work, host_time
+from course_utils.hardware.gpu.cuda import CudaAccelerator, host_time
 from course_utils.measure.trace import record
 from tests.hardware.fake_device import MS, FakeClock
 
@@ -56,7 +54,7 @@ def gpu(monkeypatch, clock):
         monkeypatch.setattr(torch.cuda, name, stand_in)
     monkeypatch.setattr(cuda, "Work", Busy)
     monkeypatch.setattr(cuda, "CudaLoss", lambda value, stream: value)
-    monkeypatch.setattr(cuda, "_device_tensors", cuda.leaves)
+    monkeypatch.setattr(cuda, "_device_tensors", cuda.tensors)
     waits = []
     device = CudaAccelerator(step_ms=20)
     device.device = torch.device("cpu")  # where the tensors of this test are
@@ -81,6 +79,11 @@ def test_spans_are_read_when_the_recording_ends_and_not_before(gpu, clock):
         ("gpu", "compute", 123, 153),
     ]
     assert trace.note == "NVIDIA H200"
+    gpu.step(batch)
+    with record(clock=clock) as second:
+        gpu.step(batch)
+    assert (len(second.spans), len(trace.spans)) == (1, 3)  # each has its own, nobody's are lost
+    assert second.spans[0].start_ns == 173 * MS
 
 
 def test_a_step_belongs_to_the_batch_it_reads_and_so_does_what_a_kernel_makes_of_it(gpu, clock):
@@ -100,35 +103,6 @@ def test_pinning_is_work_of_the_main_process(gpu, clock, monkeypatch):
     with record(clock=clock) as trace:
         gpu.pin({"pulses": torch.ones(3), "name": "event"})
     assert trace.spans == [("main", "transfer", 0, 3 * MS, -1)]
-
-
-def test_cycles_are_counted_on_the_accelerators_own_device(monkeypatch):
-    used = []
-
-    @contextmanager
-    def device(wanted):
-        used.append(wanted)
-        yield
-        used.append("left")
-
-    monkeypatch.setattr(torch.cuda, "device", device)
-    monkeypatch.setattr(torch.cuda, "_sleep", used.append)
-    work = Work.__new__(Work)
-    work.device, work._ms_per_cycle = torch.device("cuda", 1), 0.01
-    work.run(5, occupancy=0.1)
-    assert used == [torch.device("cuda", 1), 500, "left"]
-
-
-def test_each_recording_has_its_own_spans_and_without_one_nothing_is_kept(gpu, clock):
-    gpu.step(gpu.upload(torch.ones(3)))
-    assert gpu._marks is None
-    traces = []
-    for _ in range(2):
-        with record(clock=clock) as trace:
-            gpu.step(gpu.upload(torch.ones(3)))
-        traces.append(trace)
-    assert [len(trace.spans) for trace in traces] == [2, 2]
-    assert traces[0].spans[-1].end_ns <= traces[1].spans[0].start_ns
 
 
 def test_both_devices_have_the_whole_interface_and_one_checksum(gpu):

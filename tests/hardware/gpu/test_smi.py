@@ -9,7 +9,7 @@ from tests.hardware.fake_device import fake_device, megabytes
 RTX = PRESETS["RTX 3090"]
 
 
-def look(kernels, seconds):
+def look(seconds, *kernels):
     return emulated_smi(RTX, kernels, now_ns=round(seconds * SAMPLE_NS), memory_used=0)
 
 
@@ -18,7 +18,7 @@ def kernel(start_s, end_s, occupancy=1.0):
 
 
 def test_a_kernel_on_one_multiprocessor_counts_in_full_but_for_the_power():
-    full, empty = look([kernel(0, 10)], 5), look([kernel(0, 10, occupancy=1 / 82)], 5)
+    full, empty = look(5, kernel(0, 10)), look(5, kernel(0, 10, occupancy=1 / 82))
     assert full.gpu_util == empty.gpu_util == 100
     assert full.idle == empty.idle == 0
     assert empty.sm_active == pytest.approx(1 / 82)
@@ -26,36 +26,30 @@ def test_a_kernel_on_one_multiprocessor_counts_in_full_but_for_the_power():
     assert empty.power_w == pytest.approx(RTX.idle_w, rel=0.25)
 
 
-def test_it_sees_only_the_last_sample_period():
+def test_only_the_last_sample_period_up_to_now_counts_for_all_but_the_idle_share():
     kernels = [kernel(0, 0.1), kernel(9, 10)]
-    assert look(kernels, 10).gpu_util == 100
-    assert look(kernels, 10).idle == pytest.approx(0.89)
-    assert look(kernels, 11).gpu_util == 0
-
-
-def test_a_kernel_still_running_counts_up_to_now():
-    assert look([kernel(0.75, 100)], 1).gpu_util == 25
-
-
-def test_nothing_launched_is_no_idle_share():
-    panel = look([], 1)
-    assert panel.idle is None
-    assert panel.gpu_util == 0
-    assert "idle           not available\n" in str(panel)
+    assert look(10, *kernels).gpu_util == 100
+    assert look(10, *kernels).idle == pytest.approx(0.89)
+    assert look(11, *kernels).gpu_util == 0
+    assert look(1, kernel(0.75, 100)).gpu_util == 25
+    nothing = look(1)
+    assert (nothing.gpu_util, nothing.idle) == (0, None)
+    assert "idle           not available\n" in str(nothing)
 
 
 def test_the_device_shows_its_memory_and_what_is_past():
     gpu, clock = fake_device(step_ms=1000)
-    gpu.step(batch := gpu.upload(megabytes(4)), occupancy=0.05).item()
+    batch = gpu.upload(megabytes(4))
+    gpu.step(batch, occupancy=0.05).item()
     panel = gpu.smi()
-    assert (panel.gpu_util, panel.memory_used) == (100, batch.nbytes)
+    assert (panel.gpu_util, panel.memory_used) == (100, 4_000_000)
     assert panel.sm_active == pytest.approx(0.05)
     clock.work(5000)
     assert gpu.smi().gpu_util == 0
 
 
 def test_the_panel_shows_both_sides():
-    text = str(look([kernel(0, 10, occupancy=0.05)], 5))
+    text = str(look(5, kernel(0, 10, occupancy=0.05)))
     assert "emulated RTX 3090" in text
     assert "GPU-Util       100 %" in text
     assert "SMs at work      5 %" in text
@@ -63,25 +57,20 @@ def test_the_panel_shows_both_sides():
     assert max(map(len, text.splitlines())) <= 58
 
 
-def answer(monkeypatch, text):
-    def run(*args, **kwargs):
-        if text is None:
-            raise FileNotFoundError
-        return subprocess.CompletedProcess([], 0, stdout=text)
+def test_of_the_real_one_what_it_says_is_read_and_the_rest_is_not_available(monkeypatch):
+    def answer(text):
+        done = subprocess.CompletedProcess([], 0, stdout=text)
+        monkeypatch.setattr(smi.subprocess, "run", lambda *_, **__: done)
+        return nvidia_smi("NVIDIA H200", "GPU-1")
 
-    monkeypatch.setattr(smi.subprocess, "run", run)
-    return nvidia_smi("NVIDIA H200", "GPU-1")
-
-
-def test_the_real_one_is_read(monkeypatch):
-    panel = answer(monkeypatch, "37, 210.55, 700.00, 1024, 143771\n")
+    panel = answer("37, 210.55, 700.00, 1024, 143771\n")
     assert (panel.gpu_util, panel.power_w, panel.max_power_w) == (37, 210.55, 700)
-    assert panel.memory_used == 2**30
-    assert panel.idle is None
-
-
-def test_what_the_real_one_does_not_say_is_not_available(monkeypatch):
-    panel = answer(monkeypatch, "[N/A], [N/A], 350.00, 1, 2\n")
+    assert (panel.memory_used, panel.idle) == (2**30, None)
+    panel = answer("[N/A], [N/A], 350.00, 1, 2\n")
     assert panel.gpu_util is None
     assert "Pwr:Usage/Cap  not available" in str(panel)
-    assert answer(monkeypatch, None) == Smi(name="NVIDIA H200")  # the program is not there
+
+
+def test_where_there_is_no_nvidia_smi_nothing_is_available(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert nvidia_smi("NVIDIA H200", "GPU-1") == Smi(name="NVIDIA H200")

@@ -1,6 +1,6 @@
 """When copies and kernels run: the rules of CUDA, with the times of the fake device."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -8,51 +8,38 @@ from course_utils.measure.trace import record
 from tests.hardware.fake_device import MS, fake_device, megabytes
 
 
+@pytest.fixture
+def device():
+    return fake_device()
+
+
 def times(trace, lane):
     return [(span.start_ns / MS, span.end_ns / MS) for span in trace.spans if span.lane == lane]
 
 
 def in_a_thread(work):
-    seen = []
-    thread = threading.Thread(target=lambda: seen.append(work()))
-    thread.start()
-    thread.join()
-    return seen[0]
-
-
-def test_a_step_returns_at_once_and_its_loss_waits():
-    gpu, clock = fake_device()
-    loss = gpu.step(gpu.upload(megabytes(4)))
-    assert clock.ms == 4
-    loss.item()
-    assert clock.ms == 24
+    with ThreadPoolExecutor() as pool:
+        return pool.submit(work).result()
 
 
 @pytest.mark.parametrize(
     ("pinned", "non_blocking", "blocked_ms"),
     [(False, False, 4), (False, True, 4), (True, False, 2), (True, True, 0)],
 )
-def test_a_copy_blocks_the_host_unless_pinned_and_asked_not_to(pinned, non_blocking, blocked_ms):
-    gpu, clock = fake_device()
+def test_a_copy_blocks_the_host_unless_pinned_and_asked_not_to(
+    pinned, non_blocking, blocked_ms, device
+):
+    gpu, clock = device
     batch = megabytes(4)
     (pinned_batch,) = gpu.pinned([batch])
     gpu.upload(pinned_batch if pinned else batch, non_blocking=non_blocking)
     assert clock.ms == blocked_ms
 
 
-def test_pinning_is_a_copy_at_the_rate_of_the_host():
-    gpu, clock = fake_device()
-    with record(clock=clock) as trace:
-        gpu.upload(gpu.pin(megabytes(4)), non_blocking=True)
-    assert clock.ms == 4
-    assert times(trace, "main") == [(0, 4)]
-    assert times(trace, "copy") == [(4, 6)]
-
-
 @pytest.mark.parametrize("run", [lambda work: work(), in_a_thread], ids=["here", "in a thread"])
-def test_a_copy_on_the_default_stream_waits_for_the_step_before_it(run):
+def test_a_copy_on_the_default_stream_waits_for_the_step_before_it(run, device):
     """A thread of its own is no stream of its own."""
-    gpu, clock = fake_device()
+    gpu, clock = device
     first, second = gpu.pinned([megabytes(4), megabytes(4)])
     with record(clock=clock) as trace:
         gpu.step(gpu.upload(first, non_blocking=True))
@@ -61,8 +48,8 @@ def test_a_copy_on_the_default_stream_waits_for_the_step_before_it(run):
     assert times(trace, "gpu") == [(2, 22), (24, 44)]
 
 
-def test_a_copy_on_a_stream_of_its_own_runs_beside_the_step_and_behind_other_copies():
-    gpu, clock = fake_device()
+def test_a_copy_on_a_stream_of_its_own_runs_beside_the_step_and_behind_other_copies(device):
+    gpu, clock = device
     first, second, third = gpu.pinned([megabytes(4)] * 3)
     with record(clock=clock) as trace:
         gpu.step(gpu.upload(first, non_blocking=True))
@@ -73,8 +60,8 @@ def test_a_copy_on_a_stream_of_its_own_runs_beside_the_step_and_behind_other_cop
     assert times(trace, "gpu") == [(2, 22)]
 
 
-def test_waiting_for_an_event_does_not_wait_for_what_was_launched_after_it():
-    gpu, clock = fake_device()
+def test_waiting_for_an_event_does_not_wait_for_what_was_launched_after_it(device):
+    gpu, clock = device
     copies = gpu.Stream()
     first, second = gpu.pinned([megabytes(10), megabytes(10)])
     with record(clock=clock) as trace:
@@ -90,39 +77,20 @@ def test_waiting_for_an_event_does_not_wait_for_what_was_launched_after_it():
     assert times(trace, "gpu") == [(5, 25), (25, 45)]
 
 
-def test_synchronize_waits_for_all_streams():
-    gpu, clock = fake_device()
+def test_an_event_tells_when_it_is_passed_and_synchronize_waits_for_all_streams(device):
+    gpu, clock = device
     batch = gpu.upload(megabytes(1))
     with gpu.stream(gpu.Stream()):
         gpu.step(batch, ms=100)
+        done = gpu.current_stream().record_event()
+    assert not done.query()
     gpu.synchronize()
     assert clock.ms == 101
+    assert done.query()
 
 
-def test_a_stream_and_an_event_tell_when_they_are_done_and_events_how_long_it_took():
-    gpu, clock = fake_device()
-    start, end = gpu.Event(enable_timing=True), gpu.Event(enable_timing=True)
-    end.wait()
-    end.synchronize()
-    assert end.query()  # never recorded, so passed
-    assert clock.ms == 0
-    start.record()
-    gpu.step(None)
-    end.record()
-    assert not end.query()
-    assert not gpu.current_stream().query()
-    with pytest.raises(RuntimeError, match="synchronize"):
-        start.elapsed_time(end)
-    clock.work(20)
-    assert end.query()
-    assert gpu.current_stream().query()
-    assert start.elapsed_time(end) == 20
-    with pytest.raises(RuntimeError, match="enable_timing=True"):
-        start.elapsed_time(gpu.current_stream().record_event())
-
-
-def test_the_current_stream_belongs_to_the_thread():
-    gpu, _ = fake_device()
+def test_the_current_stream_belongs_to_the_thread(device):
+    gpu, _ = device
     with gpu.stream(gpu.Stream()):
         inside, in_another = gpu.current_stream(), in_a_thread(gpu.current_stream)
     assert in_another is gpu.current_stream()

@@ -1,4 +1,7 @@
-"""What every prefetcher keeps: each batch once and in order, errors in their place, a clean end."""
+"""What every prefetcher keeps: each batch once and in order, errors in their place, a clean end.
+
+Exercises 05.3 and 09.2 judge both too: how far they run ahead, any batch, memory, threads.
+"""
 
 import contextlib
 import gc
@@ -23,16 +26,18 @@ class Kind(NamedTuple):
     over: Callable[..., Any]
     pinned: Callable[[Iterable[Any]], Iterable[Any]]
 
-    def source(self, length: int = 6, *, fails_at: int = -1) -> "Source":
+    def source(self, length: int = 6) -> "Source":
         numbers = (torch.full((250,), float(number)) for number in range(length))
-        return Source(list(self.pinned(numbers)), fails_at)
+        return Source(list(self.pinned(numbers)))
 
 
 class Source:
-    """Batches with their numbers in them; one may be corrupt."""
+    """Batches with their numbers in them; in the place of one, an error may be raised."""
 
-    def __init__(self, batches: list[Any], fails_at: int):
-        self.batches, self.fails_at, self.closed = batches, fails_at, 0
+    error: BaseException = ValueError("corrupt event")
+
+    def __init__(self, batches: list[Any]):
+        self.batches, self.fails_at, self.closed = batches, -1, 0
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -41,7 +46,7 @@ class Source:
         try:
             for number, batch in enumerate(self.batches):
                 if number == self.fails_at:
-                    raise ValueError("corrupt event")
+                    raise self.error
                 yield batch
         finally:
             self.closed += 1
@@ -60,8 +65,8 @@ def number(batch: Any) -> int:
     return int(batch.cpu()[0])
 
 
-@pytest.mark.parametrize("depth", [1, 2, 5, 50])
-@pytest.mark.parametrize("length", [0, 1, 2, 6])
+@pytest.mark.parametrize("depth", [1, 2, 50])
+@pytest.mark.parametrize("length", [0, 1, 6])
 def test_every_batch_comes_once_and_in_order_in_every_epoch(
     length: int, depth: int, kind: Kind
 ) -> None:
@@ -75,9 +80,8 @@ def test_every_batch_comes_once_and_in_order_in_every_epoch(
 def test_what_has_no_length_gives_none_and_depth_is_at_least_one(kind: Kind) -> None:
     with pytest.raises(TypeError, match="len"):
         len(kind.over(iter([])))
-    for depth in (0, -1):
-        with pytest.raises(ValueError, match="take at least 1"):
-            kind.over([], depth=depth)
+    with pytest.raises(ValueError, match="take at least 1"):
+        kind.over([], depth=0)
 
 
 def test_nothing_is_loaded_before_the_loop_and_no_more_ahead_than_depth(kind: Kind) -> None:
@@ -90,21 +94,39 @@ def test_nothing_is_loaded_before_the_loop_and_no_more_ahead_than_depth(kind: Ki
     assert next(made) <= 1 + 4 + 2
 
 
-@pytest.mark.parametrize("depth", [1, 3, 9])
+@pytest.mark.parametrize("depth", [1, 9])
 @pytest.mark.parametrize("fails_at", [0, 1, 5])
 def test_an_error_comes_after_the_batches_before_it_and_an_epoch_after_it_is_whole(
     fails_at: int, depth: int, kind: Kind
 ) -> None:
-    source, received = kind.source(fails_at=fails_at), list[int]()
+    source, received = kind.source(), list[int]()
+    source.fails_at = fails_at
     prefetcher = kind.over(source, depth=depth)
     with pytest.raises(ValueError, match="corrupt event") as caught:
         received.extend(map(number, prefetcher))
-    frames = traceback.extract_tb(caught.value.__traceback__)
-    assert frames[-1].line == 'raise ValueError("corrupt event")'
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].line == "raise self.error"
     assert received == list(range(fails_at))
     assert source.closed == 1
     source.fails_at = -1
     assert list(map(number, prefetcher)) == list(range(6))
+
+
+def test_an_interrupt_reaches_the_loop_and_closes_the_loader(kind: Kind) -> None:
+    source, received = kind.source(), list[int]()
+    source.fails_at, source.error = 4, KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        received.extend(map(number, kind.over(source)))
+    assert received == list(range(len(received)))
+    assert source.closed == 1
+
+
+def test_an_error_while_the_iterator_is_made_is_raised_in_the_loop(kind: Kind) -> None:
+    class Broken:
+        def __iter__(self) -> Iterator[Any]:
+            raise OSError("no such folder")
+
+    with pytest.raises(OSError, match="no such folder"):
+        next(iter(kind.over(Broken())))
 
 
 def test_an_error_is_freed_when_it_was_handled(kind: Kind) -> None:
@@ -140,11 +162,8 @@ def test_leaving_the_loop_closes_the_loader(depth: int, kind: Kind) -> None:
     assert source.closed == 2
 
 
-def test_loops_at_once_and_inside_each_other_do_not_disturb_each_other(kind: Kind) -> None:
-    prefetcher = kind.over(kind.source())
-    pairs = [(number(a), number(b)) for a, b in zip(prefetcher, prefetcher, strict=True)]
-    assert pairs == [(n, n) for n in range(6)]
-    seen = []
+def test_a_loop_inside_another_over_the_same_prefetcher_does_not_disturb_it(kind: Kind) -> None:
+    prefetcher, seen = kind.over(kind.source()), []
     for outer in prefetcher:
         for inner in prefetcher:
             seen.append((number(outer), number(inner)))

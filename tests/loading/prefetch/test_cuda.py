@@ -1,53 +1,19 @@
-"""What a loop sees of CudaPrefetcher: values, epochs, errors, ends. See also *_on_device.py."""
+"""What is special to CudaPrefetcher, and is no clause of the contract of exercise 09.2."""
 
-import multiprocessing
 import warnings
 import weakref
-from collections import namedtuple
-from dataclasses import dataclass, field
 
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from course_utils.hardware.gpu import checksum
+from course_utils.hardware.gpu import CudaDevice
 from course_utils.loading.prefetch import CudaPrefetcher
+from course_utils.measure.spans import hidden_share, stage
+from course_utils.measure.trace import record
 from tests.hardware.fake_device import fake_device, megabytes
 
-Pair = namedtuple("Pair", ["pulses", "labels"])
-
-
-@dataclass(frozen=True)
-class Frozen:
-    pulses: torch.Tensor
-    ids: list[int]
-    count: int = field(init=False, default=7)
-
-
-class Source:
-    """Batches with their numbers in them; one may be interrupted."""
-
-    def __init__(self, gpu, *, interrupted_at=-1):
-        self.batches = list(gpu.pinned(torch.full((250,), float(n)) for n in range(6)))
-        self.interrupted_at, self.closed = interrupted_at, 0
-
-    def __iter__(self):
-        try:
-            for number, batch in enumerate(self.batches):
-                if number == self.interrupted_at:
-                    raise KeyboardInterrupt
-                yield batch
-        finally:
-            self.closed += 1
-
-
-class Shards(IterableDataset):
-    """Twenty numbers, each worker every second of them."""
-
-    def __iter__(self):
-        worker = get_worker_info()
-        yield from (torch.tensor(n) for n in range(worker.id, 20, worker.num_workers))
+MB = 1_000_000
 
 
 @pytest.fixture
@@ -55,58 +21,49 @@ def gpu():
     return fake_device()[0]
 
 
-def number(batch):
-    return int(batch.cpu()[0])
-
-
-def note(received, batches):
-    """Append the numbers to `received` as they come, and keep no batch."""
+def losses(gpu, batches, *, late=False):
+    found = []
     for batch in batches:
-        received.append(number(batch))
+        found.append(gpu.step(batch))
         del batch
+        if not late:
+            found[-1].item()
+    return [loss.item() for loss in found]
 
 
-def test_on_a_cpu_every_batch_keeps_its_tensors():
-    batches = [{"pulses": torch.ones(2), "name": "event", "ids": [1, None]} for _ in range(3)]
-    for received, batch in zip(CudaPrefetcher(batches, "cpu"), batches, strict=True):
-        assert received["pulses"] is batch["pulses"]
-        assert received == batch
-
-
-def test_without_cuda_the_default_is_the_cpu(monkeypatch):
+def test_on_a_cpu_which_is_the_default_without_cuda_every_batch_keeps_its_tensors(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert CudaPrefetcher([]).device == torch.device("cpu")
-
-
-def test_a_packed_sequence_passes_on_a_cpu():
+    batch = {"pulses": torch.ones(2), "name": "event", "ids": [1, None]}
     packed = pack_sequence([torch.ones(3), torch.ones(2)])
-    (received,) = CudaPrefetcher([packed], "cpu")
-    assert received.data is packed.data
-    assert received.batch_sizes is packed.batch_sizes
+    received, received_packed = CudaPrefetcher([batch, packed])
+    assert received == batch
+    assert received["pulses"] is batch["pulses"]
+    assert received_packed.data is packed.data
 
 
-@pytest.mark.parametrize("device", ["cuda", "cuda:0", 0, torch.device("cuda", 3)], ids=str)
-def test_a_device_that_is_not_there_is_named_in_one_sentence(device, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(RuntimeError, match=r"^The device cuda\S* is not here .*: leave it out .*"):
+@pytest.fixture
+def two_cuda_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+    monkeypatch.setattr(CudaDevice, "Stream", lambda self: None)
+
+
+@pytest.mark.parametrize(("device", "index"), [("cuda", 1), ("cuda:0", 0), (None, 1)])
+def test_a_cuda_device_is_fixed_when_the_prefetcher_is_made(device, index, two_cuda_devices):
+    gpu = CudaPrefetcher([], device).device
+    assert gpu.device == torch.device("cuda", index)
+    # what is on a device already need not be pinned
+    assert gpu.is_pinned({"elsewhere": torch.zeros(1, device="meta"), "name": "event"})
+    assert not gpu.is_pinned({"here": torch.zeros(1)})
+
+
+@pytest.mark.parametrize("device", ["cuda:2", 2, torch.device("cuda", 3)], ids=str)
+def test_a_device_that_is_not_there_is_named_in_one_sentence(device, two_cuda_devices):
+    sentence = r"^The device cuda:\d is not here \(CUDA devices: 2\): leave it out "
+    with pytest.raises(RuntimeError, match=sentence):
         CudaPrefetcher([], device)
-
-
-def test_every_tensor_of_a_nested_batch_arrives_and_the_rest_passes_through(gpu):
-    a, b, c, d = gpu.pinned(megabytes(0.01, seed=seed) for seed in range(4))
-    batch = {"pair": Pair(a, [b]), "frozen": Frozen(c, [4]), "rest": (d, "event", None, 5)}
-    (received,) = CudaPrefetcher([batch], gpu)
-    frozen = received["frozen"]
-    tensors = [
-        received["pair"].pulses,
-        *received["pair"].labels,
-        frozen.pulses,
-        received["rest"][0],
-    ]
-    assert [gpu.step(t).item() for t in tensors] == [checksum([t]).item() for t in (a, b, c, d)]
-    assert type(received["pair"]) is Pair
-    assert (type(frozen), frozen.ids, frozen.count) == (Frozen, [4], 7)
-    assert received["rest"][1:] == ("event", None, 5)
 
 
 def test_a_copy_that_does_not_fit_is_an_error_after_the_batches_before_it():
@@ -118,35 +75,22 @@ def test_a_copy_that_does_not_fit_is_an_error_after_the_batches_before_it():
     assert len(received) == 2
 
 
-def test_an_interrupt_is_raised_at_once_and_leaves_nothing(gpu):
-    source, received = Source(gpu, interrupted_at=4), []
-    with pytest.raises(KeyboardInterrupt):
-        note(received, CudaPrefetcher(source, gpu))
-    assert received == [0, 1, 2]
-    assert (source.closed, gpu.memory_allocated()) == (1, 0)
-
-
-@pytest.mark.parametrize("depth", [1, 4])
-def test_break_leaves_no_batch_and_closes_the_loader(depth, gpu):
-    source = Source(gpu)
-    for batch in CudaPrefetcher(source, gpu, depth=depth):
-        del batch
-        break
-    gpu.synchronize()
-    assert (source.closed, gpu.memory_allocated()) == (1, 0)
-
-
-def test_break_closes_an_iterator_that_somebody_else_keeps(gpu):
-    source, kept = Source(gpu), []
+def test_break_leaves_no_batch_and_closes_an_iterator_that_somebody_else_keeps(gpu):
+    def numbers():
+        yield from gpu.pinned([megabytes(0.1)] * 6)
 
     class Keeping:
-        def __iter__(self):
-            kept.append(iter(source))
-            return kept[0]
+        kept = numbers()
 
-    for _ in CudaPrefetcher(Keeping(), gpu):
+        def __iter__(self):
+            return self.kept
+
+    for batch in CudaPrefetcher(Keeping(), gpu, depth=4):
+        del batch
         break
-    assert source.closed == 1
+    assert Keeping.kept.gi_frame is None
+    gpu.synchronize()
+    assert gpu.memory_allocated() == 0
 
 
 def test_a_traceback_that_is_kept_keeps_no_iterator_of_the_loader(gpu):
@@ -169,26 +113,55 @@ def test_a_traceback_that_is_kept_keeps_no_iterator_of_the_loader(gpu):
     assert alive[0]() is None
 
 
-def test_pageable_batches_are_mentioned_once_where_the_loop_is(gpu):
+def test_pageable_batches_are_mentioned_once_where_the_loop_is_and_no_tensors_never(gpu):
     prefetcher = CudaPrefetcher([megabytes(0.01)] * 4, gpu)
     with pytest.warns(UserWarning, match="pin_memory=True") as caught:
         assert [len(list(prefetcher)) for _ in range(2)] == [4, 4]
     assert [warning.filename for warning in caught] == [__file__]
-
-
-@pytest.mark.parametrize("batch", ["text", 5, None, {"ids": [1, 2]}], ids=repr)
-def test_a_batch_without_tensors_is_handed_on_without_a_warning(batch, gpu):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert list(CudaPrefetcher([batch, batch], gpu)) == [batch, batch]
+        assert list(CudaPrefetcher([None, {"ids": [1, 2]}], gpu)) == [None, {"ids": [1, 2]}]
 
 
-@pytest.mark.slow
-def test_an_iterable_dataset_is_served_whole_and_break_ends_its_workers(gpu):
-    loader = DataLoader(Shards(), batch_size=5, num_workers=2, timeout=120)
-    prefetcher = CudaPrefetcher(gpu.pinned(loader), gpu)
-    served = [n for batch in prefetcher for n in batch.cpu().tolist()]
-    assert sorted(served) == list(range(20))
-    for _ in prefetcher:
-        break
-    assert multiprocessing.active_children() == []
+@pytest.mark.parametrize(
+    ("step_ms", "hidden", "total_ms"), [(20, 1.0, 15 + 10 * 20), (5, 9 * 5 / (9 * 15), 10 * 15 + 5)]
+)
+def test_copies_but_the_first_are_hidden_as_far_as_the_steps_go_even_if_each_loss_is_read(
+    step_ms, hidden, total_ms
+):
+    gpu, clock = fake_device(step_ms=step_ms)
+    batches = [megabytes(30)] * 10  # 15 ms each
+    with record(clock=clock) as trace:
+        losses(gpu, CudaPrefetcher(gpu.pinned(batches), gpu))
+    copies = [span for span in trace.spans if span.lane == "copy"]
+    others = [span for span in trace.spans if span is not copies[0]]
+    assert hidden_share(others) == pytest.approx(hidden)
+    assert clock.ms == total_ms
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_memory_is_flat_and_a_loop_that_reads_no_loss_piles_up_none_nor_lets_the_device_idle(depth):
+    gpu, clock = fake_device(step_ms=20)
+    prefetcher = CudaPrefetcher(gpu.pinned([megabytes(1)] * 30), gpu, depth=depth)
+    for _ in range(2):
+        losses(gpu, prefetcher)
+        assert gpu.memory_allocated() == 0
+    assert gpu.max_memory_allocated() == (depth + 1) * MB
+    start = clock.ms
+    losses(gpu, prefetcher, late=True)
+    assert gpu.max_memory_allocated() == (depth + 2) * MB
+    assert clock.ms - start == 0.5 + 30 * 20
+
+
+def test_spans_carry_the_number_of_their_batch():
+    gpu, clock = fake_device()
+    batches = list(gpu.pinned([megabytes(1)] * 4))
+    with record(clock=clock) as trace:
+        for _ in range(2):
+            for batch in CudaPrefetcher(trace.batches(batches), gpu, depth=2):
+                with stage("compute"):
+                    gpu.step(batch).item()
+            assert trace.batch == -1
+    for lane, name in [("copy", "transfer"), ("gpu", "compute"), ("main", "compute")]:
+        found = [span.batch for span in trace.spans if (span.lane, span.stage) == (lane, name)]
+        assert found == list(range(8))
