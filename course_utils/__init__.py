@@ -6,7 +6,7 @@ The public names are loaded when they are first used, so that importing the pack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from course_utils.version import __version__ as __version__
+from course_utils.paths import __version__ as __version__
 
 if TYPE_CHECKING:  # the same names once more, for those who read the code without running it
     from course_utils.hardware.gpu import get_accelerator as get_accelerator

@@ -1,16 +1,20 @@
-"""Locks that a forked process gets anew: fork copies them as they are, but not the threads.
+"""What a forked process gets anew, and what it must keep as it is.
 
-A lock that some thread held at that moment would stay locked in the child for ever.
+Fork copies no threads: a lock that one held at that moment would stay locked in the child for ever.
+It copies open files and connections: to close one in the child could change what the parent has.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 _made: weakref.WeakKeyDictionary[Any, dict[str, Callable[[], Any]]] = weakref.WeakKeyDictionary()
+_of_parent: list[Any] = []
+_held: list[Any] = []  # while this process forks
 
 
 def set_in_every_fork(owner: Any, name: str, make: Callable[[], Any]) -> None:
@@ -25,11 +29,34 @@ def set_in_every_fork(owner: Any, name: str, make: Callable[[], Any]) -> None:
     _made.setdefault(owner, {})[name] = make
 
 
-def _set_again() -> None:
+def keep_of_parent(inherited: Any) -> None:
+    """Keep what a fork copied, such as an open file, until this process ends."""
+    _of_parent.append(inherited)
+
+
+def _hold_file_systems() -> None:
+    """Hold every file system that fsspec keeps, so that a process forked now clears none away.
+
+    fsspec empties its cache in a forked process. A file system that dies there closes its
+    connections, takes them off the epoll that it shares with its parent, and the parent then waits
+    for an answer of which nobody tells it.
+    """
+    spec = sys.modules.get("fsspec.spec")
+    kinds = [spec.AbstractFileSystem] if spec else []
+    for kind in kinds:
+        kinds += kind.__subclasses__()  # which the loop then comes to
+        _held.extend(kind._cache.values())
+
+
+def _begin_as_child() -> None:
+    _of_parent.extend(_held)
+    _held.clear()
     for owner, makers in list(_made.items()):
         for name, make in makers.items():
             setattr(owner, name, make())
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_set_again)
+    os.register_at_fork(
+        before=_hold_file_systems, after_in_parent=_held.clear, after_in_child=_begin_as_child
+    )

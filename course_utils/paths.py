@@ -1,4 +1,4 @@
-"""Where the course keeps data, recordings and what a notebook leaves, and how large data are."""
+"""Where the course keeps data, recordings and what a notebook leaves; its version and sizes."""
 
 import os
 import shutil
@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 from course_utils.errors import CourseError
 
+__version__ = "0.1.0"  # `notebooks/build.py` writes it into every notebook
 REPO = Path(__file__).resolve().parents[1]
 SIZES = ("S", "M", "L")
 SCRATCH = ".course_cells"

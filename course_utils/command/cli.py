@@ -60,18 +60,18 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--list", action="store_true", help="show what is staged")
     command.add_argument("--remove", action="store_true", help="remove the copy of PATH, or all")
     command.set_defaults(command=_stage)
-    command = commands.add_parser("serve", help="serve a folder as an object store would, by HTTP")
+    command = commands.add_parser(
+        "serve",
+        help="serve a folder as an object store would, by HTTP",
+        # an option would show it in the list of processes
+        epilog="Clients must send a token: that of COURSE_TOKEN, or a new one that is shown here.",
+    )
     command.add_argument("folder", metavar="DIR", help="what lies in it can be read, nothing else")
     command.add_argument(
         "--port", type=int, default=0, help="port to serve on (default: a free one)"
     )
     command.add_argument(
         "--preset", default="S3", help="whose limits; `none` for none (default: S3)"
-    )
-    command.add_argument(
-        "--token",
-        help="what a client must send; the list of processes shows it, so rather set COURSE_TOKEN "
-        "(default: that, or a new one)",
     )
     command.add_argument(
         "--break-after", type=float, metavar="MB", help="break off there once, for each file"
@@ -181,9 +181,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         preset = None if arguments.preset == "none" else storage_preset(arguments.preset)
     except ValueError as error:
         raise CourseError(str(error)) from None
-    token = arguments.token
-    if token is None:
-        token = os.environ.get("COURSE_TOKEN") or new_token()
+    token = os.environ.get("COURSE_TOKEN") or new_token()
 
     def show(port: int) -> None:
         limits, browsed = preset or "without limits", address(port, token=token)

@@ -5,9 +5,9 @@ Jupyter is neither read nor changed.
 """
 
 import contextlib
-import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -32,23 +32,9 @@ _KEPT = {
     "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
     "IPYTHONDIR": "ipython",
 }
-_DEFAULTS = {
-    "@jupyterlab/apputils-extension:notification": {
-        "fetchNews": "false",
-        "checkForUpdates": False,
-        "doNotDisturbMode": True,
-    },
-    "@jupyterlab/apputils-extension:themes": {"theme": "JupyterLab Light", "adaptive-theme": False},
-    "@jupyterlab/notebook-extension:tracker": {
-        "windowingMode": "none",
-        "autoStartDefaultKernel": True,
-    },
-    # A notebook opened again tomorrow shows its timelines, whose kernel has long gone.
-    "@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": True},
-}
-# The tool that builds the notebooks would offer to pair the learner's with files beside them.
-_PAGE = {"disabledExtensions": {"jupyterlab-jupytext": True}}
-_SERVER = {"ServerApp": {"jpserver_extensions": {"jupyterlab_jupytext": False}}}
+# As JupyterLab itself writes them: quiet and offline; widgets drawn again tomorrow, when their
+# kernel has long gone; without jupytext, which would offer to pair notebooks with files beside.
+_SETTINGS = Path(__file__).with_name("jupyter")
 
 
 @dataclass(frozen=True)
@@ -197,44 +183,13 @@ def _environment(state: Path) -> dict[str, str]:
 
 
 def _prepare(state: Path, notebook: str) -> None:
-    """Write the settings, and at the first time a window that shows `notebook`."""
+    """Copy the settings, and at the first time lay out a window that shows `notebook`."""
     from jupyterlab_server.workspaces_handler import WorkspacesManager
 
     for folder in _KEPT.values():
         (state / folder).mkdir(parents=True, exist_ok=True)
-    for name, settings in (
-        ("labconfig/default_setting_overrides.json", _DEFAULTS),
-        ("labconfig/page_config.json", _PAGE),
-        ("jupyter_server_config.json", _SERVER),
-    ):
-        file = state / "config" / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(json.dumps(settings, indent=1) + "\n", "utf-8")
+    shutil.copytree(_SETTINGS / "config", state / "config", dirs_exist_ok=True)
     if not any((state / "workspaces").iterdir()):
+        layout = (_SETTINGS / "workspace.json").read_text("utf-8")
         workspaces = WorkspacesManager(str(state / "workspaces"))
-        workspaces.save("course", json.dumps(_workspace(notebook)))
-
-
-def _workspace(notebook: str) -> dict[str, object]:
-    """Lay out a first window: the notebook, with its table of contents at the left."""
-    shown = f"notebook:{notebook}"
-    return {
-        "metadata": {"id": "course"},
-        "data": {
-            "layout-restorer:data": {
-                "main": {
-                    "dock": {"type": "tab-area", "currentIndex": 0, "widgets": [shown]},
-                    "current": shown,
-                },
-                "left": {
-                    "collapsed": False,
-                    "visible": True,
-                    "current": "@jupyterlab/toc:plugin",
-                    "widgets": ["filebrowser", "running-sessions", "@jupyterlab/toc:plugin"],
-                },
-                "right": {"collapsed": True, "visible": True, "widgets": []},
-                "relativeSizes": [0.2, 0.8, 0],
-            },
-            shown: {"data": {"path": notebook, "factory": "Notebook"}},
-        },
-    }
+        workspaces.save("course", layout.replace("NOTEBOOK", notebook))

@@ -1,6 +1,7 @@
 import contextlib
 import json
 import socket
+import sys
 import urllib.request
 import webbrowser
 from collections.abc import Callable
@@ -32,11 +33,13 @@ def test_a_taken_port_is_refused_with_the_next_step() -> None:
             lab._free_port("127.0.0.1", port)
 
 
-@pytest.mark.slow
-def test_a_server_that_does_not_start_names_its_log(tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_names_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab, "_command", lambda *_, **__: [sys.executable, "-c", ""])
     with (
         pytest.raises(CourseError, match=r"did not start.*lab\.log"),
-        lab.serve(tmp_path, NOTEBOOK, state=tmp_path, options=["--ServerApp.port=nonsense"]),
+        lab.serve(tmp_path, NOTEBOOK, state=tmp_path),
     ):
         pytest.fail("it started")
 

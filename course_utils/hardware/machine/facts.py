@@ -11,7 +11,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from importlib import metadata
@@ -44,16 +44,6 @@ def system() -> str:
     return f"{platform.system()} {platform.release()}, {platform.machine()}"
 
 
-def python() -> str:
-    """Return the version of Python."""
-    return platform.python_version()
-
-
-def torch_version() -> str:
-    """Return the version of torch without importing it."""
-    return metadata.version("torch")
-
-
 def all_cores() -> int:
     """Count the cores of the machine."""
     return os.cpu_count() or 1
@@ -74,31 +64,20 @@ def memory() -> int:
     """Return the bytes of memory, or the limit of the container if that is less."""
     import psutil
 
-    return min([psutil.virtual_memory().total, *_memory_limits()])
+    return min([psutil.virtual_memory().total, *(limit for limit, _ in _memory_limits())])
 
 
 def memory_free() -> int:
     """Return the bytes that can be had without swapping, within the limit of the container."""
     import psutil
 
-    free = [limit - used for limit, used in zip(_memory_limits(), _memory_uses(), strict=True)]
+    free = [limit - used for limit, used in _memory_limits()]
     return max(0, min([psutil.virtual_memory().available, *free]))
 
 
 def shm_size() -> int:
     """Return the bytes that /dev/shm may hold."""
     return shutil.disk_usage(SHM).total
-
-
-def disk_free(folder: Path) -> int:
-    """Return the free bytes of the disk under a folder."""
-    return shutil.disk_usage(folder).free
-
-
-def existing(folder: Path) -> Path:
-    """Return the folder, or the nearest one above it that exists."""
-    whole = folder.absolute()
-    return next(place for place in (whole, *whole.parents) if place.is_dir())
 
 
 def gpus() -> tuple[str, ...]:
@@ -112,29 +91,26 @@ def gpus() -> tuple[str, ...]:
 
 @dataclass(frozen=True, repr=False)
 class Pressure:
-    """Percent of the last 10 s in which some task waited; None where the kernel does not tell.
+    """Percent of the last 10 s in which some task waited for what; empty where no kernel tells.
 
     It is Linux' pressure stall information (https://docs.kernel.org/accounting/psi.html).
     """
 
-    cpu: float | None = None
-    io: float | None = None
-    memory: float | None = None
+    shares: Mapping[str, float]
 
     def __repr__(self) -> str:
-        """Say it in one sentence."""
-        what = {"the processor": self.cpu, "the disk": self.io, "memory": self.memory}
-        told = [f"{name} {share:.0f} %" for name, share in what.items() if share is not None]
-        if not told:
+        if not self.shares:
             return "This system keeps no pressure figures of the machine; Linux has them."
-        return f"In the last 10 s, some task of the machine waited for {', '.join(told)} of it."
+        told = ", ".join(f"{name} {share:.0f} %" for name, share in self.shares.items())
+        return f"In the last 10 s, some task of the machine waited for {told} of it."
 
 
 def pressure() -> Pressure:
     """Read how long tasks on this machine had to wait for processor, disk or memory."""
-    texts = {name: known((PRESSURE / name).read_text) or "" for name in ("cpu", "io", "memory")}
+    names = {"cpu": "the processor", "io": "the disk", "memory": "memory"}
+    texts = {name: known((PRESSURE / file).read_text) or "" for file, name in names.items()}
     found = {name: re.match(r"some avg10=([\d.]+)", text) for name, text in texts.items()}
-    return Pressure(**{name: float(match[1]) for name, match in found.items() if match})
+    return Pressure({name: float(match[1]) for name, match in found.items() if match})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +119,7 @@ class Machine:
 
     system: str
     cores: int | None  # that this process may use
-    cores_of_machine: int | None
+    cores_of_machine: int
     memory: int | None  # the machine's, or the limit of the container if that is less
     memory_free: int | None
     has_shm: bool
@@ -176,7 +152,7 @@ class Machine:
     def _cores(self) -> tuple[str, str]:
         if self.cores is None:
             return "unknown", "start with 2 workers"
-        value = f"{self.cores} usable of {self.cores_of_machine or self.cores}"
+        value = f"{self.cores} usable of {self.cores_of_machine}"
         if self.cores == 1:
             return value, "small: workers help while they wait for storage, not to compute"
         return value, f"more than {self.cores} workers help only while they wait for storage"
@@ -225,20 +201,21 @@ def probe(folder: str | Path = ".") -> Machine:
     Raises:
         CourseError: `$COURSE_START_METHOD` is none that this system has.
     """
-    place = existing(Path(folder))
-    free = known(lambda: disk_free(place))
+    whole = Path(folder).absolute()
+    place = next(above for above in (whole, *whole.parents) if above.is_dir())
+    free = known(lambda: shutil.disk_usage(place).free)
     return Machine(
         system=system(),
         cores=known(usable_cores),
-        cores_of_machine=known(all_cores),
+        cores_of_machine=all_cores(),
         memory=known(memory),
         memory_free=known(memory_free),
         has_shm=SHM.is_dir(),
         shm=known(shm_size),
-        shm_free=known(lambda: disk_free(SHM)),
+        shm_free=known(lambda: shutil.disk_usage(SHM).free),
         start_method=start_method(),
-        python=python(),
-        torch=known(torch_version),
+        python=platform.python_version(),
+        torch=known(lambda: metadata.version("torch")),  # an import would take seconds
         gpus=known(gpus) or (),
         folder=place,
         disk_free=free,
@@ -261,35 +238,23 @@ def _start_method_means(method: str) -> str:
     return "workers start anew: what they use must live in a file (%%worker_module)"
 
 
-def _own_groups() -> Iterator[Path]:
-    """Yield the control groups (version 2) of this process, from its own to the outermost."""
-    text = known(_OWN_CGROUP.read_text) or ""
-    inside = next((line[3:] for line in text.splitlines() if line.startswith("0::")), "/")
-    yield from _up_to(CGROUPS, CGROUPS / inside.lstrip("/"))
-
-
-def _old_groups(controller: str) -> Iterator[Path]:
-    """Yield those of version 1, where each controller has its own."""
-    lines = [line.split(":", 2) for line in (known(_OWN_CGROUP.read_text) or "").splitlines()]
-    inside = next((line[2] for line in lines if controller in line[1].split(",")), "/")
-    root = CGROUPS / controller
-    yield from _up_to(root, root / inside.lstrip("/"))
-
-
-def _up_to(root: Path, group: Path) -> Iterator[Path]:
-    yield group
-    while group != root:
-        group = group.parent
-        yield group
-
-
 def _limits(name: str, old_name: str) -> Iterator[tuple[Path, list[str]]]:
-    """Yield the words of a limit in every group that sets one; `old_name` is that of version 1."""
-    old = _old_groups(old_name.partition(".")[0])
-    for path in [*(group / name for group in _own_groups()), *(group / old_name for group in old)]:
-        words = (known(path.read_text) or "max").split()
-        if words and words[0] not in ("max", "-1"):
-            yield path, words
+    """Yield the words of a limit in every control group around this process that sets one.
+
+    Version 2 has one tree of groups, version 1 one for each controller, with other names of files.
+    """
+    controller = name.partition(".")[0]
+    for line in (known(_OWN_CGROUP.read_text) or "0::/").splitlines():
+        _, controllers, inside = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        root = CGROUPS / controller if controllers else CGROUPS
+        own = root / inside.lstrip("/")
+        for group in (own, *(above for above in own.parents if above.is_relative_to(root))):
+            path = group / (old_name if controllers else name)
+            words = (known(path.read_text) or "max").split()
+            if words and words[0] not in ("max", "-1"):
+                yield path, words
 
 
 def _cpu_quotas() -> Iterator[float]:
@@ -299,19 +264,12 @@ def _cpu_quotas() -> Iterator[float]:
         )
 
 
-def _memory_limits() -> list[int]:
-    return [int(words[0]) for _, words in _limits("memory.max", "memory.limit_in_bytes")]
-
-
-def _memory_uses() -> list[int]:
+def _memory_limits() -> Iterator[tuple[int, int]]:
+    """Yield limit and use; files in memory, given up for something else, count as free."""
     uses = {"memory.max": "memory.current", "memory.limit_in_bytes": "memory.usage_in_bytes"}
-    found = _limits("memory.max", "memory.limit_in_bytes")
-    used = [(path, int((path.parent / uses[path.name]).read_text())) for path, _ in found]
-    return [in_use - _reclaimable(path.parent) for path, in_use in used]
-
-
-def _reclaimable(group: Path) -> int:
-    """Return the bytes of files that a group has in memory and would give up for something else."""
-    lines = (known((group / "memory.stat").read_text) or "").splitlines()
-    counts = dict(line.split() for line in lines)
-    return int(counts.get("total_inactive_file", counts.get("inactive_file", 0)))
+    for path, words in _limits("memory.max", "memory.limit_in_bytes"):
+        used = int((path.parent / uses[path.name]).read_text())
+        lines = (known((path.parent / "memory.stat").read_text) or "").splitlines()
+        counts = dict(line.split() for line in lines)
+        files = counts.get("total_inactive_file", counts.get("inactive_file", 0))
+        yield int(words[0]), used - int(files)

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch.utils.data import get_worker_info
 
+from course_utils.forks import keep_of_parent
+
 F = TypeVar("F")
 
 # Read when a library is loaded, or when it first computes. Libraries that a worker imports later
@@ -50,8 +52,6 @@ _LIMITERS: dict[str, Callable[[Any], object]] = {
 
 _limits: list[threadpool_limits] = []  # kept: their handles on the libraries must live on
 _rng: tuple[tuple[int, int], np.random.Generator] | None = None  # of (process, seed)
-_inherited: list[Any] = []  # of a parent: to close it here could change what the parent has
-_held: list[Any] = []  # while this process forks
 _CODE = "utf-8", "surrogatepass"  # surrogates stand in file names that are not valid UTF-8
 
 
@@ -174,7 +174,7 @@ class LazyFile(Generic[F]):
         if file is None:
             return
         if opened_by != os.getpid():
-            _inherited.append(file)
+            keep_of_parent(file)
         elif close := getattr(file, "close", None):  # a memmap has none: it ends with its last view
             close()
 
@@ -226,30 +226,3 @@ class PackedStrings(Sequence[str]):
         place = range(len(self))[index]
         begin, end = self._places[place : place + 2]
         return self._bytes[begin:end].tobytes().decode(*_CODE)
-
-
-def _hold_file_systems() -> None:
-    """Hold every file system that fsspec keeps, so that a process forked now clears none away.
-
-    fsspec empties its cache in a forked process. A file system that dies there closes its
-    connections, takes them off the epoll that it shares with its parent, and the parent then waits
-    for an answer of which nobody tells it.
-    """
-    spec = sys.modules.get("fsspec.spec")
-    kinds = [spec.AbstractFileSystem] if spec else []
-    for kind in kinds:
-        kinds += kind.__subclasses__()  # which the loop then comes to
-        _held.extend(kind._cache.values())
-
-
-def _inherit_file_systems() -> None:
-    _inherited.extend(_held)
-    _held.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_hold_file_systems,
-        after_in_parent=_held.clear,
-        after_in_child=_inherit_file_systems,
-    )

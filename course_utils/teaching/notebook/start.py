@@ -14,10 +14,9 @@ import numpy as np
 
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import memory, usable_cores, use_start_method
-from course_utils.paths import data_root, resolve_size, size
+from course_utils.paths import __version__, data_root, resolve_size, size
 from course_utils.teaching.notebook.leftovers import spare_the_kernel
 from course_utils.teaching.notebook.worker_module import register
-from course_utils.version import __version__
 
 # What every worker imports: loaded once into the server that forks them, it costs no worker time.
 PRELOAD = (

@@ -36,7 +36,7 @@ def test_probe_looks_at_this_machine(tmp_path, monkeypatch):
     assert machine.start_method == "spawn"  # that of the notebooks
     assert machine.python == sys.version.split()[0]
     assert machine.cores is not None
-    assert 1 <= machine.cores <= (machine.cores_of_machine or 0)
+    assert 1 <= machine.cores <= machine.cores_of_machine
     assert len(str(machine).splitlines()) == 10
     assert list(tmp_path.iterdir()) == []
 
@@ -54,10 +54,10 @@ def test_probe_survives_a_machine_that_tells_nothing(tmp_path, monkeypatch):
     def silent(*_):
         raise PermissionError("not for you")
 
-    for name in ("usable_cores", "all_cores", "memory", "memory_free", "shm_size", "gpus"):
+    for name in ("usable_cores", "memory", "memory_free", "shm_size", "gpus"):
         monkeypatch.setattr(facts, name, silent)
-    monkeypatch.setattr(facts, "disk_free", silent)
-    monkeypatch.setattr(facts, "torch_version", silent)
+    monkeypatch.setattr(facts.shutil, "disk_usage", silent)
+    monkeypatch.setattr(facts.metadata, "version", silent)
     page = str(probe(tmp_path))
     assert page.count("unknown") >= 4
     assert "not installed" in page
@@ -71,13 +71,10 @@ def test_probe_survives_a_machine_that_tells_nothing(tmp_path, monkeypatch):
         ({"memory": 2 * GB}, "memory", "small: take data of size S"),
         ({"shm_free": 64 * 10**6}, "/dev/shm", "--shm-size=2g"),
         ({"has_shm": False}, "/dev/shm", "none on this system"),
-        ({"shm": None}, "/dev/shm", "unknown"),
         ({"start_method": "spawn"}, "start method", "%%worker_module"),
         ({"python": "3.15.0"}, "Python", "tried with 3.11 to 3.14"),
-        ({"torch": None}, "torch", "run `make lab`"),
         ({"gpus": ()}, "GPU", "none  "),
         ({"disk_free": GB}, "disk ", "small: "),
-        ({"disk": None}, "disk speed", "unknown"),
         ({"disk": DiskSpeed(10, 90, 67, True)}, "disk speed", "slow: "),
         ({"disk": DiskSpeed(10, 9_000, 67, False)}, "disk speed", "warm, from memory"),
     ],
@@ -108,9 +105,7 @@ def in_group(tmp_path, monkeypatch):
     [
         ({"cpu.max": "max 100000"}, "0::/\n", 8),
         ({"cpu.max": "50000 100000"}, "0::/\n", 1),
-        ({"cpu.max": "200000 100000"}, "0::/\n", 2),
-        ({"cpu.max": "max 100000", "job/cpu.max": "250000 100000"}, "0::/job\n", 2),
-        ({"job/cpu.max": "200000 100000", "job/step/cpu.max": "max 1"}, "0::/job/step\n", 2),
+        ({"job/cpu.max": "250000 100000", "job/step/cpu.max": "max 1"}, "0::/job/step\n", 2),
         ({"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, "1:cpu:/\n", 2),
         ({"cpu/cpu.cfs_quota_us": "-1"}, "1:cpu:/\n", 8),
     ],
@@ -149,12 +144,10 @@ def test_gpus_are_read_from_nvidia_smi(monkeypatch):
 
 
 def test_the_pressure_is_read_where_the_kernel_tells_it(tmp_path, monkeypatch):
-    assert repr(pressure()).endswith(".")
     monkeypatch.setattr(facts, "PRESSURE", tmp_path)
     assert "keeps no pressure figures" in repr(pressure())
     for name in ("io", "cpu"):
         (tmp_path / name).write_text("some avg10=12.50 avg60=3.00 avg300=1.00 total=2500000\n")
-    assert pressure() == facts.Pressure(cpu=12.5, io=12.5)
     assert repr(pressure()) == (
         "In the last 10 s, some task of the machine waited for the processor 12 %, "
         "the disk 12 % of it."

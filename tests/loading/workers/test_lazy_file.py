@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
-from course_utils.loading.workers import LazyFile, worker
+from course_utils import forks
+from course_utils.loading.workers import LazyFile
 from tests.loading.workers.worker_datasets import Opened, first, read_any
 
 
@@ -81,7 +82,7 @@ def test_what_is_forgotten_is_closed_and_what_is_a_parents_is_left_alone(
 ) -> None:
     lazy = plain(tmp_path)
     of_parent = lazy.file
-    monkeypatch.setattr(worker, "_inherited", kept := [])
+    monkeypatch.setattr(forks, "_of_parent", kept := [])
     with monkeypatch.context() as child:
         child.setattr(os, "getpid", lambda: -7)
         own = lazy.file
