@@ -27,49 +27,26 @@ def things(tmp_path: Path) -> Path:
 def test_the_manifest_tells_facts_and_sizes_and_checksums_are_those_of_sha256sum(
     things: Path,
 ) -> None:
-    assert files.read_manifest(things) == {
-        "data": "things",
-        "count": 1,
-        "bytes": 5,
-        "sizes": {"sub": 5},
-    }
+    facts = {"data": "things", "count": 1, "bytes": 5, "sizes": {"sub": 5}}
+    assert files.read_manifest(things) == facts
     assert (things / files.CHECKSUMS).read_text() == (
         "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5  sub/x.bin\n"
     )
+    for content in ("", "{", "[]"):
+        (things / files.MANIFEST).write_text(content)
+        assert files.read_manifest(things) is None
 
 
-def test_there_is_no_manifest_while_the_folder_is_being_filled(tmp_path: Path) -> None:
-    seen = []
-
-    def look(folder: Path) -> files.Facts:
-        seen.append(((tmp_path / "things").exists(), (folder / files.MANIFEST).exists()))
-        return {}
-
-    files.make_folder(tmp_path / "things", look, facts={}, room=1)
-    assert seen == [(False, False)]
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]"])
-def test_a_manifest_that_cannot_be_read_is_none(tmp_path: Path, content: str) -> None:
-    (tmp_path / files.MANIFEST).write_text(content)
-
-    assert files.read_manifest(tmp_path) is None
-
-
-def test_leftovers_of_a_killed_run_are_cleared_away(tmp_path: Path) -> None:
-    for name in (".things.unfinished", ".things.former"):
-        (tmp_path / name / "half").mkdir(parents=True)
-
-    with files.locked(tmp_path / "things"):
-        make(tmp_path / "things")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".things.lock", "things"]
-
-
-def test_what_was_moved_aside_returns_if_a_run_dies_before_it_replaces_it(things: Path) -> None:
+def test_what_a_killed_run_left_is_cleared_away_and_what_it_had_moved_aside_returns(
+    things: Path,
+) -> None:
     things.rename(things.with_name(".things.former"))
-
+    (things.parent / ".things.unfinished/half").mkdir(parents=True)
     with files.locked(things):
         assert files.corrupted(things) == []
+    (things.parent / ".things.former").mkdir()
+    with files.locked(things):
+        make(things)
     assert sorted(path.name for path in things.parent.iterdir()) == [".things.lock", "things"]
 
 
@@ -94,10 +71,7 @@ def test_an_entry_is_added_and_sealed(things: Path) -> None:
     (things / ".more.unfinished").write_text("of a killed run")
     (things / "more").write_text("of a run that was killed before it sealed")
 
-    def write(path: Path) -> None:
-        path.write_text("abc")
-
-    files.add_entry(things, "more", write, room=1)
+    files.add_entry(things, "more", lambda path: path.write_text("abc"), room=1)
     assert (files.read_manifest(things) or {})["sizes"] == {"more": 3, "sub": 5}
     assert files.corrupted(things) == []
     assert not (things / ".more.unfinished").exists()

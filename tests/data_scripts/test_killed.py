@@ -14,7 +14,6 @@ from data_scripts import convert_events, files, make_events
 
 resource = pytest.importorskip("resource", reason="uses signals and limits of Unix")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small")]
-Main = Callable[[list[str]], int]
 FOREVER = 60.0
 
 
@@ -25,7 +24,6 @@ class Started:
         self,
         out: Path,
         *options: str,
-        script: Main = make_events.main,
         seconds: float = FOREVER,
         prepare: Callable[[], object] = int,
     ):
@@ -34,23 +32,20 @@ class Started:
         They are no seconds of time: it is the same moment on a busy machine.
         """
         self.said = out.parent.with_name(f"said-{id(self)}")
-        arguments = ["--size", "S", "--out", str(out), *options]
-        if script is convert_events.main:
-            arguments = [str(out), *options]
-        self.process = get_context("fork").Process(
-            target=self._run, args=(script, arguments, seconds, prepare)
-        )
-        self.process.start()
+        script, arguments = make_events.main, ["--size", "S", "--out", str(out), *options]
+        if "--to" in options:
+            script, arguments = convert_events.main, [str(out), *options]
 
-    def _run(
-        self, script: Main, arguments: list[str], seconds: float, prepare: Callable[[], object]
-    ) -> None:
-        with self.said.open("w") as sys.stdout:
-            sys.stderr = sys.stdout
-            prepare()
-            signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-            code = script(arguments)
-        os._exit(code)
+        def run() -> None:
+            with self.said.open("w") as sys.stdout:
+                sys.stderr = sys.stdout
+                prepare()
+                signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+                code = script(arguments)
+            os._exit(code)
+
+        self.process = get_context("fork").Process(target=run)
+        self.process.start()
 
     def end(self) -> tuple[int | None, str]:
         """Return its exit code and what it said."""
@@ -60,7 +55,7 @@ class Started:
 
 def test_killed_while_making_or_replacing_there_is_nothing_or_the_whole(tmp_path: Path) -> None:
     ends = []
-    for seconds in (0.02, 0.1, 0.2, 0.35):
+    for seconds in (0.02, 0.1, 0.35):
         out = tmp_path / f"events-{seconds}"
         ends.append(Started(out, seconds=seconds).end()[0])
         assert not out.exists() or files.corrupted(out) == []
@@ -77,14 +72,12 @@ def test_killed_while_adding_formats_there_is_no_half_format(tmp_path: Path) -> 
     out = tmp_path / "events"
     assert Started(out).end()[0] == 0
     names, ends = ["npz-deflate", "sqlite", "root"], []
-    for seconds in (0.1, 0.2, 0.3, 0.6, FOREVER):
-        process = Started(out, "--to", *names, script=convert_events.main, seconds=seconds)
-        ends.append(process.end()[0])
+    for seconds in (0.1, 0.3, 0.6, FOREVER):
+        ends.append(Started(out, "--to", *names, seconds=seconds).end()[0])
         assert files.sizes_match(out, files.read_manifest(out) or {})
         assert files.corrupted(out) == []
 
-    assert ends[0] == -signal.SIGVTALRM
-    assert ends[-1] == 0
+    assert (ends[0], ends[-1]) == (-signal.SIGVTALRM, 0)
     assert {FORMATS[name].entry for name in names} <= {path.name for path in out.iterdir()}
     assert not list(out.glob(".*"))
 
@@ -99,21 +92,19 @@ def test_two_at_once_make_it_once(tmp_path: Path) -> None:
     assert files.corrupted(out) == []
 
 
-@pytest.mark.parametrize("limit_kb", [1, 100, 500, 900])
+@pytest.mark.parametrize("limit_kb", [1, 900])
 def test_when_nothing_more_can_be_written_it_says_so_and_leaves_nothing(
     tmp_path: Path, limit_kb: int
 ) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit_kb * 1024, limit_kb * 1024))
 
-    code, said = Started(tmp_path / "events", prepare=limit).end()
-
-    assert code == 1
-    assert said == (
+    assert Started(tmp_path / "events", prepare=limit).end() == (
+        1,
         "The disk is full; free some space or name another place with --out "
-        "(or COURSE_DATA), and run again.\n"
+        "(or COURSE_DATA), and run again.\n",
     )
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".events.lock"]
+    assert [path.name for path in tmp_path.iterdir()] == [".events.lock"]
 
 
 def test_a_folder_where_writing_is_not_allowed_is_named(tmp_path: Path) -> None:
