@@ -209,7 +209,7 @@ cu.check("05.1", ShardStream)
 
 # %% [markdown]
 # The course has this ready: `split(shards, Place.here())`, in
-# `course_utils.loading.stream.places`.
+# `course_utils.loading.stream.shuffling`.
 #
 # ## How long is an epoch?
 #

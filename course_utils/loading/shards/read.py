@@ -19,13 +19,12 @@ from __future__ import annotations
 import os
 import re
 import tarfile
-import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from io import UnsupportedOperation
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import fsspec
@@ -36,7 +35,7 @@ from course_utils.loading.shards.write import LIST, Shard, read_list
 from course_utils.loading.stream import ShardedStream
 from course_utils.measure.spans import stage
 
-_REQUEST_BYTES = 4 * 2**20
+_REQUEST_BYTES = 4 * 2**20  # what one request asks for, and what a stream holds at most
 _LEAST_BYTES = 64 * 2**10  # what is asked for at least after connections broke
 _END_BYTES = 2 * tarfile.BLOCKSIZE  # zeros that end a tar file
 _ATTEMPTS = 5  # how often in a row a request may fail
@@ -51,7 +50,6 @@ def stream_shards(
     shuffle_shards: bool = True,
     buffer: int = 1000,
     seed: int = 0,
-    request_bytes: int = _REQUEST_BYTES,
 ) -> TarStream:
     """Return a dataset that streams the samples of shards.
 
@@ -69,18 +67,13 @@ def stream_shards(
         buffer: samples that a worker holds to draw from; 1 draws nothing. They are held as bytes,
             and decoded afterwards.
         seed: what the order depends on, besides the epoch.
-        request_bytes: what one request asks for.
 
     Raises:
         FileNotFoundError: the folder has no shards.
-        ValueError: there are no urls, or a number is less than 1.
+        ValueError: there are no urls, or `buffer` is less than 1.
     """
-    if request_bytes < 1:
-        raise ValueError(f"{request_bytes=} cannot be; take at least 1.")
-    shards = _find(urls, fs, headers)
     order = {"shuffle_shards": shuffle_shards, "buffer": buffer, "seed": seed}
-    reading = partial(open_shards, fs=fs, headers=headers, request_bytes=request_bytes)
-    return TarStream(shards, reading, decode, **order)
+    return TarStream(_find(urls, fs, headers), fs, headers, decode, **order)
 
 
 class TarStream(ShardedStream[Any, Shard]):
@@ -89,13 +82,14 @@ class TarStream(ShardedStream[Any, Shard]):
     def __init__(
         self,
         shards: Sequence[Shard],
-        reading: Callable[..., Iterator[dict[str, Any]]],
+        fs: Any,
+        headers: Mapping[str, str] | None,
         decode: Callable[[dict[str, Any]], Any] | None,
         **order: Any,
     ):
-        """Read nothing yet; `reading` opens shards as `open_shards` does, `order` is the base's."""
+        """Read nothing yet; `order` is what the base takes."""
         super().__init__(shards, **order)
-        self.reading, self.decode = reading, decode
+        self.fs, self.headers, self.decode = fs, headers, decode
 
     def __iter__(self) -> Iterator[Any]:
         drawn = super().__iter__()
@@ -103,7 +97,8 @@ class TarStream(ShardedStream[Any, Shard]):
 
     def read(self, shards: Sequence[Shard]) -> Iterator[Any]:
         """Yield samples of bytes, one shard after the other."""
-        samples: Iterator[Any] = group_by_keys(read_members(self.reading(map(asdict, shards))))
+        opened = open_shards(map(asdict, shards), fs=self.fs, headers=self.headers)
+        samples: Iterator[Any] = group_by_keys(read_members(opened))
         return samples
 
     def size(self, shard: Shard) -> int:
@@ -151,8 +146,6 @@ def open_shards(
     *,
     fs: Any = None,
     headers: Mapping[str, str] | None = None,
-    request_bytes: int = _REQUEST_BYTES,
-    wait: Callable[[float], object] = time.sleep,
 ) -> Iterator[dict[str, Any]]:
     """Yield each shard with a `stream` of its bytes, and look afterwards whether all came.
 
@@ -164,12 +157,10 @@ def open_shards(
         fs: fsspec file system that has the urls, such as `slow_storage(...)`; None: the one that a
             url names, or the local disk.
         headers: sent with every request over HTTP, such as a token.
-        request_bytes: what one request asks for, and what a stream holds at most.
-        wait: called with the seconds to wait between two attempts.
     """
     for shard in shards:
         storage, path = _locate(shard["url"], fs, headers)
-        stream = ShardStream(shard, storage, path, request_bytes, wait)
+        stream = ShardStream(shard, storage, path)
         yield {**shard, "stream": stream}
         if shard.get("crc32") not in (None, stream.crc32):
             raise OSError(
@@ -219,18 +210,11 @@ def _locate(url: str, fs: Any, headers: Mapping[str, str] | None = None) -> tupl
 class ShardStream:
     """The bytes of one shard from first to last, read in few large requests."""
 
-    def __init__(
-        self,
-        shard: Mapping[str, Any],
-        fs: Any,
-        path: str,
-        request_bytes: int,
-        wait: Callable[[float], object],
-    ):
+    def __init__(self, shard: Mapping[str, Any], fs: Any, path: str):
         """Ask for the size where it is not known, and for nothing else."""
         self.url, token, _ = shard["url"].partition("?")  # what may follow, no message should tell
         self._tells_cause = not token  # fsspec and aiohttp give the whole address
-        self.fs, self.path, self.request_bytes, self.wait = fs, path, request_bytes, wait
+        self.fs, self.path = fs, path
         self.position = 0  # bytes that were given out
         self.crc32 = 0  # of these
         self._ahead = memoryview(b"")
@@ -244,7 +228,7 @@ class ShardStream:
         parts = []
         while wanted > 0:
             if not self._ahead:
-                self._ahead = memoryview(self._fetch())
+                self._ahead = memoryview(self._insist(self._request))
             part, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
             self.position += len(part)
             wanted -= len(part)
@@ -260,16 +244,9 @@ class ShardStream:
         given = self._last[-held:] if held > 0 else b""
         return given + self.read()
 
-    def _fetch(self) -> bytes:
-        least = min(_LEAST_BYTES, self.request_bytes)
-        data: bytes = self._insist(
-            lambda attempt: self._request(max(self.request_bytes >> attempt, least))
-        )
-        return data
-
-    def _request(self, asked: int) -> bytes:
-        start = self.position
-        stop = min(self.size, start + asked)
+    def _request(self, attempt: int) -> bytes:
+        asked = max(_REQUEST_BYTES >> attempt, min(_LEAST_BYTES, _REQUEST_BYTES))
+        start, stop = self.position, min(self.size, self.position + asked)
         with stage("read"):
             data: bytes = self.fs.cat_file(self.path, start=start, end=stop)
         if len(data) > stop - start:
@@ -288,7 +265,7 @@ class ShardStream:
         """Call `request` with the number of the attempt until it does not fail."""
         for attempt in range(_ATTEMPTS):
             if attempt:
-                self.wait(0.1 * 2 ** (attempt - 1))
+                sleep(0.1 * 2 ** (attempt - 1))
             try:
                 return request(attempt)
             except Exception as error:  # every file system has exceptions of its own

@@ -8,7 +8,7 @@ draw_together({"a buffer of 1,000": result})
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +32,7 @@ class Mixing:
     std: float  # standard deviation of the mean label of a batch, in units of the label
     ideal: float  # what a full shuffle would give: sigma / sqrt(batch_size)
     batch_size: int
-    together: NDArray[np.float64] = field(repr=False, compare=False)  # of who_sits_with_whom
+    together: NDArray[np.float64]  # of who_sits_with_whom
     memory: int | None  # samples that were held to mix so; None: not told
     samples: int
     distinct: int
@@ -48,26 +48,19 @@ class Mixing:
         """How many independent samples would scatter as much as a batch does."""
         return self.batch_size / max(1.0, self.ratio) ** 2
 
-    @property
-    def complete(self) -> bool:
-        """Whether every sample came exactly once."""
-        return self.samples == self.distinct and not self.missing
-
     def __str__(self) -> str:
         """Say it in a few lines."""
         held = "" if self.memory is None else f" {self.memory:,} samples were held in memory."
+        ledger = f"{self.samples:,} samples, each exactly once."
+        if self.samples != self.distinct or self.missing:
+            ledger = (
+                f"{self.samples:,} samples came, only {self.distinct:,} of them distinct, and "
+                f"{self.missing:,} never: this is no epoch."
+            )
         return (
             f"The mean of a batch scatters by {self.std:.3g}; in a full shuffle by "
             f"{self.ideal:.3g} ({self.ratio:.1f} times).\nA batch of {self.batch_size:,} is worth "
-            f"{self.worth:.3g} independent samples.{held}\n{self._ledger()}"
-        )
-
-    def _ledger(self) -> str:
-        if self.complete:
-            return f"{self.samples:,} samples, each exactly once."
-        return (
-            f"{self.samples:,} samples came, only {self.distinct:,} of them distinct, and "
-            f"{self.missing:,} never: this is no epoch."
+            f"{self.worth:.3g} independent samples.{held}\n{ledger}"
         )
 
 
@@ -109,7 +102,7 @@ def mixing(
 
 
 def who_sits_with_whom(
-    batches: Batches, n_samples: int, *, blocks: int = 32
+    batches: Iterable[NDArray[np.int64]], n_samples: int, *, blocks: int
 ) -> NDArray[np.float64]:
     """Return how often samples of two blocks of the disk share a batch; 1: as in a full shuffle.
 
@@ -123,23 +116,20 @@ def who_sits_with_whom(
         if all samples were shuffled.
 
     Raises:
-        ValueError: blocks would have fewer than two samples, or an index is no sample.
+        ValueError: blocks would have fewer than two samples.
     """
     if not 1 <= blocks <= n_samples / 2:
         raise ValueError(
             f"{n_samples:,} samples make no {blocks} blocks of two or more; take fewer blocks."
         )
-    edges = np.linspace(0, n_samples, blocks + 1).astype(int)
-    block_of = np.repeat(np.arange(blocks), np.diff(edges))
+    sizes = np.diff(np.linspace(0, n_samples, blocks + 1).astype(int))
+    block_of = np.repeat(np.arange(blocks), sizes)
     met = np.zeros((blocks, blocks))
-    for batch in _checked(batches, n_samples):
+    for batch in batches:
         from_block = np.bincount(block_of[batch], minlength=blocks)
         met += np.outer(from_block, from_block) - np.diag(from_block)  # nobody sits with himself
-    sizes = np.diff(edges)
     possible = np.outer(sizes, sizes) - np.diag(sizes)
-    if not met.any():
-        return met
-    together: NDArray[np.float64] = met / possible * (possible.sum() / met.sum())
+    together: NDArray[np.float64] = met / possible * (possible.sum() / max(met.sum(), 1))
     return together
 
 
@@ -160,7 +150,9 @@ def draw_together(ways: Mapping[str, Mixing]) -> Figure:
             panel.remove()
         for panel, (name, mixed) in zip(panels.flat, ways.items(), strict=False):
             drawn = panel.imshow(mixed.together, cmap=colours(), vmin=0, vmax=BRIGHTEST)
-            panel.set_title(_title(name, mixed), fontsize="medium")
+            held = f" ({mixed.memory:,} held)" if mixed.memory else ""
+            title = f"{name}{held}\nscatter {mixed.ratio:.1f} × ideal"
+            panel.set_title(title, fontsize="medium")
             panel.set(xticks=[], yticks=[])
         for panel in panels[:, 0]:
             panel.set_ylabel("end of file ← begin")
@@ -181,8 +173,3 @@ def _checked(batches: Batches, n_samples: int) -> list[NDArray[np.int64]]:
                 f"samples are 0 to {n_samples - 1}; give the indices on disk."
             )
     return taken
-
-
-def _title(name: str, mixed: Mixing) -> str:
-    held = f" ({mixed.memory:,} held)" if mixed.memory else ""
-    return f"{name}{held}\nscatter {mixed.ratio:.1f} × ideal"

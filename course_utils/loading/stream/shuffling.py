@@ -1,4 +1,4 @@
-"""Shuffle what is too large to shuffle: shards, blocks, and a buffer, as steps of a chain.
+"""Share and shuffle what is too large to shuffle: shards, blocks, a buffer, as steps of a chain.
 
     rng = epoch_rng(seed, epoch)
     shards = split(shuffled(shards, rng), Place.here())
@@ -6,22 +6,84 @@
     for sample in map(decode, buffer_shuffle(stream, 1000, epoch_rng(seed, epoch, Place.here()))):
 
 Every step is a plain generator: it takes a stream and gives a stream, with every item exactly once.
-Shuffle before you decode: a buffer of paths or of bytes is small, one of images is not.
+An `IterableDataset` is copied to every worker of every rank, and each copy runs the whole
+`__iter__`: unless it takes its own share, every sample comes once per copy. Shuffle before you
+decode: a buffer of paths or of bytes is small, one of images is not.
 """
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
 import numpy as np
-from torch.utils.data import Sampler
-
-from course_utils.loading.stream.places import Place, split
+from torch import distributed
+from torch.utils.data import Sampler, get_worker_info
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a copy of a dataset runs: in which worker of which rank, both counted from 0."""
+
+    rank: int = 0
+    world_size: int = 1
+    worker: int = 0
+    num_workers: int = 1  # 1 also where the loader has none and the main process does the work
+
+    def __post_init__(self) -> None:
+        for name, number, count in (
+            ("rank", self.rank, self.world_size),
+            ("worker", self.worker, self.num_workers),
+        ):
+            if not 0 <= number < count:
+                raise ValueError(
+                    f"There is no {name} {number} among {count}; {name}s count from 0."
+                )
+
+    @classmethod
+    def here(cls) -> Place:
+        """Return the place of this very process.
+
+        The rank is that of torch.distributed, or else that of the variables RANK and WORLD_SIZE,
+        which torchrun sets before Python starts and workers inherit. A worker that is not forked
+        knows neither of a process group nor of variables that were changed later: where the rank
+        comes from them, ask for it in the main process and send it along, as `ShardedStream` does.
+
+        Raises:
+            ValueError: only one of the two variables is set, or they are no such place.
+        """
+        found = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
+        if distributed.is_available() and distributed.is_initialized():
+            rank, world_size = distributed.get_rank(), distributed.get_world_size()
+        elif not any(found.values()):
+            rank, world_size = 0, 1
+        else:
+            try:
+                rank, world_size = (int(value or "") for value in found.values())
+            except ValueError as error:
+                raise ValueError(
+                    f"The environment says RANK={found['RANK']} and WORLD_SIZE="
+                    f"{found['WORLD_SIZE']}; set both to whole numbers (torchrun does), or neither."
+                ) from error
+        worker = get_worker_info()
+        if worker is None:
+            return cls(rank, world_size)
+        return cls(rank, world_size, worker.id, worker.num_workers)
+
+
+def split(items: Sequence[T], place: Place) -> list[T]:
+    """Return the items of one place: first every rank takes its own, of those every worker.
+
+    Together the places have every item exactly once; where items are fewer than places, some have
+    none.
+    """
+    return list(items[place.rank :: place.world_size][place.worker :: place.num_workers])
 
 
 def epoch_rng(seed: int, epoch: int, place: Place | None = None) -> np.random.Generator:

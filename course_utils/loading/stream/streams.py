@@ -18,13 +18,14 @@ import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
 
 from course_utils.loading.events import MemmapEvents, Sample
-from course_utils.loading.stream.places import Place, split
 from course_utils.loading.stream.shuffling import (
+    Place,
     blocks,
     buffer_shuffle,
     epoch_rng,
     interleave,
     shuffled,
+    split,
 )
 from course_utils.loading.workers import SharedEpoch
 
@@ -98,14 +99,12 @@ class ShardedStream(IterableDataset[Served], ABC, Generic[Served, Shard]):
         return {**self.__dict__, "_sent_from": Place.here()}
 
     def _here(self) -> Place:
-        """Return the place of this copy: the rank it was sent from, and the worker it is in."""
         here = Place.here()
         if self._sent_from is None or get_worker_info() is None:
             return here
         return replace(self._sent_from, worker=here.worker, num_workers=here.num_workers)
 
     def _order(self) -> list[Shard]:
-        """Return the shards in the order of this epoch, which is the same in all places."""
         if not self.shuffle_shards:
             return self.shards
         return shuffled(self.shards, epoch_rng(self.seed, self.epoch.value))
@@ -120,8 +119,7 @@ class EventShards(ShardedStream[Sample, range]):
             stream.set_epoch(epoch)
             for batch in loader: ...
 
-    The order depends on (seed, epoch, rank, worker) and on nothing else. A worker holds `buffer`
-    events and at most `interleave` x `chunk` that it has read ahead.
+    A worker holds `buffer` events and at most `interleave` x `chunk` that it has read ahead.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """Shards in a bucket: s3fs, which fsspec takes for s3://, and a server on this machine, moto."""
 
 import logging
-import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,7 @@ from course_utils.loading.shards import stream_shards, write_shards
 pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning"), pytest.mark.full]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> Iterator[str]:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
@@ -27,50 +26,30 @@ def server() -> Iterator[str]:
     server.stop()
 
 
-def bucket(server: str, key: str = "a key") -> Any:
-    return fsspec.filesystem("s3", key=key, secret="a secret", endpoint_url=server)
-
-
-@pytest.fixture(scope="module")
-def fs(server: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return a storage with 40 samples in 5 shards below s3://course/shards."""
-    folder = tmp_path_factory.mktemp("data") / "shards"
-    samples = ({"__key__": f"{number:03d}", "cls": number} for number in range(40))
-    write_shards(samples, folder, per_shard=8)
-    fs = bucket(server)
-    fs.mkdir("course")
-    fs.put(str(folder), "course/shards", recursive=True)
-    return fs
-
-
 def number(sample: dict[str, Any]) -> int:
     return int(sample["cls"])
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_every_sample_in_a_bucket_comes_once(num_workers: int, fs: Any) -> None:
-    stream = stream_shards("s3://course/shards", fs=fs, decode=number)
-    loader = DataLoader(stream, batch_size=None, num_workers=num_workers)
-    assert sorted(loader) == list(range(40))
-    assert len(stream) == 40
-
-
-def test_a_copy_for_a_worker_streams_the_same(fs: Any) -> None:
-    stream = stream_shards("s3://course/shards/shard-{000000..000004}.tar", fs=fs, decode=number)
-    assert sorted(pickle.loads(pickle.dumps(stream))) == list(range(40))
-
-
-@pytest.mark.parametrize("folder", ["s3://no-such-bucket/shards", "s3://course/nothing"])
-def test_a_missing_bucket_or_folder_is_named(folder: str, fs: Any) -> None:
-    with pytest.raises(FileNotFoundError, match=rf"There is no {folder}/shards\.json; look at"):
-        stream_shards(folder, fs=fs)
-    with pytest.raises(FileNotFoundError, match=rf"There is no {folder}/a\.tar"):
-        list(stream_shards(f"{folder}/a.tar", fs=fs))
-
-
-def test_a_wrong_key_is_named_as_such(
-    fs: Any, server: str, monkeypatch: pytest.MonkeyPatch
+def test_every_sample_in_a_bucket_comes_once_and_what_is_missing_or_forbidden_is_named(
+    server: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    folder = tmp_path_factory.mktemp("data") / "shards"
+    samples = ({"__key__": f"{number:03d}", "cls": number} for number in range(40))
+    write_shards(samples, folder, per_shard=8)
+    fs, stranger = (
+        fsspec.filesystem("s3", key=key, secret="a secret", endpoint_url=server)
+        for key in ("a key", "another key")
+    )
+    fs.mkdir("course")
+    fs.put(str(folder), "course/shards", recursive=True)
+    for urls in ("s3://course/shards", "s3://course/shards/shard-{000000..000004}.tar"):
+        stream = stream_shards(urls, fs=fs, decode=number)
+        for num_workers in (0, 2):
+            loader = DataLoader(stream, batch_size=None, num_workers=num_workers)
+            assert sorted(loader) == list(range(40))
+    for nowhere in ("s3://no-such-bucket/shards", "s3://course/nothing"):
+        with pytest.raises(FileNotFoundError, match=rf"There is no {nowhere}/shards\.json; look"):
+            stream_shards(nowhere, fs=fs)
     monkeypatch.setattr(settings, "INITIAL_NO_AUTH_ACTION_COUNT", 0)  # now it looks at keys
     with pytest.raises(PermissionError, match=r"s3://course/shards/.* without the right token"):
-        stream_shards("s3://course/shards", fs=bucket(server, "another key"))
+        stream_shards("s3://course/shards", fs=stranger)

@@ -1,7 +1,6 @@
 """Streams of tar shards: what they may be named by, what they ask for, and what they refuse."""
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 import webdataset as wds
 from webdataset.tariterators import group_by_keys
 
-from course_utils.hardware.object_store import ObjectStore, object_store
+from course_utils.hardware.object_store import object_store
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.shards import (
     decode_event,
@@ -32,13 +31,6 @@ def shards(events_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-@pytest.fixture(scope="module")
-def store(shards: Path) -> Iterator[ObjectStore]:
-    """Return a store without limits that serves the shards."""
-    with object_store(shards, None) as store:
-        yield store
-
-
 def keys(stream: Any) -> list[int]:
     return [int(sample["__key__"]) for sample in stream]
 
@@ -52,64 +44,44 @@ def test_the_buffer_holds_bytes_and_what_is_drawn_is_decoded(shards: Path) -> No
     assert len(decoded) == 1
 
 
-def test_a_pattern_a_list_and_a_folder_are_the_same_shards(shards: Path) -> None:
-    pattern = stream_shards(f"{shards}/shard-{{000000..000012}}.tar")
-    listed = stream_shards(sorted(shards.glob("*.tar")))
-    assert keys(pattern) == keys(listed) == keys(stream_shards(str(shards)))
-
-
-def test_only_a_folder_knows_its_length(shards: Path) -> None:
-    one = stream_shards(shards / "shard-000000.tar", decode=decode_event)
-    assert len(stream_shards(shards)) == 600
-    with pytest.raises(TypeError, match=r"give the folder that has their shards\.json"):
-        len(one)
-    with pytest.raises(TypeError, match="do not say how many"):
-        one.count_batches(32)
-    assert len(event_ids(load(one))) == 47
-
-
-@pytest.mark.parametrize(
-    ("urls", "options", "error", "message"),
-    [
-        ([], {}, ValueError, "no shards to stream"),
-        ("nowhere", {}, FileNotFoundError, r"There is no nowhere/shards\.json; look at"),
-        ("a.tar", {"request_bytes": 0}, ValueError, "request_bytes=0 cannot be"),
-    ],
-    ids=["nothing", "nowhere", "request"],
-)
-def test_what_cannot_be_is_refused(
-    urls: Any, options: dict[str, int], error: type[Exception], message: str
+def test_a_pattern_a_list_and_a_folder_are_the_same_shards_but_only_a_folder_knows_its_length(
+    shards: Path,
 ) -> None:
-    with pytest.raises(error, match=message):
-        stream_shards(urls, **options)
+    folder, pattern = stream_shards(shards), f"{shards}/shard-{{000000..000012}}.tar"
+    for urls in (pattern, sorted(shards.glob("*.tar"))):
+        assert keys(stream_shards(urls)) == keys(folder)
+    assert len(folder) == 600
+    with pytest.raises(TypeError, match=r"give the folder that has their shards\.json"):
+        len(stream_shards(pattern))
 
 
-@pytest.mark.parametrize("how", ["here", "sent", "workers"])
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="no shards to stream"):
+        stream_shards([])
+    with pytest.raises(FileNotFoundError, match=r"There is no nowhere/shards\.json; look at"):
+        stream_shards("nowhere")
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_shard_that_fits_into_a_request_is_one_request_whoever_asks(
-    how: str, shards: Path
+    num_workers: int, shards: Path
 ) -> None:
     storage = slow_storage(shards, "laptop SSD", cache_mb=0)
-    stream = stream_shards(shards, fs=storage, decode=decode_event)
-    if how == "sent":
-        stream = pickle.loads(pickle.dumps(stream))
+    stream = pickle.loads(pickle.dumps(stream_shards(shards, fs=storage, decode=decode_event)))
     storage.reset_counters()
-    ids = event_ids(load(stream, 2 if how == "workers" else 0))
+    assert sorted(event_ids(load(stream, num_workers))) == IDS
     counters = storage.counters()
-    assert sorted(ids) == IDS
     assert (counters.requests, counters.opens) == (13, 13)
     assert counters.bytes_read == sum(path.stat().st_size for path in shards.glob("*.tar"))
 
 
-def test_an_address_that_holds_the_token_needs_no_headers(store: ObjectStore) -> None:
-    pattern = stream_shards(store.url_of("shard-{000000..000001}.tar"))
-    single = stream_shards(store.url_of("shard-000000.tar"))
-    assert len(keys(pattern)) == 2 * len(keys(single)) == 94
-
-
-def test_the_address_that_a_server_prints_is_that_of_a_folder(store: ObjectStore) -> None:
-    stream = stream_shards(f"{store.url}/?token={store.token}")
-    assert len(stream) == 600
-    assert keys(stream) == keys(stream_shards(store.url, headers=store.headers))
+def test_an_address_that_holds_the_token_needs_no_headers(shards: Path) -> None:
+    with object_store(shards, None) as store:
+        whole = stream_shards(store.url, headers=store.headers)
+        printed = stream_shards(f"{store.url}/?token={store.token}")
+        pattern = stream_shards(store.url_of("shard-{000000..000012}.tar"))
+        assert len(printed) == 600
+        assert keys(printed) == keys(pattern) == keys(whole)
 
 
 def test_a_folder_with_a_question_mark_is_one_on_a_disk(tmp_path: Path) -> None:

@@ -35,25 +35,23 @@ def names(folder: Path) -> list[str]:
 
 def test_the_last_shard_has_what_is_left_and_the_list_says_so(tmp_path: Path) -> None:
     paths = write_shards(texts(10), tmp_path / "set", per_shard=4)
-
     listed = read_list((tmp_path / "set/shards.json").read_text(), str(tmp_path / "set"))
     assert [Path(shard.url) for shard in listed] == paths
     assert [shard.samples for shard in listed] == [4, 4, 2]
     assert [shard.bytes for shard in listed] == [path.stat().st_size for path in paths]
 
 
-def test_webdataset_reads_what_was_written(tmp_path: Path) -> None:
-    paths = write_shards(
-        [{"__key__": "a/b", "npy": np.arange(3), "cls": 7, "json": {"x": 1}}],
-        tmp_path,
-        per_shard=1,
-    )
-    with paths[0].open("rb") as file:
+def test_webdataset_reads_what_was_written_by_nobody_at_no_time(tmp_path: Path) -> None:
+    written = {"__key__": "v1.0/b", "npy": np.arange(3), "cls": 7, "json": {"x": 1}}
+    (path,) = write_shards([written], tmp_path, per_shard=1)
+    with path.open("rb") as file:
         files = tar_file_expander([{"url": "", "stream": file}])
         (sample,) = decode()(group_by_keys(files))
-    assert sample["__key__"] == "a/b"
     assert sample["npy"].tolist() == [0, 1, 2]
-    assert (sample["cls"], sample["json"]) == (7, {"x": 1})
+    assert (sample["__key__"], sample["cls"], sample["json"]) == ("v1.0/b", 7, {"x": 1})
+    with tarfile.open(path) as archive:
+        member = archive.getmembers()[0]
+    assert (member.mtime, member.uid, member.uname) == (0, 0, "bigdata")
 
 
 def test_events_come_back_as_the_dataset_has_them_and_give_the_same_bytes_again(
@@ -72,15 +70,15 @@ def test_events_come_back_as_the_dataset_has_them_and_give_the_same_bytes_again(
     assert index == 599
 
 
-def test_a_seed_shuffles_once_for_good(events_folder: Path) -> None:
-    def keys(seed: int | None) -> list[str]:
-        return [sample["__key__"] for sample in event_samples(events_folder, seed=seed)]
-
-    assert keys(1) == keys(1) != keys(2)
-    assert sorted(keys(1)) == keys(None) == sorted(keys(None))
-
-
-def test_images_come_back_as_the_folder_has_them(images_folder: Path, tmp_path: Path) -> None:
+def test_images_come_back_as_the_folder_has_them_shuffled_once_for_good(
+    images_folder: Path, tmp_path: Path
+) -> None:
+    first, again, other, in_order = (
+        [sample["__key__"] for sample in image_samples(images_folder, seed=seed)]
+        for seed in (1, 1, 2, None)
+    )
+    assert first == again != other
+    assert sorted(first) == in_order
     write_shards(image_samples(images_folder, seed=1), tmp_path / "set", per_shard=64)
     found = {sample["__key__"]: decode_image(sample) for sample in stream_shards(tmp_path / "set")}
     truth = ImageFolder(str(images_folder))
@@ -111,11 +109,6 @@ def test_what_would_not_come_back_is_refused_and_leaves_nothing(
     with pytest.raises(ValueError, match=message):
         write_shards(samples, tmp_path / "set", per_shard=1)
     assert not (tmp_path / "set").exists()
-
-
-def test_a_dot_in_a_folder_of_the_key_is_no_harm(tmp_path: Path) -> None:
-    write_shards([{"__key__": "v1.0/a", "txt": "x"}], tmp_path, per_shard=1)
-    assert [sample["__key__"] for sample in stream_shards(tmp_path)] == ["v1.0/a"]
 
 
 def test_what_webdataset_says_of_a_sample_is_left_out(tmp_path: Path) -> None:
@@ -156,27 +149,15 @@ def test_an_existing_set_stays_as_it_is(tmp_path: Path) -> None:
     assert names(tmp_path) == ["shard-000000.tar", "shards.json"]
 
 
-def test_members_have_no_time_and_no_owner_of_this_machine(tmp_path: Path) -> None:
-    (path,) = write_shards(texts(1), tmp_path, per_shard=1)
-    with tarfile.open(path) as archive:
-        (member,) = archive.getmembers()
-    assert (member.mtime, member.uid, member.uname) == (0, 0, "bigdata")
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"shards": []}', '{"shards": [{"url": "a"}]}', '{"shards": [{"x": 1}]}']
-)
-def test_a_list_that_says_too_little_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"here/shards.json .*; write the shards again"):
-        read_list(text, "here")
-
-
-def test_a_list_gives_full_addresses_and_no_message_tells_what_they_end_with() -> None:
-    text = json.dumps({"shards": [{"url": "a.tar", "samples": 1, "bytes": 2, "crc32": 3}]})
-    assert read_list(text, "http://host/x") == [Shard("http://host/x/a.tar", 1, 2, 3)]
-    assert read_list(text, "http://host", "?token=x")[0].url == "http://host/a.tar?token=x"
-    with pytest.raises(ValueError, match=r"^http://host/shards\.json is no list"):
-        read_list("", "http://host", "?token=x")
+@pytest.mark.parametrize("text", ["", "[]", '{"shards": []}', '{"shards": [{"url": "a"}]}'])
+def test_a_list_gives_full_addresses_or_is_refused_without_the_token(text: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"^http://host/shards\.json .*; write the shards again\.$"
+    ):
+        read_list(text, "http://host", "?token=x")
+    whole = json.dumps({"shards": [{"url": "a.tar", "samples": 1, "bytes": 2, "crc32": 3}]})
+    listed = read_list(whole, "http://host", "?token=x")
+    assert listed == [Shard("http://host/a.tar?token=x", 1, 2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -186,9 +167,7 @@ def test_a_list_gives_full_addresses_and_no_message_tells_what_they_end_with() -
         (PureWindowsPath(r"\\server\data\a.tar"), "file:////server/data/a.tar"),
         (PureWindowsPath(r"data\a.tar"), "data/a.tar"),
         (PurePosixPath("/data/a 1.tar"), "/data/a 1.tar"),
-        (PurePosixPath("data/a.tar"), "data/a.tar"),
     ],
-    ids=["drive", "share", "relative", "absolute", "relative, posix"],
 )
 def test_webdataset_takes_no_part_of_a_path_for_a_scheme_or_a_host(
     path: PurePosixPath | PureWindowsPath, url: str
