@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
 from statistics import median
+from threading import Thread
+from typing import Any
 
 import torch
 from gpu_loops import lengths, noise, stage
-from gpu_prefetch_checks import PREFETCH_CHECKS
 
-from course_utils.hardware.gpu import Accelerator, checksum
-from course_utils.measure.spans import Span
+from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator, checksum
+from course_utils.loading.prefetch import CudaPrefetcher
+from course_utils.measure.exchange import load_profile
+from course_utils.measure.spans import Span, hidden_share
 from course_utils.measure.trace import record
 
 
@@ -88,26 +94,6 @@ def check_wait(gpu: Accelerator) -> str:
     return f"without a wait {wrong[False]} of 20 wrong"
 
 
-def check_record_stream(gpu: Accelerator) -> str:
-    """A batch dropped while a step reads it is overwritten, unless the stream was recorded."""
-    batches = [noise(64, seed=seed) for seed in range(3)]
-    wrong = {}
-    for guard in (True, False):
-        copies, losses = gpu.Stream(), []
-        for batch in [gpu.pin(batch) for batch in batches]:
-            uploaded, done = stage(gpu, copies, batch)
-            gpu.current_stream().wait_event(done)
-            if guard:
-                uploaded.record_stream(gpu.current_stream())
-            losses.append(gpu.step(uploaded, ms=50))
-            del uploaded
-        read = [loss.item() for loss in losses]
-        wrong[guard] = sum(a != expected(b) for a, b in zip(read, batches, strict=True))
-    assert not wrong[True], wrong
-    assert wrong[False], wrong
-    return f"without record_stream {wrong[False]} of 3 wrong"
-
-
 def check_pinned(gpu: Accelerator) -> str:
     """Pinned memory is copied faster than pageable."""
     batch, rates = noise(256), []
@@ -130,18 +116,154 @@ def check_smi(gpu: Accelerator) -> str:
     return str(panel).replace("\n", " | ")
 
 
+class Unguarded(CudaPrefetcher):
+    """CudaPrefetcher without record_stream."""
+
+    @staticmethod
+    def _hand_over(gpu: Any, batch: Any, arrived: Any, number: int) -> Any:
+        gpu.current_stream().wait_event(arrived)
+        return batch
+
+
+def check_prefetcher_hides_the_copies(gpu: Accelerator) -> str:
+    """Of the copies after the first, four fifths run beside a step, even if each loss is read.
+
+    The rest is the time in which Python launches a step after the copy.
+    """
+    batches = [gpu.pin(noise(128))] * 6
+    _train(gpu, CudaPrefetcher(batches, gpu), ms=0)  # the first use of so much memory takes longer
+    with record() as trace:
+        _train(gpu, CudaPrefetcher(batches, gpu), ms=20)
+    share = _hidden(trace.spans)
+    assert share > 0.8, share
+    return f"{share:.0%} of the copies hidden"
+
+
+def check_prefetcher_in_a_profile(gpu: Accelerator) -> str:
+    """torch.profiler, which knows nothing of ours, sees the copies beside the kernels too."""
+    if gpu.emulated:
+        return "torch.profiler sees nothing of an emulated device"
+    from torch.profiler import ProfilerActivity, profile
+
+    batches = [gpu.pin(noise(128))] * 6
+    _train(gpu, CudaPrefetcher(batches, gpu), ms=0)
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
+        _train(gpu, CudaPrefetcher(batches, gpu), ms=20)
+        gpu.synchronize()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "profile.json"
+        profiled.export_chrome_trace(str(path))
+        spans = load_profile(path).spans
+    # of 4 bytes, on their way back, are the losses
+    large = [s for s in spans if s.lane != "copy" or s.duration_ns > 100_000]
+    share = _hidden(large)
+    assert share > 0.8, share
+    return f"{share:.0%} of the copies hidden"
+
+
+def check_prefetcher_guards_its_batches(gpu: Accelerator) -> str:
+    """Batches dropped while steps read them stay whole; without record_stream they do not."""
+    hosts = [noise(64, seed=seed) for seed in range(4)]
+    pinned = [gpu.pin(batch) for batch in hosts]
+    wanted = [float(checksum([batch])) for batch in hosts]
+    wrong = {}
+    for kind in (CudaPrefetcher, Unguarded):
+        read = _train(gpu, kind(pinned, gpu), ms=50, late=True)
+        wrong[kind] = sum(a != b for a, b in zip(read, wanted, strict=True))
+    assert not wrong[CudaPrefetcher], wrong
+    assert wrong[Unguarded], wrong
+    return f"without record_stream {wrong[Unguarded]} of 4 wrong"
+
+
+def check_prefetcher_memory_is_flat(gpu: Accelerator) -> str:
+    """Forty epochs take no more device memory than five."""
+    prefetcher = CudaPrefetcher([gpu.pin(noise(4))] * 4, gpu)
+    taken = []
+    for _ in range(40):
+        most = 0
+        for batch in prefetcher:
+            gpu.step(batch, ms=0).item()
+            most = max(most, _taken(gpu))
+        taken.append(most)
+    assert taken[-1] == taken[4], taken
+    return f"{taken[-1] / 1e6:.0f} MB in epoch 5 and in epoch 40"
+
+
+def check_prefetcher_break(gpu: Accelerator) -> str:
+    """Leaving the loop leaves nothing on the device."""
+    before = gpu.memory_allocated()
+    for batch in CudaPrefetcher([gpu.pin(noise(4))] * 4, gpu, depth=3):
+        del batch
+        break
+    gpu.synchronize()
+    left = gpu.memory_allocated() - before
+    assert left == 0, left
+    return "nothing left after a break"
+
+
+def check_prefetcher_device(gpu: Accelerator) -> str:
+    """A prefetcher for GPU 1 copies to GPU 1, also in a thread whose current device is GPU 0."""
+    if gpu.emulated:
+        second: Any = EmulatedAccelerator(replace(PRESETS["H200"], name="H200 (GPU 1)"), step_ms=0)
+        wanted = second.name
+    elif torch.cuda.device_count() < 2:
+        return "not checked: it takes 2 GPUs, and here is one"
+    else:
+        second, wanted = torch.device("cuda", 1), "cuda:1"
+    where: list[str] = []
+
+    def loop() -> None:
+        prefetcher = CudaPrefetcher([gpu.pin(noise(1))] * 3, second)
+        where.extend(str(batch.device) for batch in prefetcher)
+
+    thread = Thread(target=loop)
+    thread.start()
+    thread.join()
+    assert where == [wanted] * 3, where
+    return f"3 batches on {wanted}"
+
+
 CHECKS: tuple[Callable[[Accelerator], str], ...] = (
     check_checksums,
     check_duration,
     check_asynchronous,
     check_overlap,
     check_wait,
-    check_record_stream,
     check_pinned,
     check_smi,
-    *PREFETCH_CHECKS,
+    check_prefetcher_hides_the_copies,
+    check_prefetcher_in_a_profile,
+    check_prefetcher_guards_its_batches,
+    check_prefetcher_memory_is_flat,
+    check_prefetcher_break,
+    check_prefetcher_device,
 )
 
 
 def _together(a: Span, b: Span) -> int:
     return max(min(a.end_ns, b.end_ns) - max(a.start_ns, b.start_ns), 0)
+
+
+def _train(
+    gpu: Accelerator, batches: Iterable[Any], *, ms: float, late: bool = False
+) -> list[float]:
+    losses = []
+    for batch in batches:
+        losses.append(gpu.step(batch, ms=ms))
+        del batch
+        if not late:
+            losses[-1].item()
+    return [loss.item() for loss in losses]
+
+
+def _hidden(spans: list[Span]) -> float:
+    """Return the hidden share of the copies, the first left out: no step is before it."""
+    first = min((span for span in spans if span.lane == "copy"), key=lambda span: span.start_ns)
+    return hidden_share([span for span in spans if span is not first])
+
+
+def _taken(gpu: Accelerator) -> int:
+    """Return the bytes taken from the device; CUDA's allocator keeps what it has taken."""
+    if gpu.emulated:
+        return gpu.memory_allocated()
+    return torch.cuda.memory_reserved(gpu.device)  # type: ignore[attr-defined]

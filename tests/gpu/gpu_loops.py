@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import median
 from typing import Any
 
@@ -54,21 +55,15 @@ LOOPS = (
 
 
 def run_loop(gpu: Accelerator, loop: Loop) -> Trace:
-    """Return the trace of `loop` on `gpu`."""
     batch = images(loop.batch_mb) if loop.mode == "augmented" else noise(loop.batch_mb)
     if loop.mode != "pageable":
         batch = gpu.pin(batch)
-
-    run = {
-        "overlapped": _overlapped,
-        "prefetcher": _prefetched,
-        "augmented": _augmented,
-    }.get(loop.mode, _serial)
+    augment = _augmentation(gpu, batch) if loop.mode == "augmented" else None
     # Not recorded: the first use of a kernel and of so much memory takes longer.
-    run(gpu, _load(batch, loop, steps=4), loop)
+    _train(gpu, _load(batch, loop, steps=4), loop, augment)
     gpu.synchronize()
     with record(label=loop.name) as trace:
-        run(gpu, trace.batches(_load(batch, loop, steps=STEPS)), loop)
+        _train(gpu, trace.batches(_load(batch, loop, steps=STEPS)), loop, augment)
         gpu.synchronize()
     return trace
 
@@ -79,51 +74,40 @@ def _load(batch: torch.Tensor, loop: Loop, *, steps: int) -> Iterator[torch.Tens
         yield batch
 
 
-def _serial(gpu: Accelerator, batches: Iterator[Any], loop: Loop) -> None:
-    for batch in batches:
-        loss = gpu.step(gpu.upload(batch, non_blocking=loop.mode == "pinned"), ms=loop.step_ms)
-        if loop.sync:
-            loss.item()
-
-
-def _overlapped(gpu: Accelerator, batches: Iterator[Any], loop: Loop) -> None:
-    copies, ahead = gpu.Stream(), None
-    for batch in batches:
-        staged = stage(gpu, copies, batch)
-        if ahead:
-            _step(gpu, *ahead, loop)
-        ahead = staged
-    if ahead:
-        _step(gpu, *ahead, loop)
-
-
-def _prefetched(gpu: Accelerator, batches: Iterator[Any], loop: Loop) -> None:
-    for batch in CudaPrefetcher(batches, gpu):
+def _train(
+    gpu: Accelerator, batches: Iterator[Any], loop: Loop, augment: Callable[..., Any] | None
+) -> None:
+    for batch in _on_device(gpu, batches, loop):
+        if augment:  # bytes were copied, a quarter of what floats are
+            batch = gpu.launch(augment, batch, ms=loop.augment_ms)
         loss = gpu.step(batch, ms=loop.step_ms)
         if loop.sync:
             loss.item()
 
 
-def _augmented(gpu: Accelerator, batches: Iterator[Any], loop: Loop) -> None:
-    """Copy bytes, a quarter of what floats are, and augment on the device."""
-    augment = _pass_over if gpu.emulated else _drawn(gpu, loop)
-    for batch in CudaPrefetcher(batches, gpu):
-        augmented = gpu.launch(augment, batch, ms=loop.augment_ms)
-        loss = gpu.step(augmented, ms=loop.step_ms)
-        if loop.sync:
-            loss.item()
+def _on_device(gpu: Accelerator, batches: Iterator[Any], loop: Loop) -> Iterable[Any]:
+    if loop.mode in ("pageable", "pinned"):
+        return (gpu.upload(batch, non_blocking=loop.mode == "pinned") for batch in batches)
+    return _overlapped(gpu, batches) if loop.mode == "overlapped" else CudaPrefetcher(batches, gpu)
 
 
-def _drawn(gpu: Any, loop: Loop) -> Callable[[torch.Tensor], torch.Tensor]:
+def _overlapped(gpu: Accelerator, batches: Iterator[Any]) -> Iterator[Any]:
+    copies, ahead = gpu.Stream(), None
+    for batch in chain(batches, [None]):
+        staged, ahead = ahead, None if batch is None else stage(gpu, copies, batch)
+        if staged:
+            uploaded, done = staged
+            gpu.current_stream().wait_event(done)
+            uploaded.record_stream(gpu.current_stream())
+            yield uploaded
+
+
+def _augmentation(gpu: Any, batch: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    if gpu.emulated:  # this machine would compute it, in time that counts
+        return lambda batch: batch[:0]
     augment = Augment(size=SIDE)
-    shape = images(loop.batch_mb).shape
-    draws = augment.draw(shape, generator=torch.Generator().manual_seed(0)).to(gpu.device)
+    draws = augment.draw(batch.shape, generator=torch.Generator().manual_seed(0)).to(gpu.device)
     return lambda batch: augment(batch, draws)
-
-
-def _pass_over(batch: torch.Tensor) -> torch.Tensor:
-    """Stand in for the augmentation: this machine would compute it, in time that counts."""
-    return batch[:0]
 
 
 def stage(gpu: Accelerator, copies: Any, batch: Any) -> tuple[Any, Any]:
@@ -132,16 +116,7 @@ def stage(gpu: Accelerator, copies: Any, batch: Any) -> tuple[Any, Any]:
         return gpu.upload(batch, non_blocking=True), copies.record_event()
 
 
-def _step(gpu: Accelerator, uploaded: Any, done: Any, loop: Loop) -> None:
-    gpu.current_stream().wait_event(done)
-    uploaded.record_stream(gpu.current_stream())
-    loss = gpu.step(uploaded, ms=loop.step_ms)
-    if loop.sync:
-        loss.item()
-
-
 def noise(megabytes: float, seed: int = 0) -> torch.Tensor:
-    """Return float32 noise."""
     return torch.randn(round(megabytes * 1e6 / 4), generator=torch.Generator().manual_seed(seed))
 
 
@@ -152,8 +127,7 @@ def images(megabytes: float) -> torch.Tensor:
     return torch.randint(0, 256, (count, 3, SIDE, SIDE), dtype=torch.uint8, generator=random)
 
 
-def lengths(trace: Trace, lane: str) -> list[float]:
-    """Return the milliseconds that each span of `lane` lasted."""
+def lengths(trace: Trace, lane: str) -> list[float]:  # in ms, of the spans of a lane
     return [span.duration_ns / 1e6 for span in trace.spans if span.lane == lane]
 
 

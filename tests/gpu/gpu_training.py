@@ -1,13 +1,13 @@
-"""Train a small ResNet on real JPEGs, fed in four ways: how long does the GPU wait?
+"""Train a small network on real JPEGs, fed in four ways: how long does the GPU wait?
 
-It runs as a part of run.py. On a CPU it trains a few steps, and measures nothing.
+It runs as a part of run.py. On an emulated device the CPU trains, and the figures say nothing.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -22,28 +22,22 @@ from course_utils.loading.prefetch import CudaPrefetcher
 from course_utils.measure.trace import record
 
 WAYS = ("naive", "workers", "pinned", "prefetcher")
-Loader = DataLoader[Any]
 Step = Callable[[Any], torch.Tensor]
 
 
 @dataclass(frozen=True)
 class Fed:
-    """What one way to feed the model came to; None: nothing was measured."""
+    """What one way to feed the network came to."""
 
     way: str
     workers: int
     steps: int
     losses: tuple[float, float]  # of the first and the last step
-    idle: float | None = None  # share of the time from the first step's end on
-    images_per_s: float | None = None
+    idle: float  # share of the time from the first step's end on
+    images_per_s: float | None
 
     def __str__(self) -> str:
-        """Say it in one line."""
-        measured = (
-            "nothing was measured: no CUDA device"
-            if self.idle is None
-            else f"idle {self.idle:6.1%}  {self.images_per_s:,.0f} images/s"
-        )
+        measured = f"idle {self.idle:6.1%}  {self.images_per_s:,.0f} images/s"
         return f"  {self.way:28} {measured} ({self.steps} steps, {self.workers} workers)"
 
 
@@ -59,43 +53,26 @@ class Crop:
         return (cut.flip(2) if torch.rand(()) < 0.5 else cut).contiguous()
 
 
-class Block(nn.Module):
-    """Two convolutions, and the way around them."""
-
-    def __init__(self, channels: int, wider: int):
-        super().__init__()
-        self.body = nn.Sequential(
+def network(classes: int, width: int) -> nn.Module:
+    """Return ten convolutions, of which every second one halves the sides of the image."""
+    layers: list[nn.Module] = []
+    for channels, wider in pairwise([3, *(width * 2**stage for stage in (0, 0, 1, 2, 3))]):
+        layers += (
             nn.Conv2d(channels, wider, 3, stride=2, padding=1, bias=False),
             nn.BatchNorm2d(wider),
             nn.ReLU(),
             nn.Conv2d(wider, wider, 3, padding=1, bias=False),
             nn.BatchNorm2d(wider),
+            nn.ReLU(),
         )
-        self.around = nn.Conv2d(channels, wider, 1, stride=2, bias=False)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return (self.body(images) + self.around(images)).relu()
-
-
-def resnet(classes: int, width: int) -> nn.Module:
-    """Return a ResNet of ten layers."""
-    widths = [width * wider for wider in (1, 1, 2, 4, 8)]
-    blocks = (Block(narrow, wide) for narrow, wide in pairwise(widths))
-    stem = nn.Conv2d(3, widths[0], 7, stride=2, padding=3)
-    return nn.Sequential(
-        stem,
-        nn.ReLU(),
-        *blocks,
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(widths[-1], classes),
-    )
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * width, classes)
+    return nn.Sequential(*layers, *head)
 
 
 def trainer(device: torch.device, classes: int, width: int = 64) -> Step:
     """Return a function that does a training step on a batch: uint8 images, int64 labels."""
     torch.manual_seed(0)
-    model = resnet(classes, width).to(device)
+    model = network(classes, width).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
     def step(batch: Any) -> torch.Tensor:
@@ -111,7 +88,7 @@ def trainer(device: torch.device, classes: int, width: int = 64) -> Step:
 
 def train(
     folder: Path,
-    gpu: Accelerator | None,
+    gpu: Accelerator,
     *,
     steps: int = 60,
     batch_size: int = 64,
@@ -123,15 +100,12 @@ def train(
 
     Args:
         folder: one folder per class, each with .jpg files of at least `size` pixels a side.
-        gpu: trains and is measured; None: the CPU trains, and nothing is measured.
+        gpu: trains and is measured.
         steps: of each way; a few more before them are not counted.
         batch_size: images in a batch.
         workers: of all ways but the naive one.
         size: pixels of a side that are left of an image.
-        width: channels of the first layers of the model.
-
-    Raises:
-        ValueError: if there are too few images for a batch.
+        width: channels of the first layers of the network.
     """
     data = Jpegs(folder, Crop(size))
     if len(data) < batch_size:
@@ -139,46 +113,24 @@ def train(
             f"{folder} holds {len(data)} images, and a batch takes {batch_size}: name a folder "
             "with more, --images DIR."
         )
-    real = gpu is not None and not gpu.emulated
-    device = torch.device("cuda" if real else "cpu")
+    device = torch.device("cpu" if gpu.emulated else "cuda")
     for way in WAYS:
-        loader = DataLoader(
+        loader: DataLoader[Any] = DataLoader(
             data,
             batch_size,
             shuffle=True,
             drop_last=True,
             num_workers=0 if way == "naive" else workers,
-            pin_memory=real and way in ("pinned", "prefetcher"),
+            pin_memory=not gpu.emulated and way in ("pinned", "prefetcher"),
             persistent_workers=way != "naive" and workers > 0,
         )
         step = trainer(device, len(data.classes), width)
-        if gpu is None:
-            yield _tried(way, loader, step, steps)
-        else:
-            yield _measured(way, loader, gpu, step, steps)
-
-
-def _tried(way: str, loader: Loader, step: Step, steps: int) -> Fed:
-    batches = islice(_epochs(loader), steps)
-    fed = CudaPrefetcher(batches, "cpu") if way == "prefetcher" else batches
-    losses = [float(step(batch)) for batch in fed]
-    return Fed(way, loader.num_workers, len(losses), (losses[0], losses[-1]))
-
-
-def _measured(way: str, loader: Loader, gpu: Accelerator, step: Step, steps: int) -> Fed:
-    # Not counted: cuDNN makes its choices, the allocator takes its memory, the workers start.
-    _loop(way, islice(_epochs(loader), 5), gpu, step)
-    with record(label=way) as trace:
-        losses = _loop(way, trace.batches(islice(_epochs(loader), steps)), gpu, step)
-    found = trace.summary()
-    return Fed(
-        way,
-        loader.num_workers,
-        steps,
-        (losses[0], losses[-1]),
-        1 - found.au,
-        found.samples_per_s,
-    )
+        # Not counted: cuDNN makes its choices, the allocator takes its memory, the workers start.
+        _loop(way, islice(_epochs(loader), 5), gpu, step)
+        with record(label=way) as trace:
+            losses = _loop(way, trace.batches(islice(_epochs(loader), steps)), gpu, step)
+        found, ends = trace.summary(), (losses[0], losses[-1])
+        yield Fed(way, loader.num_workers, len(losses), ends, 1 - found.au, found.samples_per_s)
 
 
 def _loop(way: str, batches: Iterable[Any], gpu: Accelerator, step: Step) -> list[float]:
@@ -191,11 +143,6 @@ def _loop(way: str, batches: Iterable[Any], gpu: Accelerator, step: Step) -> lis
     return [float(loss.cpu()) for loss in losses]
 
 
-def _epochs(loader: Loader) -> Iterator[Any]:
+def _epochs(loader: DataLoader[Any]) -> Iterator[Any]:
     while True:
         yield from loader
-
-
-def report(found: list[Fed], facts: dict[str, str], folder: Path) -> dict[str, Any]:
-    """Return all that is to be written down."""
-    return {**facts, "images": str(folder), "ways": [asdict(fed) for fed in found]}

@@ -24,7 +24,7 @@ sys.path[:0] = [str(HERE), str(REPO)]
 
 from gpu_checks import CHECKS  # noqa: E402
 from gpu_loops import LOOPS, Loop, compare  # noqa: E402
-from gpu_training import report, train  # noqa: E402
+from gpu_training import train  # noqa: E402
 
 from course_utils.errors import CourseError  # noqa: E402
 from course_utils.hardware.gpu import Accelerator, get_accelerator  # noqa: E402
@@ -44,11 +44,12 @@ def save_training(
     gpu: Accelerator, images: Path | None, machine: dict[str, str], folder: Path
 ) -> None:
     """Train a real model, fed in four ways, and write down how long the GPU was idle."""
-    print("A small ResNet on JPEGs, by how it is fed:")
+    print("A small network on JPEGs, by how it is fed:")
     try:
-        from course_utils.teaching.notebook import data_path
+        if images is None:
+            from course_utils.teaching.notebook import data_path
 
-        images = images or data_path("images")
+            images = data_path("images")
         found = []
         for fed in train(images, gpu):
             print(fed)
@@ -56,8 +57,8 @@ def save_training(
     except (CourseError, ImportError, OSError, ValueError) as error:
         print(f"  not measured: {error}")
         return
-    text = json.dumps(report(found, machine, images), indent=1)
-    (folder / f"{_slug(machine, 'training')}.json").write_text(text + "\n")
+    about = {**machine, "images": str(images), "ways": [asdict(fed) for fed in found]}
+    (folder / f"{_slug(machine, 'training')}.json").write_text(json.dumps(about, indent=1) + "\n")
 
 
 def _slug(machine: dict[str, str], name: str) -> str:
