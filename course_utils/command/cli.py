@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import sys
@@ -174,14 +175,14 @@ def _stage(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from course_utils.hardware.object_store import address, new_token, serve
+    from course_utils.hardware.object_store import address, serve
     from course_utils.hardware.storage import storage_preset
 
     try:
         preset = None if arguments.preset == "none" else storage_preset(arguments.preset)
     except ValueError as error:
         raise CourseError(str(error)) from None
-    token = os.environ.get("COURSE_TOKEN") or new_token()
+    token = os.environ.get("COURSE_TOKEN") or secrets.token_urlsafe(16)
 
     def show(port: int) -> None:
         limits, browsed = preset or "without limits", address(port, token=token)

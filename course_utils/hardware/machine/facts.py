@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
-from course_utils.hardware.machine.disk import DiskSpeed, measure_disk
+from course_utils.hardware.machine.disk import measure_disk
 from course_utils.hardware.machine.starting import start_method
 from course_utils.words import size
 
@@ -113,87 +113,8 @@ def pressure() -> Pressure:
     return Pressure({name: float(match[1]) for name, match in found.items() if match})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """What `probe` found. Sizes are bytes; None is unknown."""
-
-    system: str
-    cores: int | None  # that this process may use
-    cores_of_machine: int
-    memory: int | None  # the machine's, or the limit of the container if that is less
-    memory_free: int | None
-    has_shm: bool
-    shm: int | None
-    shm_free: int | None
-    start_method: str  # of the notebooks
-    python: str
-    torch: str | None
-    gpus: tuple[str, ...]
-    folder: Path
-    disk_free: int | None
-    disk: DiskSpeed | None
-
-    def __str__(self) -> str:
-        rows = [
-            ("system", self.system, ""),
-            ("Python", self.python, _python_means(self.python)),
-            ("torch", self.torch or "not installed", "" if self.torch else "run `make lab`"),
-            ("cores", *self._cores()),
-            ("memory", *self._memory()),
-            ("/dev/shm", *self._shm()),
-            ("start method", self.start_method, _start_method_means(self.start_method)),
-            ("GPU", *self._gpu()),
-            ("disk", *self._disk()),
-            ("disk speed", *self._speed()),
-        ]
-        wide = max(len(value) for _, value, _ in rows)
-        return "\n".join(f"{name:12}  {value:{wide}}  {so}".rstrip() for name, value, so in rows)
-
-    def _cores(self) -> tuple[str, str]:
-        if self.cores is None:
-            return "unknown", "start with 2 workers"
-        value = f"{self.cores} usable of {self.cores_of_machine}"
-        if self.cores == 1:
-            return value, "small: workers help while they wait for storage, not to compute"
-        return value, f"more than {self.cores} workers help only while they wait for storage"
-
-    def _memory(self) -> tuple[str, str]:
-        if self.memory is None:
-            return "unknown", "watch it while many workers run"
-        value = f"{_size(self.memory)}, {_size(self.memory_free)} free"
-        if self.memory < 4 * _GB:
-            return value, "small: take data of size S and few workers, each holds its own batches"
-        return value, "enough for data of size M"
-
-    def _shm(self) -> tuple[str, str]:
-        if not self.has_shm:
-            return "none on this system", "batches of workers take another way; nothing to do"
-        if self.shm is None or self.shm_free is None:
-            return "unknown", "if workers die of a bus error, it is too small"
-        value = f"{_size(self.shm)}, {_size(self.shm_free)} free"
-        if self.shm_free < _GB:
-            return value, "small: batches travel through it; start the container with --shm-size=2g"
-        return value, "enough: batches of workers travel through it"
-
-    def _gpu(self) -> tuple[str, str]:
-        if not self.gpus:
-            return "none", "an emulated accelerator is used, and says so on every picture"
-        return "; ".join(self.gpus), "the same cells measure the real one"
-
-    def _disk(self) -> tuple[str, str]:
-        value, place = f"{_size(self.disk_free)} free", f"(in {self.folder})"
-        if self.disk_free is not None and self.disk_free < 5 * _GB:
-            return value, f"small: data of size M and copies take 3 GB; take size S {place}"
-        return value, f"enough for data of size M {place}" if self.disk_free else place
-
-    def _speed(self) -> tuple[str, str]:
-        if self.disk is None:
-            return "unknown", "not measured: the folder is read-only or nearly full"
-        return str(self.disk), self.disk.means
-
-
-def probe(folder: str | Path = ".") -> Machine:
-    """Look at this machine; takes about a second.
+def probe(folder: str | Path = ".") -> str:
+    """Look at this machine, and say what each fact means for loading; takes about a second.
 
     Args:
         folder: where the data are or will be; the disk under it is tried with a file of 64 MB.
@@ -203,39 +124,94 @@ def probe(folder: str | Path = ".") -> Machine:
     """
     whole = Path(folder).absolute()
     place = next(above for above in (whole, *whole.parents) if above.is_dir())
+    torch = known(lambda: metadata.version("torch"))  # an import would take seconds
+    rows = [
+        ("system", system(), ""),
+        ("Python", *_python()),
+        ("torch", torch or "not installed", "" if torch else "run `make lab`"),
+        ("cores", *_cores()),
+        ("memory", *_memory()),
+        ("/dev/shm", *_shm()),
+        ("start method", *_start_method()),
+        ("GPU", *_gpu()),
+        ("disk", *_disk(place)),
+        ("disk speed", *_disk_speed(place)),
+    ]
+    wide = max(len(value) for _, value, _ in rows)
+    return "\n".join(f"{name:12}  {value:{wide}}  {means}".rstrip() for name, value, means in rows)
+
+
+def _python() -> tuple[str, str]:
+    version = platform.python_version()
+    major, minor = (int(part) for part in version.split(".")[:2])
+    was_tried = (3, 11) <= (major, minor) <= (3, 14)
+    return version, "" if was_tried else "the course was tried with 3.11 to 3.14"
+
+
+def _cores() -> tuple[str, str]:
+    cores = known(usable_cores)
+    if cores is None:
+        return "unknown", "start with 2 workers"
+    value = f"{cores} usable of {all_cores()}"
+    if cores == 1:
+        return value, "small: workers help while they wait for storage, not to compute"
+    return value, f"more than {cores} workers help only while they wait for storage"
+
+
+def _memory() -> tuple[str, str]:
+    there = known(memory)
+    if there is None:
+        return "unknown", "watch it while many workers run"
+    value = f"{size(there)}, {_size(known(memory_free))} free"
+    if there < 4 * _GB:
+        return value, "small: take data of size S and few workers, each holds its own batches"
+    return value, "enough for data of size M"
+
+
+def _shm() -> tuple[str, str]:
+    if not SHM.is_dir():
+        return "none on this system", "batches of workers take another way; nothing to do"
+    there, free = known(shm_size), known(lambda: shutil.disk_usage(SHM).free)
+    if there is None or free is None:
+        return "unknown", "if workers die of a bus error, it is too small"
+    value = f"{size(there)}, {size(free)} free"
+    if free < _GB:
+        return value, "small: batches travel through it; start the container with --shm-size=2g"
+    return value, "enough: batches of workers travel through it"
+
+
+def _start_method() -> tuple[str, str]:
+    method = start_method()
+    if method == "fork":
+        return method, "workers start fast and copy this process; Python 3.14 does it no more"
+    return method, "workers start anew: what they use must live in a file (%%worker_module)"
+
+
+def _gpu() -> tuple[str, str]:
+    if there := known(gpus):
+        return "; ".join(there), "the same cells measure the real one"
+    return "none", "an emulated accelerator is used, and says so on every picture"
+
+
+def _disk(place: Path) -> tuple[str, str]:
     free = known(lambda: shutil.disk_usage(place).free)
-    return Machine(
-        system=system(),
-        cores=known(usable_cores),
-        cores_of_machine=all_cores(),
-        memory=known(memory),
-        memory_free=known(memory_free),
-        has_shm=SHM.is_dir(),
-        shm=known(shm_size),
-        shm_free=known(lambda: shutil.disk_usage(SHM).free),
-        start_method=start_method(),
-        python=platform.python_version(),
-        torch=known(lambda: metadata.version("torch")),  # an import would take seconds
-        gpus=known(gpus) or (),
-        folder=place,
-        disk_free=free,
-        disk=known(lambda: measure_disk(place)) if free and free > _GB else None,
-    )
+    if free is not None and free < 5 * _GB:
+        means = "small: data of size M and copies take 3 GB; take size S"
+    else:
+        means = "enough for data of size M" if free else ""
+    return f"{_size(free)} free", f"{means} (in {place})".strip()
+
+
+def _disk_speed(place: Path) -> tuple[str, str]:
+    has_room = known(lambda: shutil.disk_usage(place).free > _GB)
+    disk = known(lambda: measure_disk(place)) if has_room else None
+    if disk is None:
+        return "unknown", "not measured: the folder is read-only or nearly full"
+    return str(disk), disk.means
 
 
 def _size(count: int | None) -> str:
     return "unknown" if count is None else size(count)
-
-
-def _python_means(version: str) -> str:
-    major, minor = (int(part) for part in version.split(".")[:2])
-    return "" if (3, 11) <= (major, minor) <= (3, 14) else "the course was tried with 3.11 to 3.14"
-
-
-def _start_method_means(method: str) -> str:
-    if method == "fork":
-        return "workers start fast and copy this process; Python 3.14 does it no more"
-    return "workers start anew: what they use must live in a file (%%worker_module)"
 
 
 def _limits(name: str, old_name: str) -> Iterator[tuple[Path, list[str]]]:

@@ -52,7 +52,20 @@ def use_start_method(preload: Iterable[str] = ("torch", "numpy")) -> str:
     if multiprocessing.get_start_method(allow_none=True) != method:
         multiprocessing.set_start_method(method, force=True)
     if method == "forkserver":
-        _preload(modules)
+        from multiprocessing import forkserver
+
+        loaded = modules_of_server()
+        if loaded is None:
+            multiprocessing.set_forkserver_preload(modules)
+        elif late := [name for name in modules if name not in loaded]:
+            warnings.warn(
+                f"Too late to preload {', '.join(late)}: the server that starts workers runs "
+                "already, so each worker imports them itself. Restart Python and call "
+                "use_start_method before the first worker.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        forkserver.ensure_running()  # otherwise the first loader would wait for it
     return method
 
 
@@ -61,23 +74,6 @@ def _exists(module: str) -> bool:
         return module in sys.modules or find_spec(module) is not None
     except ModuleNotFoundError:  # the package that should hold it
         return False
-
-
-def _preload(modules: list[str]) -> None:
-    from multiprocessing import forkserver
-
-    loaded = modules_of_server()
-    if loaded is None:
-        multiprocessing.set_forkserver_preload(modules)
-    elif late := [name for name in modules if name not in loaded]:
-        warnings.warn(
-            f"Too late to preload {', '.join(late)}: the server that starts workers runs already, "
-            "so each worker imports them itself. Restart Python and call use_start_method before "
-            "the first worker.",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-    forkserver.ensure_running()  # otherwise the first loader would wait for it
 
 
 def modules_of_server() -> list[str] | None:

@@ -305,7 +305,7 @@ def serve(
     port: int = 0,
     break_after: float | None = None,
 ) -> None:
-    """Serve the files of `folder` until the process is interrupted.
+    """Serve the files of `folder` until the process is interrupted; see `object_store`.
 
     Args:
         folder: what lies in it, and nothing else, can be had.
@@ -316,8 +316,7 @@ def serve(
         break_after: the first answer with more than so many bytes of a file breaks off there.
 
     Raises:
-        CourseError: the folder cannot be served, the port cannot be had, the token cannot be sent
-            in a header, or nothing can break off there.
+        CourseError: any of them cannot be.
     """
     root = Path(folder).resolve()
     if not root.exists():

@@ -53,18 +53,11 @@ class StoreCounters:
         )
 
 
-def new_token() -> str:
-    """Return a token that nobody can guess."""
-    return secrets.token_urlsafe(16)
-
-
 def object_store(
     folder: str | os.PathLike[str],
     preset: str | StoragePreset | None = "S3",
     *,
-    token: str | None = None,
     break_after: int | None = None,
-    port: int = 0,
 ) -> ObjectStore:
     """Start to serve the files of `folder` over HTTP, and return once the store answers.
 
@@ -72,22 +65,19 @@ def object_store(
         folder: what lies in it can be read; nothing can be written.
         preset: "S3" or another name, figures of your own, or None for no limits. A page cache has
             no part in it: a client goes past it.
-        token: what a client must send; without one, a new one that nobody can guess.
         break_after: the first answer with more than so many bytes of a file breaks off there, once
             for each file, so that a second try gets through.
-        port: where to listen; 0 for a free port.
 
     Raises:
-        CourseError: the folder is missing or is none, the port is taken, the token cannot be sent,
-            or nothing can break off there.
+        CourseError: the folder is missing or is none, or nothing can break off there.
         ValueError: there is no such preset.
     """
     settings = {
         "folder": str(Path(folder).absolute()),
         "preset": asdict(storage_preset(preset)) if preset else None,
-        "token": new_token() if token is None else token,
+        "token": secrets.token_urlsafe(16),
         "break_after": break_after,
-        "port": port,
+        "port": 0,  # a free one
     }
     return ObjectStore(settings)
 
@@ -102,11 +92,6 @@ class ObjectStore:
         self._settings = settings
         self._owner = os.getpid()
         self._start()
-
-    def __repr__(self) -> str:
-        preset = self._settings["preset"]
-        limits = str(StoragePreset(**preset)) if preset else "no limits"
-        return f"ObjectStore({self.url}, {limits}, over {self._settings['folder']})"
 
     @property
     def url(self) -> str:
@@ -203,10 +188,8 @@ class ObjectStore:
         self._settings = self._settings | {"port": int(said)}
 
     def _ask(self, method: str) -> bytes:
-        """Ask for the counters, or for new ones."""
-        request = urllib.request.Request(
-            f"{self.url}/{COUNTERS}", headers=self.headers, method=method
-        )
+        url = f"{self.url}/{COUNTERS}"
+        request = urllib.request.Request(url, headers=self.headers, method=method)
         try:
             with _LOCAL.open(request, timeout=_PATIENCE_S) as answer:
                 said: bytes = answer.read()

@@ -1,7 +1,5 @@
 """What a served folder answers: a real process, real sockets, requests as they go over the wire."""
 
-import hashlib
-import http.client
 import os
 import socket
 import subprocess
@@ -9,7 +7,9 @@ import sys
 import tempfile
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import quote, urlsplit
 
 import fsspec
@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def store(folder):
-    with object_store(folder, None, token="right") as store:
+    with object_store(folder, None) as store:
         yield store
 
 
@@ -49,9 +49,8 @@ def ask(store, path, *, method="GET", token="right", **headers):
     """Send a request just as it is spelled: other clients tidy a path up before."""
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     if token:
-        sent["Authorization"] = f"Bearer {token}"
-    url = store if isinstance(store, str) else store.url
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
+        sent["Authorization"] = f"Bearer {store.token if token == 'right' else token}"
+    connection = HTTPConnection(urlsplit(store.url).netloc, timeout=10)
     try:
         connection.putrequest(method, path, skip_host="Host" in sent)
         for name, value in sent.items():
@@ -86,16 +85,13 @@ def test_a_file_comes_whole(store):
 
 
 PARTS = [
-    ("bytes=0-99", 206, 0, 100),
     ("bytes=70000-199999", 206, 70_000, 200_000),
     ("bytes=299999-", 206, SIZE - 1, SIZE),
     ("bytes=-500", 206, SIZE - 500, SIZE),
     ("bytes=299000-999999999", 206, 299_000, SIZE),
     ("bytes=300000-", 416, 0, 0),
-    ("bytes=-0", 416, 0, 0),
     ("bytes=0-1,5-9", 200, 0, SIZE),  # several parts, and what is no part
     ("lines=1-2", 200, 0, SIZE),
-    ("bytes=0-", 200, 0, SIZE),
 ]
 
 
@@ -111,55 +107,50 @@ def test_a_part_of_a_file_comes(store, asked, status, start, stop):
 def test_what_a_client_has_already_is_not_sent_again_unless_it_has_changed(store, folder):
     changing = folder / "changing"
     changing.write_bytes(b"first")
-    try:
-        _, first, _ = ask(store, "/changing", method="HEAD")
-        assert ask(store, "/changing", If_None_Match=first["Etag"])[::2] == (304, b"")
-        assert ask(store, "/changing", If_Modified_Since=first["Last-Modified"])[0] == 304
-        changing.unlink()
-        changing.write_bytes(b"second version")
-        status, second, body = ask(store, "/changing", If_None_Match=first["Etag"])
-        assert (status, body) == (200, b"second version")
-        part = {"Range": "bytes=6-"}
-        assert ask(store, "/changing", If_Range=second["Etag"], **part)[::2] == (206, b" version")
-        assert ask(store, "/changing", If_Range=first["Etag"], **part)[::2] == (200, body)
-    finally:
-        changing.unlink()
+    _, first, _ = ask(store, "/changing", method="HEAD")
+    assert ask(store, "/changing", If_None_Match=first["Etag"])[::2] == (304, b"")
+    assert ask(store, "/changing", If_Modified_Since=first["Last-Modified"])[0] == 304
+    changing.unlink()
+    changing.write_bytes(b"second version")
+    status, second, body = ask(store, "/changing", If_None_Match=first["Etag"])
+    assert (status, body) == (200, b"second version")
+    part = {"Range": "bytes=6-"}
+    assert ask(store, "/changing", If_Range=second["Etag"], **part)[::2] == (206, b" version")
+    assert ask(store, "/changing", If_Range=first["Etag"], **part)[::2] == (200, body)
+    changing.unlink()
     assert ask(store, "/changing")[0] == 404
 
 
-@pytest.mark.parametrize(
-    ("token", "status", "said"), [("", 401, b"A token is needed"), ("wrong", 403, b"not the token")]
-)
-def test_without_the_token_all_paths_answer_alike(store, token, status, said):
-    for path in ("/a.tar", "/", "/nothing", "/.counters", "/../secret"):
-        for method in ("GET", "HEAD"):
-            got = ask(store, path, method=method, token=token)
-            assert got[0] == status
-            assert (said in got[2]) is (method == "GET")
-        assert ask(store, f"{path}?token={token}", token="")[0] == status
-
-
-def test_the_token_may_come_in_the_address_and_only_to_this_machine_by_its_own_name(store):
-    assert ask(store, "/a.tar?token=right", token="")[2] == DATA
-    assert ask(store, "/a.tar?token=right", token="wrong")[0] == 403
+def test_nothing_is_said_before_the_token_was_seen(store):
+    for token, status, said in (("", 401, b"A token is needed"), ("wrong", 403, b"not the token")):
+        for path in ("/a.tar", "/", "/nothing", "/.counters", "/../secret"):
+            assert ask(store, path, method="HEAD", token=token)[::2] == (status, b"")
+            status_in_url, _, sentence = ask(store, f"{path}?token={token}", token="")
+            assert ask(store, path, token=token)[::2] == (status_in_url, sentence)
+            assert status_in_url == status
+            assert said in sentence
+    assert ask(store, f"/a.tar?token={store.token}", token="wrong")[0] == 403
     assert ask(store, "/a.tar?token=%ff%00", token="")[0] in (400, 403)
     assert ask(store, "/a.tar", token="", Authorization="Basic cmlnaHQ=")[0] == 401
+
+
+def test_a_page_from_elsewhere_cannot_ask_through_a_name_of_its_own(store):
     port = store.url.rpartition(":")[2]
-    for host, status in ((f"localhost:{port}", 200), ("evil.example", 403)):
+    hosts = (f"localhost:{port}", 200), ("evil.example", 403), ("127.0.0.1.evil.example", 403)
+    for host, status in hosts:
         got = ask(store, "/a.tar", Host=host)
         assert got[0] == status
         assert "Access-Control-Allow-Origin" not in got[1]
-    assert ask(store, "/a.tar", Host="127.0.0.1.evil.example")[0] == 403
 
 
 def test_nothing_can_be_written(store, folder):
+    before = sorted(folder.rglob("*"))
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NEVER"):
         for path in ("/a.tar", "/new"):
             status, headers, body = ask(store, path, method=method, Content_Length="0")
             assert (status, headers["Allow"]) == (405, "GET, HEAD")
             assert body == b"This store only reads; use GET or HEAD.\n"
-    assert (folder / "a.tar").read_bytes() == DATA
-    assert not (folder / "new").exists()
+    assert sorted(folder.rglob("*")) == before
 
 
 OUTSIDE = r"""
@@ -175,10 +166,10 @@ OUTSIDE = r"""
 def test_nothing_outside_the_folder_is_served_however_it_is_spelled(store, folder):
     whole = [(folder / "a.tar").as_posix(), (folder.parent / "secret").as_posix()]
     spellings = [*OUTSIDE.split(), *whole, *(f"/{path}" for path in whole)]
+    head = f" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {store.token}\r\n"
     for path in [*spellings, *(f"/{quote(path, safe='')}" for path in whole)]:
         for method in ("GET", "HEAD"):
-            head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer right\r\n"
-            got = raw(store, f"{head}Connection: close\r\n\r\n".encode())
+            got = raw(store, f"{method} {path}{head}Connection: close\r\n\r\n".encode())
             assert got.split()[1] in (b"400", b"403", b"404"), path
             assert not any(text in got for text in (SECRET, b"root:", DATA[:100])), path
 
@@ -221,7 +212,7 @@ AS_NOBODY = """
 import os, sys
 from course_utils.hardware.object_store.server import serve
 os.geteuid() or os.setuid(65534)  # root may read everything
-serve(sys.argv[1], None, token="right", ready=lambda port: print(port, flush=True))
+serve(sys.argv[1], None, token="t", ready=lambda port: print(port, flush=True))
 """
 
 
@@ -234,81 +225,73 @@ def test_what_may_not_be_read_is_refused_without_its_path():
             (folder / name).touch(mode=0)
         (folder / "locked").chmod(0)
         folder.chmod(0o755)
-        pipes = dict.fromkeys(["stdout", "stderr"], subprocess.PIPE)
-        with subprocess.Popen(
-            [sys.executable, "-c", AS_NOBODY, made], text=True, **pipes
-        ) as server:
-            try:
-                url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
-                for name in ("locked", "locked/", "locked.tar"):
-                    refused = b"This cannot be read here; ask for something else.\n"
-                    assert ask(url, f"/{name}")[::2] == (403, refused)
-                assert ask(url, "/locked/a.tar")[0] == 404
-            finally:
-                (folder / "locked").chmod(0o755)
-                server.kill()
-                _, logged = server.communicate(timeout=20)
-        assert logged == ""
+        command, pipe = [sys.executable, "-c", AS_NOBODY, made], subprocess.PIPE
+        with subprocess.Popen(command, text=True, stdout=pipe, stderr=pipe) as server:
+            url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
+            theirs = SimpleNamespace(url=url, token="t")
+            got = [ask(theirs, f"/{name}") for name in ("locked", "locked/", "locked.tar")]
+            missing = ask(theirs, "/locked/a.tar")
+            (folder / "locked").chmod(0o755)
+            server.kill()
+            assert server.communicate()[1] == ""
+        refused = b"This cannot be read here; ask for something else.\n"
+        assert [(status, said) for status, _, said in got] == [(403, refused)] * 3
+        assert missing[0] == 404
 
 
 def test_a_listing_has_what_can_be_had_and_fsspec_finds_it(store):
-    page = ask(store, "/?token=right", token="")[2].decode()
-    assert 'href="/a.tar?token=right"' in page
-    assert 'href="/sub/?token=right"' in page
+    page = ask(store, f"/?token={store.token}", token="")[2].decode()
+    assert f'href="/a.tar?token={store.token}"' in page
+    assert f'href="/sub/?token={store.token}"' in page
     assert "secret" not in page
-    assert "right" not in ask(store, "/")[2].decode()  # who sent a header sends it again
+    assert store.token not in ask(store, "/")[2].decode()  # who sent a header sends it again
     assert "&amp; &lt;b&gt;.tar" in ask(store, "/sub")[2].decode()
     with urllib.request.urlopen(store.url_of("sub/name with ä & <b>.tar")) as answer:
         assert answer.read() == b"b"
     fs = fsspec.filesystem("http", headers=store.headers, skip_instance_cache=True)
     assert fs.glob(f"{store.url}/*.tar") == [f"{store.url}/a.tar"]
     assert len(fs.find(store.url)) == 3
-    with fs.open(f"{store.url}/a.tar", block_size=2**16) as file:
-        file.seek(200_000)
-        assert file.read(1_000) == DATA[200_000:201_000]
 
 
 def test_a_request_that_cannot_be_read_harms_nobody(store):
-    start, host = b"GET /a.tar HTTP/1.1\r\n", b"Host: localhost\r\nAuthorization: Bearer right\r\n"
+    start, host = (
+        "GET /a.tar HTTP/1.1\r\n",
+        f"Host: localhost\r\nAuthorization: Bearer {store.token}\r\n",
+    )
     for request in (
-        start + host + b"X: " + b"x" * 200_000 + b"\r\n\r\n",
-        b"GET /a.tar\r\n\r\n",
-        b"GET  HTTP/1.1\r\n" + host + b"\r\n",
-        b"\0" * 100_000,
-        start + host + b"Content-Length: 999999999999\r\n\r\n",
-        start + host + b"Content-Length: -1\r\n\r\n",
-        b"GET /\xff\xfe HTTP/1.1\r\n" + host + b"Connection: close\r\n\r\n",
-        start + host,
+        f"{start}{host}X: {'x' * 200_000}\r\n\r\n",
+        "GET /a.tar\r\n\r\n",
+        f"GET  HTTP/1.1\r\n{host}\r\n",
+        "\0" * 100_000,
+        f"{start}{host}Content-Length: 999999999999\r\n\r\n",
+        f"{start}{host}Content-Length: -1\r\n\r\n",
+        f"GET /\xff\xfe HTTP/1.1\r\n{host}Connection: close\r\n\r\n",
+        f"{start}{host}",
     ):
-        assert DATA[:100] not in raw(store, request)
+        assert DATA[:100] not in raw(store, request.encode("latin1"))
     assert ask(store, "/a.tar")[2] == DATA
 
 
-def test_eight_readers_at_once_get_the_right_bytes_and_each_is_counted(store):
+def test_all_that_is_given_out_with_the_token_is_right_and_counted_once(store):
     store.reset_counters()
     cuts = np.sort(np.random.default_rng(1).integers(0, SIZE, (80, 2)))
 
     def reads_right(cut):
-        got = ask(store, "/a.tar", Range=f"bytes={cut[0]}-{cut[1]}")[2]
-        return hashlib.sha256(got).digest() == hashlib.sha256(DATA[cut[0] : cut[1] + 1]).digest()
+        return (
+            ask(store, "/a.tar", Range=f"bytes={cut[0]}-{cut[1]}")[2] == DATA[cut[0] : cut[1] + 1]
+        )
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(reads_right, cuts))
-    seen = store.counters()
-    assert (seen.requests, seen.lookups) == (80, 0)
-    assert seen.bytes_sent == (cuts[:, 1] - cuts[:, 0] + 1).sum()
-
-
-def test_only_what_came_with_the_token_and_is_there_counts(store):
-    store.reset_counters()
     for method, path, token in (
         ("GET", "/a.tar", "wrong"),
         ("POST", "/a.tar", "right"),
         ("DELETE", "/.counters", "wrong"),
         ("GET", "/nothing", "right"),
-        ("GET", "/a.tar", "right"),
         ("HEAD", "/", "right"),
         ("GET", "/", "right"),
     ):
         ask(store, path, method=method, token=token)
-    assert (store.counters().requests, store.counters().lookups) == (1, 2)
+    seen = store.counters()
+    assert (seen.requests, seen.lookups) == (80, 2)
+    assert seen.bytes_sent == (cuts[:, 1] - cuts[:, 0] + 1).sum()

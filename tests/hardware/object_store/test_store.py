@@ -5,6 +5,7 @@ import math
 import multiprocessing
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import time
@@ -47,14 +48,12 @@ def get(store, name="a.tar", **headers):
 
 def test_a_store_serves_until_the_block_is_left_and_keeps_its_token_to_itself(folder):
     before = children()
-    with object_store(folder, "S3", token="a+b/c=") as store:
+    with object_store(folder, "S3") as store:
         assert get(store) == DATA
         # quoted but for what WebDataset expands
         url = store.url_of("two words/{000..003}.tar")
-        assert url == f"{store.url}/two%20words/{{000..003}}.tar?token=a%2Bb%2Fc%3D"
+        assert url == f"{store.url}/two%20words/{{000..003}}.tar?token={store.token}"
         assert store.headers == {"Authorization": f"Bearer {store.token}"}
-        assert "emulated S3" in repr(store)
-        assert store.token not in repr(store)
         (server,) = children() - before
         assert store.token not in " ".join(server.cmdline())
         if os.name != "nt":  # where there are no process groups of this kind
@@ -108,10 +107,11 @@ def test_a_store_killed_in_the_middle_of_an_answer_can_be_started_again(folder):
         with pytest.raises(CourseError, match=r"start it again with store\.restart\(\)"):
             store.counters()
         url, token, port = store.url, store.token, int(store.url.rpartition(":")[2])
-        with object_store(folder, None, port=port) as other:
-            with pytest.raises(CourseError, match=f"^Port {port} is taken"):
-                store.restart()
-            assert get(other) == DATA
+        with (
+            socket.create_server(("127.0.0.1", port)),
+            pytest.raises(CourseError, match=f"^Port {port} is taken"),
+        ):
+            store.restart()
         store.restart()
         assert (store.url, store.token) == (url, token)
         assert get(store, Range="bytes=10-99") == DATA[10:100]
@@ -133,7 +133,6 @@ def test_a_file_that_is_cut_short_meanwhile_is_an_error_not_wrong_data(folder):
     ("options", "said"),
     [
         ({"folder": "a.tar"}, ".* is a file; name"),
-        ({"token": "a\n"}, "A token has letters, digits"),
         ({"preset": "s3"}, "There is no storage 's3'; choose one of"),
         ({"break_after": math.nan}, "An answer cannot break off after nan bytes; choose"),
     ],
@@ -192,23 +191,11 @@ def test_a_store_ends_with_the_process_that_started_it_even_if_that_is_killed(fo
     assert psutil.wait_procs([server], timeout=20)[1] == []
 
 
-@pytest.mark.alone
-@pytest.mark.slow
-def test_readers_share_slots_and_the_line(folder):
-    """Rates are compared with each other, in one test."""
-
-    def seconds(store, readers):
-        with ThreadPoolExecutor(readers) as pool:
-            start = time.perf_counter()
-            assert set(pool.map(lambda _: get(store), range(readers))) == {DATA}
-            return time.perf_counter() - start
-
-    line = replace(S3, request_ms=1, mb_s=4, stream_mb_s=2)
-    with object_store(folder, line) as store:
-        one, two, eight = (seconds(store, readers) for readers in (1, 2, 8))
-    assert 0.8 < two / one < 1.3  # each stream at its own rate
-    assert 3 < eight / one < 5  # 8 streams of 2 MB/s through a line of 4
-    slots = replace(S3, request_ms=200, requests_at_once=2)
-    with object_store(folder, slots) as store:
-        one, eight = (seconds(store, readers) for readers in (1, 8))
-    assert 3 < eight / one < 5
+def test_no_more_requests_are_answered_at_once_than_there_are_slots(folder):
+    with (
+        object_store(folder, replace(S3, request_ms=100, requests_at_once=2)) as store,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        start = time.perf_counter()
+        assert set(pool.map(lambda _: get(store), range(8))) == {DATA}
+        assert time.perf_counter() - start >= 4 * 0.1
