@@ -1,6 +1,6 @@
 """Train on photographs for an epoch, with the augmentation in the workers or on the device."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -17,9 +17,7 @@ STEPS = 32
 BEGUN = 6  # steps that live on what the workers had ready when the epoch began
 
 
-def photo_loader(
-    photos: Jpegs, *, workers: int = 2, warm_up: bool = True
-) -> DataLoader[tuple[Any, int]]:
+def photo_loader(photos: Jpegs, *, workers: int = 2) -> DataLoader[tuple[Any, int]]:
     """Return a loader of `STEPS` batches whose workers are running.
 
     The photographs come several times over: 200 of them are too few for a steady pace.
@@ -32,9 +30,8 @@ def photo_loader(
         persistent_workers=workers > 0,
         drop_last=True,
     )
-    if warm_up:
-        with record() as trace:  # persistent workers send spans if their first epoch was recorded
-            next(trace.batches(loader))
+    with record() as trace:  # persistent workers send spans if their first epoch was recorded
+        next(trace.batches(loader))
     return loader
 
 
@@ -59,18 +56,12 @@ def train_epoch(
         for images, _ in gpu.pinned(trace.batches(loader)):
             batch = gpu.upload(images, non_blocking=True)
             if augment is not None:
-                batch = gpu.launch(_function(gpu, augment), batch, ms=augment_ms)
+                # emulated, values would be computed by the cores of this machine: workers need them
+                work = partial(_same_shape, augment.size) if gpu.emulated else augment
+                batch = gpu.launch(work, batch, ms=augment_ms)
             gpu.step(batch, ms=step_ms)
         gpu.synchronize()
     return trace
-
-
-def _function(gpu: Accelerator, augment: Augment) -> Callable[[Tensor], Tensor]:
-    """Return the augmentation; on the emulated device one that leaves out the values.
-
-    They would be computed by the cores of this machine, which the workers need.
-    """
-    return partial(_same_shape, augment.size) if gpu.emulated else augment
 
 
 def _same_shape(size: int, images: Tensor) -> Tensor:
@@ -82,17 +73,12 @@ def pace_ms(trace: Trace) -> float:
 
     What the workers have ready when the epoch begins does not count.
     """
-    ends = sorted(_last_ends(trace).values())[BEGUN:]
-    return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e6
-
-
-def _last_ends(trace: Trace) -> dict[int, int]:
-    """Return when the device was done with each batch."""
-    ends: dict[int, int] = {}
+    done: dict[int, int] = {}  # when the device was, with each batch
     for span in trace.spans:
         if span.lane == "gpu":
-            ends[span.batch] = max(span.end_ns, ends.get(span.batch, 0))
-    return ends
+            done[span.batch] = max(span.end_ns, done.get(span.batch, 0))
+    ends = sorted(done.values())[BEGUN:]
+    return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e6
 
 
 def load_ms(trace: Trace) -> float:

@@ -22,12 +22,7 @@ def node_rates(
         shared: whether they share one such storage; otherwise each has its own.
         event_bytes: mean size of an event.
         pieces: how often each node asks.
-
-    Raises:
-        ValueError: there is no such preset, or less than one node.
     """
-    if nodes < 1:
-        raise ValueError(f"{nodes} nodes read nothing; take at least 1.")
     clock = VirtualClock()
     devices = []
     for _ in range(1 if shared else nodes):

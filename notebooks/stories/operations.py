@@ -17,10 +17,6 @@ class Operations:
     views: int = 0
     bytes_written: int = 0
 
-    def __str__(self) -> str:
-        """Say both."""
-        return f"{self.calls:,} operations, {self.bytes_written:,} bytes written"
-
 
 def count_operations(function: Callable[..., Any], *given: Any) -> tuple[Operations, Any]:
     """Return the count for `function(*given)`, and what the function returns."""

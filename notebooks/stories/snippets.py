@@ -6,21 +6,15 @@ They stand in snippets.toml. All run in one process, which is not this one, with
 memory; more are in docs/field_guide/snippets.
 """
 
-from __future__ import annotations
-
-import gc
 import importlib.util
 import os
-import re
 import tempfile
-import textwrap
 import tomllib
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass
-from html import escape
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
@@ -72,36 +66,18 @@ class Pair:
     before: str
     after: str
 
-    def __repr__(self) -> str:
-        """Say it in words."""
-        cases = [f"{name}:\n{textwrap.indent(said, '    ')}" for name, said, _ in self._cases]
-        return "\n".join([self._title, *cases, self.snippet.why])
-
     def _repr_html_(self) -> str:
+        one = self.snippet
+        cases = ("As printed", one.broken, self.before), ("Mended", one.mended, self.after)
         body = "".join(
-            f"<details><summary>{escape(name)}</summary>{block(code)}</details>{block(said)}"
-            for name, said, code in self._cases
+            f"<details><summary>{name}</summary>{block(code)}</details>{block(said)}"
+            for name, code, said in cases
         )
-        return card("plain", self._title, self.snippet.why, body=body)
-
-    @property
-    def _title(self) -> str:
-        return f"{self.snippet.name} (note 004)"
-
-    @property
-    def _cases(self) -> list[tuple[str, str, str]]:
-        return [
-            ("As printed", self.before, self.snippet.broken),
-            ("Mended", self.after, self.snippet.mended),
-        ]
+        return card("plain", f"{one.name} (note 004)", one.why, body=body)
 
 
 class Pairs(list[Pair]):
     """Several of them, one card below the other."""
-
-    def __repr__(self) -> str:
-        """Say it in words."""
-        return "\n\n".join(map(repr, self))
 
     def _repr_html_(self) -> str:
         return "".join(pair._repr_html_() for pair in self)
@@ -123,16 +99,12 @@ def compare_snippets(urls: Sequence[str], *names: str) -> Pairs:
 
     Args:
         urls: shards as `numbered_shards` writes them.
-        *names: some of `SNIPPETS`; none: all.
+        *names: some of `SNIPPETS`.
 
     Raises:
-        CourseError: there is no such snippet, or the process came to no end.
+        CourseError: the process came to no end.
     """
-    if unknown := set(names) - set(SNIPPETS):
-        raise CourseError(
-            f"There is no snippet {min(unknown)!r}; take one of: {', '.join(SNIPPETS)}."
-        )
-    chosen = [SNIPPETS[name] for name in names or SNIPPETS]
+    chosen = [SNIPPETS[name] for name in names]
     here = [snippet for snippet in chosen if not _missing(snippet)]
     found = _all([code for snippet in here for code in (snippet.broken, snippet.mended)], urls)
 
@@ -143,21 +115,20 @@ def compare_snippets(urls: Sequence[str], *names: str) -> Pairs:
 
 
 def outcome(code: str, urls: Sequence[str]) -> str:
-    """Run a snippet here, and return what it printed, warned of and served, or its error."""
+    """Run a snippet here, and return what it printed and served, or its error."""
     said = StringIO()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, _as_it_was():
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        warnings.catch_warnings(action="ignore"),
+        redirect_stdout(said),
+    ):
         names: dict[str, Any] = {"urls": list(urls), "count": COUNT, "folder": Path(folder)}
-        with redirect_stdout(said):
-            try:
-                exec(compile(code, "<snippet>", "exec"), names)
-            except Exception as error:  # whatever it is: it is what the snippet shows
-                print(_last_words(error))
-                error.__traceback__ = None
-                gc.collect()  # else workers of a later snippet find the loop that failed here
-            else:
-                served = [int(number) for number in names.get("served", ())]
-                if served:
-                    print(f"{len(served)} served, {len(set(served))} distinct, of {COUNT}")
+        try:
+            exec(compile(code, "<snippet>", "exec"), names)
+        except Exception as error:  # whatever it is: it is what the snippet shows
+            print(*traceback.format_exception_only(error))
+        if served := [int(number) for number in names.get("served", ())]:
+            print(f"{len(served)} served, {len(set(served))} distinct, of {COUNT}")
     return said.getvalue().replace(folder + os.sep, "").strip()
 
 
@@ -181,29 +152,6 @@ def _numbered(count: int) -> Iterator[dict[str, Any]]:
         with BytesIO() as file:
             Image.fromarray(pixels).save(file, "JPEG")
             yield {"__key__": f"{number:06d}", "jpg": file.getvalue(), "cls": number}
-
-
-@contextmanager
-def _as_it_was() -> Iterator[None]:
-    """Show warnings where a snippet prints, and undo what it does to the environment."""
-    environment = dict(os.environ)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.filterwarnings("once", category=UserWarning, module="webdataset|snippet")
-            warnings.showwarning = lambda message, *_, **__: print(f"Warning: {message}")
-            yield
-    finally:
-        os.environ.clear()
-        os.environ.update(environment)
-
-
-def _last_words(error: Exception) -> str:
-    """Return type and message; an error in a worker has both at the end of its traceback."""
-    text = "".join(traceback.format_exception_only(error)).strip()
-    if "Original Traceback" in text:
-        text = re.split(r"\n(?=\w+(?:Error|Exception))", text)[-1]
-    return text
 
 
 def _missing(snippet: Snippet) -> str:

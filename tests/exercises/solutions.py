@@ -1,14 +1,13 @@
-"""Answers to the exercises, as the notebooks' sources give them: stub, solution, and mutations.
+"""Answers to the exercises: the stub, the solution, and attempts/NN.diff, what else learners write.
 
-A wrong attempt is the solution with something replaced, beside what the verdict must say of it:
+An attempt is the solution with something replaced, wherever it stands, and what is said of it:
 
-    WRONG: Wrong = {"01.1": [("The mask is upside down", ("< lengths", ">= lengths"))]}
+    @@ 01.1 @@ upside down
+    - < lengths
+    + >= lengths
 
-    @pytest.mark.parametrize(("key", "misconception", "changes"), wrong_answers(WRONG))
-    def test_a_wrong_answer_is_explained(
-        key: str, misconception: str, changes: list[Change], folder: Path
-    ) -> None:
-        assert_refused(judge(key, folder, *changes), misconception)
+It is wrong, and the verdict says those words, unless it is `right`. It may be `slow`, need `fork`,
+or go on `from` a right one. Lines after the first are indented as the first is in the solution.
 """
 
 import ast
@@ -30,18 +29,35 @@ from notebooks.build import HERE, for_learner, read_source, with_solutions
 
 Version = Callable[[NotebookNode], NotebookNode]  # for_learner or with_solutions
 Change = tuple[str, str]  # what is replaced in the solution, and by what
-Wrong = dict[str, list[tuple[Any, ...]]]  # exercise -> (misconception, change, ...)
 
 _MAGIC = "%%worker_module "
+_ATTEMPT = re.compile(
+    r"^@@ (\S+)((?: right| slow| fork)*)(?: from (.+))? @@ (.+)\n((?:[-+].*\n)+)", re.MULTILINE
+)
+_CHANGE = re.compile(r"((?:^-.*\n)+)((?:^\+.*\n)+)", re.MULTILINE)
+_MARKS = {
+    "slow": pytest.mark.slow,
+    "fork": pytest.mark.skipif(sys.platform == "win32", reason="nothing is forked there"),
+}
 
 
-def wrong_answers(table: Wrong) -> list[Any]:
-    """Return a case for each wrong answer: key, misconception, changes."""
-    return [
-        pytest.param(key, says, changes, id=f"{key} {says}")
-        for key, answers in table.items()
-        for says, *changes in answers
-    ]
+def attempts(*, right: bool) -> list[Any]:
+    """Return the right or the wrong attempts as cases: key, words, changes."""
+    changes: dict[tuple[str, str], list[Change]] = {}
+    cases = []
+    for path in sorted(Path(__file__).with_name("attempts").glob("*.diff")):
+        for key, flags, base, words, body in _ATTEMPT.findall(path.read_text("utf-8")):
+            own = [(_text(old), _text(new)) for old, new in _CHANGE.findall(body)]
+            changes[key, words] = [*changes.get((key, base), []), *own]
+            marks = [_MARKS[flag] for flag in flags.split() if flag != "right"]
+            if ("right" in flags) == right:
+                case = key, words, changes[key, words]
+                cases.append(pytest.param(*case, marks=marks, id=f"{key} {words}"))
+    return cases
+
+
+def _text(lines: str) -> str:
+    return "\n".join(line[2:] for line in lines.splitlines())
 
 
 def judge(key: str, folder: Path, *changes: Change, version: Version = with_solutions) -> Verdict:
@@ -66,20 +82,14 @@ def attempt(
 
 def mutant(source: str, *changes: Change) -> str:
     """Return `source` with each old text replaced by the new one, wherever it stands."""
-    for old, new in changes:
+    for change in changes:
+        first = re.escape(change[0].partition("\n")[0])
+        place = re.search(f"^( *).*?{first}", source, re.MULTILINE)
+        assert place, f"Nothing to replace: {change[0]!r} is not in\n{source}"
+        old, new = (text.replace("\n", f"\n{place[1]}") for text in change)
         assert old in source, f"Nothing to replace: {old!r} is not in\n{source}"
         source = source.replace(old, new)
     return source
-
-
-def before(line: str, *code: str, by: int = 8) -> Change:
-    """Return the change that puts code in front of a line, all indented by so many spaces."""
-    return f"{' ' * by}{line}", "\n".join(f"{' ' * by}{one}" for one in (*code, line))
-
-
-def after(line: str, *code: str, by: int = 8) -> Change:
-    """Return the change that puts code behind a whole line, all indented by so many spaces."""
-    return f"{' ' * by}{line}\n", "".join(f"{' ' * by}{one}\n" for one in (line, *code))
 
 
 @cache

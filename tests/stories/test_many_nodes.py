@@ -11,8 +11,3 @@ def test_nodes_share_what_the_line_carries_and_with_their_own_each_has_as_much()
     assert eight == pytest.approx(one, rel=0.05)
     one, eight = (node_rates("laptop SSD", n, shared=False, event_bytes=1000) for n in (1, 8))
     assert eight == pytest.approx(8 * one)
-
-
-def test_no_nodes_are_an_error() -> None:
-    with pytest.raises(ValueError, match="take at least 1"):
-        node_rates("NFS", 0, shared=True, event_bytes=1000)

@@ -6,7 +6,6 @@ from notebooks.stories.operations import count_operations
 def test_what_computes_is_counted_with_what_it_writes_and_a_view_writes_nothing() -> None:
     counted, result = count_operations(lambda x: x + 1, torch.zeros(10, dtype=torch.int64))
     assert (counted.calls, counted.views, counted.bytes_written) == (1, 0, 80)
-    assert str(counted) == "1 operations, 80 bytes written"
     assert result.tolist() == [1] * 10
     counted, _ = count_operations(lambda x: x[2:5].view(3, 1), torch.zeros(10))
     assert (counted.calls, counted.views, counted.bytes_written) == (0, 2, 0)

@@ -1,6 +1,6 @@
 """What the judges of several exercises share: rules, numbers, labels, loaders, shared streams."""
 
-from notebooks.exercises.judging.labels import expect_known, judge_labels
+from notebooks.exercises.judging.labels import expect_known, judge_labels, words_beside
 from notebooks.exercises.judging.loading import loader
 from notebooks.exercises.judging.rules import (
     Kind,
@@ -29,4 +29,5 @@ __all__ = [
     "number",
     "read_number",
     "serve",
+    "words_beside",
 ]

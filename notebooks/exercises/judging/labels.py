@@ -1,6 +1,9 @@
 """Judge labels: what belongs to what."""
 
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 from course_utils.teaching.exercise import Verdict, expect, right, wrong
 
@@ -29,3 +32,8 @@ def judge_labels(
         if said[thing] != label:
             return wrong(*objection(thing))
     return right(praise)
+
+
+def words_beside(module: str) -> dict[str, Any]:
+    """Return what the TOML file beside the `__file__` of an exercise says."""
+    return tomllib.loads(Path(module).with_suffix(".toml").read_text("utf-8"))

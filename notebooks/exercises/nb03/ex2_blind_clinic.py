@@ -5,42 +5,12 @@ from collections.abc import Mapping
 from course_utils.hardware.machine import usable_cores
 from course_utils.teaching.exercise import Verdict, exercise, expect, todo
 from course_utils.words import plural
-from notebooks.exercises.judging import expect_known, judge_labels
+from notebooks.exercises.judging import expect_known, judge_labels, words_beside
 from notebooks.stories.clinic import CAUSES, NAMES, Clinic, discharge
 
 EXPERT = 13  # step alone for six, CPU of the workers for four, time of a batch for three
 
-# (said, true) -> what was overlooked; with None: whatever else it truly is
-SLIPS = {
-    ("storage", "cpu"): "Its workers compute nearly all the time; one that waits for a storage "
-    "sleeps.",
-    ("storage", "one core"): "Its workers compute half of the time each, and wait for the same "
-    "core otherwise, not for a storage.",
-    ("cpu", "storage"): "Its workers hardly use the processor: they sleep until data arrive. More "
-    "cores would change nothing.",
-    ("cpu", "one core"): "Each of its workers gets about half a core, while others are free: they "
-    "are not too slow, they share one.",
-    ("one core", "cpu"): "Its workers may run on all cores, and compute all the time.",
-    ("one core", "storage"): "Its workers hardly use the processor at all, so it cannot be too "
-    "little of it.",
-    ("gpu", "sync"): "Replaying one batch is slow, but the GPU is idle for much of it: something "
-    "else in the step takes the time.",
-    ("sync", "gpu"): "Replaying one batch is slow, and the GPU is busy all the time: it is simply "
-    "at work.",
-    ("cpu", "giant sample"): "Look at the single batches: most are quick, a few take 20 times as "
-    "long. The average hides that.",
-    (None, "giant sample"): "Most of its batches are quick, a few take very long. A mean over all "
-    "of them shows neither.",
-    (None, "gpu"): "Replayed on one cached batch it is as slow as before, and its GPU is always "
-    "busy: there is nothing to mend in the loader.",
-    (None, "sync"): "Replayed on one cached batch it is as slow as before, so its loader cannot be "
-    "the reason.",
-    ("gpu", None): "Replayed on one cached batch it runs about three times as fast. A GPU that "
-    "were the limit could not do that.",
-    ("sync", None): "Replayed on one cached batch its step runs about three times as fast: the "
-    "step is not what it waits for.",
-    ("giant sample", None): "Its batches take about equally long; no single one stands out.",
-}
+SLIPS = words_beside(__file__)
 
 
 @exercise("03.2", title="The blind clinic")
@@ -84,9 +54,9 @@ def _told_apart(causes: Mapping[str, str]) -> dict[str, str]:
 
 
 def _slip(said: str, true: str) -> str:
-    for pair in ((said, true), (None, true), (said, None)):
-        if pair in SLIPS:
-            return SLIPS[pair]
+    for one, other in ((said, true), ("any", true), (said, "any")):
+        if idea := SLIPS.get(one, {}).get(other):
+            return str(idea)
     return "What you measured fits another cause better."
 
 

@@ -3,26 +3,10 @@
 from collections.abc import Iterable
 
 from course_utils.teaching.exercise import Verdict, exercise
-from notebooks.exercises.judging import expect_known, judge_labels
+from notebooks.exercises.judging import expect_known, judge_labels, words_beside
 
-# statement -> why it is a flaw
-FLAWS = {
-    "a": "Look at the distinct samples: every worker walks over all the data, so two workers serve "
-    "each sample twice.",
-    "b": "The first run reads from the storage, the later ones find everything in the page cache.",
-    "c": "The clock starts before the workers do. Over such a short run their start weighs as much "
-    "as the loading.",
-    "d": "One run says nothing about its spread, and a fixed order gives the later runs whatever "
-    "the earlier ones leave behind.",
-}
-# statement -> why it is none
-SOUND = {
-    "e": "There is no device in it. Synchronising belongs to the timing of a step.",
-    "f": "A loader on its own is half of the differential test, and the right thing to time here.",
-    "g": "A burst of prefetched batches needs a pause in which they pile up. Here the clock "
-    "started first, and nobody paused.",
-    "h": "perf_counter never jumps and counts nanoseconds: it is the clock to use.",
-}
+_WORDS = words_beside(__file__)
+FLAWS, SOUND = _WORDS["flaws"], _WORDS["sound"]  # statement -> why it is one, why it is none
 
 
 @exercise("03.3", title="List the flaws of a benchmark")

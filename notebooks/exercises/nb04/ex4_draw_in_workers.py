@@ -1,7 +1,6 @@
 """Exercise 04.4: random numbers drawn in workers."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ def draw_in_workers(dataset_class: Callable[[int], Any]) -> Verdict:
     """Expect numbers that differ between samples, workers and epochs, and repeat with the seed."""
     expect_a_class(dataset_class, "a dataset", "builds its own")
     expect_in_a_file(dataset_class)
-    with _learners_seeds_kept():
+    with torch.random.fork_rng(devices=()):  # the learner's seed stays
         for num_workers in (2, 0):
             _judge_epochs(dataset_class, num_workers)
     return right(
@@ -83,13 +82,3 @@ def _expect_distinct(numbers: list[float], of_unused: list[float], how: str) -> 
 def _epoch(dataset: Any, num_workers: int) -> list[float]:
     batches = loader(dataset, batch_size=4, num_workers=num_workers)
     return [float(value) for batch in batches for value in batch]
-
-
-@contextmanager
-def _learners_seeds_kept() -> Iterator[None]:
-    """Leave torch's generator as it was."""
-    state = torch.get_rng_state()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)

@@ -1,7 +1,5 @@
 """05.1: who serves which shard of a stream."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any

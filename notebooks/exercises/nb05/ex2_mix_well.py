@@ -1,7 +1,5 @@
 """Check of notebook 05: three numbers of a shuffle, judged by what they buy and what they cost."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from course_utils.loading.stream import (

@@ -1,7 +1,5 @@
 """05.3: a prefetcher in a thread, judged by counts and events, never by speed."""
 
-from __future__ import annotations
-
 from course_utils.teaching.exercise import Verdict, exercise, right
 from notebooks.stories.prefetchers import (
     Broken,

@@ -1,7 +1,5 @@
 """09.2: a prefetcher to the GPU, judged by its contract, on emulated GPUs with their own clock."""
 
-from __future__ import annotations
-
 from course_utils.teaching.exercise import Verdict, exercise, right
 from notebooks.stories.prefetchers import CONTRACT, RUNS, Make, judge_all
 

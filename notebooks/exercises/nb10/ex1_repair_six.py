@@ -1,7 +1,5 @@
 """10.1: six pipelines of WebDataset, each with something to repair."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap
@@ -58,20 +56,19 @@ def repair_six(*attempts: Callable[..., Any]) -> Verdict:
     ]
     if len(as_printed) == len(names):
         return todo("All six are as printed. Change them, run their cells, then this one.")
-    faults: dict[str, Fault] = {}
     with room() as folder:
         shards = Shards(folder)
-        for name, attempt, judge in zip(names, attempts, JUDGES, strict=True):
-            if fault := _fault(attempt, judge, shards):
-                faults[name] = fault
+        six = zip(names, attempts, JUDGES, strict=True)
+        found = {name: _fault(attempt, judge, shards) for name, attempt, judge in six}
+    faults = {name: fault for name, fault in found.items() if fault}
     if faults:
         name, *later = faults
         done = [other for other in names if other not in faults]
         before = f"Right: {', '.join(done)}. " if done else ""
         note = ", still as printed" if name in as_printed else ""
         after = f" To repair after it: {', '.join(later)}." if later else ""
-        message = f"{before}`{name}`{note}: {faults[name].misconception}{after}"
-        return wrong(message, faults[name].next_step)
+        misconception, next_step = faults[name]
+        return wrong(f"{before}`{name}`{note}: {misconception}{after}", next_step)
     return right(
         "Six pipelines that serve every sample once, in batches that a model takes, and say so "
         "when a shard is broken."
@@ -98,24 +95,21 @@ def _statements(function: Callable[..., Any]) -> list[str]:
 
 def _fault(
     attempt: Attempt, judge: Callable[[Attempt, Shards], None], shards: Shards
-) -> Fault | None:
+) -> tuple[str, str] | None:
+    """Return what is wrong with a snippet, and what to do next."""
     try:
         judge(attempt, shards)
     except Fault as fault:
-        return fault
+        return fault.args[0], fault.args[1]
     except TimeoutError:
         raise
     except Exception as error:  # whatever it is: the learner's pipeline raised it
-        return Fault(f"it stops: {explain(error)}.", HINTS[attempt.__name__])
+        return f"it stops: {explain(error)}.", HINTS[attempt.__name__]
     return None
 
 
 class Fault(Exception):
-    """What is wrong with a snippet, and what to do next."""
-
-    def __init__(self, misconception: str, next_step: str):
-        super().__init__(misconception)
-        self.misconception, self.next_step = misconception, next_step
+    """Ends the judging of one snippet; the others are still judged."""
 
 
 def _expect(holds: object, misconception: str, next_step: str) -> None:

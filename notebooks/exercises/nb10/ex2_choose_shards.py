@@ -1,7 +1,5 @@
 """10.2: how many shards, for how many workers on how many ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

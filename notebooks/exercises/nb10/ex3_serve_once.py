@@ -1,7 +1,5 @@
 """10.3: a stream of shards that serves every sample once, wherever it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import islice, product
 from pathlib import Path

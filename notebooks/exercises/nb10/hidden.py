@@ -1,7 +1,5 @@
 """Where hidden shards are made and read: a folder that goes, and shards of few bytes."""
 
-from __future__ import annotations
-
 import gc
 import tempfile
 import warnings

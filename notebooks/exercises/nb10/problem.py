@@ -1,7 +1,5 @@
 """What notebook 10 gives: the six snippets as it prints them, and the data sets that it shows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -107,21 +106,15 @@ class CompressionTable:
         return figure
 
     def __repr__(self) -> str:
-        """Show the table as text."""
-        return "\n".join(
-            [self._title, *shown.lines([self._head, *self._cells()]), *wrap(_NOTE, 100)]
-        )
+        return self._title
 
     def _repr_html_(self) -> str:
-        return shown.page(self._title, shown.table(self._head, self._cells()), _NOTE)
+        head = ["codec", "size", "decoding", "crossover", *self.bandwidths]
+        return shown.page(self._title, shown.table(head, self._cells()), _NOTE)
 
     @property
     def _title(self) -> str:
         return f"{self.megabytes:,.1f} MB of pulses · {self.machine}"
-
-    @property
-    def _head(self) -> list[str]:
-        return ["codec", "size", "decoding", "crossover", *self.bandwidths]
 
     def _cells(self) -> list[list[str]]:
         rows = []

@@ -18,7 +18,7 @@ from html import escape
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory, gettempdir
-from textwrap import wrap
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -48,21 +48,21 @@ Batch = list[int]
 Draw = list[Batch]
 
 
-@dataclass(frozen=True)
-class Pattern:
+class Pattern(NamedTuple):
     """A way to ask for events."""
 
     short: str  # for a table of nine columns
-    batches: tuple[int, ...]  # how many events each asks for
+    size: int  # of a batch
+    batches: int
     repeats: int  # draws, of which the median counts
     marker: str  # shape as well as colour tells the three apart
     colour: str
 
 
 PATTERNS = {
-    "sequential": Pattern("in order", (64,) * 4, 3, "s", shown.COLOURS[0]),
-    "random": Pattern("random", (64,), 3, "o", shown.COLOURS[3]),
-    "one event": Pattern("one", (1,), 7, "^", shown.COLOURS[1]),
+    "sequential": Pattern("in order", 64, 4, 3, "s", shown.COLOURS[0]),
+    "random": Pattern("random", 64, 1, 3, "o", shown.COLOURS[3]),
+    "one event": Pattern("one", 1, 1, 7, "^", shown.COLOURS[1]),
 }
 _GROUPS = [("", 1)] * 3 + [(name, 3) for name in ("time", "requests", "amplification")]
 _NOTE = (
@@ -171,17 +171,7 @@ class FormatTable:
         return figure
 
     def __repr__(self) -> str:
-        """Show all tables as text."""
-        kinds = " / ".join(PATTERNS)
-        said = [self._title, *wrap(self._note, 110), f"The figures in a row of three: {kinds}."]
-        head = ["format", "size", "write", *PATTERNS, "requests", "amplification"]
-        for storage in self.storages:
-            rows = [
-                [*cells[:6], " / ".join(cells[6:9]), " / ".join(cells[9:])]
-                for cells in self._cells(storage)
-            ]
-            said += ["", storage, *(f"  {line}" for line in shown.lines([head, *rows]))]
-        return "\n".join(said)
+        return self._title
 
     def _repr_html_(self) -> str:
         """Show a table for each storage, of which the first is open."""
@@ -261,13 +251,7 @@ def compare_formats(folder: str | Path, *, most: int = MOST) -> FormatTable:
 
 
 def write(name: str, events: EventArrays, folder: Path) -> tuple[float, int]:
-    """Write a format of `events` into `folder` and return the seconds and the bytes.
-
-    Args:
-        name: a key of FORMATS; "npy" writes the labels too.
-        events: what to write.
-        folder: exists.
-    """
+    """Write format `name` into `folder`, "npy" with the labels; return the seconds and bytes."""
     entry, start = folder / FORMATS[name].entry, time.perf_counter()
     if name == "npy":
         events.save(folder)
@@ -278,20 +262,17 @@ def write(name: str, events: EventArrays, folder: Path) -> tuple[float, int]:
     return seconds, sum(file.stat().st_size for file in files if file.is_file())
 
 
-def draws(count: int, pattern: str) -> list[Draw]:
-    """Return which events to read: a few draws, each a list of batches; event 0 opens the file."""
+def draws(count: int, pattern: str) -> Iterator[Draw]:
+    """Yield which events to read: a few draws, each a list of batches; event 0 opens the file."""
     rng = np.random.default_rng([0, list(PATTERNS).index(pattern)])
-    return [_draw(count, pattern, rng) for _ in range(PATTERNS[pattern].repeats)]
-
-
-def _draw(count: int, pattern: str, rng: np.random.Generator) -> Draw:
-    sizes = PATTERNS[pattern].batches
-    length = min(sum(sizes), count - 1)
-    if pattern == "random":
-        chosen = rng.choice(np.arange(1, count), length, replace=False)
-    else:
-        chosen = rng.integers(1, count - length + 1) + np.arange(length)
-    return [chosen[first : first + sizes[0]].tolist() for first in range(0, length, sizes[0])]
+    size, batches, repeats = PATTERNS[pattern][1:4]
+    length = min(size * batches, count - 1)
+    for _ in range(repeats):
+        if pattern == "random":
+            chosen = rng.choice(np.arange(1, count), length, replace=False)
+        else:
+            chosen = rng.integers(1, count - length + 1) + np.arange(length)
+        yield [chosen[first : first + size].tolist() for first in range(0, length, size)]
 
 
 class Reader:
@@ -308,7 +289,7 @@ class Reader:
         counting = counting_storage(self._folder)
         emulated = [slow_storage(self._folder, preset) for preset in PRESETS]
         for pattern in PATTERNS:
-            chosen = draws(len(self._lengths), pattern)
+            chosen = list(draws(len(self._lengths), pattern))
             # what is emulated hardly scatters; a cold draw of 256 files takes a second to prepare
             few = chosen if pattern == "one event" else chosen[:1]
             counted = self._on(counting, few)

@@ -1,4 +1,4 @@
-"""How a comparison shows itself: as a picture, as lines of text, and as HTML."""
+"""How a comparison shows itself: as a picture and as HTML."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -44,14 +44,6 @@ def drawing(
         figure.suptitle(title, color=GREY, fontsize="small")
         yield figure, list(axes[0])
     plt.close(figure)  # a notebook shows what the cell returns, and only that
-
-
-def lines(rows: Sequence[Cells]) -> list[str]:
-    """Return rows of text, the first column to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    ]
 
 
 def table(head: Cells, rows: Sequence[Cells], groups: Sequence[tuple[str, int]] = ()) -> str:

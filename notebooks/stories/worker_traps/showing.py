@@ -8,7 +8,6 @@ import json
 import multiprocessing
 from dataclasses import dataclass
 
-from course_utils.errors import CourseError
 from course_utils.teaching.notebook import Demo, block, card, run_demo
 from notebooks.stories.worker_traps import traps
 from notebooks.stories.worker_traps.traps import TRAPS, Numbers
@@ -48,16 +47,9 @@ class Comparison:
     before: Run
     after: Run
 
-    def __repr__(self) -> str:
-        """Say it in words."""
-        return "\n".join([self.title, *self._lines()])
-
     def _repr_html_(self) -> str:
-        printed = self.before.printed
-        return card("plain", self.title, *self._lines(), body=block(printed) if printed else "")
-
-    def _lines(self) -> list[str]:
-        return [f"Before: {self.before}", f"After: {self.after}"]
+        said, body = self.before.printed, [f"Before: {self.before}", f"After: {self.after}"]
+        return card("plain", self.title, *body, body=block(said) if said else "")
 
 
 def compare(name: str, *, seconds: float = 20) -> Comparison:
@@ -73,8 +65,6 @@ def compare(name: str, *, seconds: float = 20) -> Comparison:
 
 def show(name: str, *, mended: bool, seconds: float = 20) -> Run:
     """Run one case of a demonstration in a process of its own; the same arguments as `compare`."""
-    if name not in TRAPS:
-        raise CourseError(f"There is no demonstration {name!r}; take one of: {', '.join(TRAPS)}.")
     method = TRAPS[name].needs
     if method and method not in multiprocessing.get_all_start_methods():
         ending = f"Not shown: it is about {method}, which this system does not have"

@@ -1,0 +1,208 @@
+"""Exercises whose answers are numbers, names and letters: what is right, and each known slip."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from course_utils.hardware.storage import counting_storage
+from course_utils.loading.events import open_events
+from course_utils.teaching.exercise import Verdict, check
+from notebooks.exercises.nb02.ex2_predict_idle import SIX_LOOPS, true_idle
+from notebooks.exercises.nb03.ex3_list_the_flaws import FLAWS, SOUND
+from notebooks.exercises.nb03.ex4_choose_tools import QUESTIONS
+from notebooks.exercises.nb06 import ex1_choose_formats as formats
+from notebooks.exercises.nb06 import ex2_choose_chunks
+from notebooks.exercises.nb09.ex1_label_the_defects import LABELS
+from notebooks.exercises.nb09.problem import CAUSES, SYMPTOMS
+from tests.exercises.solutions import assert_refused
+
+# right answers, part by part
+RIGHT: dict[str, dict[Any, Any]] = {
+    "02.1": {"events": 10_000_000, "days": 1007.2, "slowdown": 10.07},
+    "02.4": {"month": 1512.0, "day": 1763.1, "hour": 5.44},
+    "05.2": {"at_once": 40, "chunk": 20, "buffer": 200},
+    "06.1": {"training": "npy", "histogram": "parquet", "display": "sqlite", "one_pass": "tar"},
+    "06.2": {"chunks": (2, 20, 16)},
+    "09.1": LABELS,
+}
+ALSO_RIGHT: list[tuple[str, dict[str, Any]]] = [
+    *((key, {}) for key in RIGHT),
+    ("02.1", {"days": 1007, "slowdown": 10}),
+    ("02.4", {"month": 3 * 24 * 31 * 0.7}),
+    ("02.4", {"month": 3 * 730 * 0.7}),
+    ("06.1", {"training": "hdf5", "histogram": "root", "one_pass": "parquet"}),
+    ("06.1", {"training": "tar", "one_pass": "npy"}),
+    ("06.1", {"histogram": "root", "one_pass": "hdf5"}),
+    ("06.2", {"chunks": (3, 12, 16)}),
+    ("06.2", {"chunks": [4, 12, 16]}),
+]
+OPEN: list[tuple[str, dict[str, Any]]] = [
+    ("02.1", {"days": ..., "slowdown": ...}),
+    ("02.1", {"events": None, "days": 1}),
+    ("02.4", {"day": ..., "hour": ...}),
+    ("02.4", {"month": None, "day": 1}),
+    ("05.2", {"buffer": ...}),
+    ("06.1", dict.fromkeys(RIGHT["06.1"], ...)),
+    ("06.1", {"display": ...}),
+]
+WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "02.1": [
+        ({"events": 1_000_000}, "what the plan says"),
+        ({"events": 78_125}, "the steps, not the events"),
+        ({"events": 78_125 / 128}, "divided the steps"),
+        ({"events": 5}, "not what the figures say"),
+        ({"events": "10 million"}, "is '10 million', not a number"),
+        ({"days": 100.72}, "belongs to one epoch"),
+        ({"days": 10}, "the hope"),
+        ({"slowdown": 100.72}, "days with days"),
+        ({"slowdown": 1007}, "compared the whole runs"),
+        ({"slowdown": 1.007}, "small run one epoch"),
+        ({"slowdown": 0.0993}, "turn the ratio round"),
+    ],
+    "02.4": [
+        ({"month": 18_396}, "That is a year, 12 times too much"),
+        ({"month": 18_000}, "That is a year, 12 times too much"),
+        ({"month": 2_160}, "the whole bill"),
+        ({"month": 648}, "price of the useful time"),
+        ({"day": 1_974.7}, "waste against 100 %"),
+        ({"day": 1_410.5}, "subtracted percentages"),
+        ({"day": 1_057.9}, "still costs"),
+        ({"day": 643_540}, "one day"),
+        ({"day": 720_765}, "against 100 %, which nobody reaches"),
+        ({"hour": 1.63}, "any hour"),
+        ({"hour": 2.04}, "all is mended"),
+        ({"hour": 0.49}, "multiplied"),
+        ({"hour": 2.33}, "divided by the idle share"),
+        ({"hour": 391.8}, "whole rack"),
+    ],
+    "05.2": [
+        ({"at_once": 1, "buffer": 980}, "A buffer moves an event by its own length only"),
+        ({"at_once": 8, "buffer": 840}, "A buffer moves an event by its own length only"),
+        ({"at_once": 1, "chunk": 1, "buffer": 999}, "20,000 requests in an epoch"),
+        ({"at_once": 45, "chunk": 10, "buffer": 100}, "2,000 requests in an epoch"),
+        ({"buffer": 1_000}, "What is read and not yet used is memory too"),
+        ({"at_once": 4, "chunk": 200}, "A chunk of 200 spends memory"),
+        ({"at_once": 4, "buffer": 100}, "820 events of memory are unused"),
+        ({"at_once": 0, "buffer": 100}, "at_once = 0"),
+        ({"at_once": 3.5, "buffer": 100}, "at_once = 3.5"),
+        ({"at_once": 200, "buffer": 1}, "no more can be open"),
+    ],
+    "06.1": [
+        ({"training": "npz"}, "Each event is an open more"),
+        ({"training": "parquet"}, "for one of its 256 events"),
+        ({"training": "root"}, "For each column a basket"),
+        ({"training": "sqlite"}, "Its pages are small"),
+        ({"histogram": "npy"}, "all four columns are read"),
+        ({"histogram": "hdf5"}, "all four columns are read"),
+        ({"histogram": "sqlite"}, "A table in SQLite lies row by row"),
+        ({"display": "npy"}, "It has no index"),
+        ({"display": "parquet"}, "It has no index"),
+        ({"one_pass": "npz"}, "Two round trips for each event"),
+        ({"one_pass": "sqlite"}, "page after page"),
+        ({"one_pass": "zip"}, "'zip' is none of the formats"),
+        ({"training": ["npy"]}, "none of the formats"),
+    ],
+    "06.2": [
+        ({"chunks": True}, "lets h5py choose"),
+        ({"chunks": (64, 192, 192)}, "yours is large for both"),
+        ({"chunks": (8, 24, 48)}, "yours is large for both"),
+        ({"chunks": (1, 192, 192)}, "The chunk suits the slab"),
+        ({"chunks": (2, 48, 48)}, "The chunk suits the slab"),
+        ({"chunks": (16, 8, 8)}, "A chunk of 16 planes is read for a slab of 4"),
+        ({"chunks": (1, 16, 16)}, "Small chunks waste no bytes, but each is a request"),
+        ({"chunks": (1, 1, 1)}, "No byte is read in vain"),
+        ({"chunks": (1, 192)}, "no shape of a chunk"),
+        ({"chunks": (3, 0, 16)}, "no shape of a chunk"),
+        ({"chunks": (3, 16.0, 16)}, "no shape of a chunk"),
+        ({"chunks": 16}, "no shape of a chunk"),
+        ({"chunks": (64, 192, 256)}, "larger than the volume"),
+    ],
+    "09.1": [
+        ({"f": "silent thread"}, "what has it died of?"),
+        ({"h": "no record_stream"}, "the first batch too"),
+        ({"d": "pageable memory"}, "in the queue of the steps"),
+        ({"a": "no such cause"}, "not among the causes"),
+    ],
+}
+
+
+def check_answers(key: str, answers: dict[str, Any]) -> Verdict:
+    return check(key, *{**RIGHT[key], **answers}.values())
+
+
+@pytest.mark.parametrize(("key", "answers"), ALSO_RIGHT)
+def test_right_answers_pass(key: str, answers: dict[str, Any]) -> None:
+    verdict = check_answers(key, answers)
+    assert verdict.status == "right", verdict
+
+
+@pytest.mark.parametrize(("key", "answers"), OPEN)
+def test_answers_half_written_are_not_attempted(key: str, answers: dict[str, Any]) -> None:
+    assert check_answers(key, answers).status == "todo"
+
+
+@pytest.mark.parametrize(
+    ("key", "answers", "misconception"),
+    [(key, *slip) for key, slips in WRONG.items() for slip in slips],
+)
+def test_a_wrong_answer_is_explained(
+    key: str, answers: dict[str, Any], misconception: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ex2_choose_chunks, "READS", 4)
+    assert_refused(check_answers(key, answers), misconception)
+
+
+def test_the_six_loops_cover_what_can_limit_a_loop() -> None:
+    shares = [round(true_idle(loop), 2) for loop in SIX_LOOPS]
+    assert shares == [0.62, 0.38, 0.0, 0.58, 0.58, 0.0]
+
+
+def test_the_flaws_may_be_listed_in_a_text() -> None:
+    assert check("03.3", "d, b, a, c").status == "right"
+
+
+@pytest.mark.parametrize("letter", [*FLAWS, *SOUND])
+def test_a_statement_judged_wrong_is_explained(letter: str) -> None:
+    reason = {**FLAWS, **SOUND}[letter]
+    assert_refused(check("03.3", set(FLAWS) ^ {letter}), reason)
+
+
+@pytest.mark.parametrize("answer", [{"a", "z"}, set(), ["a"]])
+def test_an_unfinished_list_of_flaws_is_refused(answer: Any) -> None:
+    assert check("03.3", answer).status == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("question", "said", "misconception"),
+    [
+        ("line", "torch.profiler", "not the workers"),
+        ("cores", "pressure", "the whole machine"),
+        ("bytes", "pressure", "not of bytes"),
+        ("stall", "iotop", "not yet a wait"),
+        ("file", "iotop", "which file they came from"),
+        ("kernel", "top", "Only the profiler"),
+        ("kernel", "htop2", "not among the tools"),
+    ],
+)
+def test_a_wrong_tool_is_explained(question: str, said: str, misconception: str) -> None:
+    tools = {question: row["tool"] for question, row in QUESTIONS.items()}
+    assert_refused(check("03.4", {**tools, question: said}), misconception)
+
+
+@pytest.mark.parametrize("letter", SYMPTOMS)
+def test_every_other_cause_of_a_symptom_meets_an_objection(letter: str) -> None:
+    for cause in CAUSES.keys() - {LABELS[letter]}:
+        assert_refused(check_answers("09.1", {letter: cause}), f"({letter})")
+
+
+def test_causes_that_are_missing_are_asked_for() -> None:
+    assert_refused(check("09.1", "thread in __init__"), "you give 1 causes")
+
+
+@pytest.mark.parametrize("name", formats.FORMATS)
+def test_every_format_gives_all_charges_for_the_histogram(name: str) -> None:
+    folder = formats._folder()
+    dataset = open_events(folder, name, fs=counting_storage(folder))
+    pulses = np.load(folder / "npy/pulses.npy")
+    np.testing.assert_array_equal(formats.all_charges(name, dataset), pulses[:, 1])

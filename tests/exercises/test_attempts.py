@@ -1,0 +1,92 @@
+"""Every exercise: what is left to write is not attempted, what is right passes, slips are named."""
+
+import multiprocessing
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from notebooks.build import HERE
+from notebooks.exercises.nb07 import ex1_stage_a_file
+from notebooks.stories.prefetchers import trial
+from tests.exercises.solutions import (
+    Change,
+    assert_refused,
+    attempts,
+    judge,
+    judge_stub,
+    mutant,
+    solution,
+)
+
+# these judge what a notebook has measured, or data that it has made: their own tests make that up
+MADE_UP = {"00.1", "00.2", "01.4", "03.2"}
+# they start processes
+SLOW = {"01.1", "01.3", "04.2", "04.3", "05.1", "07.1", "07.2", "10.1", "10.3"}
+SOURCES = [path.read_text("utf-8") for path in sorted((HERE / "source").glob("[0-9]*.py"))]
+KEYS = [key for text in SOURCES for key in re.findall(r'^cu\.check\("(.+?)"', text, re.MULTILINE)]
+HERE_JUDGED = [key for key in KEYS if key not in MADE_UP]
+
+
+@pytest.mark.parametrize("key", [*HERE_JUDGED, "01.4"])
+def test_a_stub_is_not_attempted(key: str, folder: Path) -> None:
+    verdict = judge_stub(key, folder)
+    assert verdict.status == "todo", verdict
+
+
+@pytest.mark.parametrize(
+    "key", [pytest.param(key, marks=[pytest.mark.slow] * (key in SLOW)) for key in HERE_JUDGED]
+)
+def test_the_solution_is_right(key: str, folder: Path, start_method: str) -> None:
+    multiprocessing.set_start_method(start_method, force=True)
+    verdict = judge(key, folder)
+    assert verdict.status == "right", verdict
+    if key == "04.2" and sys.platform == "linux":
+        assert "made a forked worker" in verdict.message
+
+
+@pytest.mark.parametrize(("key", "name", "changes"), attempts(right=True))
+def test_another_right_way_passes(
+    key: str, name: str, changes: list[Change], folder: Path, start_method: str
+) -> None:
+    multiprocessing.set_start_method(start_method, force=True)
+    verdict = judge(key, folder, *changes)
+    assert verdict.status == "right", verdict
+
+
+@pytest.fixture
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the judges wait less for what a wrong attempt never does."""
+    patience = trial.Patience(hang=0.3, wake=0.2, settle=0.03, leave=0.25)
+    monkeypatch.setattr(trial, "PATIENCE", patience)
+    monkeypatch.setattr(ex1_stage_a_file, "PATIENCE_S", 3.0)
+    monkeypatch.setattr(ex1_stage_a_file, "SETTLE_S", 0.3)
+
+
+@pytest.mark.parametrize(("key", "misconception", "changes"), attempts(right=False))
+@pytest.mark.usefixtures("hurry")
+@pytest.mark.filterwarnings("ignore:.*unclosed file:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_wrong_attempt_is_explained(
+    key: str, misconception: str, changes: list[Change], folder: Path
+) -> None:
+    assert_refused(judge(key, folder, *changes), misconception)
+
+
+def test_a_solution_comes_with_the_statements_that_it_needs_and_no_others() -> None:
+    lines = solution("04.1").splitlines()
+    assert lines[1:3] == ["import math", "def choose_workers(m: Machine) -> int | None:"]
+    assert "import Machine" in lines[0] or ", Machine" in lines[0]
+
+
+def test_a_mutation_that_changes_nothing_is_an_error() -> None:
+    assert mutant("a + b", ("+", "-"), ("b", "c")) == "a - c"
+    with pytest.raises(AssertionError, match="Nothing to replace"):
+        mutant("a + b", ("*", "-"))
+
+
+def test_more_lines_are_indented_as_the_first_is() -> None:
+    assert mutant("if a:\n    b()\n    c()", ("b()\nc()", "c()\nif d:\n    b()")) == (
+        "if a:\n    c()\n    if d:\n        b()"
+    )

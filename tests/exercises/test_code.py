@@ -1,0 +1,102 @@
+"""What judges of code refuse at once, and leave alone; the course's own code; what is shown."""
+
+import builtins
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from course_utils.loading.prefetch import CudaPrefetcher, ThreadPrefetcher
+from course_utils.teaching.exercise import check
+from notebooks.build import for_learner
+from notebooks.exercises.nb07 import job
+from notebooks.exercises.nb10.problem import PRINTED, SHOWN
+from tests.exercises.solutions import assert_refused, attempt, judge
+
+
+@pytest.mark.parametrize("key", ["01.1", "05.1", "07.1", "10.3"])
+def test_what_lives_in_the_notebook_is_refused_before_a_worker_dies_of_it(
+    key: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (answer,) = attempt(key, folder)
+    monkeypatch.setattr(answer, "__module__", "__main__")
+    assert_refused(check(key, answer), "lives in the notebook")
+
+
+@pytest.mark.parametrize(
+    ("key", "part", "answer", "misconception"),
+    [
+        ("01.1", 0, lambda solution: lambda samples: solution(samples), "imports what it needs"),
+        ("01.3", 0, lambda kind: kind(None, "", []), "This is a dataset, not a class"),
+        ("04.2", 0, lambda kind: kind(["one"]), "This is an instance, not a class. The check"),
+        ("04.3", 0, lambda kind: kind("no file"), "This is a dataset, not a class. The check"),
+        ("04.4", 0, lambda kind: kind(8), "This is a dataset, not a class. The check"),
+        ("05.1", 0, lambda kind: kind([]), "This is a dataset, not a class"),
+        ("06.3", 1, lambda _: lambda fs, folder, index: None, "A worker cannot get"),
+        ("06.3", 1, lambda _: [1], "needs your two functions"),
+        ("06.4", 0, lambda _: [1, 2], "no function"),
+        ("10.3", 0, lambda _: 42, "this is something else"),
+    ],
+)
+def test_what_no_worker_can_use_is_refused(
+    key: str, part: int, answer: Callable[[Any], Any], misconception: str, folder: Path
+) -> None:
+    parts = [*attempt(key, folder)]
+    parts[part] = answer(parts[part])
+    assert_refused(check(key, *parts), misconception)
+
+
+def test_the_prefetchers_of_the_course_are_right_and_leave_no_thread() -> None:
+    before = set(threading.enumerate())
+    assert check("05.3", ThreadPrefetcher).status == "right"
+    verdict = check(
+        "09.2", lambda loader, gpu, depth=1: CudaPrefetcher(loader, gpu.current(), depth=depth)
+    )
+    assert verdict.status == "right", verdict
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_the_check_leaves_the_learners_seed_alone(folder: Path) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    judge("04.4", folder, ("self.seed != torch.initial_seed()", "self.seed is None"))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_where_the_system_limits_no_files_what_open_returns_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builtins, "open", open)  # to be undone
+    job.limit_open(10, deadly=False)
+    with open(tmp_path / "file", "wb") as file:
+        file.write(b"12345678")
+        with pytest.raises(OSError, match="too large"):
+            file.write(b"12345678")
+    assert (tmp_path / "file").read_bytes() == b"1234567812"
+
+
+@pytest.mark.slow
+def test_the_snippets_that_are_right_are_named_and_those_that_are_not(folder: Path) -> None:
+    printed, repaired = attempt("10.1", folder, version=for_learner), attempt("10.1", folder)
+    done = {"epoch", "cached"}
+    six = zip(PRINTED, printed, repaired, strict=True)
+    verdict = check("10.1", *(new if one.__name__ in done else old for one, old, new in six))
+    assert_refused(verdict, "Right: epoch, cached. `labels`, still as printed:")
+    assert "To repair after it: images, mixed, complete." in verdict.message
+
+
+def test_five_snippets_are_refused(folder: Path) -> None:
+    assert_refused(check("10.1", *attempt("10.1", folder)[:5]), "The check gets labels")
+
+
+def test_the_data_sets_that_are_shown_differ_in_what_limits_them(folder: Path) -> None:
+    (choose,) = attempt("10.2", folder)
+    shown = SHOWN.values()
+    found = [choose(one.samples, one.sample_mb, one.workers, one.ranks) for one in shown]
+    assert found == [576, 16, 88, 2]

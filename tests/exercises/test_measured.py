@@ -1,0 +1,161 @@
+"""Exercises that judge what a notebook has measured or counted: it is made up here."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain, permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from course_utils.measure.simulate import Pipeline, simulate
+from course_utils.measure.trace import Trace
+from course_utils.teaching.exercise import check
+from course_utils.teaching.explorer import Explorer, explorer
+from course_utils.teaching.notebook import data_path
+from notebooks.exercises.nb00.ex1_use_the_switches import JOB
+from notebooks.stories.clinic import CAUSES, NAMES, Clinic, discharge
+from tests.exercises.solutions import assert_refused
+
+NAIVE = Pipeline(read_ms=500, step_ms=100, steps=24, batch_size=32, sync=False)
+
+
+@pytest.fixture(scope="module")
+def box() -> Explorer:
+    return explorer(load_ms=(20, 80), step_ms=(50, 100))
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "says"),
+    [
+        ({"strategy": "naive", "workers": 1}, "todo", "Switch strategy"),
+        ({"strategy": "naive", "workers": 1, "load": 20}, "wrong", "another job"),
+        ({"strategy": "CUDA prefetch", "workers": 2, "step": 100}, "wrong", "another job"),
+        ({"strategy": "prefetch", "workers": 1}, "wrong", "does not make the loading faster"),
+        ({"strategy": "prefetch", "workers": 4}, "wrong", "copy to the GPU"),
+        ({"strategy": "pinned", "workers": 2}, "wrong", "same stream"),
+        ({"strategy": "CUDA prefetch", "workers": 2}, "right", "hide behind"),
+        ({"strategy": "streaming", "workers": 1}, "right", "hide behind"),
+    ],
+)
+def test_the_switches_are_judged(
+    box: Explorer, state: dict[str, str | int], status: str, says: str
+) -> None:
+    box.state = {**JOB, **state}
+    verdict = check("00.1", box)
+    assert (verdict.status, says in verdict.message) == (status, True)
+
+
+def loop(**changes: int) -> Trace:
+    return simulate(replace(NAIVE, **changes))  # type: ignore[arg-type]
+
+
+def repeating() -> Trace:
+    trace = loop(num_workers=6)
+    trace.sample_ids = [0] * trace.samples
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("fed", "status", "says"),
+    [
+        (loop(), "todo", "naive"),
+        (loop(num_workers=6, steps=5), "wrong", "does less"),
+        (loop(num_workers=6, batch_size=8, steps=96), "wrong", "another job"),
+        (loop(num_workers=2, prefetch_factor=16), "wrong", "side by side"),
+        (repeating(), "wrong", "void"),
+        (loop(num_workers=6), "right", "all distinct"),
+    ],
+    ids=["naive", "fewer steps", "smaller batch", "deeper prefetch", "repeats", "six workers"],
+)
+def test_the_own_loader_is_judged(fed: Trace, status: str, says: str) -> None:
+    verdict = check("00.2", loop(), fed)
+    assert (verdict.status, says in verdict.message) == (status, True)
+
+
+def _pictures() -> list[str]:
+    """Return the class of each picture, in the order of ImageFolder."""
+    paths = sorted(data_path("images").glob("*/*.jpg"))
+    return [path.parent.name for path in paths]
+
+
+def test_the_imbalance_is_found() -> None:
+    counts = Counter(_pictures())
+    verdict = check("01.4", counts, [1 / counts[name] for name in _pictures()])
+    assert verdict.status == "right", verdict
+    assert "4 of 200 pictures show retina" in verdict.message
+
+
+def test_numbers_left_open_are_not_attempted() -> None:
+    assert check("01.4", ..., ...).status == "todo"
+    assert check("01.4", Counter(_pictures()), ...).status == "todo"
+
+
+@pytest.mark.parametrize(
+    ("count", "misconception"),
+    [
+        (lambda names: list(Counter(names).values()), "not a dict from the names"),
+        (lambda names: Counter(sorted(names).index(name) for name in names), "not a dict from"),
+        (lambda names: Counter(names[:64]), "You counted 64 of 200 pictures"),
+        (lambda names: Counter(chain(names[:-9], names[:9])), "The count is off for astronaut"),
+    ],
+)
+def test_a_wrong_count_is_explained(count: Callable[[list[str]], Any], misconception: str) -> None:
+    assert_refused(check("01.4", count(_pictures()), [1.0] * len(_pictures())), misconception)
+
+
+@pytest.mark.parametrize(
+    ("weigh", "misconception"),
+    [
+        (lambda counts, names: [1 / n for n in counts.values()], "draws only those, all of class"),
+        (lambda counts, names: {c: 1 / n for c, n in counts.items()}, "knows no classes"),
+        (lambda counts, names: [1.0] * 64, "there are 200 pictures"),
+        (lambda counts, names: [1.0] * len(names), "All pictures weigh the same"),
+        (lambda counts, names: [counts[name] for name in names], "Common classes weigh more"),
+        (lambda counts, names: [counts[name] ** -0.5 for name in names], "times as often as the"),
+    ],
+)
+def test_wrong_weights_are_explained(
+    weigh: Callable[[Counter[str], list[str]], Any], misconception: str
+) -> None:
+    counts = Counter(_pictures())
+    assert_refused(check("01.4", counts, weigh(counts, _pictures())), misconception)
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Clinic:
+    """Return a clinic that was asked once."""
+    clinic = Clinic(7, tmp_path_factory.mktemp("clinic"))
+    causes = discharge(clinic)
+    next(loop for loop in clinic if causes[loop.name] == "storage").step_alone()
+    return clinic
+
+
+def test_a_clinic_without_answers_is_not_attempted(asked: Clinic) -> None:
+    assert check("03.2", asked, dict.fromkeys(NAMES, ...)).status == "todo"
+    assert check("03.2", asked, {"A": "cpu"}).status == "todo"
+
+
+def test_guessing_is_not_measuring(tmp_path: Path) -> None:
+    clinic = Clinic(7, tmp_path)
+    assert_refused(check("03.2", clinic, discharge(clinic)), "not used a single probe")
+
+
+def test_six_right_causes_are_praised_with_their_probes(asked: Clinic) -> None:
+    verdict = check("03.2", asked, discharge(asked))
+    assert verdict.status == "right"
+    assert "All six, with 1 probe." in verdict.message
+
+
+def test_a_word_that_is_no_cause_is_named(asked: Clinic) -> None:
+    assert_refused(check("03.2", asked, {**discharge(asked), "A": "disk"}), "'disk' is not among")
+
+
+@pytest.mark.parametrize(("said", "true"), list(permutations(CAUSES, 2)))
+def test_every_mistaken_cause_is_explained(said: str, true: str, asked: Clinic) -> None:
+    answers = discharge(asked)
+    place = next(name for name, cause in answers.items() if cause == true)
+    verdict = check("03.2", asked, {**answers, place: said})
+    assert_refused(verdict, f"5 of 6 causes are right. Of one that you call {said!r}:")
+    assert "fits another cause better" not in verdict.message

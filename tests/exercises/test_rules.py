@@ -1,0 +1,99 @@
+"""Exercises that ask for a rule: the cases tell slips apart, and the truth is the course's."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from course_utils.loading.workers import ShmBudget
+from course_utils.measure.simulate import Pipeline, simulate
+from course_utils.teaching.exercise import check
+from notebooks.exercises.nb04 import ex1_choose_workers
+from notebooks.exercises.nb04.ex1_choose_workers import enough, needed_mb, smallest
+from notebooks.exercises.nb04.problem import MACHINES, Machine
+from notebooks.exercises.nb07 import ex3_stage_how_much
+from notebooks.exercises.nb07.problem import JOBS, Job
+from notebooks.exercises.nb08 import ex3_where_to_augment
+from notebooks.exercises.nb08 import problem as nb08
+from notebooks.exercises.nb09 import ex3_when_pinning_loses
+from notebooks.exercises.nb09.problem import CASES
+from tests.exercises.solutions import assert_refused
+
+
+@pytest.mark.parametrize(
+    ("key", "rule", "misconception"),
+    [
+        pytest.param(key, rule, misconception, id=f"{key} {misconception}")
+        for key, slips in {
+            "04.1": ex1_choose_workers.SLIPS,
+            "07.3": ex3_stage_how_much.SLIPS,
+            "08.3": ex3_where_to_augment.SLIPS,
+            "09.3": ex3_when_pinning_loses.SLIPS,
+        }.items()
+        for rule, misconception, _ in slips
+    ],
+)
+def test_the_cases_tell_each_slip_from_the_others(
+    key: str, rule: Callable[[Any], Any], misconception: str
+) -> None:
+    assert_refused(check(key, rule), misconception)
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_the_room_is_what_the_course_computes(job: Job) -> None:
+    budget = ShmBudget(
+        round(job.batch_mb * 1e6),
+        job.workers,
+        memory_bytes=round(job.memory_mb * 1e6),
+        prefetch_factor=job.prefetch_factor,
+        shm_bytes=round(job.shm_mb * 1e6),
+        programs_bytes=round((job.program_mb + job.workers * job.worker_mb) * 1e6),
+    )
+    assert ex3_stage_how_much.room(job) == budget.stageable_bytes / 1e6
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_formula_is_what_the_device_measures(name: str) -> None:
+    measured = ex3_when_pinning_loses.measure_ms(CASES[name])
+    assert measured == pytest.approx(ex3_when_pinning_loses.predicted_ms(CASES[name]), abs=1e-3)
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_the_rule_for_workers_agrees_with_the_model(machine: Machine) -> None:
+    def idle(workers: int) -> float:
+        loop = Pipeline(
+            read_ms=machine.read_ms,
+            decode_ms=machine.cpu_ms,
+            step_ms=machine.step_ms,
+            num_workers=workers,
+            cores=machine.cores,
+            storage_streams=machine.streams,
+            steps=200,
+        )
+        return 1 - simulate(loop).summary().au
+
+    assert idle(enough(machine)) < 0.01
+    assert idle(enough(machine) - 1) > 0.1
+
+
+def test_what_is_shown_is_decided_by_different_things() -> None:
+    room = {name: ex3_stage_how_much.room(job) for name, job in JOBS.items()}
+    assert room == {"container": 24, "laptop": 7_730, "cluster node": 69_500}
+    answers = [ex3_where_to_augment.decide(job) for job in nb08.JOBS.values()]
+    assert answers == [("GPU", 33), ("CPU", 200), ("CPU", 60)]
+    assert [smallest(machine) for machine in MACHINES.values()] == [2, 8, None]
+    container = MACHINES["container"]
+    assert smallest(replace(container, free_mb=4_000)) == enough(container)
+
+
+def test_every_limit_decides_on_some_hidden_machine() -> None:
+    limits: Counter[str] = Counter()
+    for m in ex1_choose_workers.hidden_machines(60):
+        limits["cores"] += m.cpu_ms / m.cores > m.step_ms
+        limits["storage"] += m.read_ms / m.streams > m.step_ms
+        limits["memory"] += needed_mb(m, enough(m)) > m.free_mb
+        limits["nothing"] += smallest(m) is not None
+    assert len(limits) == 4
+    assert min(limits.values()) >= 8, limits
