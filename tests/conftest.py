@@ -52,6 +52,18 @@ def start_method(request: pytest.FixtureRequest) -> str:
     return str(getattr(request, "param", turn))
 
 
+@pytest.fixture(scope="session")
+def events_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with 600 events in the usual formats. Do not write into it."""
+    from data_scripts import make_events
+
+    folder = tmp_path_factory.mktemp("data") / "events"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(make_events.COUNTS, "S", 600)
+        assert make_events.main(["--size", "S", "--out", str(folder)]) == 0
+    return folder
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Name a folder for the modules of a notebook; this process and its workers find them there."""

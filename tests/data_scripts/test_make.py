@@ -3,9 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from zlib import crc32
 
-import h5py
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -97,29 +95,9 @@ def test_without_scikit_image_it_says_what_to_install(
     assert "run `pip install scikit-image`" in capsys.readouterr().err
 
 
-def test_the_three_files_of_a_volume_hold_the_same_values(made: Path) -> None:
-    folder = made / make_volumes.__name__
-    facts = json.loads((folder / "volumes.json").read_text())
-    for name, shape in zip(("000", "001"), SMALL_SHAPES, strict=True):
-        volume = np.load(folder / f"{name}.npy")
-        with np.load(folder / f"{name}.npz") as arrays, h5py.File(folder / f"{name}.h5") as file:
-            np.testing.assert_array_equal(arrays["volume"], volume)
-            np.testing.assert_array_equal(file["volume"], volume)
-            assert file["volume"].chunks is None
-        assert (volume.dtype, volume.shape) == (np.float32, shape)
-        assert facts[name] == {"shape": list(shape), "crc32": crc32(volume)}
-
-
 def test_a_density_is_positive_and_clumped_around_one() -> None:
     field = density((32, 32, 32), np.random.default_rng(1))
 
     assert field.min() > 0
     assert field.mean(dtype=float) == pytest.approx(1)
     assert np.corrcoef(field[1:].ravel(), field[:-1].ravel())[0, 1] > 0.5  # white noise has 0
-
-
-def test_the_sizes_of_volumes_are_those_of_the_lecture() -> None:
-    sizes = {size: [4 * np.prod(shape) >> 20 for shape in SHAPES[size]] for size in ("M", "L")}
-
-    assert sizes == {"M": [8, 32, 150], "L": [150] * 8}
-    assert SHAPES["M"][-1][0] == 600  # planes of 256 KiB each

@@ -9,18 +9,8 @@ from pathlib import Path
 import pytest
 
 from course_utils.loading.events import CONVERTED
-from data_scripts import make_events, make_images
+from data_scripts import make_images
 from data_scripts.convert_events import add_formats
-
-
-@pytest.fixture(scope="session")
-def events_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with 600 events in the usual formats. Do not write into it."""
-    folder = tmp_path_factory.mktemp("data") / "events"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(make_events.COUNTS, "S", 600)
-        assert make_events.main(["--size", "S", "--out", str(folder)]) == 0
-    return folder
 
 
 @pytest.fixture(scope="session")

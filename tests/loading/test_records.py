@@ -47,13 +47,6 @@ def flat(batches: Iterable[list[int]]) -> list[int]:
     return [number for batch in batches for number in batch]
 
 
-def test_numpy_alone_reads_what_was_written(path: Path) -> None:
-    table = np.load(path)
-    for name, written in fields().items():
-        np.testing.assert_array_equal(table[name], written)
-        assert table[name].dtype == written.dtype
-
-
 def test_fields_may_be_tensors_big_endian_or_in_fortran_order(tmp_path: Path) -> None:
     wide, file = np.arange(12.0).reshape(3, 4), tmp_path / "a.npy"
     others = {"b": wide.astype(">f8"), "c": np.asfortranarray(wide)}
@@ -63,6 +56,7 @@ def test_fields_may_be_tensors_big_endian_or_in_fortran_order(tmp_path: Path) ->
     assert batch["a"].tolist() == [0, 1, 2]
     assert torch.equal(batch["b"], torch.from_numpy(wide))
     assert torch.equal(batch["c"], batch["b"])
+    np.testing.assert_array_equal(np.load(file)["b"], wide)  # numpy alone reads it too
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 250, 5000])
@@ -220,7 +214,6 @@ def test_another_kind_of_array_is_refused_and_a_missing_file_said(tmp_path: Path
         ({"checksum": np.zeros(3)}, "none named 'checksum'"),
         ({"a": np.zeros(3), "b": np.zeros(4)}, "same number of rows"),
         ({"a": np.zeros((0, 4))}, "same number of rows"),
-        ({"a": np.array(["x"])}, "array of numbers"),
         ({"a": np.zeros(3, "M8[s]")}, "array of numbers"),
         ({"a": np.zeros(3, np.longdouble)}, "array of numbers"),
         ({"a": 3.0}, "array of numbers"),
@@ -258,14 +251,9 @@ def test_a_writer_that_fails_leaves_the_former_file(
     assert len(RecordLoader(file, 1)) == 10
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"batch_size": 0}, r"batch_size=0 cannot be; take at least 1\."),
-        ({"buffers": 0}, r"buffers=0 cannot be; take at least 1\."),
-        ({"rank": 2, "world_size": 2}, "no rank 2"),
-    ],
-)
-def test_what_cannot_be_is_refused(path: Path, options: dict[str, int], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        RecordLoader(path, **{"batch_size": 8, **options})
+def test_what_cannot_be_is_refused(path: Path) -> None:
+    for name in ("batch_size", "buffers"):
+        with pytest.raises(ValueError, match=rf"{name}=0 cannot be; take at least 1\."):
+            RecordLoader(path, **{"batch_size": 8, name: 0})
+    with pytest.raises(ValueError, match="no rank 2"):
+        RecordLoader(path, 8, rank=2, world_size=2)

@@ -3,7 +3,6 @@
 import pickle
 import re
 import shutil
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -45,15 +44,11 @@ def same_bits(sample: Sample, pulses: np.ndarray) -> bool:
 
 
 @every_format
-@pytest.mark.parametrize("through", ["disk", "slow", "file"])
+@pytest.mark.parametrize("emulated", [False, True])
 def test_every_event_is_bit_for_bit_what_was_made(
-    name: str, through: str, all_formats: Path, truth: EventArrays
+    name: str, emulated: bool, all_formats: Path, truth: EventArrays
 ) -> None:
-    fs = {
-        "disk": lambda: None,
-        "slow": lambda: slow_storage(all_formats, "laptop SSD", cache_mb=0),
-        "file": lambda: fsspec.filesystem("file"),
-    }[through]()
+    fs = slow_storage(all_formats, "laptop SSD", cache_mb=0) if emulated else None
     dataset = open_events(all_formats, name, fs=fs)
     assert len(dataset) == 600
 
@@ -121,11 +116,9 @@ def test_a_dataset_is_sent_without_file_and_pulses_and_a_forked_process_opens_it
     name: str, all_formats: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = open_events(all_formats, name)
-    event_id = dataset[3]["event_id"]
-    sent = pickle.dumps(dataset)
-
-    assert len(sent) < 80 * len(dataset)  # labels and offsets; the pulses have 1,600 bytes each
-    assert pickle.loads(sent)[3]["event_id"] == event_id
+    _ = dataset[3]
+    # labels and offsets; the pulses have 1,600 bytes each
+    assert len(pickle.dumps(dataset)) < 80 * len(dataset)
     if "npz" not in name:
         first = dataset.file
         assert dataset.file is first
@@ -175,16 +168,16 @@ def damaged(all_formats: Path, name: str, tmp_path: Path) -> Path:
 
 
 @every_format
-def test_a_flipped_bit_is_an_error_or_changes_nothing(
+def test_damage_is_an_error_that_names_file_and_next_step_or_changes_nothing(
     name: str, damaged: Path, truth: EventArrays, tmp_path: Path
 ) -> None:
-    whole = damaged.read_bytes()
+    whole, complaints = damaged.read_bytes(), []
     wanted = [299, 300] if name.startswith("npz") else INDICES  # 300 is the one that is damaged
-    complaints = []
+    contents: list[bytes | None] = [None, b"", whole[: len(whole) // 2]]
     for turn, place in enumerate(np.linspace(0, len(whole) - 1, 9).astype(int).tolist()):
-        flipped = bytearray(whole)
-        flipped[place] ^= 1 << turn % 8
-        damaged.write_bytes(flipped)
+        contents.append(whole[:place] + bytes([whole[place] ^ 1 << turn % 8]) + whole[place + 1 :])
+    for turn, content in enumerate(contents):
+        damaged.unlink() if content is None else damaged.write_bytes(content)
         fs = fsspec.filesystem("file") if turn % 2 else None
         try:
             samples = open_events(tmp_path, name, fs=fs).__getitems__(wanted)
@@ -193,25 +186,11 @@ def test_a_flipped_bit_is_an_error_or_changes_nothing(
         else:
             assert all(map(same_bits, samples, map(truth.__getitem__, wanted)))
 
-    assert complaints
-    for said in complaints:
+    assert len(complaints) > 3
+    assert all(str(damaged) in said for said in complaints)
+    for said in complaints[1:]:  # the first: there is none, in most formats no data set at all
         assert re.match(r"Event \d+ cannot be read, ", said)
-        assert str(damaged) in said
-
-
-@every_format
-def test_a_file_that_is_missing_or_ends_early_is_named_with_the_next_step(
-    name: str, damaged: Path, tmp_path: Path
-) -> None:
-    whole = damaged.read_bytes()
-    for turn, left in enumerate((len(whole) // 2, 0, None)):
-        damaged.unlink() if left is None else damaged.write_bytes(whole[:left])
-        fs = fsspec.filesystem("file") if turn % 2 else None
-        with pytest.raises(OSError, match=re.escape(str(damaged))) as caught:
-            open_events(tmp_path, name, fs=fs).__getitems__(INDICES)
-        if left is not None:
-            assert re.match(r"Event \d+ cannot be read, ", str(caught.value))
-            assert str(caught.value).endswith(f"make_events --check --out {tmp_path}`.")
+        assert said.endswith(f"make_events --check --out {tmp_path}`.")
 
 
 def swap_two(content: bytes) -> bytes:
@@ -219,15 +198,14 @@ def swap_two(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("name", "index"), [("npy", "npy/offsets.npy"), ("tar", "tar/index.npy")])
-@pytest.mark.parametrize("damage", [swap_two, lambda content: content[:300], lambda content: b""])
 @pytest.mark.usefixtures("damaged")
-def test_an_index_that_is_damaged_is_named(
-    index: str, name: str, damage: Callable[[bytes], bytes], tmp_path: Path
-) -> None:
+def test_an_index_that_is_damaged_is_named(index: str, name: str, tmp_path: Path) -> None:
     path = tmp_path / index
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(OSError, match=re.escape(str(path))):
-        open_events(tmp_path, name)
+    whole = path.read_bytes()
+    for content in (swap_two(whole), whole[:300], b""):
+        path.write_bytes(content)
+        with pytest.raises(OSError, match=re.escape(str(path))):
+            open_events(tmp_path, name)
 
 
 @pytest.mark.parametrize("name", ["tar", "npz"])

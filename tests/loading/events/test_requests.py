@@ -1,14 +1,11 @@
 """What each format asks of the storage to get at its events."""
 
 import gc
-import pickle
 from pathlib import Path
 
 import apsw
-import fsspec
 import numpy as np
 import pytest
-import torch
 
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import Events, open_events
@@ -62,22 +59,6 @@ def test_events_that_lie_close_together_are_fetched_together() -> None:
     assert list(neighbours([3, 0, 1], offsets, 29)) == [[0, 1], [3]]
     assert list(neighbours([3, 0, 1], offsets, 30)) == [[0, 1, 3]]
     assert list(neighbours([], offsets, 0)) == []
-
-
-@pytest.mark.parametrize("name", ["npz", "npy"])
-def test_a_cache_of_files_fetches_them_once_and_other_processes_find_them(
-    name: str, events_folder: Path, tmp_path: Path
-) -> None:
-    lustre = slow_storage(events_folder, "laptop SSD", cache_mb=0)
-    cached = fsspec.filesystem("filecache", fs=lustre, cache_storage=str(tmp_path))
-    events = open_events(events_folder, name, fs=cached)
-    first = events[3]["pulses"]
-    assert torch.equal(first, open_events(events_folder, name)[3]["pulses"])
-    assert lustre.counters().read_amplification == 1
-
-    lustre.reset_counters()
-    assert torch.equal(pickle.loads(pickle.dumps(events))[3]["pulses"], first)
-    assert lustre.counters().requests == 0
 
 
 def test_sqlite_forgets_the_file_system_with_the_database(all_formats: Path) -> None:

@@ -44,33 +44,22 @@ def test_every_part_of_a_batch_counts_with_what_travels(batch: Any, size: int) -
     assert nbytes(batch) == size
 
 
-def test_every_rank_has_its_batches_on_the_way_and_without_workers_none_travels() -> None:
+def test_the_smaller_of_shm_and_memory_decides_and_a_byte_more_does_not_fit() -> None:
     assert NODE.travelling_bytes == 3264 * MB
     assert replace(NODE, loaders=1, prefetch_factor=3).travelling_bytes == 1200 * MB
     assert replace(NODE, num_workers=0).travelling_bytes == 0
-
-
-@pytest.mark.parametrize(
-    ("change", "stageable_mb"),
-    [
+    for change, room_mb in (
         ({}, 32_000 - 3264),
         ({"shm_bytes": None}, 64_000 - 3264),
         ({"programs_bytes": 40_000 * MB}, 24_000 - 3264),
-    ],
-)
-def test_the_smaller_of_shm_and_memory_decides_and_a_byte_more_does_not_fit(
-    change: dict[str, int], stageable_mb: int
-) -> None:
-    node = replace(NODE, **change)
-    assert node.stageable_bytes == stageable_mb * MB
-    assert replace(node, staged_bytes=node.stageable_bytes).fits
-    assert not replace(node, staged_bytes=node.stageable_bytes + 1).fits
-
-
-@pytest.mark.parametrize("change", [{"shm_bytes": 64 * MB}, {"programs_bytes": 70_000 * MB}])
-def test_where_the_batches_alone_do_not_fit_nothing_may_be_staged(change: dict[str, int]) -> None:
-    node = replace(NODE, **change)
-    assert (node.stageable_bytes, node.fits) == (0, False)
+    ):
+        node = replace(NODE, **change)
+        assert node.stageable_bytes == room_mb * MB
+        assert replace(node, staged_bytes=room_mb * MB).fits
+        assert not replace(node, staged_bytes=room_mb * MB + 1).fits
+    for change in ({"shm_bytes": 64 * MB}, {"programs_bytes": 70_000 * MB}):
+        node = replace(NODE, **change)
+        assert (node.stageable_bytes, node.fits) == (0, False)  # the batches alone are too many
 
 
 def test_this_machine_is_asked_for_its_memory() -> None:

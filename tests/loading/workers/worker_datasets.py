@@ -7,10 +7,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from course_utils.loading.workers import LazyFile, SharedEpoch, worker_init, worker_rng
+from course_utils.loading.workers import SharedEpoch, worker_init, worker_rng
 
 
 def first(samples: list[Any]) -> Any:
@@ -43,33 +42,6 @@ class Pools(Dataset[Any]):
 
         pools = {pool["filepath"]: pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
         return {"pools": {**pools, "arrow": pyarrow.cpu_count()}, "new": new}
-
-
-class Opened(Dataset[Any]):
-    """Tells of files whether they came without an open one, and what stands in them."""
-
-    def __init__(self, files: list[LazyFile[Any]]):
-        self.files = files
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __getitem__(self, index: int) -> tuple[bool, Any]:
-        lazy = self.files[index]
-        came = lazy._file  # that of the parent, after a fork
-        return lazy.file is not came, read_any(lazy.file)
-
-
-def read_any(file: Any) -> list[int]:
-    """Read the numbers 0, 1, 2 out of whatever it is."""
-    if isinstance(file, np.ndarray):
-        return [int(number) for number in file]
-    if hasattr(file, "execute"):
-        return [row[0] for row in file.execute("select number from numbers order by number")]
-    if hasattr(file, "keys"):
-        return [int(number) for number in file["numbers"][:]]
-    file.seek(0)
-    return list(file.read())
 
 
 class Epochs(IterableDataset[int]):
