@@ -10,18 +10,24 @@ from zlib import crc32
 
 import pytest
 
+from course_utils.teaching.notebook.start import PRELOAD
+
 os.environ.setdefault("COURSE_SIZE", "S")
 os.environ.setdefault("MPLBACKEND", "Agg")
 pytest_plugins = ["tests.hangs"]
 
 FULL = os.environ.get("COURSE_TEST_MATRIX") == "full"
-METHODS = [
-    method
-    for method in ("fork", "spawn", "forkserver")
-    if method in multiprocessing.get_all_start_methods()
-]
+METHODS = multiprocessing.get_all_start_methods()
+# A spawned process imports torch, for seconds: in a short run few are.
+TURNS = [method for method in ("fork", "forkserver") * 3 if method in METHODS] + ["spawn"]
 _RUN_NOTEBOOKS = ("test_interrupts.py", "test_notebooks.py")
 _SECONDS = "seconds per notebook, size S"
+
+
+def pytest_sessionstart() -> None:
+    """Let the server that forks workers load what the notebooks let it load."""
+    if "forkserver" in METHODS:
+        multiprocessing.set_forkserver_preload(list(PRELOAD))
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -45,10 +51,10 @@ def start_method(request: pytest.FixtureRequest) -> str:
     The tests take turns: each case meets the one that its name stands for, in any process and
     order, and with COURSE_TEST_MATRIX=full each meets all of them.
     """
-    methods = METHODS
+    turns = TURNS
     if request.node.get_closest_marker("many_workers"):
-        methods = [method for method in METHODS if method != "spawn"] or METHODS
-    turn = methods[crc32(request.node.name.encode()) % len(methods)]
+        turns = TURNS[:-1] or TURNS
+    turn = turns[crc32(request.node.name.encode()) % len(turns)]
     return str(getattr(request, "param", turn))
 
 

@@ -52,6 +52,7 @@ def test_a_measurement_is_drawn_below_its_prediction() -> None:
     assert box.picture.names == ("workers, predicted", "measured")
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("pipeline", LOOPS.values(), ids=LOOPS)
 def test_a_real_run_has_the_utilisation_that_the_model_predicts(pipeline: Pipeline) -> None:
