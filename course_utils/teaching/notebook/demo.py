@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import re
 import signal
-import subprocess
 import sys
 import tempfile
 import textwrap
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import psutil
 
+from course_utils.hardware.machine import modules_of_server
 from course_utils.teaching.notebook.cards import block, card
+from course_utils.teaching.notebook.start import PRELOAD
 
 _LONGEST_OUTPUT = 20_000  # characters; the end is the part that explains
 _LOOK_EVERY_S = 0.05
@@ -47,50 +51,65 @@ class Demo:
 
 
 def run_demo(program: str, *, seconds: float = 20, memory_mb: float = 2000) -> Demo:
-    """Run `program` in a subprocess under limits of time and memory; leave no process behind.
+    """Run `program` in a process of its own, under limits of time and memory; leave none behind.
 
     Args:
-        program: Python source, or the name of an importable module (run like `python -m NAME`).
-            Source that starts workers needs `if __name__ == "__main__":`, as every script does.
+        program: Python source, run like a script. One that starts workers needs
+            `if __name__ == "__main__":`, as every script does.
         seconds: it is stopped after so long.
         memory_mb: it is stopped once it and its children hold more.
     """
     with tempfile.TemporaryDirectory(prefix="demo-", ignore_cleanup_errors=True) as folder:
-        output = Path(folder) / "output.txt"
-        # A file, not a pipe: an orphan that keeps a pipe open would keep us waiting.
-        with output.open("wb") as sink:
-            process = subprocess.Popen(
-                [sys.executable, *_arguments(program, Path(folder))],
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"},
-                start_new_session=True,
-            )
-            watch = _Watch(process)
-            try:
-                stopped = watch.until_end(seconds, memory_mb)
-            finally:
-                watch.kill_all()
-        text = output.read_text("utf-8", errors="replace").replace(folder + os.sep, "")
-    ending, text = stopped or _ending(process.returncode), text.rstrip()
+        script, output = Path(folder) / "demo.py", Path(folder) / "output.txt"
+        script.write_text(textwrap.dedent(program), "utf-8")
+        output.touch()
+        process = _context().Process(target=_run, args=(script, output))
+        process.start()
+        watch = _Watch(process)
+        try:
+            stopped = watch.until_end(seconds, memory_mb)
+        finally:
+            watch.kill_all()
+        text = output.read_text("utf-8", errors="replace").replace(folder + os.sep, "").rstrip()
+    returncode = process.exitcode or 0
+    ending = stopped or _ending(returncode)
     if len(text) > _LONGEST_OUTPUT:
         text = "...\n" + text[-_LONGEST_OUTPUT:]
-    return Demo(ending, process.returncode, watch.seconds, watch.peak_mb, text)
+    return Demo(ending, returncode, watch.seconds, watch.peak_mb, text)
 
 
-def _arguments(program: str, folder: Path) -> list[str]:
-    if re.fullmatch(r"[\w.]+", program):
-        return ["-m", program]
-    script = folder / "demo.py"
-    script.write_text(textwrap.dedent(program), "utf-8")
-    return [str(script)]
+def _context() -> Any:
+    """Choose the server that forks workers, which has torch already; a new Python needs seconds."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    if modules_of_server() is None:  # the notebook forks its workers itself
+        multiprocessing.set_forkserver_preload(list(PRELOAD))
+    return multiprocessing.get_context("forkserver")
+
+
+def _run(script: Path, output: Path) -> None:
+    """Run a script as Python does that is called with it; what it prints goes to a file."""
+    if hasattr(os, "setsid"):
+        os.setsid()  # all that it starts can be killed together
+    # A file, not a pipe: an orphan that keeps a pipe open would keep the kernel waiting.
+    sink = os.open(output, os.O_WRONLY | os.O_APPEND)
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        os.dup2(sink, number)
+        stream.reconfigure(encoding="utf-8", write_through=True)  # type: ignore[union-attr]
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    main.__file__ = str(script)
+    try:
+        exec(compile(script.read_text("utf-8"), script, "exec"), vars(main))
+    except Exception as error:
+        place = error.__traceback__ and error.__traceback__.tb_next  # without this function
+        sys.excepthook(type(error), error, place)
+        sys.exit(1)
 
 
 class _Watch:
     """Look after a process and every descendant that was ever seen."""
 
-    def __init__(self, process: subprocess.Popen[bytes]):
+    def __init__(self, process: BaseProcess):
         self.process = process
         self.family: set[psutil.Process] = set()
         self.peak_mb = self.seconds = 0.0
@@ -98,7 +117,7 @@ class _Watch:
     def until_end(self, seconds: float, memory_mb: float) -> str:
         """Wait for the end; return why the process has to be stopped, or an empty string."""
         start = time.monotonic()
-        while self.process.poll() is None:
+        while self.process.exitcode is None:
             self.seconds = time.monotonic() - start
             self.meet_family()
             self.peak_mb = max(self.peak_mb, sum(map(_memory_mb, self.family)))
@@ -106,8 +125,7 @@ class _Watch:
                 return f"Stopped: it held more than {memory_mb:,.0f} MB of memory"
             if self.seconds > seconds:
                 return f"Stopped after {seconds:g} s: it would have gone on"
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(_LOOK_EVERY_S)
+            self.process.join(_LOOK_EVERY_S)
         return ""
 
     def meet_family(self) -> None:
@@ -118,14 +136,13 @@ class _Watch:
     def kill_all(self) -> None:
         """End the process and its descendants, also those whose parent is gone."""
         self.meet_family()
-        if sys.platform != "win32":
+        if sys.platform != "win32" and self.process.pid:
             self.family.update(_kill_group(self.process.pid))
         for member in self.family:
             with suppress(psutil.Error):
                 member.kill()
-        with suppress(ProcessLookupError):
-            self.process.kill()
-        self.process.wait()
+        self.process.kill()
+        self.process.join()
         psutil.wait_procs(self.family, timeout=0.5)
 
 
