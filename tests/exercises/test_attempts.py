@@ -22,7 +22,7 @@ from tests.exercises.solutions import (
 
 # these judge what a notebook has measured, or data that it has made: their own tests make that up
 MADE_UP = {"00.1", "00.2", "01.4", "03.2"}
-# they start processes
+# these start processes, and the solutions of a notebook run as a whole, with its checks, anyway
 SLOW = {"01.1", "01.3", "04.2", "04.3", "05.1", "07.1", "07.2", "10.1", "10.3"}
 SOURCES = [path.read_text("utf-8") for path in sorted((HERE / "source").glob("[0-9]*.py"))]
 KEYS = [key for text in SOURCES for key in re.findall(r'^cu\.check\("(.+?)"', text, re.MULTILINE)]
@@ -36,7 +36,7 @@ def test_a_stub_is_not_attempted(key: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [pytest.param(key, marks=[pytest.mark.slow] * (key in SLOW)) for key in HERE_JUDGED]
+    "key", [pytest.param(key, marks=[pytest.mark.full] * (key in SLOW)) for key in HERE_JUDGED]
 )
 def test_the_solution_is_right(key: str, folder: Path, start_method: str) -> None:
     multiprocessing.set_start_method(start_method, force=True)
