@@ -1,37 +1,29 @@
-"""Where things lie, and what the environment can change about it."""
+"""Where things lie, what the environment can change about it, and how errors are said."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from course_utils import paths
-from course_utils.errors import CourseError
+from course_utils.errors import CourseError, sentence
 
 
-def test_data_lie_in_the_project_unless_the_environment_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_environment_says_where_data_lie_and_how_large_they_are(monkeypatch, tmp_path):
     monkeypatch.delenv("COURSE_DATA", raising=False)
-    assert paths.data_root() == (paths.REPO / "data").resolve()
-    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
-    assert paths.data_root() == tmp_path
-
-
-def test_the_size_is_m_unless_the_environment_names_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     monkeypatch.delenv("COURSE_SIZE")
-    assert paths.size() == "M"
+    assert (paths.data_root(), paths.size()) == ((paths.REPO / "data").resolve(), "M")
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
     monkeypatch.setenv("COURSE_SIZE", "l")
-    assert paths.size() == "L"
+    assert (paths.data_root(), paths.size()) == (tmp_path, "L")
     monkeypatch.setenv("COURSE_SIZE", "XL")
     with pytest.raises(CourseError, match="choose S, M or L"):
         paths.size()
 
 
 def test_a_recording_is_found_from_any_folder_or_refused_with_those_there_are(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
     assert paths.recording("dlio_unet3d.pfw.gz").is_file()
     with pytest.raises(CourseError, match=r"no recording 'dlio'; choose one of: .*dlio_unet3d"):
@@ -40,8 +32,8 @@ def test_a_recording_is_found_from_any_folder_or_refused_with_those_there_are(
 
 @pytest.mark.parametrize("is_in_the_way", [False, True])
 def test_scratch_lies_beside_the_notebook_unless_nothing_can_be_written_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_in_the_way: bool
-) -> None:
+    tmp_path, monkeypatch, is_in_the_way
+):
     if is_in_the_way:
         (tmp_path / paths.SCRATCH).touch()  # a file in the way stops even an administrator
     monkeypatch.chdir(tmp_path)
@@ -55,16 +47,26 @@ def test_scratch_lies_beside_the_notebook_unless_nothing_can_be_written_there(
     paths.scratch_folder.cache_clear()
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     paths.replace_file(path, "old")
 
-    def full(self: Path, content: bytes) -> int:
+    def full(self, content):
         raise OSError(28, "full")
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="full"):
         paths.replace_file(path, "new")
     assert path.read_text("utf-8") == "old"
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "The disk is full at /x; free some space or pay, and run again."),
+        (errno.EROFS, "Writing to /x is not allowed; pay, and run again."),
+        (errno.EIO, "/x: broken; mend that and run again."),
+    ],
+)
+def test_an_error_of_the_system_becomes_one_sentence_with_the_next_step(number, said):
+    assert sentence(OSError(number, "broken", "/x"), elsewhere="pay") == said

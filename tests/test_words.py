@@ -28,10 +28,10 @@ MS = 1_000_000
         (size(1.2e9), "1.20 GB"),
     ],
 )
-def test_figures_read_well(said: str, text: str) -> None:
+def test_figures_read_well(said, text):
     assert said == text
 
 
-def test_an_axis_has_round_times_in_one_unit() -> None:
+def test_an_axis_has_round_times_in_one_unit():
     assert list(axis(2_210 * MS, 8).values()) == ["0", "0.5 s", "1.0 s", "1.5 s", "2.0 s"]
     assert list(axis(90 * MS, 5).values()) == ["0", "20 ms", "40 ms", "60 ms", "80 ms"]

@@ -1,5 +1,4 @@
 import os
-from pathlib import Path
 
 import pytest
 
@@ -9,8 +8,8 @@ from course_utils.hardware.machine.disk import measure_disk
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="no posix_fadvise here")
 def test_every_file_below_a_folder_is_written_then_dropped_and_keeps_its_content(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     (tmp_path / "deep").mkdir()
     files = [tmp_path / "a", tmp_path / "deep" / "b"]
     for file in files:
@@ -26,9 +25,7 @@ def test_every_file_below_a_folder_is_written_then_dropped_and_keeps_its_content
     assert calls == ["fsync", "drop"]
 
 
-def test_where_it_is_impossible_the_answer_is_false_and_says_warm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_it_is_impossible_the_answer_is_false_and_says_warm(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "posix_fadvise", raising=False)
     (tmp_path / "a").write_bytes(b"1234")
     dropped = drop_cache(tmp_path)
@@ -38,7 +35,7 @@ def test_where_it_is_impossible_the_answer_is_false_and_says_warm(
         drop_cache(tmp_path / "missing")
 
 
-def test_a_disk_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
+def test_a_disk_is_tried_and_left_as_it_was(tmp_path):
     speed = measure_disk(tmp_path)
     assert 0 < speed.megabytes <= 68
     assert min(speed.write_mb_s, speed.read_mb_s) > 0

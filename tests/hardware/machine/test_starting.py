@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -32,9 +31,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
 @pytest.mark.slow
-def test_workers_have_what_the_server_loaded_and_what_comes_too_late_is_said(
-    tmp_path: Path,
-) -> None:
+def test_workers_have_what_the_server_loaded_and_what_comes_too_late_is_said(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, tmp_path / "program.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -44,7 +41,7 @@ def test_workers_have_what_the_server_loaded_and_what_comes_too_late_is_said(
     assert "Restart Python" in said
 
 
-def test_a_module_that_does_not_exist_is_named() -> None:
+def test_a_module_that_does_not_exist_is_named():
     for name in ("tourch", "torch.nothing", "nothing.at.all"):
         with pytest.raises(ValueError, match=f"no module '{name}' to preload"):
             use_start_method(["numpy", name])

@@ -104,12 +104,6 @@ def test_an_overslept_wait_is_made_good_by_the_next_request(clock):
     assert read(storage, 0, 1) == pytest.approx(1000 + 60 - 1 + 10, abs=0.2)
 
 
-def test_without_a_page_cache_just_the_bytes_asked_for_are_read(clock):
-    storage = device(clock)
-    read(storage, 5, 105)
-    assert storage.counters() == Counters(requests=1, bytes_read=100, bytes_used=100)
-
-
 def test_with_a_page_cache_whole_blocks_are_read_once(clock):
     storage = device(clock, CACHED)
     clock.now = round(read(storage, BLOCK + 5, BLOCK + 105) * MS)

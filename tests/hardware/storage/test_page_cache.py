@@ -14,20 +14,6 @@ def hits(cache, keys, *, weight=1):
     return sum(cache.use(hash((7, key)), weight)[1] for key in keys)
 
 
-def test_zeroed_memory_is_an_empty_cache_and_clear_makes_one():
-    cache = cache_of(4)
-    for _ in range(2):
-        assert hits(cache, [0, 1, 2, 3]) == 0
-        assert hits(cache, [0, 1, 2, 3]) == 4
-        cache.clear()
-
-
-def test_two_caches_over_the_same_memory_are_one():
-    memory = memoryview(bytearray(PageCache.memory_size(4)))
-    hits(PageCache(memory, 4), [1, 2])
-    assert hits(PageCache(memory, 4), [1, 2]) == 2
-
-
 @pytest.mark.parametrize("capacity", [1, 5, 64])
 def test_it_agrees_with_an_ordered_dictionary_on_blocks_of_random_weight(capacity):
     rng = random.Random(capacity)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +14,7 @@ LUSTRE = storage_preset("busy Lustre")
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_processes_together_get_no_more_than_the_line_carries(
-    tmp_path: Path, start_method: str
-) -> None:
+def test_processes_together_get_no_more_than_the_line_carries(tmp_path, start_method):
     fs = slow_storage(tmp_path, replace(LUSTRE, mb_s=40, stream_mb_s=40))
     rate = rate_together(fs, 4, total=20_000_000, piece=2**18, start_method=start_method)
     assert 0.7 < rate / 40e6 < 1.05
@@ -25,10 +22,10 @@ def test_processes_together_get_no_more_than_the_line_carries(
 
 @pytest.mark.full
 @pytest.mark.alone
-def test_reading_bound_by_latency_grows_with_processes(tmp_path: Path) -> None:
+def test_reading_bound_by_latency_grows_with_processes(tmp_path):
     preset = replace(LUSTRE, request_ms=40, cache_mb=0, requests_at_once=4)
 
-    def rate(processes: int) -> float:
+    def rate(processes):
         fs = slow_storage(tmp_path, preset)
         reads = 15 * min(4, processes)
         return rate_together(fs, processes, total=1024 * reads, piece=1024, shuffled=True)
