@@ -131,5 +131,5 @@ def test_a_loop_runs_however_workers_start_and_leaves_none_behind(
     multiprocessing.set_start_method(start_method, force=True)
     loop = _loop(Clinic(5, tmp_path), "storage")
     assert loop.workers_cpu().cores != 0
-    assert "worker 1" in loop.timeline().text()
+    assert "worker 1" in loop.timeline().picture.traces[0].lanes
     assert not multiprocessing.active_children()
