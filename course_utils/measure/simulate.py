@@ -9,6 +9,7 @@ out as from a measured run, so that prediction and measurement are drawn and sum
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, fields
@@ -55,10 +56,10 @@ class Pipeline:
             value = getattr(self, field.name)
             if isinstance(value, (int, float)) and value < 0:
                 raise ValueError(f"{field.name}={value} is negative; give 0 or more.")
-        if self.steps < 1 or self.prefetch_factor < 1 or self.cores == 0:
-            raise ValueError("steps, prefetch_factor and cores have to be at least 1.")
-        if self.storage_streams == 0:
-            raise ValueError("storage_streams has to be at least 1; None means no limit.")
+        if 0 in (self.steps, self.prefetch_factor, self.cores, self.storage_streams):
+            raise ValueError(
+                "steps, prefetch_factor, cores and storage_streams have to be at least 1."
+            )
 
     @property
     def load_ms(self) -> float:
@@ -221,11 +222,11 @@ class _EventLoop:
     def _resume(self, process: _Process) -> None:
         for wanted in process:
             if isinstance(wanted, float):
-                return self.start(process, wanted)
+                self.start(process, wanted)
+                return
             if not wanted.happened:
                 wanted.waiting.append(process)
-                return None
-        return None
+                return
 
 
 class _Slots:
@@ -233,23 +234,19 @@ class _Slots:
 
     def __init__(self, loop: _EventLoop, places: int | None):
         self.loop = loop
-        self.free = places  # None: no limit
+        self.free = math.inf if places is None else places
         self.queue = deque[_Signal]()
 
     def take(self) -> Iterator[_Signal]:
         """Wait for a place: `yield from slots.take()`."""
-        if self.free is None:
-            return
-        if self.free == 0:
+        if self.free:
+            self.free -= 1
+        else:
             self.queue.append(turn := _Signal())
             yield turn
-        else:
-            self.free -= 1
 
     def give_back(self) -> None:
         """Hand the place to the first in the queue."""
-        if self.free is None:
-            return
         if self.queue:
             self.loop.happen(self.queue.popleft())
         else:

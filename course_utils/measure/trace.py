@@ -7,9 +7,7 @@
     print(trace.summary())
     trace.timeline()
 
-Recording, computing and drawing are three layers below: `measure.spans` writes down and computes,
-`measure.picture` draws. A `Trace` is the one handle to all of them, whether it was recorded,
-simulated or read from a file.
+`measure.spans` records and computes, `measure.picture` draws; a `Trace` is the handle to all.
 """
 
 from __future__ import annotations

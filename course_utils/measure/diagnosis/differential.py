@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,17 +18,12 @@ import torch
 from torch.utils.data import DataLoader
 
 from course_utils.errors import CourseError
-from course_utils.measure.diagnosis.measurements import (
-    Measurements,
-    may_be_oversubscribed,
-    measured,
-)
+from course_utils.measure.diagnosis.measurements import may_be_oversubscribed, measured
 from course_utils.measure.diagnosis.remedy import remedy
 from course_utils.measure.diagnosis.report import Diagnosis
 from course_utils.measure.diagnosis.runs import Run, run_loop, run_step
 from course_utils.measure.diagnosis.verdict import judge
 from course_utils.measure.spans import end
-from course_utils.measure.trace import Trace
 
 ALONE, STEP, TOGETHER, TRIAL = 0.35, 0.15, 0.35, 0.1  # shares of the time
 HANGS_S = 60  # without a batch, where the loader itself would wait for ever
@@ -58,7 +53,7 @@ def diagnose(
             the step raises comes through as it is.
     """
     _check(loader, step)
-    with untouched(loader, timeout_s=HANGS_S), _understandable():
+    with untouched(loader), _understandable():
         alone = run_loop(loader, None, seconds=ALONE * seconds, keep=True)
         _check_batches(alone, seconds)
         trial = None
@@ -68,13 +63,9 @@ def diagnose(
         alone.kept.clear()  # batches of workers hold shared memory
         together = run_loop(loader, step, seconds=TOGETHER * seconds)
         _check_batches(together, seconds)
-    return concluded(measured(loader, alone, alone_step, together, trial), together.trace)
-
-
-def concluded(m: Measurements, trace: Trace) -> Diagnosis:
-    """Return what follows from measurements."""
+    m = measured(loader, alone, alone_step, together, trial)
     cause = judge(m)
-    return Diagnosis(cause, *remedy(m, cause), m, trace)
+    return Diagnosis(cause, *remedy(m, cause), m, together.trace)
 
 
 def _check(loader: Any, step: Any) -> None:
@@ -134,32 +125,26 @@ def _understandable() -> Iterator[None]:
 
 
 @contextmanager
-def untouched(loader: Iterable[Any], *, timeout_s: float) -> Iterator[None]:
+def untouched(loader: Iterable[Any]) -> Iterator[None]:
     """Leave `loader` and the random numbers of this process as they were.
 
     Inside, the loader starts workers of its own: persistent ones that run already are put aside. A
-    loader that would wait for ever for a batch gives up after `timeout_s`.
+    loader that would wait for ever for a batch gives up after `HANGS_S`.
     """
-    with ExitStack() as stack:
-        stack.enter_context(_same_random_numbers(loader))
-        if isinstance(loader, DataLoader):
-            stack.enter_context(_same_attributes(loader))
+    with _same_random_numbers(loader):
+        if not isinstance(loader, DataLoader):
+            yield
+            return
+        before = dict(vars(loader))
+        try:
             loader._iterator = None
             if loader.num_workers and not loader.timeout:
-                loader.timeout = timeout_s
-        yield
-
-
-@contextmanager
-def _same_attributes(loader: DataLoader[Any]) -> Iterator[None]:
-    before = dict(vars(loader))
-    try:
-        yield
-    finally:
-        ours = getattr(loader, "_iterator", None)
-        vars(loader).clear()
-        vars(loader).update(before)
-        if ours is not None:
+                loader.timeout = HANGS_S
+            yield
+        finally:
+            ours = getattr(loader, "_iterator", None)
+            vars(loader).clear()
+            vars(loader).update(before)
             end(ours, orderly=False)
 
 
@@ -182,11 +167,7 @@ def _same_random_numbers(loader: Iterable[Any]) -> Iterator[None]:
 
 def _generators(loader: Iterable[Any]) -> list[torch.Generator]:
     """Return the generators that the loader and its samplers hold."""
-    holders: list[Any] = [loader]
-    for name in ("sampler", "batch_sampler"):
-        with suppress(AttributeError):
-            holders.append(getattr(loader, name))
-    holders += [getattr(holder, "sampler", None) for holder in holders[1:]]
+    samplers = [getattr(loader, name, None) for name in ("sampler", "batch_sampler")]
+    holders = [loader, *samplers, *(getattr(sampler, "sampler", None) for sampler in samplers)]
     found = (getattr(holder, "generator", None) for holder in holders)
-    unique = {id(one): one for one in found if isinstance(one, torch.Generator)}
-    return list(unique.values())
+    return [*{one for one in found if isinstance(one, torch.Generator)}]

@@ -27,14 +27,6 @@ class Rate:
     batches: int  # that were counted
     dropped: int  # first ones that were not: num_workers * prefetch_factor + 1
 
-    def __repr__(self) -> str:
-        """Say it in words."""
-        return (
-            f"{self.batches_per_s:.3g} batches/s ({self.samples_per_s:,.0f} samples/s) over "
-            f"{self.batches} batches, after {self.start_up_s:.2f} s of start-up and "
-            f"{self.dropped} dropped first ones"
-        )
-
 
 def steady_rate(
     loader: Iterable[Any],
@@ -51,11 +43,17 @@ def steady_rate(
         CourseError: the epoch has fewer than two batches, or ended before it was steady.
     """
     dropped = first_dropped(prefetched(loader), length(loader))
+    times: list[float] = []
+    samples: list[int] = []
     started = clock()
     batches: Iterator[Any] | None = None
     try:
         batches = iter(loader)
-        times, sizes = _take(batches, dropped, seconds, clock)
+        for batch in batches:
+            times.append(clock())
+            samples.append(batch_size(batch))
+            if len(times) > dropped and times[-1] - times[dropped - 1] >= seconds:
+                break
     except BaseException:
         end(batches, orderly=False)
         raise
@@ -69,7 +67,7 @@ def steady_rate(
     return Rate(
         start_up_s=times[0] - started,
         batches_per_s=(len(times) - dropped) / lasted,
-        samples_per_s=sum(sizes[dropped:]) / lasted,
+        samples_per_s=sum(samples[dropped:]) / lasted,
         batches=len(times) - dropped,
         dropped=dropped,
     )
@@ -93,17 +91,3 @@ def length(loader: Iterable[Any]) -> int | None:
 def first_dropped(prefetched: int, length: int | None) -> int:
     """Return how many first batches of an epoch say nothing about its steady rate."""
     return min(prefetched + 1, max(1, (length if length is not None else 2**62) // 2))
-
-
-def _take(
-    batches: Iterator[Any], dropped: int, seconds: float, clock: Callable[[], float]
-) -> tuple[list[float], list[int]]:
-    """Return when each batch came and how many samples it had."""
-    times: list[float] = []
-    sizes: list[int] = []
-    for batch in batches:
-        times.append(clock())
-        sizes.append(batch_size(batch))
-        if len(times) > dropped and times[-1] - times[dropped - 1] >= seconds:
-            break
-    return times, sizes

@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 STAGES = ("read", "decode", "transform", "collate", "transfer", "compute", "wait")
@@ -100,11 +100,6 @@ class SpanLog:
         while self._closing:
             self._closing.pop(0)()
 
-    def __repr__(self) -> str:
-        """Name the run and count its spans."""
-        label = f"{self.label!r}, " if self.label else ""
-        return f"{type(self).__name__}({label}{len(self._spans)} spans, {self.served} batches)"
-
 
 def _lane_order(lane: str) -> tuple[int, int, str]:
     rank = {"storage": 0, "worker": 1, "main": 3, "copy": 4, "gpu": 5}
@@ -132,13 +127,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: activate(None))
 
 
-class _NoStage:
-    __slots__ = ()
-
-    def __enter__(self) -> None: ...
-    def __exit__(self, *error: object) -> None: ...
-
-
 class _RecordedStage:
     __slots__ = ("lane", "name", "start_ns", "trace")
 
@@ -154,7 +142,7 @@ class _RecordedStage:
         trace._spans.append(Span(lane, self.name, self.start_ns, trace.clock(), batch))
 
 
-_NO_STAGE = _NoStage()
+_NO_STAGE = nullcontext()
 
 
 def stage(name: str, lane: str | None = None) -> AbstractContextManager[None]:

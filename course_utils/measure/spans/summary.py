@@ -44,9 +44,8 @@ class Summary:
             return (
                 f"No step was recorded in {self.total_s:.2f} s: call gpu.step(batch) in the loop."
             )
-        names = {"wait": "the next batch"}
         waits = [
-            f"{names.get(stage, stage)} {percent(share)}"
+            f"{'the next batch' if stage == 'wait' else stage} {percent(share)}"
             for stage, share in self.stall.items()
             if share >= 0.005
         ]
@@ -171,14 +170,16 @@ def _within(gap: Interval, spans: Iterable[Span]) -> dict[str, int]:
     return lasted
 
 
-def hidden_share(spans: Sequence[Span], *, lane: str = "copy", behind: str = "gpu") -> float:
-    """Return the share of `lane`'s time in which `behind` is at work too; 1.0 if it did nothing.
+def hidden_share(spans: Sequence[Span]) -> float:
+    """Return the share of the copies' time in which the GPU is at work too; 1.0 if none was made.
 
     The first copy of an epoch has no step before it and can hide behind nothing: over n batches of
     a perfect prefetcher this is (n - 1) / n. Leave its span out to judge the others.
     """
-    work = [(span.start_ns, span.end_ns) for span in spans if span.lane == lane]
-    cover = [(span.start_ns, span.end_ns) for span in spans if span.lane == behind]
-    total = _length(union(work))
-    hidden = total + _length(union(cover)) - _length(union([*work, *cover]))
-    return hidden / total if total else 1.0
+    copies, steps = (
+        [(span.start_ns, span.end_ns) for span in spans if span.lane == lane]
+        for lane in ("copy", "gpu")
+    )
+    copying, computing = _length(union(copies)), _length(union(steps))
+    hidden = copying + computing - _length(union([*copies, *steps]))
+    return hidden / copying if copying else 1.0

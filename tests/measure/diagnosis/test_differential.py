@@ -153,7 +153,7 @@ def test_persistent_workers_that_run_already_are_put_aside_and_live_on() -> None
     loader = DataLoader(data.Numbers(40), num_workers=1, persistent_workers=True)
     list(loader)
     theirs, before = loader._iterator, dict(vars(loader))
-    with untouched(loader, timeout_s=60):
+    with untouched(loader):
         assert (loader._iterator, loader.timeout) == (None, 60)
         list(loader)
         assert len(multiprocessing.active_children()) == 2
@@ -179,6 +179,6 @@ def test_random_numbers_go_on_as_if_nothing_had_been() -> None:
     seed()
     expected = draw()
     seed()
-    with untouched(loader, timeout_s=60):
+    with untouched(loader):
         draw()
     assert draw() == expected

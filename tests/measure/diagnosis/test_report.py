@@ -5,13 +5,19 @@ from typing import Any
 
 import pytest
 
-from course_utils.measure.diagnosis.differential import concluded
-from course_utils.measure.diagnosis.report import evidence
+from course_utils.measure.diagnosis.measurements import Measurements
+from course_utils.measure.diagnosis.remedy import remedy
+from course_utils.measure.diagnosis.report import Diagnosis, evidence
+from course_utils.measure.diagnosis.verdict import judge
 from tests.measure.handmade import HUNGRY, hungry, naive
 
 
+def concluded(m: Measurements) -> Diagnosis:
+    return Diagnosis(cause := judge(m), *remedy(m, cause), m, naive())
+
+
 def test_the_page_says_verdict_change_gain_headspace_runs_and_evidence() -> None:
-    found = concluded(hungry(computing_s=0.01, stages={"a<b": 0.1}), naive())
+    found = concluded(hungry(computing_s=0.01, stages={"a<b": 0.1}))
     lines = repr(found).splitlines()
     assert lines[0].startswith("Storage: ")
     assert lines[1] == "Change: num_workers=8."
@@ -37,7 +43,7 @@ def test_the_page_says_verdict_change_gain_headspace_runs_and_evidence() -> None
     ],
 )
 def test_the_gain_is_no_more_than_can_be_promised(changes: dict[str, Any], says: str) -> None:
-    assert says in repr(concluded(hungry(**changes), naive()))
+    assert says in repr(concluded(hungry(**changes)))
 
 
 def test_without_workers_nothing_is_said_of_them() -> None:
