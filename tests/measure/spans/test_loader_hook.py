@@ -34,8 +34,13 @@ class Diary(Listener):
         return self.name, told, batch
 
 
-def test_this_torch_has_all_that_the_hook_needs() -> None:
+def test_this_torch_has_all_that_the_hook_needs_and_the_look_draws_no_random_number() -> None:
+    missing.cache_clear()
+    torch.manual_seed(1)
+    expected = torch.rand(())
+    torch.manual_seed(1)
     assert missing() == (), "see PRIVATE in loader_hook.py for what each of them is used for"
+    assert torch.rand(()) == expected
 
 
 def test_a_torch_without_it_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,52 +51,34 @@ def test_a_torch_without_it_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) 
     missing.cache_clear()
 
 
-def test_a_look_for_it_draws_no_random_number() -> None:
-    missing.cache_clear()
-    torch.manual_seed(1)
-    expected = torch.rand(())
-    torch.manual_seed(1)
-    missing()
-    assert torch.rand(()) == expected
-
-
 @pytest.mark.slow
 def test_listeners_are_told_in_the_worker_from_its_start_on(start_method: str) -> None:
-    loader = DataLoader(
-        Numbers(4), batch_size=2, num_workers=1, multiprocessing_context=start_method
-    )
+    loader = DataLoader(Numbers(4), 2, num_workers=1, multiprocessing_context=start_method)
     first, second = [told for _, told, _ in listen(loader, [Diary()])]
     assert first == ["worker 0", "fetch [0, 1]", "collate", "made"]
     assert second == ["fetch [2, 3]", "collate", "made"]
 
 
-@pytest.mark.parametrize("dataset", [Numbers(4), Stream(4)], ids=["map-style", "iterable"])
-def test_without_workers_listeners_are_told_in_this_process(dataset: Any) -> None:
-    diary = Diary()
-    first, _ = listen(DataLoader(dataset, batch_size=2), [diary])
-    assert [word.split()[0] for word in first[1]] == ["fetch", "collate", "made"]
-
-
-def test_the_first_listener_is_the_outermost() -> None:
-    ((outer, _, (inner, _, _)),) = listen(DataLoader(Numbers(1)), [Diary("a"), Diary("b")])
+@pytest.mark.parametrize("dataset", [Numbers(2), Stream(2)], ids=["map-style", "iterable"])
+def test_without_workers_listeners_are_told_here_and_the_first_is_the_outermost(
+    dataset: Any,
+) -> None:
+    batches = listen(DataLoader(dataset, batch_size=2), [Diary("a"), Diary("b")])
+    outer, told, (inner, _, _) = next(batches)
+    assert [word.split()[0] for word in told] == ["fetch", "collate", "made"]
     assert (outer, inner) == ("a", "b")
 
 
-def test_the_loader_keeps_its_own_functions_and_they_run() -> None:
+def test_the_loader_keeps_its_own_functions_and_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(loader: Any) -> Iterator[Any]:
+        raise OSError("no more processes")
+
     loader = DataLoader(Noted(), batch_size=6, num_workers=2, worker_init_fn=note_worker)
     before = dict(vars(loader))
     batches = [batch.tolist() for _, _, batch in listen(loader, [Diary()])]
     assert batches == [[0.0] * 6, [1.0] * 6]
     assert vars(loader) == before
     assert [batch.tolist() for batch in loader] == batches  # and nobody listens any more
-
-
-def test_a_loader_that_cannot_start_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(loader: Any) -> Iterator[Any]:
-        raise OSError("no more processes")
-
-    loader = DataLoader(Numbers(), num_workers=1)
-    before = dict(vars(loader))
     monkeypatch.setattr(DataLoader, "__iter__", full)
     with pytest.raises(OSError, match="no more processes"):
         listen(loader, [Diary()])
