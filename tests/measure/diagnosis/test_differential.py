@@ -40,15 +40,7 @@ def quick(loader: Any, step: Any = lambda batch: torch.zeros(()), **options: Any
 @pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    "name",
-    [
-        "GPU-bound: data in memory",
-        "storage, no workers",
-        "CPU: transform in Python",
-        "IPC: trees of dicts",
-        "transfer from pageable memory",
-        "Python in the step",
-    ],
+    "name", ["storage, no workers", "IPC: trees of dicts", "Python in the step"]
 )
 def test_the_cause_of_a_known_loop_is_found(name: str) -> None:
     cause = known_loaders.CAUSES[name]
@@ -57,18 +49,19 @@ def test_the_cause_of_a_known_loop_is_found(name: str) -> None:
         if found.cause != cause:  # neighbours on the machine may mislead it once, not twice
             found = diagnose(loader, step, seconds=6)
     assert found.cause == cause, found.verdict
-    assert min(found.measurements.headspace, found.gain) >= 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("kind", data.KINDS)
+@pytest.mark.parametrize(
+    ("kind", "workers"),
+    [*((kind, 0) for kind in data.KINDS), *((kind, 1) for kind in list(data.KINDS)[:4])],
+)
 def test_a_loader_of_any_kind_is_judged_and_left_as_it_was(kind: str, workers: int) -> None:
     loader = data.KINDS[kind](num_workers=workers)
     before = dict(getattr(loader, "__dict__", {}))
-    found = quick(loader, seconds=1.5 if workers else 0.2).measurements
+    found = quick(loader, seconds=1 if workers else 0.2).measurements
     assert found.loader_s > 0
-    assert found.workers == (workers if kind != "list of batches" else 0)
+    assert found.workers == workers
     samples = data.BATCH if kind == "without batching" else 1
     if kind != "iterable":  # which tells its length only at the end of an epoch
         assert found.epoch == data.BATCHES * samples
@@ -95,18 +88,13 @@ def test_a_device_that_was_not_waited_for_is_waited_for() -> None:
     found = quick(ROWS(), lambda batch: gpu.step(gpu.upload(batch)) and None, seconds=1)
     assert found.measurements.step_s >= 0.01
     assert found.measurements.compute_s == pytest.approx(0.01, rel=0.05)
-    quick(ROWS(), synchronize=lambda: calls.append(1))  # of one's own, with its function
+    changed = data.KINDS["own functions"]()  # a step may change the containers of its batch
+    quick(changed, lambda batch: batch.pop("event_id"), synchronize=lambda: calls.append(1))
     assert calls
 
 
-def test_a_step_may_change_the_containers_of_its_batch() -> None:
-    loader = data.KINDS["own functions"]()
-    assert quick(loader, lambda batch: batch.pop("event_id")).measurements.step_s > 0
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_what_the_step_raises_comes_through_and_nothing_stays(
+@pytest.mark.parametrize(("workers", "error"), [(0, ValueError), (1, KeyboardInterrupt)])
+def test_what_the_step_or_the_dataset_raises_comes_through_and_nothing_stays(
     error: type[BaseException], workers: int
 ) -> None:
     def step(batch: Any) -> None:
@@ -117,10 +105,6 @@ def test_what_the_step_raises_comes_through_and_nothing_stays(
     with pytest.raises(error, match="of the step"):
         quick(loader, step, seconds=1)
     assert vars(loader) == before
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_what_the_dataset_raises_comes_through(workers: int) -> None:
     with pytest.raises(LookupError, match="sample 5 is corrupt"):
         quick(DataLoader(data.Broken(), 8, num_workers=workers))
 
@@ -137,13 +121,10 @@ def test_what_the_dataset_raises_comes_through(workers: int) -> None:
     ],
 )
 def test_what_cannot_be_judged_is_refused_with_the_next_step(
-    loader: Any, step: Any, says: str
+    loader: Any, step: Any, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(CourseError, match=says):
         quick(loader, step, seconds=0.5)
-
-
-def test_too_little_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "GRACE_S", 0.0)
     with pytest.raises(CourseError, match="too few to judge by"):
         quick(ROWS(), seconds=1e-9)

@@ -18,22 +18,13 @@ from tests.measure.handmade import span, trace_of
 MB = 1e6
 
 
+USUAL = {"end": 0.0, "wall": 0.1, "cpu": 0.02, "process_cpu": 0.02, "delay": 0.01}
+USUAL |= {"collate": 0.005, "disk_bytes": 0.0, "unique_bytes": 0.0, "pool_threads": 1}
+
+
 def fetch(number: int, worker: int = 0, **changes: float) -> Fetch:
-    usual = Fetch(
-        worker=worker,
-        end=float(number),
-        wall=0.1,
-        cpu=0.02,
-        process_cpu=0.02,
-        delay=0.01,
-        collate=0.005,
-        total_cpu=0.03 * number,
-        asked_bytes=1000.0 * number,
-        disk_bytes=0.0,
-        unique_bytes=0.0,
-        pool_threads=1,
-    )
-    return usual._replace(**changes)
+    totals = {"total_cpu": 0.03 * number, "asked_bytes": 1000.0 * number}
+    return Fetch(worker=worker, **{**USUAL, **totals, **changes})
 
 
 def fetches(count: int = 5, **changes: float) -> list[Fetch]:
@@ -89,7 +80,7 @@ def test_start_up_is_what_the_first_batch_takes_beyond_its_fetch() -> None:
     assert found.start_up_share_s == pytest.approx(0.2)
 
 
-def test_the_step_is_divided_by_what_ran() -> None:
+def test_the_step_is_divided_by_what_ran_if_it_says_so() -> None:
     spans = []
     for start in range(0, 500, 50):
         spans += [span("copy", "transfer", start, start + 20)]
@@ -97,24 +88,18 @@ def test_the_step_is_divided_by_what_ran() -> None:
     step = run(first_s=0.05, trace=trace_of(*spans))
     for place, turn in enumerate(step.turns):  # a step waits for no batch
         step.turns[place] = turn._replace(asked=turn.done - 0.05, got=turn.done - 0.05)
-    found = figures(step=step)
-    assert found.compute_s == pytest.approx(0.03)
-    assert found.transfer_s == pytest.approx(0.01)  # the rest of it runs beside the computation
-    assert found.host_s == pytest.approx(0.01)
-
-
-def test_a_step_without_spans_is_not_divided() -> None:
+    found = figures(step=step)  # a third of a copy runs beside the computation
+    parts = (found.compute_s, found.transfer_s, found.host_s)
+    assert parts == pytest.approx((0.03, 0.01, 0.01))
     assert (figures().compute_s, figures().host_s) == (None, 0)
 
 
-def test_only_pools_that_compute_are_tried_with_one_thread() -> None:
+def test_pools_that_compute_are_tried_with_one_thread_and_those_that_help_are_no_ailment() -> None:
     for process_cpu, pool_threads, tried in ((0.04, 8, True), (0.04, 1, False), (0.021, 8, False)):
         found = fetches(process_cpu=process_cpu, pool_threads=pool_threads)
         assert may_be_oversubscribed(run(fetches=found)) is tried
-
-
-@pytest.mark.parametrize(("cpu", "gain"), [(0.04, 1.0), (0.004, 2.5)])
-def test_threads_that_help_are_no_ailment(cpu: float, gain: float) -> None:
     alone = run(workers=2, fetches=fetches(process_cpu=0.04))
-    trial = run(turn_s=0.02, fetches=fetches(process_cpu=cpu))
-    assert measured([], alone, run(), run(), trial).one_thread_gain == pytest.approx(gain)
+    for process_cpu, gain in ((0.04, 1.0), (0.004, 2.5)):
+        trial = run(turn_s=0.02, fetches=fetches(process_cpu=process_cpu))
+        found = measured([], alone, run(), run(), trial)
+        assert found.one_thread_gain == pytest.approx(gain)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+from itertools import count
 
 import pytest
 import torch
@@ -13,37 +13,12 @@ from course_utils.measure.diagnosis.rate import first_dropped
 from tests.measure.datasets import Numbers
 
 
-class Timed:
-    """Batches that come at given times of a clock of their own."""
-
-    def __init__(self, times: list[float]):
-        self.times, self.now = times, 0.0
-
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        for time in self.times:
-            self.now = time
-            yield torch.zeros(4)
-
-    def __len__(self) -> int:
-        return len(self.times)
-
-    def clock(self) -> float:
-        return self.now
-
-
-def test_start_up_is_no_part_of_the_rate() -> None:
-    loader = Timed([5.0, 5.5, 6.0, 6.5])
-    rate = steady_rate(loader, clock=loader.clock)
-    assert (rate.start_up_s, rate.dropped, rate.batches) == (5.0, 1, 3)
+def test_start_up_is_no_part_of_the_rate_and_a_long_epoch_is_cut_short() -> None:
+    seconds = iter([0.0, *(5 + 0.5 * n for n in count())])
+    rate = steady_rate([torch.zeros(4)] * 100, seconds=10, clock=lambda: next(seconds))
+    assert (rate.start_up_s, rate.dropped, rate.batches) == (5.0, 1, 20)
     assert rate.batches_per_s == pytest.approx(2)
     assert rate.samples_per_s == pytest.approx(8)
-
-
-def test_an_epoch_is_cut_short_when_its_time_is_up() -> None:
-    loader = Timed([float(second) for second in range(100)])
-    rate = steady_rate(loader, seconds=10, clock=loader.clock)
-    assert rate.batches == 10
-    assert rate.batches_per_s == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -55,15 +30,10 @@ def test_prefetched_batches_are_dropped_but_of_a_short_epoch_only_half(
     assert first_dropped(ahead, length) == dropped
 
 
-def test_an_epoch_of_one_batch_has_no_rate() -> None:
-    loader = Timed([1.0])
-    with pytest.raises(CourseError, match="more batches"):
-        steady_rate(loader, clock=loader.clock)
-
-
-def test_workers_are_gone_when_the_rate_is_known() -> None:
-    loader = DataLoader(Numbers(4000), batch_size=4, num_workers=2)
-    rate = steady_rate(loader, seconds=0.05)
+def test_workers_are_gone_when_the_rate_is_known_and_one_batch_has_none() -> None:
+    rate = steady_rate(DataLoader(Numbers(4000), batch_size=4, num_workers=2), seconds=0.05)
     assert rate.dropped == 5
     assert rate.samples_per_s == pytest.approx(4 * rate.batches_per_s, rel=0.5)
     assert not multiprocessing.active_children()
+    with pytest.raises(CourseError, match="more batches"):
+        steady_rate([torch.zeros(4)])
