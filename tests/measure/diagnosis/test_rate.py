@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from itertools import count
+from itertools import chain, count
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from tests.measure.datasets import Numbers
 
 
 def test_start_up_is_no_part_of_the_rate_and_a_long_epoch_is_cut_short() -> None:
-    seconds = iter([0.0, *(5 + 0.5 * n for n in count())])
+    seconds = chain([0.0], count(5, 0.5))
     rate = steady_rate([torch.zeros(4)] * 100, seconds=10, clock=lambda: next(seconds))
     assert (rate.start_up_s, rate.dropped, rate.batches) == (5.0, 1, 20)
     assert rate.batches_per_s == pytest.approx(2)
