@@ -2,10 +2,10 @@
 
 from notebooks.stories.prefetchers.bench import DiskError
 from notebooks.stories.prefetchers.contract import CONTRACT, RUNS, Broken, Clause, hangs, judge_all
-from notebooks.stories.prefetchers.defects import prove_all
-from notebooks.stories.prefetchers.notes_prefetcher import (
+from notebooks.stories.prefetchers.defects import (
     NotesPrefetcher,
     default_stream,
+    prove_all,
     side_stream,
     side_stream_with_wait,
 )

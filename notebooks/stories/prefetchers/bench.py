@@ -96,11 +96,6 @@ class Source:
         finally:
             self.closed.add()
 
-    @property
-    def is_open(self) -> bool:
-        """Tell whether an iterator is neither through nor closed."""
-        return self.closed.value < self.begun.value
-
     def checksums(self, epoch: int | None = None) -> list[float]:
         """Return those of the batches, in the order of an epoch; default: the one chosen."""
         return [checksum(tensors(batch)).item() for batch in self._in_order(epoch)]

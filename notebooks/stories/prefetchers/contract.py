@@ -6,6 +6,7 @@ A clause is a trial, and what is said of a prefetcher that does not keep it. The
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ import torch
 from course_utils.hardware.gpu import map_leaves
 from course_utils.teaching.exercise import expect, quiet_threads
 from notebooks.stories.prefetchers.bench import DiskError
-from notebooks.stories.prefetchers.trial import Make, Seen, Trial, watch
+from notebooks.stories.prefetchers.trial import Make, Seen, Trial
 
 RUNS = 20
 DEPTH = 2  # batches ahead, where those on the GPU are counted
@@ -42,16 +43,15 @@ class Clause:
 
     def judge(self, make: Make) -> None:
         """Refuse a prefetcher that breaks it; raise an error of its own code."""
-        with closing(watch(make, self.trial)) as seen:
+        with closing(Seen(make, self.trial)) as seen:
             if seen.error is not None and self.trial.fails_at is None:
                 raise seen.error
-            for way in self.ways:
-                if way.when(seen):
-                    expect(False, way.misconception.format(seen=seen), way.next_step)
+            if way := self.broken(seen):
+                expect(False, way.misconception.format(seen=seen), way.next_step)
 
-    def is_broken(self, seen: Seen) -> bool:
-        """Tell whether what was seen, in this trial or one like it, breaks the clause."""
-        return any(way.when(seen) for way in self.ways)
+    def broken(self, seen: Seen) -> Broken | None:
+        """Return in which way what was seen, in this trial or one like it, breaks the clause."""
+        return next((way for way in self.ways if way.when(seen)), None)
 
 
 def judge_all(make: Make, clauses: Iterable[Clause]) -> None:
@@ -61,11 +61,7 @@ def judge_all(make: Make, clauses: Iterable[Clause]) -> None:
             clause.judge(make)
 
 
-class Pair(NamedTuple):
-    """A tensor, and a word beside it."""
-
-    energy: torch.Tensor
-    kind: str
+Pair = namedtuple("Pair", ["energy", "kind"])  # a tensor, and a word beside it
 
 
 def nested_batches() -> list[Any]:
@@ -221,7 +217,7 @@ CONTRACT = (
         Trial(gpus=2),
         _NEVER_ENDS,
         Broken(
-            lambda seen: set(seen.places) != {seen.machine.gpus[1].name},
+            lambda seen: seen.places != {seen.machine.gpus[1].name},
             "The loop runs on GPU 1, and its batches are on GPU 0. The current GPU belongs to a "
             "thread: in another one it is GPU 0.",
             "Ask for it once, in __init__: self.gpu = devices.current().",

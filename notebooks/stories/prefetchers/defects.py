@@ -1,32 +1,88 @@
-"""Ten defects of the prefetcher in the notes: clauses of the contract that it breaks.
+"""The prefetcher of the notes, its ten defects, and the designs on the way to `CudaPrefetcher`.
 
-Each is tried with the design of the notes, and again with `CudaPrefetcher`, which keeps them.
+`NotesPrefetcher` has the design that a lecture note prints (the code is ours, the idea is not). The
+functions below it are steps between: each mends one thing, and breaks or leaves another. A defect
+is a clause of the contract that the notes break, and `CudaPrefetcher` keeps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from queue import Empty
+from queue import Empty, Queue
+from threading import Thread
 from typing import Any, NamedTuple
 
+from course_utils.hardware.gpu import Accelerator
 from course_utils.loading.prefetch import CudaPrefetcher
 from course_utils.teaching.exercise import quiet_threads
 from course_utils.words import percent, plural
 from notebooks.stories.prefetchers.bench import Machine, Source, make_pairs
 from notebooks.stories.prefetchers.contract import CONTRACT, PAGEABLE, RUNS
-from notebooks.stories.prefetchers.notes_prefetcher import (
-    NotesPrefetcher,
-    side_stream,
-    side_stream_with_wait,
-)
-from notebooks.stories.prefetchers.trial import Make, Patience, Seen, watch
+from notebooks.stories.prefetchers.trial import Make, Patience, Seen
 
 NOTES_HANG = Patience(hang=0.4, leave=0.1)  # their thread is dead or stuck then
 OURS_DOES_NOT = Patience(hang=30, settle=0.01)  # and has no thread to wait for
 _CLAUSES = {clause.name: clause for clause in (*CONTRACT, PAGEABLE)}
+
+
+class NotesPrefetcher:
+    """A thread copies batches to the device, into a queue from which the loop takes them."""
+
+    def __init__(self, loader: Iterable[Any], devices: Machine, queue_size: int = 3):
+        """Start the thread, which asks `loader` for its first batch at once."""
+        self.loader, self.devices = loader, devices
+        self.queue: Queue[Any] = Queue(queue_size)
+        self.thread = Thread(target=self._fill, daemon=True, name="notes prefetcher")
+        self.thread.start()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.queue.get, None)
+
+    def _fill(self) -> None:
+        for inputs, targets in self.loader:
+            gpu = self.devices.current()  # as torch.device("cuda"), without a number
+            inputs = gpu.upload(inputs, non_blocking=True)
+            targets = gpu.upload(targets, non_blocking=True)
+            self.queue.put((inputs, targets))
+        self.queue.put(None)  # the end
+
+
+def default_stream(gpu: Accelerator, batches: Iterable[Any]) -> Iterator[Any]:
+    """Copy one batch ahead, on the stream of the steps: right, and nothing is hidden."""
+    return _one_ahead(lambda batch: gpu.upload(batch, non_blocking=True), batches)
+
+
+def side_stream(gpu: Accelerator, batches: Iterable[Any], *, wait: bool = False) -> Iterator[Any]:
+    """Copy one batch ahead, on a stream of its own: a step that does not wait reads garbage."""
+    copies = gpu.Stream()
+
+    def stage(batch: Any) -> tuple[Any, Any]:
+        with gpu.stream(copies):
+            return gpu.upload(batch, non_blocking=True), copies.record_event()
+
+    for batch, arrived in _one_ahead(stage, batches):
+        if wait:
+            gpu.current_stream().wait_event(arrived)
+        yield batch
+        del batch  # or it would be kept until the copy after the next
+
+
+# right, until a batch is dropped that is still read
+side_stream_with_wait = partial(side_stream, wait=True)
+
+
+def _one_ahead(stage: Callable[[Any], Any], batches: Iterable[Any]) -> Iterator[Any]:
+    ready = None
+    for batch in batches:
+        ready, before = stage(batch), ready
+        if before is not None:
+            yield before
+        del before
+    if ready is not None:
+        yield ready
 
 
 class Defect(NamedTuple):
@@ -69,10 +125,10 @@ class Proof:
     def run(self, number: int) -> Defect:
         """Try the design of the notes, and ours."""
         with quiet_threads():
-            theirs = [watch(one.make, one.trial, NOTES_HANG) for one in self.tries]
-            mine = [watch(_ours, one.trial, OURS_DOES_NOT) for one in self.tries]
+            theirs = [Seen(one.make, one.trial, NOTES_HANG) for one in self.tries]
+            mine = [Seen(_ours, one.trial, OURS_DOES_NOT) for one in self.tries]
             proven = all(
-                one.clause.is_broken(broken) and not one.clause.is_broken(kept)
+                one.clause.broken(broken) and not one.clause.broken(kept)
                 for one, broken, kept in zip(self.tries, theirs, mine, strict=True)
             )
             said = self.notes(*theirs), (self.ours or self.notes)(*mine)
@@ -95,21 +151,22 @@ def _set_free(prefetcher: object) -> None:
     prefetcher.queue.put(None)
 
 
-def left(seen: Seen) -> str:
-    """Say what is there long after a break."""
+def _left(seen: Seen) -> str:
     thread = "thread alive" if seen.threads else "no thread"
     loader = "open" if seen.is_open else "closed"
     return f"after break: {thread}, {seen.kept} batches kept, loader {loader}"
 
 
-def place(seen: Seen) -> str:
-    """Say where the batches of the second GPU are."""
-    found = (f"{count} batches on the {name}" for name, count in seen.places.items())
-    return f"rank 1: {', '.join(found)}"
+def _kinds(threes: Seen, dicts: Seen, pageable: Seen) -> str:
+    got = dicts.batches[0]
+    got = f"a dict of {', '.join(got)}" if isinstance(got, dict) else got
+    return (
+        f"three tensors: {threes.ending}; a dict: the loop gets {got}; "
+        f"pageable batches: {plural(pageable.warnings, 'warning')}"
+    )
 
 
-def order(seen: Seen) -> str:
-    """Say when it began to read, and which order came of it."""
+def _order(seen: Seen) -> str:
     served = [f"epoch {epoch}" for epoch in (0, 1) if seen.found == seen.source.checksums(epoch)]
     return (
         f"set_epoch(1), then the loop: {seen.early} batches read before the loop; the order served "
@@ -129,7 +186,6 @@ PROOFS = (
         lambda seen: (
             f"{seen.garbage} of {seen.wanted} checksums wrong in a loop on a stream of its own"
         ),
-        lambda seen: f"{seen.garbage} of {seen.wanted} checksums wrong in the same loop",
     ),
     Proof(
         "The obvious repair computes with garbage",
@@ -157,12 +213,12 @@ PROOFS = (
     Proof(
         "Leaving the loop leaves thread, batches and loader behind",
         (Try("break", partial(NotesPrefetcher, queue_size=4), leave_after=1),),
-        left,
+        _left,
     ),
     Proof(
         "Every rank copies to GPU 0",
         (Try("device index"),),
-        place,
+        lambda seen: f"rank 1: {seen.count} batches on the {', '.join(seen.places)}",
     ),
     Proof(
         "The queue fills the memory of the GPU",
@@ -182,20 +238,12 @@ PROOFS = (
             ),
             Try("pageable memory"),
         ),
-        lambda threes, dicts, pageable: (
-            f"three tensors: {threes.ending}; a dict: the loop gets "
-            f"{dicts.batches[0]}; pageable batches: {plural(pageable.warnings, 'warning')}"
-        ),
-        lambda threes, dicts, pageable: (
-            f"three tensors: {threes.ending}; a dict: the loop gets a "
-            f"dict of {', '.join(dicts.batches[0])}; pageable batches: "
-            f"{plural(pageable.warnings, 'warning')}"
-        ),
+        _kinds,
     ),
     Proof(
         "It reads before the loop begins",
         (Try("order"),),
-        order,
+        _order,
     ),
 )
 

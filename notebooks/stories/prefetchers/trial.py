@@ -10,7 +10,6 @@ import math
 import threading
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from notebooks.stories.prefetchers.bench import (
     make_tensors,
 )
 
+# called with the loader, then the GPUs if there are any, then the depth if it is told
 Make = Callable[..., Iterable[Any]]
 
 
@@ -65,35 +65,44 @@ class Trial:
 
 
 class Seen:
-    """What is seen of a loop over a prefetcher; whoever still reads the loader is let go after it.
+    """What is seen of a loop over a prefetcher, which runs at once, in a thread.
 
-    with closing(watch(make, trial)) as seen:
+    with closing(Seen(make, trial)) as seen:
         print(seen.ending)
     """
 
-    def __init__(self, trial: Trial, patience: Patience):
-        self.trial, self.patience = trial, patience
+    def __init__(self, make: Make, trial: Trial, patience: Patience | None = None):
+        self.trial, self.patience = trial, patience or PATIENCE
         self.source = Source(trial.batches(), fails_at=trial.fails_at, pinned=trial.pinned)
         self.machine = Machine(max(1, trial.gpus))
         self.prefetcher: Iterable[Any] = ()
         self.epochs: list[list[Any]] = []  # items; with a device, what the steps read: NaN: garbage
         self.batches: list[Any] = []  # if they are kept
-        self.places: Counter[str] = Counter()  # devices of the batches
+        self.places: set[str] = set()  # devices of the batches
         self.early = 0  # batches loaded before the loop
         self.ahead = 0  # batches loaded at the break that the loop did not get
         self.hidden = math.nan  # share of the copying, the first copy left out
         self.error: BaseException | None = None  # what the loop got
-        self.warnings = 0
         self.leaving = False  # it came to its break
         self._progress, self._ended, self._patient = Tally(), threading.Event(), True
         self._before = set(threading.enumerate())
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            self._run(make)
+        self.warnings = len(said)
+        self.hung = not self._ended.is_set()  # it came to no end, for whatever reason
+        self.found = self.epochs[0] if self.epochs else []  # what the first epoch gave
+        self.wanted = len(self.source)  # batches in an epoch
+        self.counts = list(map(len, self.epochs))
+        self.count = sum(self.counts)
+        self.said = "" if self.error is None else f"{type(self.error).__name__}: {self.error}"
 
     def close(self) -> None:
         """End a source that has no end, whoever still reads it."""
         self.source.abandoned.set()
 
-    def run(self, make: Make) -> None:
-        """Loop in a thread, until the loop is through or counts as hung; then it stays asleep."""
+    def _run(self, make: Make) -> None:
+        """Loop until it is through or counts as hung; then it stays asleep."""
 
         def run() -> None:
             try:
@@ -102,15 +111,13 @@ class Seen:
                 self.error = error
             self._ended.set()
 
-        loop = threading.Thread(target=run, daemon=True, name="trial")
-        loop.start()
+        threading.Thread(target=run, daemon=True, name="trial").start()
         known, since = -1, time.monotonic()
         while not self._ended.wait(0.02):
             if known < (now := self._progress.value + self.source.served.value):
                 known, since = now, time.monotonic()
             elif time.monotonic() - since > self.patience.hang:
                 return
-        loop.join()
 
     def _loop(self, make: Make) -> None:
         trial, machine = self.trial, self.machine
@@ -160,8 +167,8 @@ class Seen:
         gpu = self.machine.current()
         place = {str(leaf.device) for leaf in leaves(batch) if hasattr(leaf, "device")}
         self.places.update(place)
-        others = {other.name for other in self.machine.gpus if other is not gpu}
-        return math.nan if place & others else gpu.step(batch)
+        on_another = any(other.name in place for other in self.machine.gpus if other is not gpu)
+        return math.nan if on_another else gpu.step(batch)
 
     def _pause(self, steps: int) -> None:
         """Leave a thread the real time to load ahead: a virtual step is over before it wakes up.
@@ -174,11 +181,6 @@ class Seen:
             may = ahead <= (self.trial.depth or 1)
             seconds = self.patience.wake if may else self.patience.settle
             self._patient = tally.wait_until(steps + ahead, seconds)
-
-    @property
-    def hung(self) -> bool:
-        """Tell whether the loop came to no end, for whatever reason."""
-        return not self._ended.is_set()
 
     @cached_property
     def threads(self) -> list[threading.Thread]:
@@ -200,26 +202,6 @@ class Seen:
     def is_open(self) -> bool:
         """Tell whether the loader is still open long after the loop."""
         return not self.source.closed.wait_until(self.source.begun.value, self.patience.leave)
-
-    @property
-    def counts(self) -> list[int]:
-        """Count the batches of each epoch."""
-        return list(map(len, self.epochs))
-
-    @property
-    def count(self) -> int:
-        """Count the batches of all epochs."""
-        return sum(self.counts)
-
-    @property
-    def found(self) -> list[Any]:
-        """Return what the first epoch gave."""
-        return self.epochs[0] if self.epochs else []
-
-    @property
-    def wanted(self) -> int:
-        """Return how many batches an epoch has."""
-        return len(self.source)
 
     @property
     def garbage(self) -> int:
@@ -244,31 +226,10 @@ class Seen:
         return -(-self.machine.gpus[0].max_memory_allocated() // BATCH_BYTES)
 
     @property
-    def said(self) -> str:
-        """Return the error of the loop in words."""
-        return "" if self.error is None else f"{type(self.error).__name__}: {self.error}"
-
-    @property
     def ending(self) -> str:
         """Say in a few words how it went."""
         end = "it hangs" if self.hung else self.said
         return f"{self.count} batches" + (f", then {end}" if end else "")
-
-
-def watch(make: Make, trial: Trial, patience: Patience | None = None) -> Seen:
-    """Try a prefetcher, and return what is seen.
-
-    Args:
-        make: called with the loader, then the GPUs if there are any, then the depth if it is told.
-        trial: what it is given and what the loop does.
-        patience: how long to wait; default: `PATIENCE`.
-    """
-    seen = Seen(trial, patience or PATIENCE)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        seen.run(make)
-    seen.warnings = len(said)
-    return seen
 
 
 def _read(loss: Any) -> Any:

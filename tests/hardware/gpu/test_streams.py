@@ -17,11 +17,6 @@ def times(trace, lane):
     return [(span.start_ns / MS, span.end_ns / MS) for span in trace.spans if span.lane == lane]
 
 
-def in_a_thread(work):
-    with ThreadPoolExecutor() as pool:
-        return pool.submit(work).result()
-
-
 @pytest.mark.parametrize(
     ("pinned", "non_blocking", "blocked_ms"),
     [(False, False, 4), (False, True, 4), (True, False, 2), (True, True, 0)],
@@ -36,14 +31,12 @@ def test_a_copy_blocks_the_host_unless_pinned_and_asked_not_to(
     assert clock.ms == blocked_ms
 
 
-@pytest.mark.parametrize("run", [lambda work: work(), in_a_thread], ids=["here", "in a thread"])
-def test_a_copy_on_the_default_stream_waits_for_the_step_before_it(run, device):
-    """A thread of its own is no stream of its own."""
+def test_a_copy_on_the_default_stream_waits_for_the_step_before_it(device):
     gpu, clock = device
     first, second = gpu.pinned([megabytes(4), megabytes(4)])
     with record(clock=clock) as trace:
         gpu.step(gpu.upload(first, non_blocking=True))
-        gpu.step(run(lambda: gpu.upload(second, non_blocking=True)))
+        gpu.step(gpu.upload(second, non_blocking=True))
     assert times(trace, "copy") == [(0, 2), (22, 24)]
     assert times(trace, "gpu") == [(2, 22), (24, 44)]
 
@@ -91,7 +84,7 @@ def test_an_event_tells_when_it_is_passed_and_synchronize_waits_for_all_streams(
 
 def test_the_current_stream_belongs_to_the_thread(device):
     gpu, _ = device
-    with gpu.stream(gpu.Stream()):
-        inside, in_another = gpu.current_stream(), in_a_thread(gpu.current_stream)
+    with ThreadPoolExecutor() as pool, gpu.stream(gpu.Stream()):
+        inside, in_another = gpu.current_stream(), pool.submit(gpu.current_stream).result()
     assert in_another is gpu.current_stream()
     assert inside is not in_another

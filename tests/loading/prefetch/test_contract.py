@@ -1,11 +1,10 @@
 """What every prefetcher keeps: each batch once and in order, errors in their place, a clean end.
 
-Exercises 05.3 and 09.2 judge both too: how far they run ahead, any batch, memory, threads.
+Exercises 05.3 and 09.2 judge both too: when they read and how far ahead, any batch, memory.
 """
 
 import contextlib
 import gc
-import itertools
 import multiprocessing
 import traceback
 import weakref
@@ -43,6 +42,10 @@ class Source:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[Any]:
+        self.kept = self._read()  # so that nobody else's reference ends it
+        return self.kept
+
+    def _read(self) -> Iterator[Any]:
         try:
             for number, batch in enumerate(self.batches):
                 if number == self.fails_at:
@@ -82,16 +85,6 @@ def test_what_has_no_length_gives_none_and_depth_is_at_least_one(kind: Kind) -> 
         len(kind.over(iter([])))
     with pytest.raises(ValueError, match="take at least 1"):
         kind.over([], depth=0)
-
-
-def test_nothing_is_loaded_before_the_loop_and_no_more_ahead_than_depth(kind: Kind) -> None:
-    made = itertools.count()
-    endless = kind.pinned(torch.full((10,), float(n)) for n in made)
-    stream = iter(kind.over(endless, depth=2))
-    assert next(made) == 0
-    assert [number(next(stream)) for _ in range(4)] == [1, 2, 3, 4]
-    stream.close()
-    assert next(made) <= 1 + 4 + 2
 
 
 @pytest.mark.parametrize("depth", [1, 9])

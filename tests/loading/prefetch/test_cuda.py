@@ -75,24 +75,6 @@ def test_a_copy_that_does_not_fit_is_an_error_after_the_batches_before_it():
     assert len(received) == 2
 
 
-def test_break_leaves_no_batch_and_closes_an_iterator_that_somebody_else_keeps(gpu):
-    def numbers():
-        yield from gpu.pinned([megabytes(0.1)] * 6)
-
-    class Keeping:
-        kept = numbers()
-
-        def __iter__(self):
-            return self.kept
-
-    for batch in CudaPrefetcher(Keeping(), gpu, depth=4):
-        del batch
-        break
-    assert Keeping.kept.gi_frame is None
-    gpu.synchronize()
-    assert gpu.memory_allocated() == 0
-
-
 def test_a_traceback_that_is_kept_keeps_no_iterator_of_the_loader(gpu):
     class Numbers:
         def __next__(self):
@@ -123,9 +105,7 @@ def test_pageable_batches_are_mentioned_once_where_the_loop_is_and_no_tensors_ne
         assert list(CudaPrefetcher([None, {"ids": [1, 2]}], gpu)) == [None, {"ids": [1, 2]}]
 
 
-@pytest.mark.parametrize(
-    ("step_ms", "hidden", "total_ms"), [(20, 1.0, 15 + 10 * 20), (5, 9 * 5 / (9 * 15), 10 * 15 + 5)]
-)
+@pytest.mark.parametrize(("step_ms", "hidden", "total_ms"), [(20, 1, 215), (5, 5 / 15, 155)])
 def test_copies_but_the_first_are_hidden_as_far_as_the_steps_go_even_if_each_loss_is_read(
     step_ms, hidden, total_ms
 ):
