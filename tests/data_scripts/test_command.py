@@ -2,6 +2,7 @@
 
 import errno
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,11 +96,7 @@ def test_check_finds_what_a_quick_look_does_not(made: Path, capsys: Said) -> Non
 def test_too_little_room_is_noticed_before_anything_is_made(
     things: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
-    class Usage:
-        free = 10
-
-    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: Usage)
-
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
     assert make() == 1
     assert "choose a smaller --size" in said(capsys)
     assert not things.exists()

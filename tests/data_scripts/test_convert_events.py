@@ -14,6 +14,7 @@ from data_scripts import files, kaggle, make_events
 from data_scripts.convert_events import add_formats, main
 
 COUNTS = {1: [3, 1, 4], 2: [2, 5]}  # pulses of each event, by batch
+IDS = {1: [1000, 1024, 1048], 2: [2000, 2024]}
 Said = pytest.CaptureFixture[str]
 
 
@@ -32,22 +33,20 @@ def batch_table(batch: int, ids: list[int]) -> pa.Table:
 @pytest.fixture
 def public(tmp_path: Path) -> Path:
     """Write two batches as Kaggle has them."""
-    source, metas = tmp_path / "public", []
+    source = tmp_path / "public"
     (source / "train").mkdir(parents=True)
-    for batch, counts in COUNTS.items():
-        ids = [1000 * batch + 24 * i for i in range(len(counts))]
+    for batch, ids in IDS.items():
         pq.write_table(batch_table(batch, ids), source / f"train/batch_{batch}.parquet")
-        last = np.cumsum(counts) - 1
-        meta = {
-            "batch_id": [batch] * len(ids),
-            "event_id": ids,
-            "first_pulse_index": last - counts + 1,
-            "last_pulse_index": last,
-            "azimuth": [0.1 * batch] * len(ids),
-            "zenith": [0.2 * batch] * len(ids),
-        }
-        metas.append(pa.table(meta))
-    pq.write_table(pa.concat_tables(metas), source / "train_meta.parquet")
+    batches, last = np.array([1, 1, 1, 2, 2]), np.array([2, 3, 7, 1, 6])
+    meta = {
+        "batch_id": batches,
+        "event_id": [*IDS[1], *IDS[2]],
+        "first_pulse_index": last + 1 - [*COUNTS[1], *COUNTS[2]],
+        "last_pulse_index": last,
+        "azimuth": 0.1 * batches,
+        "zenith": 0.2 * batches,
+    }
+    pq.write_table(pa.table(meta), source / "train_meta.parquet")
     (source / "sensor_geometry.csv").write_text("sensor_id,x,y,z\n0,1.5,2.5,3.5\n")
     return source
 

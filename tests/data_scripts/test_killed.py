@@ -22,63 +22,51 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(make_events.COUNTS, "S", 600)
 
 
-class Started:
-    """A process that runs a script, forked since a fresh one would import torch first."""
+def run(
+    out: Path, *options: str, seconds: float = FOREVER, prepare: Callable[[], object] = int
+) -> tuple[int | None, str]:
+    """Run a script in a forked process, kill it after so many seconds of work; what did it say?
 
-    def __init__(
-        self,
-        out: Path,
-        *options: str,
-        seconds: float = FOREVER,
-        prepare: Callable[[], object] = int,
-    ):
-        """Start it; it is killed after so many seconds of work.
+    They are no seconds of time: it is the same moment on a busy machine.
+    """
+    said = out.parent.with_name("said")
+    script, arguments = make_events.main, ["--size", "S", "--out", str(out), *options]
+    if "--to" in options:
+        script, arguments = convert_events.main, [str(out), *options]
 
-        They are no seconds of time: it is the same moment on a busy machine.
-        """
-        self.said = out.parent.with_name(f"said-{id(self)}")
-        script, arguments = make_events.main, ["--size", "S", "--out", str(out), *options]
-        if "--to" in options:
-            script, arguments = convert_events.main, [str(out), *options]
+    def work() -> None:
+        with said.open("w") as sys.stdout:
+            sys.stderr = sys.stdout
+            prepare()
+            signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+            code = script(arguments)
+        os._exit(code)
 
-        def run() -> None:
-            with self.said.open("w") as sys.stdout:
-                sys.stderr = sys.stdout
-                prepare()
-                signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-                code = script(arguments)
-            os._exit(code)
-
-        self.process = get_context("fork").Process(target=run)
-        self.process.start()
-
-    def end(self) -> tuple[int | None, str]:
-        """Return its exit code and what it said."""
-        self.process.join()
-        return self.process.exitcode, self.said.read_text()
+    process = get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    return process.exitcode, said.read_text()
 
 
 def test_killed_while_making_or_replacing_there_is_nothing_or_the_whole(tmp_path: Path) -> None:
     ends = []
     for seconds in (0.02, 0.1, 0.35):
         out = tmp_path / f"events-{seconds}"
-        ends.append(Started(out, seconds=seconds).end()[0])
-        assert not out.exists() or files.corrupted(out) == []
-        assert Started(out).end()[0] == 0
-        ends.append(Started(out, "--force", seconds=seconds).end()[0])
-        assert not out.exists() or files.corrupted(out) == []
-        assert Started(out).end()[0] == 0
-        assert files.corrupted(out) == []
+        for options in ([], ["--force"]):
+            ends.append(run(out, *options, seconds=seconds)[0])
+            assert not out.exists() or files.corrupted(out) == []
+            assert run(out)[0] == 0
+            assert files.corrupted(out) == []
     assert ends[:2] == [-signal.SIGVTALRM] * 2
     assert not list(tmp_path.glob(".*unfinished"))
 
 
 def test_killed_while_adding_formats_there_is_no_half_format(tmp_path: Path) -> None:
     out = tmp_path / "events"
-    assert Started(out).end()[0] == 0
+    assert run(out)[0] == 0
     names, ends = ["npz-deflate", "sqlite", "root"], []
     for seconds in (0.1, 0.3, 0.6, FOREVER):
-        ends.append(Started(out, "--to", *names, seconds=seconds).end()[0])
+        ends.append(run(out, "--to", *names, seconds=seconds)[0])
         assert files.sizes_match(out, files.read_manifest(out) or {})
         assert files.corrupted(out) == []
 
@@ -94,7 +82,7 @@ def test_when_nothing_more_can_be_written_it_says_so_and_leaves_nothing(
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit_kb * 1024, limit_kb * 1024))
 
-    assert Started(tmp_path / "events", prepare=limit).end() == (
+    assert run(tmp_path / "events", prepare=limit) == (
         1,
         "The disk is full; free some space or name another place with --out "
         "(or COURSE_DATA), and run again.\n",

@@ -75,7 +75,6 @@ def test_labels_with_a_flipped_bit_are_right_or_an_error(
 
 def test_zenith_zero_is_straight_above() -> None:
     vectors = unit_vectors(np.float32([0, 0, np.pi / 2]), np.float32([0, np.pi / 2, np.pi / 2]))
-
     np.testing.assert_allclose(vectors, [[0, 0, 1], [1, 0, 0], [0, 1, 0]], atol=1e-6)
 
 

@@ -92,22 +92,12 @@ def test_windows_are_drawn_as_torchvision_draws_them() -> None:
         draw_windows(2, (8, 8), (0.5, 0.2), (1, 1))
 
 
-def test_the_same_draws_give_the_same_and_the_next_epoch_something_else() -> None:
-    augment, images = Augment(size=16), _images(4, 40, 30)
-    one, same, other = (
-        augment(images, augment.draw(images.shape, generator=_generator(seed)))
-        for seed in (3, 3, 4)
-    )
-    assert torch.equal(one, same)
-    assert not torch.equal(one, other)
-    assert not torch.equal(augment(images), augment(images))  # without draws it draws itself
-
-
-def test_how_images_lie_and_which_device_and_precision_are_around_changes_no_value() -> None:
+def test_the_same_draws_give_the_same_however_images_lie_on_any_device_and_precision() -> None:
     augment, images = Augment(size=16), _images(5, 40, 30)
     draws = augment.draw(images.shape, generator=_generator())
     batch, gpu = augment(images, draws), get_accelerator(emulate=True)
     assert batch.nbytes == 5 * 3 * 16 * 16 * 4  # float32
+    assert not torch.equal(augment(images), augment(images))  # without draws it draws itself
 
     channels_last = images.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
     torch.testing.assert_close(augment(channels_last, draws), batch)
@@ -127,14 +117,9 @@ def test_what_is_no_batch_of_decoded_images_is_refused() -> None:
             Augment(size=8)(wrong)
 
 
-def test_torchvision_does_the_same_to_one_image_and_draws_one_set_for_a_batch() -> None:
+def test_torchvision_does_the_same_to_one_image() -> None:
     certain = Augment(size=24, scale=(1, 1), ratio=(1, 1), flip_share=1.0, spread=0)
     image = _images(1, 24, 24)
     torch.testing.assert_close(
         per_sample(certain)(image[0])[None], certain(image), rtol=0, atol=1e-5
     )
-
-    torch.manual_seed(0)
-    batch = _images(1, 64, 64).expand(12, -1, -1, -1)
-    assert len(v2.RandomResizedCrop(16)(batch).flatten(1).unique(dim=0)) == 1
-    assert len(Augment(size=16)(batch).flatten(1).unique(dim=0)) == 12

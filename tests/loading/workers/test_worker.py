@@ -64,17 +64,9 @@ def test_persistent_workers_draw_new_numbers_and_see_the_epoch_that_is_set(
 def test_each_epoch_of_new_workers_draws_new_numbers_as_the_seed_says(num_workers: int) -> None:
     options = {"num_workers": num_workers} | ({"timeout": 0} if not num_workers else {})
     numbers = drawn(options, epochs=2)
-    assert len(set(numbers)) == 16
+    here = [int(worker_rng().integers(2**60)) for _ in range(8)]  # hands nothing down
     assert drawn(options, epochs=2) == numbers
-    assert not set(drawn(options, seed=4)) & set(numbers)
-
-
-def test_a_parent_that_has_drawn_hands_nothing_down() -> None:
-    torch.manual_seed(0)
-    here = {int(worker_rng().integers(2**60)) for _ in range(8)}
-    there = {int(number) for number in loader(Draws())}
-    assert len(here) == len(there) == 8
-    assert not here & there
+    assert len({*numbers, *here, *drawn(options, seed=4)}) == 16 + 8 + 8
 
 
 def test_ranks_with_one_seed_draw_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
