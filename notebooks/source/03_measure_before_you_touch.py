@@ -137,9 +137,7 @@ cu.predict(
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.style import STYLE
-
-plt.rcParams.update(STYLE)  # readable on light and on dark pages
+plt.style.use("course_utils.plots")  # readable on light and on dark pages
 watched = {
     "item() in every step": stopwatch(cached, read_loss=True),
     "no item()": stopwatch(cached, read_loss=False),

@@ -127,13 +127,11 @@ def first_batch_s(method: str) -> float:
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.style import STYLE
-
-plt.rcParams.update(STYLE)  # readable on light and on dark pages
+plt.style.use("course_utils.plots")  # readable on light and on dark pages
 start_s = {method: min(first_batch_s(method) for _ in range(2)) for method in start_methods}
 figure, panel = plt.subplots(figsize=(7, 1.6), layout="constrained")
 bars = panel.barh(list(start_s), list(start_s.values()))
-panel.bar_label(bars, fmt="%.2f s", padding=3, color=STYLE["text.color"])
+panel.bar_label(bars, fmt="%.2f s", padding=3, color=plt.rcParams["text.color"])
 panel.set(xlabel="seconds to the first batch of a worker")
 panel.margins(x=0.15)
 plt.close()  # the next line shows the figure; without this it would be shown twice

@@ -95,9 +95,7 @@ for workers in 0, 2, 4:
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.style import STYLE
-
-plt.rcParams.update(STYLE)  # readable on light and on dark pages
+plt.style.use("course_utils.plots")  # readable on light and on dark pages
 figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")
 names = [f"{workers} workers" for workers in epochs]
 panel.barh(names, [s.samples for s in epochs.values()], fc="none", ec="C1", hatch="///")

@@ -622,9 +622,7 @@ climb("record loader", RecordLoader(here / "records.npy", 1024))
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.style import STYLE
-
-plt.rcParams.update(STYLE)  # readable on light and on dark pages
+plt.style.use("course_utils.plots")  # readable on light and on dark pages
 figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")
 times = [rate / ladder["npz per event"] for rate in ladder.values()]
 panel.plot(times, list(ladder), "o-")

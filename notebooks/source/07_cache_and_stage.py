@@ -89,13 +89,11 @@ rungs |= dict(zip(both, np.min(rounds, axis=0).tolist(), strict=True))
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.style import STYLE
-
-plt.rcParams.update(STYLE)  # readable on light and on dark pages
+plt.style.use("course_utils.plots")  # readable on light and on dark pages
 figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")
 colours = ["C0" if name.startswith("emulated") else "C1" for name in rungs]
 bars = panel.barh(list(rungs), list(rungs.values()), color=colours)
-panel.bar_label(bars, fmt="%.2g s", padding=3, color=STYLE["text.color"])
+panel.bar_label(bars, fmt="%.2g s", padding=3, color=plt.rcParams["text.color"])
 panel.set(xscale="log", xlabel="seconds for an epoch, loading only (log)")
 panel.invert_yaxis()
 panel.margins(x=0.2)

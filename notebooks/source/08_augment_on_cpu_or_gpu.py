@@ -50,9 +50,7 @@ import matplotlib.pyplot as plt
 from torchvision.transforms.v2.functional import resize
 from torchvision.utils import make_grid
 
-from course_utils.style import STYLE
-
-plt.rcParams.update(STYLE)  # readable on light and on dark pages
+plt.style.use("course_utils.plots")  # readable on light and on dark pages
 
 
 def show(rows):
@@ -224,7 +222,7 @@ figure, panels = plt.subplots(1, 2, figsize=(10, 1.9), sharey=True, layout="cons
 titles = "ms on one core of this CPU", "operations of torch"
 for panel, title, bars in zip(panels, titles, (cpu_ms, operations), strict=True):
     drawn = panel.barh(list(bars), list(bars.values()), color=["C1", "C0", "C0"])
-    panel.bar_label(drawn, fmt="{:,.0f}", padding=3, color=STYLE["text.color"])
+    panel.bar_label(drawn, fmt="{:,.0f}", padding=3, color=plt.rcParams["text.color"])
     panel.set(title=title, xticks=[])
     panel.margins(x=0.2)
 panels[0].invert_yaxis()
@@ -264,7 +262,7 @@ bus_ms = {name: copy_ms(gpu, parcel) for name, parcel in parcels.items()}
 figure, panel = plt.subplots(figsize=(7, 1.7), layout="constrained")
 drawn = panel.barh(list(bus_ms), list(bus_ms.values()), color=["C1", "C0", "C0"])
 sizes = [f"{bus_ms[name]:.2g} ms, {parcel.nbytes / 1e6:.1f} MB" for name, parcel in parcels.items()]
-panel.bar_label(drawn, sizes, padding=3, color=STYLE["text.color"])
+panel.bar_label(drawn, sizes, padding=3, color=plt.rcParams["text.color"])
 panel.set(xticks=[], title=f"64 photographs over the bus, pinned, {gpu.name}")
 panel.invert_yaxis()
 panel.margins(x=0.35)

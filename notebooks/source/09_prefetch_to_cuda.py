@@ -75,9 +75,7 @@ copies_ms = {name: min(times(copy) for _ in range(3)) for name, copy in cases.it
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.style import STYLE
-
-plt.rcParams.update(STYLE)  # readable on light and on dark pages
+plt.style.use("course_utils.plots")  # readable on light and on dark pages
 hardware = "emulated" if gpu.emulated else gpu.name
 
 
@@ -357,7 +355,7 @@ for panel, late in zip(panels, (False, True), strict=True):
     colours = ["C0" if right == len(wanted) else "C1" for _, right in runs.values()]
     bars = panel.barh(list(runs), shares, color=colours)
     labels = [f"{right} of {len(wanted)} right" for _, right in runs.values()]
-    panel.bar_label(bars, labels, padding=3, color=STYLE["text.color"])
+    panel.bar_label(bars, labels, padding=3, color=plt.rcParams["text.color"])
     panel.set(xlim=(0, 170), xticks=(0, 50, 100), xlabel=f"% of the copying hidden ({hardware})")
     panel.set_title("losses read late" if late else "loss read in each step")
 panels[0].invert_yaxis()

@@ -96,12 +96,10 @@ epochs = {
 # %%
 import matplotlib.pyplot as plt
 
-from course_utils.style import STYLE
-
-plt.rcParams.update(STYLE)  # readable on light and on dark pages
+plt.style.use("course_utils.plots")  # readable on light and on dark pages
 figure, panel = plt.subplots(figsize=(7, 1.4), layout="constrained")
 bars = panel.barh(list(epochs), list(epochs.values()))
-panel.bar_label(bars, fmt="%.3g s", padding=3, color=STYLE["text.color"])
+panel.bar_label(bars, fmt="%.3g s", padding=3, color=plt.rcParams["text.color"])
 panel.set(xscale="log", xlim=(1, 1500), xlabel="seconds for an epoch, emulated S3 (log)")
 panel.invert_yaxis()
 plt.close()  # the next line shows the figure; without this it would be shown twice

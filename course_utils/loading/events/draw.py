@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from course_utils.loading.events.contract import Sample
 from course_utils.loading.events.labels import CASCADE, TRACK
-from course_utils.style import GREY, STYLE
 
 if TYPE_CHECKING:  # workers import this package, and matplotlib takes a second
     from matplotlib.colors import ListedColormap
@@ -47,8 +46,8 @@ def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
     light = {"c": time[~noise], "s": 5 + 12 * np.sqrt(charge[~noise].clip(max=100))}
     # single noise pulses far away in time must not take up the range of colours
     light |= dict(zip(("vmin", "vmax"), np.percentile(time[~noise], [5, 95]), strict=True))
-    light |= {"cmap": colours(), "edgecolors": GREY, "linewidths": 0.3}
-    with plt.rc_context(STYLE):
+    light |= {"cmap": colours(), "edgecolors": "gray", "linewidths": 0.3}
+    with plt.style.context("course_utils.plots"):
         figure = plt.figure(figsize=(11, 5), layout="constrained")
         space = figure.add_subplot(1, 2, 1, projection="3d")
         _draw_detector(space, sensors)
@@ -56,11 +55,11 @@ def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
         way = 450 * event["direction"].numpy()
         start = np.average(where[~noise], axis=0, weights=charge[~noise]) + way
         space.quiver(*start, *(-2 * way), color="#d55e00", linewidth=1.2, arrow_length_ratio=0.08)
-        space.scatter(*where[noise].T, s=3, c=GREY, depthshade=False)
+        space.scatter(*where[noise].T, s=3, c="gray", depthshade=False)
         drawn = space.scatter(*where[~noise].T, depthshade=False, **light)
 
         depth = figure.add_subplot(1, 2, 2)
-        depth.scatter(time[noise], where[noise, 2], s=3, c=GREY)
+        depth.scatter(time[noise], where[noise, 2], s=3, c="gray")
         depth.scatter(time[~noise], where[~noise, 2], **light)
         depth.set(xlabel="time (µs)", ylabel="height (m)", ylim=(-550, 550))
         depth.spines[["top", "right"]].set_visible(False)
@@ -73,7 +72,7 @@ def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
 def _draw_detector(space: Any, sensors: NDArray[np.float32]) -> None:
     """Draw each string as a thin line from its top to its bottom sensor."""
     for string in sensors.reshape(-1, SENSORS_PER_STRING, 3):
-        space.plot(*string[[0, -1]].T, color=GREY, linewidth=0.4, alpha=0.6)
+        space.plot(*string[[0, -1]].T, color="gray", linewidth=0.4, alpha=0.6)
     for axis in (space.xaxis, space.yaxis, space.zaxis):
         axis.set_pane_color((0, 0, 0, 0))
         axis.set_ticks([-500, 0, 500])

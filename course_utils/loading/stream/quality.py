@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from course_utils.loading.events import colours
-from course_utils.style import STYLE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -142,7 +141,7 @@ def draw_together(ways: Mapping[str, Mixing]) -> Figure:
 
     columns = min(COLUMNS, len(ways))
     rows = -(-len(ways) // columns)
-    with plt.rc_context(STYLE):
+    with plt.style.context("course_utils.plots"):
         figure, panels = plt.subplots(
             rows, columns, figsize=(2.6 * columns, 2.7 * rows), layout="constrained", squeeze=False
         )

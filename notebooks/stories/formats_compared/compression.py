@@ -22,7 +22,6 @@ from matplotlib.figure import Figure
 from course_utils.hardware.machine import facts as machine_facts
 from course_utils.hardware.storage import StoragePreset, VirtualClock, slow_storage, storage_preset
 from course_utils.loading.events import read_labels
-from course_utils.style import GREY
 from course_utils.words import duration
 from notebooks.stories.formats_compared import shown
 
@@ -88,8 +87,8 @@ class CompressionTable:
         """Draw the time relative to raw data over the bandwidth; where it is 1, they cross."""
         bandwidths = np.geomspace(*_RANGE, 100).tolist()
         with shown.drawing(self._title, width=7, height=4) as (figure, (panel,)):
-            panel.axhline(1, color=GREY, linewidth=1)
-            panel.annotate("raw", (_RANGE[0], 1), (4, 4), textcoords="offset points", color=GREY)
+            panel.axhline(1, color="gray", linewidth=1)
+            panel.annotate("raw", (_RANGE[0], 1), (4, 4), textcoords="offset points", color="gray")
             for row, stroke, colour in zip(self.rows[1:], _STROKES, shown.COLOURS, strict=False):
                 label = f"{row.name}: up to {row.crossover_mb_s:,.0f} MB/s"
                 costs = [row.cost_at(mb_s) for mb_s in bandwidths]
@@ -97,7 +96,7 @@ class CompressionTable:
                 for storage, mb_s in self.bandwidths.items():
                     panel.plot(mb_s, self.ratio(row.name, storage), "o", color=colour)
             for storage, mb_s in self.bandwidths.items():
-                panel.axvline(mb_s, color=GREY, linewidth=0.5)
+                panel.axvline(mb_s, color="gray", linewidth=0.5)
                 panel.text(mb_s, 1.01, storage, ha="center", transform=panel.get_xaxis_transform())
             panel.set(xscale="log", yscale="log", xlim=_RANGE)
             panel.set_xlabel("bandwidth of the storage in MB/s")

@@ -35,7 +35,6 @@ from course_utils.hardware.storage import (
 )
 from course_utils.loading.events import FORMATS, EventArrays, Events, open_events, read_labels
 from course_utils.paths import need_room
-from course_utils.style import GREY
 from course_utils.words import duration
 from notebooks.stories.formats_compared import shown
 
@@ -162,10 +161,10 @@ class FormatTable:
                     )
                 panel.set_xscale("log")
                 panel.set_title(storage, fontsize="medium")
-                panel.grid(color=GREY, alpha=0.3, linewidth=0.5)
+                panel.grid(color="gray", alpha=0.3, linewidth=0.5)
             panels[0].set_yticks(height, [FORMATS[name].title for name in names])
             below = "times as long as with the best format there"
-            figure.supxlabel(below, color=GREY, fontsize="medium")
+            figure.supxlabel(below, color="gray", fontsize="medium")
             legend = panels[0].get_legend_handles_labels()
             figure.legend(*legend, loc="outside lower right", ncols=3, frameon=False)
         return figure

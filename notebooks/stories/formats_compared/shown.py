@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_utils.measure.picture import LOOKS
-from course_utils.style import GREY, STYLE
 
 # each has a contrast of 3:1 or more on white and on #111; markers or strokes tell them apart too
 COLOURS = (*(LOOKS[stage].colour for stage in ("read", "collate", "transfer")), "#d55e00")
@@ -32,7 +31,7 @@ def drawing(
     title: str, *, width: float, height: float, panels: int = 1
 ) -> Iterator[tuple[Figure, list[Axes]]]:
     """Give a figure of panels side by side that share their y axis, in the style of the course."""
-    with plt.rc_context(STYLE):
+    with plt.style.context("course_utils.plots"):
         figure, axes = plt.subplots(
             1,
             panels,
@@ -41,7 +40,7 @@ def drawing(
             layout="constrained",
             squeeze=False,
         )
-        figure.suptitle(title, color=GREY, fontsize="small")
+        figure.suptitle(title, color="gray", fontsize="small")
         yield figure, list(axes[0])
     plt.close(figure)  # a notebook shows what the cell returns, and only that
 
