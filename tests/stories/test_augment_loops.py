@@ -13,57 +13,34 @@ from notebooks.stories import augment_loops
 from notebooks.stories.augment_loops import copy_ms, load_ms, pace_ms, photo_loader, train_epoch
 
 
-@pytest.fixture
-def photos(monkeypatch: pytest.MonkeyPatch) -> Jpegs:
-    monkeypatch.setattr(augment_loops, "STEPS", 8)
-    return Jpegs(Path(data_path("images", "S")))
-
-
-def test_the_device_augments_before_each_step(photos: Jpegs) -> None:
-    gpu = get_accelerator(emulate=True)
-    trace = train_epoch(
-        gpu, photo_loader(photos, workers=0), step_ms=2, augment=Augment(size=16), augment_ms=1
-    )
-    kernels = [span.duration_ns for span in trace.spans if span.lane == "gpu"]
-
-    assert kernels == [1_000_000, 2_000_000] * trace.served
-    assert trace.summary().complete
-
-
 @pytest.mark.slow
-def test_the_workers_of_a_loader_send_their_spans_in_every_epoch(
-    photos: Jpegs, start_method: str
+def test_workers_send_their_spans_in_every_epoch_and_the_device_augments_before_each_step(
+    start_method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(augment_loops, "STEPS", 8)
     multiprocessing.set_start_method(start_method, force=True)
-    loader, gpu = photo_loader(photos), get_accelerator(emulate=True)
+    loader, gpu = photo_loader(Jpegs(Path(data_path("images", "S")))), get_accelerator(emulate=True)
     for _ in range(2):
-        trace = train_epoch(gpu, loader, step_ms=1)
+        trace = train_epoch(gpu, loader, step_ms=2, augment=Augment(size=16), augment_ms=1)
         assert {"worker 0", "worker 1"} <= {*trace.lanes}
         assert load_ms(trace) > 0
+        kernels = [span.duration_ns for span in trace.spans if span.lane == "gpu"]
+        assert kernels == [1_000_000, 2_000_000] * trace.served
+        assert trace.summary().complete
 
 
-def test_the_pace_leaves_out_what_was_ready() -> None:
+def test_the_pace_leaves_out_what_was_ready_and_the_load_is_what_workers_do_for_a_batch() -> None:
     trace = Trace(clock=lambda: 0)
     for batch in range(20):
-        end = batch if batch <= augment_loops.BEGUN else augment_loops.BEGUN
-        end = end * 1_000_000 + max(0, batch - augment_loops.BEGUN) * 5_000_000
+        end = 1_000_000 * (batch + 4 * max(0, batch - augment_loops.BEGUN))
         trace.add(Span("gpu", "compute", end - 10, end - 5, batch))
         trace.add(Span("gpu", "compute", end - 5, end, batch))
-
-    assert pace_ms(trace) == 5
-
-
-def test_the_load_is_what_the_workers_do_for_a_batch() -> None:
-    trace = Trace(clock=lambda: 0)
-    for batch in range(2):
-        trace.add(Span(f"worker {batch}", "decode", 0, 4_000_000, batch))
-        trace.add(Span(f"worker {batch}", "collate", 4_000_000, 6_000_000, batch))
-    trace.add(Span("main", "wait", 0, 9_000_000, 0))
-
-    assert load_ms(trace) == 6
+        trace.add(Span(f"worker {batch % 2}", "decode", 0, 4_000_000, batch))
+        trace.add(Span(f"worker {batch % 2}", "collate", 4_000_000, 6_000_000, batch))
+        trace.add(Span("main", "wait", 0, 9_000_000, batch))
+    assert (pace_ms(trace), load_ms(trace)) == (5, 6)
 
 
 def test_a_copy_takes_what_the_emulated_bus_takes() -> None:
     gpu = get_accelerator("RTX 3090", emulate=True)
-    batch = torch.zeros(239_000, dtype=torch.uint8)
-    assert copy_ms(gpu, batch) == pytest.approx(0.01)
+    assert copy_ms(gpu, torch.zeros(239_000, dtype=torch.uint8)) == pytest.approx(0.01)

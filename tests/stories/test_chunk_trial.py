@@ -5,15 +5,11 @@ import pytest
 from notebooks.stories.chunk_trial import CUBE, SHAPE, SLAB, try_chunks
 
 
-def test_planes_as_chunks_give_a_slab_without_loss() -> None:
+def test_a_chunk_is_read_whole_for_every_read() -> None:
     trial = try_chunks((1, *SHAPE[1:]))
-    assert trial.slab.requests == SLAB
-    assert trial.slab.amplification == pytest.approx(1, abs=0.001)
+    assert (trial.slab.requests, trial.slab.amplification) == (SLAB, pytest.approx(1, abs=0.001))
     whole_planes = SHAPE[1] * SHAPE[2] / CUBE**2
     assert trial.cube.amplification == pytest.approx(whole_planes, rel=0.01)
-
-
-def test_one_chunk_is_read_whole_for_every_read() -> None:
     trial = try_chunks(SHAPE)
     assert (trial.slab.requests, trial.cube.requests) == (1, 1)
     assert trial.slab.amplification == pytest.approx(SHAPE[0] / SLAB, rel=0.01)

@@ -26,27 +26,24 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path: Path, source: Path) -> Path:
+    """Return a folder with half a copy."""
     folder = tmp_path / "shm of a node"
     folder.mkdir()
+    (folder / source.name).write_bytes(source.read_bytes()[:5000])
     return folder
 
 
 def test_the_lectures_script_takes_half_a_file_for_the_whole_one(source: Path, place: Path) -> None:
-    (place / source.name).write_bytes(source.read_bytes()[:5000])
     assert run_script(AS_IN_THE_LECTURES, source, place).stat().st_size == 5000
 
 
-def test_the_repaired_one_copies_again(source: Path, place: Path) -> None:
-    (place / source.name).write_bytes(source.read_bytes()[:5000])
-    assert run_script(REPAIRED, source, place).read_bytes() == source.read_bytes()
-    assert {path.suffix for path in place.iterdir()} == {".bin", ".lock"}
-
-
 @pytest.mark.parametrize("seconds", [-1000, 1000])
-def test_it_uses_a_good_copy_again_and_copies_a_source_that_has_changed(
+def test_the_repaired_one_copies_what_is_half_or_has_changed_and_nothing_else(
     source: Path, place: Path, seconds: int
 ) -> None:
+    assert run_script(REPAIRED, source, place).read_bytes() == source.read_bytes()
+    assert {path.suffix for path in place.iterdir()} == {".bin", ".lock"}
     first, second = (run_script(REPAIRED, source, place).stat() for _ in range(2))
     assert second.st_ino == first.st_ino
     source.write_bytes(b"x" * source.stat().st_size)
@@ -55,7 +52,8 @@ def test_it_uses_a_good_copy_again_and_copies_a_source_that_has_changed(
 
 
 def test_a_script_that_fails_says_so(source: Path, place: Path) -> None:
-    source.unlink()
+    for path in (source, place / source.name):
+        path.unlink()
     with pytest.raises((CourseError, FileNotFoundError), match=r"pulses\.bin"):
         run_script(REPAIRED, source, place)
     assert not (place / source.name).exists()

@@ -44,19 +44,16 @@ def test_a_forked_process_moves_the_position_of_a_handle_and_not_of_a_lazy_file(
         reader.start()
         reader.join()
         assert file.tell() == position
-
-
-@linux
-def test_rows_through_a_lazy_file_are_right() -> None:
-    assert [*traps.one_handle(True).values()] == [0]
+    if mended:
+        assert [*traps.one_handle(True).values()] == [0]
 
 
 def test_what_cannot_be_pickled_hangs_until_a_timeout_is_set(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    before = show("unpicklable", mended=False, seconds=6)
+    before = show("unpicklable", mended=False, seconds=5)
     assert before.numbers == {}
-    assert before.demo.ending.startswith("Stopped after 6 s")
+    assert before.demo.ending.startswith("Stopped after 5 s")
     assert traps.unpicklable(True)["error"] == "DataLoader timed out after 2 seconds"
     assert "cannot pickle '_thread.lock' object" in capfd.readouterr().err
 

@@ -27,13 +27,16 @@ class _Samples(NamedTuple):
     @property
     def cut(self) -> Tensor:
         """The crops, uint8."""
-        pairs = zip(self.images, self.corners, strict=True)
-        return torch.stack([i[:, y : y + SIZE, x : x + SIZE] for i, (y, x) in pairs])
+        return self.through(lambda image, y, x: image[:, y : y + SIZE, x : x + SIZE])
 
-    @property
-    def flipped(self) -> Tensor:
-        """The crops, uint8, flipped where it was drawn."""
-        return torch.where(self.flips.view(-1, 1, 1, 1), self.cut.flip(-1), self.cut)
+    def through(self, in_worker: InWorker) -> Tensor:
+        """Return what a worker makes of each image, as a batch."""
+        pairs = zip(self.images, self.corners, strict=True)
+        return torch.stack([in_worker(image, *corner) for image, corner in pairs])
+
+    def turned(self, dimension: int) -> Tensor:
+        """Return the crops, uint8, flipped along a dimension where it was drawn."""
+        return torch.where(self.flips.view(-1, 1, 1, 1), self.cut.flip(dimension), self.cut)
 
 
 def _samples(batch: int, seed: int) -> _Samples:
@@ -51,7 +54,7 @@ def split(in_worker: InWorker, on_device: OnDevice) -> Verdict:
     sent = _judge_worker(in_worker, few)
     calls, result = count_operations(on_device, sent, few.flips)
     _judge_values(result, few)
-    sent = torch.stack([in_worker(i, *c) for i, c in zip(many.images, many.corners, strict=True)])
+    sent = many.through(in_worker)
     more, result = count_operations(on_device, sent, many.flips)
     _judge_values(result, many)
     expect(
@@ -104,8 +107,7 @@ def _judge_worker(in_worker: InWorker, samples: _Samples) -> Tensor:
         f"in_worker returns few bytes but writes {work.bytes_written:,} on the way.",
         "Nothing but the slice is needed there.",
     )
-    pairs = zip(samples.images, samples.corners, strict=True)
-    sent = torch.stack([in_worker(image, *corner) for image, corner in pairs])
+    sent = samples.through(in_worker)
     expect(
         torch.equal(sent, samples.cut),
         "What in_worker returns is not the window with its corner at (top, left).",
@@ -115,7 +117,7 @@ def _judge_worker(in_worker: InWorker, samples: _Samples) -> Tensor:
 
 
 def _judge_values(result: Any, samples: _Samples) -> None:
-    truth = normalise(samples.flipped.float() / 255)
+    truth = normalise(samples.turned(-1) / 255)
     expect(
         isinstance(result, Tensor) and result.shape == truth.shape,
         f"on_device returns {_named(result)}, not a batch of {tuple(truth.shape)}.",
@@ -152,7 +154,8 @@ def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
 
 
 def _slips(samples: _Samples) -> list[tuple[Tensor, str, str]]:
-    scaled = samples.flipped / 255
+    flipped = samples.turned(-1)
+    scaled = flipped / 255
     return [
         (
             normalise(samples.cut / 255),
@@ -165,15 +168,12 @@ def _slips(samples: _Samples) -> list[tuple[Tensor, str, str]]:
             "torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images).",
         ),
         (
-            normalise(
-                torch.where(samples.flips.view(-1, 1, 1, 1), samples.cut.flip(-2), samples.cut)
-                / 255
-            ),
+            normalise(samples.turned(-2) / 255),
             "The images are turned upside down.",
             "The last dimension is the width: images.flip(-1).",
         ),
         (
-            normalise(samples.flipped.float()),
+            normalise(flipped.float()),
             "The values are normalised but were never scaled: uint8 goes up to 255, and mean and "
             "standard deviation are those of values up to 1.",
             "Divide by 255 first.",

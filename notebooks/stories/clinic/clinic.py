@@ -148,11 +148,9 @@ class Patient:
     __slots__ = ("__weakref__", "name")
 
     def __init__(self, name: str):
-        """Give it a name, and nothing else."""
         self.name = name
 
     def __repr__(self) -> str:
-        """Tell no more than the name."""
         return f"<training loop {self.name}>"
 
     def together(self) -> LoopRate:
@@ -194,7 +192,6 @@ class Clinic:
             _FILES[patient] = _File(loop)
 
     def __iter__(self) -> Iterator[Patient]:
-        """Show one loop after the other."""
         return iter(self._patients.values())
 
     @property
@@ -208,7 +205,6 @@ class Clinic:
         return sum(map(len, self.asked.values()))
 
     def __repr__(self) -> str:
-        """Show what was asked so far."""
         asked = [f"  {name}: {', '.join(used)}" for name, used in self.asked.items() if used]
         causes = ", ".join(f'"{cause}"' for cause in CAUSES)
         return "\n".join(

@@ -66,11 +66,9 @@ class Samples(Dataset[Batch]):
     """Samples that take their time; each says who made it, and what that cost so far."""
 
     def __init__(self, numbers: Recipe, storage: SlowFileSystem, gate: str):
-        """Keep what a worker needs."""
         self._numbers, self._storage, self._gate = numbers, storage, gate
 
     def __len__(self) -> int:
-        """Return the number of samples."""
         return BATCH_SIZE * STEPS
 
     def __getitem__(self, index: int) -> Batch:
@@ -97,7 +95,6 @@ class Pin:
     """A `worker_init_fn` that puts every worker on the same core, as a wrong launcher does."""
 
     def __init__(self, numbers: Recipe):
-        """Keep whether to do it."""
         self._numbers = numbers
 
     def __call__(self, worker: int) -> None:
