@@ -67,12 +67,8 @@ Pair = namedtuple("Pair", ["energy", "kind"])  # a tensor, and a word beside it
 def nested_batches() -> list[Any]:
     """Make batches that are dicts, with tensors at two depths and things that are no tensors."""
     return [
-        {
-            "pulses": torch.randn(100, 4),
-            "ids": [f"event {number}", f"event {number + 1}"],
-            "label": Pair(torch.randn(2), "track" if number % 2 else "cascade"),
-        }
-        for number in range(3)
+        {"pulses": torch.randn(9, 4), "ids": ["event", n], "label": Pair(torch.randn(2), "track")}
+        for n in range(3)
     ]
 
 

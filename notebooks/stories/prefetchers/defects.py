@@ -183,9 +183,7 @@ PROOFS = (
     Proof(
         "The copy is only enqueued, and no event tells of its end",
         (Try("right", own_stream=True),),
-        lambda seen: (
-            f"{seen.garbage} of {seen.wanted} checksums wrong in a loop on a stream of its own"
-        ),
+        lambda seen: f"{seen.garbage} of {seen.wanted} checksums wrong in a loop on its own stream",
     ),
     Proof(
         "The obvious repair computes with garbage",
