@@ -23,6 +23,7 @@ def write_notebook(path: Path, *cells: str) -> None:
     nbformat.write(notebook, path)
 
 
+@pytest.mark.full
 def test_a_notebook_runs_with_this_python_in_its_own_folder(
     lab_page: LabPage, lab_root: Path
 ) -> None:
@@ -66,6 +67,7 @@ Hello()
     assert lab_page.external == []
 
 
+@pytest.mark.full
 def test_an_error_in_a_cell_is_seen_unless_it_is_meant(lab_page: LabPage, lab_root: Path) -> None:
     write_notebook(lab_root / "work" / "error.ipynb", "1 / 0")
     lab_page.open("work/error.ipynb")

@@ -34,7 +34,10 @@ def page(lab_root, lab_page):
     return lab_page.page
 
 
-def test_a_guess_that_is_typed_is_kept_and_revealed(lab_page, page):
+def test_verdicts_are_cards_and_a_guess_that_is_typed_is_kept_and_revealed(lab_page, page):
+    for headline in ("Not yet attempted", "Not right yet", "Right"):
+        cards = page.locator(".jp-RenderedHTMLCommon b")
+        expect(cards.filter(has_text=f"{headline}: exercise 90.1")).to_be_visible()
     expect(page.get_by_text("You made no guess here").first).to_be_visible()
     field = page.get_by_placeholder("your guess")
     field.fill("much")
@@ -62,11 +65,3 @@ def test_a_guess_that_is_typed_is_kept_and_revealed(lab_page, page):
     lab_page.set_dark(False)
     assert lab_page.external == []
     assert lab_page.js_errors == []
-
-
-def test_each_verdict_is_a_card_in_words(page):
-    for headline in ("Not yet attempted", "Not right yet", "Right"):
-        card = page.locator(".jp-RenderedHTMLCommon b").filter(
-            has_text=f"{headline}: exercise 90.1"
-        )
-        expect(card).to_be_visible()

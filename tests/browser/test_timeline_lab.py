@@ -4,6 +4,8 @@ import nbformat
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.lab_page import LabPage
+
 pytestmark = pytest.mark.browser
 
 CELLS = [
@@ -17,8 +19,16 @@ CELLS = [
 ]
 
 
-@pytest.fixture
-def timeline(lab_root, lab_page):
+@pytest.fixture(scope="module")
+def lab_page(chromium, lab_server):
+    """One window for all of these tests; to run a notebook takes longer than any of them."""
+    page = LabPage(chromium, url=lab_server.url)
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def opened(lab_root, lab_page):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     nbformat.write(notebook, lab_root / "work" / "timeline.ipynb")
@@ -28,6 +38,12 @@ def timeline(lab_root, lab_page):
     shown = lab_page.page.locator(".tl[data-view]")
     shown.wait_for()
     return shown
+
+
+@pytest.fixture
+def timeline(opened):
+    opened.get_by_role("radio", name="naive", exact=True).check()
+    return opened
 
 
 def test_a_switch_is_drawn_at_once_and_known_to_the_kernel(lab_page, timeline):
@@ -78,12 +94,16 @@ def test_keys_move_the_picture_and_not_the_notebook(lab_page, timeline):
     assert (page.evaluate(active), page.evaluate(cells)) == before
 
 
-def test_a_notebook_opened_again_shows_its_timelines_without_running(lab_page, timeline):
+def test_a_notebook_opened_again_shows_its_timelines_without_running(
+    chromium, lab_server, lab_page, timeline
+):
     lab_page.save()
     lab_page.end_kernels()
 
-    lab_page.open("work/timeline.ipynb")
-    lab_page.page.locator(".tl[data-view]").wait_for()
-    assert lab_page.switch_timelines() == 1
-    assert lab_page.external == []
-    assert lab_page.js_errors == []
+    tomorrow = LabPage(chromium, url=lab_server.url)
+    tomorrow.open("work/timeline.ipynb")
+    tomorrow.page.locator(".tl[data-view]").wait_for()
+    assert tomorrow.switch_timelines() == 1
+    assert tomorrow.external == []
+    assert tomorrow.js_errors == []
+    tomorrow.close()
