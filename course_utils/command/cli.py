@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from course_utils import paths
 from course_utils.command import lab, workfolder
@@ -53,9 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_data)
     command = commands.add_parser("check", help="verify the installation")
     command.set_defaults(command=_check)
-    command = commands.add_parser(
-        "stage", help="copy data to /dev/shm for all jobs of this machine"
-    )
+    command = commands.add_parser("stage", help="copy data to /dev/shm for all jobs here")
     command.add_argument("path", nargs="?", help="file, folder, or URL of fsspec")
     command.add_argument("--to", metavar="DIR", help="keep copies there (default: /dev/shm)")
     command.add_argument("--list", action="store_true", help="show what is staged")
@@ -68,15 +65,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Clients must send a token: that of COURSE_TOKEN, or a new one that is shown here.",
     )
     command.add_argument("folder", metavar="DIR", help="what lies in it can be read, nothing else")
-    command.add_argument(
-        "--port", type=int, default=0, help="port to serve on (default: a free one)"
-    )
-    command.add_argument(
-        "--preset", default="S3", help="whose limits; `none` for none (default: S3)"
-    )
-    command.add_argument(
-        "--break-after", type=float, metavar="MB", help="break off there once, for each file"
-    )
+    command.add_argument("--port", type=int, default=0, help="port (default: a free one)")
+    command.add_argument("--preset", default="S3", help="whose limits; `none` for none")
+    command.add_argument("--break-after", type=float, metavar="MB", help="break off once a file")
     command.set_defaults(command=_serve)
     return parser
 
@@ -90,13 +81,12 @@ def _lab(arguments: argparse.Namespace) -> int:
     if code := _data(arguments):
         return code
     _tell(workfolder.hand_out(shipped, work))
-    url = lab.running(state, _FIRST)
-    if url:
+    if url := lab.running(state, _FIRST):
         _show(url, arguments)
         return 0
     for ending in ("SIGTERM", "SIGHUP"):  # a closed terminal ends JupyterLab too
         if hasattr(signal, ending):
-            signal.signal(getattr(signal, ending), _interrupt)
+            signal.signal(getattr(signal, ending), signal.default_int_handler)
     with lab.serve(paths.REPO, _FIRST, state=state, port=arguments.port, ip=arguments.ip) as server:
         _show(server.url, arguments)
         print("It runs until you press Ctrl-C here.", flush=True)
@@ -205,10 +195,6 @@ def _serve(arguments: argparse.Namespace) -> int:
         )
     print("The store has ended.")
     return 0
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

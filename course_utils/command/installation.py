@@ -15,8 +15,6 @@ from course_utils import paths
 _PROJECT = "fast-data-loaders"
 _IMPORT_NAMES = {"ipython": "IPython", "pillow": "PIL", "scikit-image": "skimage"}
 _PROGRAMS = {"py-spy"}  # nothing to import
-
-
 _INSTALL = "install again: `make lab`, or `pip install -e .` in your environment"
 
 
@@ -121,12 +119,7 @@ def _folders() -> str:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    return f"{', '.join(map(_short, folders))} can be written"
-
-
-def _short(folder: Path) -> str:
-    inside = folder.is_relative_to(paths.REPO)
-    return str(folder.relative_to(paths.REPO) if inside else folder)
+    return f"{', '.join(map(str, folders))} can be written"
 
 
 def _worker() -> str:

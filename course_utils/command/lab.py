@@ -61,7 +61,7 @@ def serve(
         root: folder that the server shows.
         notebook: path of the first notebook, relative to `root`, with forward slashes.
         state: folder for everything that this JupyterLab keeps.
-        port: port to listen on; without one, the first free one from 8888 on.
+        port: where to listen; without one, the first free one from 8888 on.
         ip: address to listen on.
         options: further options of `jupyter lab`.
 
@@ -75,7 +75,10 @@ def serve(
     with log.open("wb") as output:
         process = subprocess.Popen(
             _command(root, notebook, port=port, ip=ip, options=options),
-            env=os.environ | _environment(state) | {"JUPYTER_TOKEN": token},
+            # the kernel is this Python's, also where a user-wide kernel goes by the same name
+            env=os.environ
+            | {name: str(state / folder) for name, folder in _KEPT.items()}
+            | {"JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -173,13 +176,6 @@ def _stop(shutdown: str, process: subprocess.Popen[bytes]) -> None:
         else:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _environment(state: Path) -> dict[str, str]:
-    """Return the variables that keep JupyterLab and its kernels within `state`."""
-    kept = {name: str(state / folder) for name, folder in _KEPT.items()}
-    # The kernel is this Python's, also where a user-wide kernel goes by the same name.
-    return kept | {"JUPYTER_PREFER_ENV_PATH": "1"}
 
 
 def _prepare(state: Path, notebook: str) -> None:

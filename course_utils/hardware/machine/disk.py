@@ -53,10 +53,9 @@ def drop_cache(path: str | Path) -> Dropped:
         raise FileNotFoundError(f"There is no {path}; name a file or folder that exists.")
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     size = sum(file.stat().st_size for file in files)
-    if can_forget():
-        for file in files:
-            with file.open("rb") as opened:
-                forget(opened.fileno())
+    for file in files:
+        with file.open("rb") as opened:
+            _forget(opened.fileno())
     return Dropped(can_forget(), len(files), size / 1e6)
 
 
@@ -65,13 +64,11 @@ def can_forget() -> bool:
     return hasattr(os, "posix_fadvise")
 
 
-def forget(handle: int) -> bool:
-    """Have the pages of an open file written and dropped; tell whether that is possible."""
-    if not can_forget():
-        return False
-    os.fsync(handle)
-    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-    return True
+def _forget(handle: int) -> None:
+    """Have the pages of an open file written and dropped, where that is possible."""
+    if can_forget():
+        os.fsync(handle)
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 @dataclass(frozen=True)
@@ -108,10 +105,10 @@ def measure_disk(folder: Path) -> DiskSpeed:
             written += file.write(_PIECE) or 0
             os.fsync(file.fileno())  # else it is the memory that is written
         write_s = time.perf_counter() - start
-        cold = forget(file.fileno())
+        _forget(file.fileno())
         file.seek(0)
         start, read = time.perf_counter(), 0
         while time.perf_counter() - start < _LIMIT_S and (piece := file.read(len(_PIECE))):
             read += len(piece)
         read_s = time.perf_counter() - start
-    return DiskSpeed(written / write_s / 1e6, read / read_s / 1e6, written / 1e6, cold)
+    return DiskSpeed(written / write_s / 1e6, read / read_s / 1e6, written / 1e6, can_forget())

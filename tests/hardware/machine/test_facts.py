@@ -106,25 +106,39 @@ def test_cores_are_those_of_the_affinity_and_of_every_group_around(in_group, fil
     assert facts.usable_cores() == cores
 
 
-@pytest.mark.parametrize(("stat", "free"), [("", 100), ("anon 7\ninactive_file 300000000\n", 400)])
-def test_memory_is_limited_by_the_container_whose_files_in_memory_count_as_free(
-    in_group, stat, free
+JOB = "memory/slurm/job_7"
+
+
+@pytest.mark.parametrize(
+    ("files", "own"),
+    [
+        (
+            {
+                "memory.max": "500000000",
+                "memory.current": "400000000",
+                "memory.stat": "anon 7\ninactive_file 100000000\n",
+            },
+            "0::/\n",
+        ),
+        (
+            {
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+                "memory/memory.usage_in_bytes": "800000000",
+                f"{JOB}/memory.limit_in_bytes": "500000000",
+                f"{JOB}/memory.usage_in_bytes": "400000000",
+                f"{JOB}/memory.stat": "inactive_file 9\ntotal_inactive_file 100000000\n",
+            },
+            "4:memory,hugetlb:/slurm/job_7\n1:cpu,cpuacct:/\n",
+        ),
+    ],
+)
+def test_memory_is_that_of_container_or_job_whose_files_in_memory_count_as_free(
+    in_group, files, own
 ):
-    in_group({"memory.max": "500000000", "memory.current": "400000000", "memory.stat": stat})
-    assert (facts.memory(), facts.memory_free()) == (500_000_000, free * 10**6)
-    in_group({"memory.max": "max"})
-    assert facts.memory() > 500_000_000
-
-
-def test_memory_is_limited_by_the_job_in_groups_of_version_1(in_group):
-    job = "memory/slurm/job_7"
-    files = {"memory/memory.limit_in_bytes": "9223372036854771712"}
-    files |= {"memory/memory.usage_in_bytes": "800000000"}
-    files |= {f"{job}/memory.limit_in_bytes": "500000000"}
-    files |= {f"{job}/memory.usage_in_bytes": "400000000"}
-    files |= {f"{job}/memory.stat": "inactive_file 9\ntotal_inactive_file 100000000\n"}
-    in_group(files, "4:memory,hugetlb:/slurm/job_7\n1:cpu,cpuacct:/\n")
+    in_group(files, own)
     assert (facts.memory(), facts.memory_free()) == (500_000_000, 200_000_000)
+    in_group(dict.fromkeys(files, "max"))
+    assert facts.memory() > 500_000_000
 
 
 def test_gpus_are_read_from_nvidia_smi(monkeypatch):
