@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
 from course_utils.hardware.storage import UNLIMITED, SlowFileSystem, slow_storage
+from course_utils.loading.prefetch import CudaPrefetcher
 from course_utils.measure.picture import Control, Picture, TimelineGrid, facts, key
 from course_utils.measure.simulate import CPU_STAGES, Pipeline, simulate
 from course_utils.measure.spans import stage
@@ -152,10 +153,18 @@ def run_pipeline(pipeline: Pipeline) -> Trace:
             prefetch_factor=pipeline.prefetch_factor if pipeline.num_workers else None,
         )
         gpu = _device(pipeline)
-        loop = _overlapped_loop if pipeline.overlap else _serial_loop
         with record(label="measured") as trace:
             batches: Iterable[Batch] = trace.batches(loader, ids="sample")
-            loop(gpu, gpu.pinned(batches) if pipeline.pinned else batches, pipeline)
+            if pipeline.pinned:
+                batches = gpu.pinned(batches)
+            if pipeline.overlap:
+                uploaded: Iterable[Any] = CudaPrefetcher(batches, gpu)
+            else:
+                uploaded = (gpu.upload(one, non_blocking=pipeline.pinned) for one in batches)
+            for batch in uploaded:
+                loss = gpu.step(batch)
+                if pipeline.sync:
+                    loss.item()
             gpu.synchronize()
     return trace
 
@@ -168,7 +177,6 @@ class TimedBatches(Dataset[Batch]):
         self.pipeline, self.storage = pipeline, storage
 
     def __len__(self) -> int:
-        """Return the number of batches."""
         return self.pipeline.steps
 
     def __getitem__(self, index: int) -> Batch:
@@ -190,40 +198,6 @@ def use_cpu(duration_ms: float) -> None:
     end = time.thread_time_ns() + round(duration_ms * 1e6)
     while time.thread_time_ns() < end:
         pass
-
-
-def _serial_loop(gpu: EmulatedAccelerator, batches: Iterable[Batch], pipeline: Pipeline) -> None:
-    for batch in batches:
-        loss = gpu.step(gpu.upload(batch, non_blocking=pipeline.pinned))
-        if pipeline.sync:
-            loss.item()
-
-
-def _overlapped_loop(
-    gpu: EmulatedAccelerator, batches: Iterable[Batch], pipeline: Pipeline
-) -> None:
-    """Copy on a stream of its own, one batch ahead of the step that needs it."""
-    copy_stream = gpu.Stream()
-
-    def copy(batch: Batch) -> tuple[Any, Any]:
-        with gpu.stream(copy_stream):
-            return gpu.upload(batch, non_blocking=True), copy_stream.record_event()
-
-    def step(on_device: Any, copied: Any) -> None:
-        gpu.current_stream().wait_event(copied)
-        on_device["sample"].record_stream(gpu.current_stream())
-        loss = gpu.step(on_device)
-        if pipeline.sync:
-            loss.item()
-
-    ahead = None
-    for batch in batches:
-        copied_now = copy(batch)
-        if ahead:
-            step(*ahead)
-        ahead = copied_now
-    if ahead:
-        step(*ahead)
 
 
 def _device(pipeline: Pipeline) -> EmulatedAccelerator:

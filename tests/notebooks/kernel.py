@@ -15,7 +15,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 from nbformat import NotebookNode
 
-from course_utils.teaching.exercise.verdict import VERDICT_MIME
+from course_utils.teaching.exercise import VERDICT_MIME
 from tests.hangs import stacks
 
 Output = Mapping[str, Any]  # as a notebook's file has it

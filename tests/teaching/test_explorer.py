@@ -9,10 +9,8 @@ from course_utils.teaching.explorer import STRATEGIES, explorer, run_pipeline
 
 LOOPS = {
     "naive": Pipeline(read_ms=40, decode_ms=10, step_ms=30, steps=20),
-    "naive, loss not read": Pipeline(read_ms=40, step_ms=30, steps=20, sync=False),
-    "one worker": Pipeline(read_ms=60, step_ms=30, steps=30, num_workers=1),
-    "storage for one": Pipeline(read_ms=60, step_ms=30, steps=30, num_workers=2, storage_streams=1),
-    "pageable copies": Pipeline(read_ms=30, copy_ms=30, step_ms=30, steps=30, num_workers=2),
+    "storage for one": Pipeline(read_ms=60, step_ms=30, steps=20, num_workers=2, storage_streams=1),
+    "pageable copies": Pipeline(read_ms=30, copy_ms=30, step_ms=30, steps=20, num_workers=2),
     "copies overlapped": Pipeline(
         read_ms=60, copy_ms=30, step_ms=50, steps=30, num_workers=1, pinned=True, overlap=True
     ),
@@ -27,14 +25,10 @@ def test_every_strategy_is_at_least_as_good_as_the_one_before_it() -> None:
         box.state = {**box.state, "strategy": strategy}
         idle.append(box.idle)
         assert box.picture.facts["Idle time costs"].endswith("of 2,190 € a month")
+        assert (box.picture.facts["Speed"] == "1.0 times naive") == (strategy == "naive")
     assert idle == sorted(idle, reverse=True)
     assert idle[0] > 0.5
     assert idle[-1] < 0.05
-
-
-def test_speed_is_told_as_a_ratio() -> None:
-    box = explorer(load_ms=(80,), step_ms=(50,), num_workers=(2,), start={"strategy": "naive"})
-    assert box.picture.facts["Speed"] == "1.0 times naive"
 
 
 @pytest.mark.slow

@@ -8,9 +8,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -21,22 +20,7 @@ from course_utils.words import plural
 _HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 
 
-@dataclass(frozen=True)
-class Cleanup:
-    """What `cleanup_workers` cleared away."""
-
-    loops: int  # over a DataLoader with workers, that had not come to their end
-    processes: int
-
-    def __repr__(self) -> str:
-        """Say it in words."""
-        if not self.loops and not self.processes:
-            return "Nothing was left over."
-        loops, several = plural(self.loops, "unfinished loop"), "es" * (self.processes != 1)
-        return f"Cleared away: {loops} over a loader, {self.processes} worker process{several}."
-
-
-def cleanup_workers() -> Cleanup:
+def cleanup_workers() -> None:
     """End every worker of every `DataLoader` in this kernel, such as an interrupted cell leaves.
 
     The traceback of the interrupt holds the frames of the loop, which hold the loader's iterator,
@@ -56,7 +40,11 @@ def cleanup_workers() -> Cleanup:
         for process in _lost(processes):
             process.kill()
         gone, _ = psutil.wait_procs(processes, timeout=3)
-    return Cleanup(loops, len(gone))
+    if not loops and not gone:
+        print("Nothing was left over.")
+        return
+    unfinished, several = plural(loops, "unfinished loop"), "es" * (len(gone) != 1)
+    print(f"Cleared away: {unfinished} over a loader, {len(gone)} worker process{several}.")
 
 
 @contextmanager
@@ -133,22 +121,16 @@ def spare_the_kernel(names: dict[str, Any]) -> None:
 
     signal_handling._set_SIGCHLD_handler()  # does nothing if torch has set it already
     raises = signal.getsignal(signal.SIGCHLD)
-    if callable(raises) and not isinstance(raises, _InCellsOnly):
-        signal.signal(signal.SIGCHLD, _InCellsOnly(raises, names))
+    if not callable(raises) or getattr(raises, "__name__", "") == "in_cells_only":
+        return
 
-
-@dataclass(frozen=True)
-class _InCellsOnly:
-    """A signal handler whose errors count while a cell runs."""
-
-    raises: Callable[[int, FrameType | None], Any]
-    names: dict[str, Any]
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
+    def in_cells_only(number: int, frame: FrameType | None) -> None:
         try:
-            self.raises(number, frame)
+            raises(number, frame)
         except RuntimeError:
             while frame:
-                if frame.f_globals is self.names:
+                if frame.f_globals is names:
                     raise
                 frame = frame.f_back
+
+    signal.signal(signal.SIGCHLD, in_cells_only)

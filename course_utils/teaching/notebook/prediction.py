@@ -3,8 +3,7 @@
     predict("02.1", "How busy is the GPU?", unit="%")
     reveal("02.1", 100 * summary.utilisation)
 
-The answers lie in a file beside the notebook, so that they survive a restart of the kernel. The
-first guess that met a measurement is kept for good: it tells how good an intuition was.
+The answers lie in a file beside the notebook, so that they survive a restart of the kernel.
 """
 
 from __future__ import annotations
@@ -30,42 +29,49 @@ _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
 
 
 def predict(
-    key: str,
-    question: Answer = "",
-    *,
-    unit: str = "",
-    choices: Sequence[str] | None = None,
-    answer: Answer | None = None,
+    key: str, question: str, *, unit: str = "", choices: Sequence[str] = ()
 ) -> widgets.VBox:
     """Show a form that asks `question` and keeps the answer; the notebook runs on without one.
 
     Args:
         key: notebook and number, such as "02.1"; `reveal` is called with the same.
-        question: what to guess; a number in its place is the answer itself.
+        question: what to guess.
         unit: unit of the number, such as "%" or "batches/s".
         choices: answers to choose from, where the guess is not a number.
-        answer: the guess, for those who would rather write it in the cell.
     """
-    if isinstance(question, int | float):
-        question, answer = "", float(question)
-    known = _load().get(key, {})
-    asked = {"question": question, "unit": unit, "choices": list(choices or ())}
-    entry = {**known, **{name: value for name, value in asked.items() if value}}
-    _store(key, entry)
-    if answer is not None:
-        entry = _keep(key, answer if isinstance(answer, str) else f"{answer:.15g}")
-    return _form(key, entry)
+    kept = _load().get(key, {}).get("predicted")
+    _store(key, question=question, unit=unit)
+    status = widgets.HTML(inline(_status(kept, unit)))  # a Label would cut off a long line
+    field: Any
+    if choices:
+        field = widgets.RadioButtons(options=choices, value=kept if kept in choices else None)
+        field.layout.width = "auto"  # else a long choice is broken, and covers the next one
+    else:
+        text = "" if kept is None else f"{kept:.15g}"
+        field = widgets.Text(value=text, placeholder="your guess", continuous_update=False)
+        field.layout.width = "12em"
+
+    def keep(change: dict[str, Any]) -> None:
+        try:
+            guess = change["new"] if choices else _read_guess(change["new"], unit)
+            _store(key, predicted=guess)
+            status.value = inline(_status(guess, unit))
+        except CourseError as error:
+            status.value = inline(str(error))
+
+    field.observe(keep, "value")
+    title = widgets.HTML(f"<b>Predict:</b> {inline(question)}")
+    form = _Form([title, widgets.HBox([field, widgets.Label(unit)]), status])
+    form.in_words = f"Predict: {question} {_status(kept, unit)}"
+    return form
 
 
 def reveal(key: str, measured: Answer) -> Reveal:
     """Set the guess for `key` beside what was measured; without a guess, show the measurement."""
     entry = _load().get(key, {})
-    guess = entry.get("predicted")
-    if not isinstance(measured, str):
-        measured = float(measured)
-    if guess is not None and "first" not in entry:
-        _store(key, {**entry, "first": {"predicted": guess, "measured": measured}})
-    return Reveal(key, entry.get("question", ""), guess, measured, entry.get("unit", ""))
+    measured = measured if isinstance(measured, str) else float(measured)
+    question, unit = entry.get("question", ""), entry.get("unit", "")
+    return Reveal(key, question, entry.get("predicted"), measured, unit)
 
 
 @dataclass(frozen=True)
@@ -119,32 +125,6 @@ class Reveal:
         return card("plain", title, self.sentence, body=bars(rows) if rows else "")
 
 
-def _form(key: str, entry: dict[str, Any]) -> widgets.VBox:
-    choices, unit, kept = entry.get("choices"), entry.get("unit", ""), entry.get("predicted")
-    status = widgets.HTML(inline(_status(kept, unit)))  # a Label would cut off a long line
-    field: Any
-    if choices:
-        field = widgets.RadioButtons(options=choices, value=kept if kept in choices else None)
-        field.layout.width = "auto"  # else a long choice is broken, and covers the next one
-    else:
-        text = "" if kept is None else f"{kept:.15g}"
-        field = widgets.Text(value=text, placeholder="your guess", continuous_update=False)
-        field.layout.width = "12em"
-
-    def keep(change: dict[str, Any]) -> None:
-        try:
-            status.value = inline(_status(_keep(key, change["new"])["predicted"], unit))
-        except CourseError as error:
-            status.value = inline(str(error))
-
-    field.observe(keep, "value")
-    question = entry.get("question", "")
-    title = widgets.HTML(f"<b>Predict:</b> {inline(question)}")
-    form = _Form([title, widgets.HBox([field, widgets.Label(unit)]), status])
-    form.in_words = f"Predict: {question} {_status(kept, unit)}"
-    return form
-
-
 class _Form(widgets.VBox):  # type: ignore[misc]
     """A form that can be read where no widget is drawn."""
 
@@ -152,17 +132,6 @@ class _Form(widgets.VBox):  # type: ignore[misc]
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, object]:
         return {**super()._repr_mimebundle_(**options), "text/plain": self.in_words}
-
-
-def _keep(key: str, text: str) -> dict[str, Any]:
-    """Read the answer, keep it, and return the whole entry."""
-    entry = _load().get(key, {})
-    choices = entry.get("choices")
-    if choices and text not in choices:
-        raise CourseError(f"{text!r} is not among the choices: {', '.join(choices)}.")
-    entry["predicted"] = text if choices else _read_guess(text, entry.get("unit", ""))
-    _store(key, entry)
-    return entry
 
 
 def _read_guess(text: str, unit: str) -> float:
@@ -206,6 +175,8 @@ def _load() -> dict[str, dict[str, Any]]:
     return answers
 
 
-def _store(key: str, entry: dict[str, Any]) -> None:
-    text = json.dumps({**_load(), key: entry}, indent=1, ensure_ascii=False)
+def _store(key: str, **entry: Answer) -> None:
+    answers = _load()
+    answers[key] = {**answers.get(key, {}), **entry}
+    text = json.dumps(answers, indent=1, ensure_ascii=False)
     replace_file(scratch_folder() / "answers.json", text + "\n")

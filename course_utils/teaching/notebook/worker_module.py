@@ -19,7 +19,7 @@ from typing import Any
 
 from course_utils.errors import CourseError
 from course_utils.paths import replace_file, scratch_folder
-from course_utils.teaching.notebook.explanation import advice, explain
+from course_utils.teaching.notebook.learners_code import advice, explain
 
 _ran: dict[str, str] = {}  # name of a module -> the cell that made it in this kernel, last one last
 

@@ -14,6 +14,7 @@ unwritten never reaches it, and what the learner's code raises becomes a verdict
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -24,10 +25,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
+from unittest.mock import patch
+
+from torch.utils.data._utils import worker as torch_worker
 
 from course_utils.errors import CourseError
-from course_utils.teaching.exercise.stubs import find_stub
-from course_utils.teaching.notebook import Tone, advice, card, explain, learner_line
+from course_utils.teaching.notebook import Tone, advice, card, explain, find_stub, learner_line
 
 Status = Literal["right", "wrong", "todo"]
 VERDICT_MIME = "application/x-course-verdict+json"
@@ -88,24 +91,14 @@ def expect(holds: object, misconception: str, next_step: str) -> None:
 Judge = Callable[..., Verdict]
 
 
-@dataclass(frozen=True)
-class Exercise:
-    """A check with its name and its time limit."""
-
-    key: str
-    title: str
-    judge: Judge
-    seconds: float
-
-
-_EXERCISES: dict[str, Exercise] = {}
+_EXERCISES: dict[str, tuple[str, Judge, float]] = {}  # title, check, seconds
 
 
 def exercise(key: str, *, title: str, seconds: float = 60) -> Callable[[Judge], Judge]:
     """Register the decorated function as the check of exercise `key`, such as "01.1"."""
 
     def register(judge: Judge) -> Judge:
-        _EXERCISES[key] = Exercise(key, title, judge, seconds)
+        _EXERCISES[key] = title, judge, seconds
         return judge
 
     return register
@@ -117,35 +110,31 @@ def check(key: str, *attempt: Any) -> Verdict:
     Raises:
         CourseError: there is no such exercise.
     """
-    chosen = _find(key)
-    return replace(_judge(chosen, attempt), exercise=key, title=chosen.title)
-
-
-def _judge(chosen: Exercise, attempt: tuple[Any, ...]) -> Verdict:
-    if any(part is None for part in attempt):
-        return todo("Run the cells above first; they ended with an error or were not run.")
-    for part in attempt:
-        if stub := find_stub(part):
-            return todo(f"Write {stub} in place of the `...`, then run this cell again.")
-    try:
-        with _limit(chosen.seconds):
-            return chosen.judge(*attempt)
-    except _Refused as refused:
-        return refused.verdict
-    except (Exception, SystemExit) as error:
-        step = advice(error) or "Mend that line, run its cell again, then this one."
-        failed = "Your code stopped" if learner_line(error) else "The check cannot use your answer"
-        return wrong(f"{failed}: {explain(error)}.", step)
-
-
-def _find(key: str) -> Exercise:
     modules = judge_modules()
     if key not in _EXERCISES and key in modules:
         import_module(modules[key])
     if key not in _EXERCISES:
         known = ", ".join(sorted({*modules, *_EXERCISES}))
         raise CourseError(f"There is no exercise {key!r}; choose one of: {known}.")
-    return _EXERCISES[key]
+    title, judge, seconds = _EXERCISES[key]
+    return replace(_verdict(judge, attempt, seconds), exercise=key, title=title)
+
+
+def _verdict(judge: Judge, attempt: tuple[Any, ...], seconds: float) -> Verdict:
+    if any(part is None for part in attempt):
+        return todo("Run the cells above first; they ended with an error or were not run.")
+    for part in attempt:
+        if stub := find_stub(part):
+            return todo(f"Write {stub} in place of the `...`, then run this cell again.")
+    try:
+        with _limit(seconds):
+            return judge(*attempt)
+    except _Refused as refused:
+        return refused.verdict
+    except (Exception, SystemExit) as error:
+        step = advice(error) or "Mend that line, run its cell again, then this one."
+        failed = "Your code stopped" if learner_line(error) else "The check cannot use your answer"
+        return wrong(f"{failed}: {explain(error)}.", step)
 
 
 def judge_modules() -> dict[str, str]:
@@ -183,3 +172,51 @@ def _limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+
+
+def expect_a_class(attempt: Any, what: str, why: str) -> None:
+    """Refuse an object where a class is wanted: `what` it is, and `why` the check needs more."""
+    expect(
+        isinstance(attempt, type),
+        f"This is {what}, not a class. The check {why}.",
+        "Hand over the class itself, without parentheses.",
+    )
+
+
+def expect_in_a_file(attempt: Any) -> None:
+    """Refuse what lives only in the notebook, before a worker dies of it."""
+    name = getattr(attempt, "__qualname__", type(attempt).__qualname__)
+    expect(
+        "<lambda>" not in name and "<locals>" not in name,
+        f"A worker cannot get {name}: it imports what it needs by name, and this has none.",
+        "Define it with def or class, outside of any function, in a %%worker_module cell.",
+    )
+    expect(
+        getattr(attempt, "__module__", "") != "__main__",
+        f"{name} lives in the notebook. A worker is another process: it can import a file, but it "
+        "cannot see the notebook.",
+        "Begin its cell with %%worker_module and a name, and run it again.",
+    )
+
+
+@contextmanager
+def in_worker(worker: int, num_workers: int) -> Iterator[None]:
+    """Make `get_worker_info` answer as in that worker; with 0 workers, as in the main process."""
+    dataset: Any = None
+    info = torch_worker.WorkerInfo(id=worker, num_workers=num_workers, seed=worker, dataset=dataset)
+    with patch.object(torch_worker, "_worker_info", info if num_workers else None):
+        yield
+
+
+@contextmanager
+def as_rank(rank: int, world_size: int) -> Iterator[None]:
+    """Set the variables that torchrun sets."""
+    with patch.dict(os.environ, RANK=str(rank), WORLD_SIZE=str(world_size)):
+        yield
+
+
+@contextmanager
+def quiet_threads() -> Iterator[None]:
+    """Keep the tracebacks of the learner's threads from the page: the verdict says what to do."""
+    with patch.object(threading, "excepthook", lambda _: None):
+        yield
