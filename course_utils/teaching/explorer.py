@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -45,71 +45,63 @@ STRATEGIES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+CONTROLS = (
+    Control("strategy", "Strategy", tuple(STRATEGIES)),
+    Control("load", "Load time of a batch (ms)", (20, 40, 80, 160)),
+    Control("step", "Step time (ms)", (20, 50, 100)),
+    Control("workers", "Workers", (1, 2, 4)),
+)
+
+
 def explorer(
-    *,
-    load_ms: Sequence[int] = (20, 40, 80, 160),
-    step_ms: Sequence[int] = (20, 50, 100),
-    num_workers: Sequence[int] = (1, 2, 4),
-    eur_per_hour: float = 2.0,
-    start: Mapping[str, str | int] | None = None,
+    *, eur_per_hour: float = 2.0, start: Mapping[str, str | int] | None = None
 ) -> Explorer:
     """Return the explorer.
 
     Args:
-        load_ms: times to load one batch on one worker.
-        step_ms: times of one step on the GPU.
-        num_workers: numbers of workers.
         eur_per_hour: price of the GPU; an assumption, put yours in.
         start: the state to begin with, e.g. `{"strategy": "workers", "load": 80}`; what it leaves
             out begins in the middle.
     """
-    controls = (
-        Control("strategy", "Strategy", tuple(STRATEGIES)),
-        Control("load", "Load time of a batch (ms)", tuple(load_ms)),
-        Control("step", "Step time (ms)", tuple(step_ms)),
-        Control("workers", "Workers", tuple(num_workers)),
-    )
-    return Explorer(controls, eur_per_hour, start or {})
+    return Explorer(eur_per_hour, start or {})
 
 
 class Explorer(TimelineGrid):
     """Predicted timelines of all states of the controls; `state` is what the learner has chosen."""
 
-    def __init__(self, controls: Sequence[Control], eur_per_hour: float, start: Mapping[str, Any]):
+    def __init__(self, eur_per_hour: float, start: Mapping[str, Any]):
         """Simulate every state once."""
         self._eur_per_hour = eur_per_hour
-        names = [control.name for control in controls]
-        chosen = product(*(control.options for control in controls))
+        names = [control.name for control in CONTROLS]
+        chosen = product(*(control.options for control in CONTROLS))
         every: list[dict[str, Any]] = [dict(zip(names, options, strict=True)) for options in chosen]
-        states = {key(controls, state): state for state in every}
+        states = {key(CONTROLS, state): state for state in every}
         self._predicted = {name: simulate(_pipeline(state)) for name, state in states.items()}
         pictures = {}
         for name, state in states.items():
-            figures = self._facts(self._predicted[name], state, controls)
+            figures = self._facts(self._predicted[name], state)
             pictures[name] = Picture([self._predicted[name]], [state["strategy"]], facts=figures)
-        middle = {c.name: c.options[len(c.options) // 2] for c in controls if c.name != "strategy"}
-        super().__init__(controls, pictures, state={**middle, **start})
+        middle = {c.name: c.options[len(c.options) // 2] for c in CONTROLS if c.name != "strategy"}
+        super().__init__(CONTROLS, pictures, state={**middle, **start})
 
     @property
     def idle(self) -> float:
         """Predicted idle share of what is chosen now."""
-        return self._predicted[key(self.controls, self.state)].summary().idle
+        return self._predicted[key(CONTROLS, self.state)].summary().idle
 
     def measure(self) -> Trace:
         """Run what is chosen now with real workers; draw it below the prediction."""
         state = dict(self.state)
         measured = run_pipeline(_pipeline(state))
-        predicted = self._predicted[key(self.controls, state)]
+        predicted = self._predicted[key(CONTROLS, state)]
         names = [f"{state['strategy']}, predicted", "measured"]
-        figures = self._facts(measured, state, self.controls)
+        figures = self._facts(measured, state)
         self.put(state, Picture([predicted, measured], names, facts=figures))
         return measured
 
-    def _facts(
-        self, trace: Trace, state: Mapping[str, Any], controls: Sequence[Control]
-    ) -> dict[str, str]:
+    def _facts(self, trace: Trace, state: Mapping[str, Any]) -> dict[str, str]:
         summary = trace.summary()
-        naive = self._predicted[key(controls, {**state, "strategy": "naive"})].summary()
+        naive = self._predicted[key(CONTROLS, {**state, "strategy": "naive"})].summary()
         per_month = self._eur_per_hour * HOURS_PER_MONTH
         speed = summary.samples_per_s / naive.samples_per_s
         return {

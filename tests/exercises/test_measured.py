@@ -23,7 +23,7 @@ NAIVE = Pipeline(read_ms=500, step_ms=100, steps=24, batch_size=32, sync=False)
 
 @pytest.fixture(scope="module")
 def box() -> Explorer:
-    return explorer(load_ms=(20, 80), step_ms=(50, 100))
+    return explorer(start={"load": 80, "step": 100})
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from importlib import import_module
 
 import pytest
 
-from course_utils.teaching.exercise import verdict
+from course_utils.teaching import exercise
 from docs.house import modules
 from notebooks.build import HERE
 
 PROBLEM = re.compile(r"notebooks\.exercises\.nb\d\d\.problem")
-JUDGED = verdict.judge_modules()
+JUDGED = exercise.judge_modules()
 HOUSE = modules()
 
 
@@ -29,7 +29,7 @@ def test_a_problem_knows_no_judge(name: str) -> None:
 @pytest.mark.parametrize(("key", "module"), JUDGED.items())
 def test_the_file_of_an_exercise_judges_it(key: str, module: str) -> None:
     import_module(module)
-    assert verdict._EXERCISES[key].judge.__module__ == module
+    assert exercise._EXERCISES[key][1].__module__ == module
 
 
 def test_every_check_of_a_notebook_has_its_file() -> None:

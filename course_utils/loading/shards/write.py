@@ -21,6 +21,8 @@ from typing import Any
 
 import webdataset
 
+from course_utils.paths import replace_file
+
 LIST = "shards.json"
 
 
@@ -67,7 +69,7 @@ def write_shards(
             shards.append(_write(chain([first], islice(stream, per_shard - 1)), path))
         if not shards:
             raise ValueError("There are no samples to write; look at what should give them.")
-        _replace(target / LIST, json.dumps({"shards": list(map(asdict, shards))}, indent=1))
+        replace_file(target / LIST, json.dumps({"shards": list(map(asdict, shards))}, indent=1))
     except BaseException:
         for shard in shards:
             (target / shard.url).unlink(missing_ok=True)
@@ -132,12 +134,6 @@ class _Counted:
         self.bytes += len(data)
         self.crc32 = zlib.crc32(data, self.crc32)
         return int(self.file.write(data))
-
-
-def _replace(path: Path, text: str) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 def _checked(samples: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -99,10 +99,9 @@ class Reveal:
         return f"You said {guessed}, it is {measured}{self._distance()}."
 
     def _distance(self) -> str:
-        """Say how far off the guess was, where a ratio makes sense."""
         guess, measured = self.predicted, self.measured
         if isinstance(guess, str | None) or isinstance(measured, str) or guess * measured <= 0:
-            return ""
+            return ""  # a ratio makes no sense
         factor = max(measured / guess, guess / measured)
         if factor <= _CLOSE:
             return ": close"

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -72,14 +73,12 @@ def test_killed_at_every_step_there_is_nothing_or_the_whole(shards: Path, shm: P
 
 def interrupted(step: int, call: Callable[[], object]) -> None:
     """Call, with an interrupt before the step-th line of the code that stages."""
-    seen = 0
+    lines = count(1)
 
     def trace(frame: FrameType, event: str, _argument: object) -> Any:
-        nonlocal seen
         if frame.f_code.co_filename not in (staging.__file__, staged_copy.__file__):
             return None
-        seen += event == "line"
-        if seen == step:
+        if event == "line" and next(lines) == step:
             sys.settrace(None)
             raise KeyboardInterrupt
         return trace

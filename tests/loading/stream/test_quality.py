@@ -85,12 +85,10 @@ def test_neighbours_sit_with_neighbours_only_and_all_with_all_after_a_full_shuff
     ("batches", "labels", "n_blocks", "message"),
     [
         ([[0, 1]], [0, 1], 1, "two full batches"),
-        ([], [0, 1], 1, "two full batches"),
         ([[0], [1]], [5, 5], 1, "All labels are the same"),
         ([[0], [2]], [0, 1], 1, "index 2, but the samples are 0 to 1"),
         ([[0], [-1]], [0, 1], 1, "index -1, but"),
         ([[0], [1]], [0, 1], 2, "2 samples make no 2 blocks"),
-        ([[0], [1]], [0, 1], 0, "make no 0 blocks"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(
