@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, get_worker_info
@@ -25,8 +25,6 @@ class Numbers(Dataset[float]):
         return self.count
 
     def __getitem__(self, index: int) -> float:
-        if index < 0:
-            raise IndexError(index)
         return float(index)
 
 
@@ -103,11 +101,6 @@ def note_worker(worker_id: int) -> None:
     info.dataset.note = worker_id
 
 
-class Pair(NamedTuple):
-    x: torch.Tensor
-    y: list[str]
-
-
 @dataclass(slots=True)
 class Slotted:
     """A batch without a `__dict__`."""
@@ -115,12 +108,22 @@ class Slotted:
     pulses: torch.Tensor
 
 
-def to_pair(samples: list[float]) -> Pair:
-    return Pair(torch.tensor(samples), [str(s) for s in samples])
+def to_slotted(samples: list[float]) -> Slotted:
+    return Slotted(torch.tensor(samples))
 
 
 def to_dict(samples: list[Any]) -> dict[str, torch.Tensor]:
     return {"event_id": torch.tensor([int(torch.as_tensor(s).max()) for s in samples])}
+
+
+def with_own_functions(**options: Any) -> DataLoader[Any]:
+    init = note_worker if options.get("num_workers") else None
+    own: Any = {"collate_fn": to_dict, "worker_init_fn": init, "generator": torch.Generator()}
+    return DataLoader(ROWS, BATCH, **own, **options)
+
+
+def persistent(*, num_workers: int) -> DataLoader[Any]:
+    return DataLoader(ROWS, BATCH, num_workers=num_workers, persistent_workers=num_workers > 0)
 
 
 ROWS, BATCH_SAMPLER = Rows(BATCH * BATCHES), BatchSampler(range(BATCH * BATCHES), BATCH, False)
@@ -128,19 +131,8 @@ KINDS: dict[str, Any] = {
     "map-style": lambda **o: DataLoader(ROWS, BATCH, shuffle=True, **o),
     "iterable": lambda **o: DataLoader(Stream(BATCH * BATCHES), BATCH, **o),
     "without batching": lambda **o: DataLoader(ROWS, batch_size=None, **o),
-    "own functions": lambda **o: DataLoader(
-        ROWS,
-        BATCH,
-        collate_fn=to_dict,
-        worker_init_fn=note_worker if o.get("num_workers") else None,
-        generator=torch.Generator(),
-        **o,
-    ),
+    "own functions": with_own_functions,
     "own batch sampler": lambda **o: DataLoader(ROWS, batch_sampler=BATCH_SAMPLER, **o),
-    "sampler of batches": lambda **o: DataLoader(ROWS, sampler=BATCH_SAMPLER, batch_size=None, **o),
-    "persistent": lambda **o: DataLoader(
-        ROWS, BATCH, **{"persistent_workers": bool(o.get("num_workers")), **o}
-    ),
-    "pinned": lambda **o: DataLoader(ROWS, BATCH, pin_memory=True, **o),
+    "persistent": persistent,
     "list of batches": lambda **o: [torch.zeros(BATCH, 4)] * BATCHES,
 }
