@@ -278,15 +278,6 @@ def test_a_second_timeline_on_a_hidden_slide_is_drawn_when_it_appears(show, grid
     expect(second).to_have_attribute("data-state", re.compile("workers"))
 
 
-def test_without_scripts_the_svg_is_shown(chromium, tmp_path, grid):
-    (tmp_path / "plain.html").write_text(grid.to_html(), "utf-8")
-    context = chromium.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto((tmp_path / "plain.html").as_uri())
-    expect(page.locator("svg[role=img]")).to_be_visible()
-    context.close()
-
-
 LIVE = """
 const listeners = {}, values = { extra: new DataView(new ArrayBuffer(0)) };
 window.model = {

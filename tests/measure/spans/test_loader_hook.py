@@ -51,21 +51,14 @@ def test_a_torch_without_it_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) 
     missing.cache_clear()
 
 
-@pytest.mark.slow
-def test_listeners_are_told_in_the_worker_from_its_start_on(start_method: str) -> None:
-    loader = DataLoader(Numbers(4), 2, num_workers=1, multiprocessing_context=start_method)
-    first, second = [told for _, told, _ in listen(loader, [Diary()])]
-    assert first == ["worker 0", "fetch [0, 1]", "collate", "made"]
-    assert second == ["fetch [2, 3]", "collate", "made"]
-
-
 @pytest.mark.parametrize("dataset", [Numbers(2), Stream(2)], ids=["map-style", "iterable"])
-def test_without_workers_listeners_are_told_here_and_the_first_is_the_outermost(
-    dataset: Any,
+@pytest.mark.parametrize("workers", [0, 1])
+def test_listeners_are_told_where_the_batch_is_made_and_the_first_is_the_outermost(
+    dataset: Any, workers: int
 ) -> None:
-    batches = listen(DataLoader(dataset, batch_size=2), [Diary("a"), Diary("b")])
-    outer, told, (inner, _, _) = next(batches)
-    assert [word.split()[0] for word in told] == ["fetch", "collate", "made"]
+    loader = DataLoader(dataset, batch_size=2, num_workers=workers)
+    ((outer, told, (inner, _, _)),) = listen(loader, [Diary("a"), Diary("b")])
+    assert [word.split()[0] for word in told] == ["worker"] * workers + ["fetch", "collate", "made"]
     assert (outer, inner) == ("a", "b")
 
 
