@@ -189,9 +189,8 @@ def test_another_kind_of_array_is_refused_and_a_missing_file_said(tmp_path: Path
         RecordLoader(tmp_path / "none.npy", 64)
 
 
-@pytest.mark.parametrize(
-    ("bad", "said"),
-    [
+def test_what_makes_no_records_is_refused(tmp_path: Path) -> None:
+    bad: list[tuple[Any, str]] = [
         ({}, "need a field"),
         ({"checksum": np.zeros(3)}, "none named 'checksum'"),
         ({"a": np.zeros(3), "b": np.zeros(4)}, "same number of rows"),
@@ -199,11 +198,10 @@ def test_another_kind_of_array_is_refused_and_a_missing_file_said(tmp_path: Path
         ({"a": np.zeros(3, "M8[s]")}, "array of numbers"),
         ({"a": np.zeros(3, np.longdouble)}, "array of numbers"),
         ({"a": 3.0}, "array of numbers"),
-    ],
-)
-def test_what_makes_no_records_is_refused(tmp_path: Path, bad: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        write_records(tmp_path / "a.npy", bad)
+    ]
+    for fields_, said in bad:
+        with pytest.raises(ValueError, match=said):
+            write_records(tmp_path / "a.npy", fields_)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -149,18 +149,19 @@ class Events(Dataset[Sample]):
         """
         wanted = [range(len(self))[index] for index in indices]
         try:
-            return [self._sample(*found) for found in zip(wanted, self._read(wanted), strict=True)]
+            pulses = self._read(wanted)
         except Exception as error:  # corrupted bytes make each library fail in ways of its own
-            if len(wanted) > 1:  # one by one, until the error names the event at fault
-                return [self[index] for index in wanted]
+            if half := len(wanted) // 2:  # until the error names the event at fault
+                return self.__getitems__(wanted[:half]) + self.__getitems__(wanted[half:])
             raise self._cannot_be_read(wanted[0], self.path_of(wanted[0])) from error
+        return [self._sample(*found) for found in zip(wanted, pulses, strict=True)]
 
     def _sample(self, index: int, pulses: Pulses) -> Sample:
         labels = self.labels
         # equal bytes of another type are not what was written
         typed = pulses.dtype == np.float32 and pulses.shape[1:] == (4,)
         if not typed or zlib.crc32(pulses.data) != labels.crc32[index]:
-            raise ValueError("the pulses do not have the checksum of those that were written")
+            raise self._cannot_be_read(index, self.path_of(index))
         return {
             "pulses": torch.from_numpy(pulses),
             "n_pulses": len(pulses),

@@ -61,17 +61,13 @@ def test_flips_brightness_contrast_and_norm_are_those_of_torchvision() -> None:
 def test_every_sample_is_drawn_for_itself_and_as_asked_for() -> None:
     draws = Augment(size=16).draw(torch.Size((256, 3, 40, 30)), generator=_generator())
     assert 90 < draws.flips.sum() < 166
+    assert len(draws.windows.unique(dim=0)) > 200
     for part in (draws.brightness, draws.contrast):
         assert part.unique().numel() > 250
         assert 0.7 <= part.min() <= part.max() <= 1.3
-    assert len(draws.windows.unique(dim=0)) > 200
-
-    shape = torch.Size((50, 3, 8, 8))
-    none, all_of_it = (Augment(flip_share=s, spread=5 * s).draw(shape) for s in (0.0, 1.0))
-    assert not none.flips.any()
-    assert all_of_it.flips.all()
-    assert (none.brightness == 1).all()
-    assert (all_of_it.contrast >= 0).all()
+    still = Augment(flip_share=0, spread=0).draw(torch.Size((50, 3, 8, 8)))
+    assert not still.flips.any()
+    assert (still.brightness == 1).all()
 
 
 def test_windows_are_drawn_as_torchvision_draws_them() -> None:
