@@ -10,6 +10,5 @@ from course_utils.hardware.gpu.batches import (
     tensors,
 )
 from course_utils.hardware.gpu.cuda import CudaDevice
-from course_utils.hardware.gpu.emulated import EmulatedAccelerator
+from course_utils.hardware.gpu.emulated import PRESETS, EmulatedAccelerator
 from course_utils.hardware.gpu.memory import mark_pinned
-from course_utils.hardware.gpu.presets import PRESETS

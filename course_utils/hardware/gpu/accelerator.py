@@ -23,8 +23,7 @@ import torch
 from course_utils.hardware.clock import HostClock, RealClock, VirtualClock
 from course_utils.hardware.gpu.batches import Loss, PinnedBatches
 from course_utils.hardware.gpu.cuda import CudaAccelerator
-from course_utils.hardware.gpu.emulated import EmulatedAccelerator
-from course_utils.hardware.gpu.presets import PRESETS
+from course_utils.hardware.gpu.emulated import PRESETS, EmulatedAccelerator
 from course_utils.hardware.gpu.smi import Smi
 
 

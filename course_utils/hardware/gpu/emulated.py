@@ -10,11 +10,14 @@ Kernels run one at a time, also those of different streams.
 
 from __future__ import annotations
 
+import tomllib
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
@@ -29,12 +32,45 @@ from course_utils.hardware.gpu.batches import (
     tensors,
 )
 from course_utils.hardware.gpu.memory import Content, Memory, is_pinned, mark_pinned, poison
-from course_utils.hardware.gpu.presets import Preset
-from course_utils.hardware.gpu.smi import Kernel, Smi, emulated_smi
+from course_utils.hardware.gpu.smi import SAMPLE_NS, Smi
 from course_utils.hardware.gpu.streams import Driver, EmulatedStream, Engine, Operation
 from course_utils.measure.spans import Span, current, stage
 
 UNREAD_LOSSES = 32  # as many losses may be kept unread before the first is computed
+# How much work the default step is: the model the GPU is imagined to train.
+STEP_TFLOP = 0.6
+# Share of the specified rate that a training step is imagined to reach.
+EFFICIENCY = 0.4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """One kind of GPU and the bus it hangs on; GB/s are 10**9 bytes per second."""
+
+    name: str
+    memory_gib: float  # what vendors write as GB
+    tflops: float  # dense bf16 with float32 sums
+    pinned_gb_s: float  # host to device
+    pageable_gb_s: float
+    idle_w: float
+    max_w: float
+
+    @property
+    def step_ms(self) -> float:
+        """Duration of the default step on this GPU."""
+        return STEP_TFLOP / (EFFICIENCY * self.tflops) * 1e3
+
+
+_FIGURES = tomllib.loads(Path(__file__).with_name("presets.toml").read_text("utf-8"))
+PRESETS = {name: Preset(name=name, **figures) for name, figures in _FIGURES.items()}
+
+
+class Kernel(NamedTuple):
+    """A kernel that ran, or will: when, and on which share of the multiprocessors."""
+
+    start_ns: int
+    end_ns: int
+    occupancy: float
 
 
 class EmulatedAccelerator:
@@ -290,3 +326,34 @@ def _value(leaf: Any) -> Any:
 def _batch_number() -> int:
     trace = current()
     return -1 if trace is None else trace.batch
+
+
+def emulated_smi(
+    preset: Preset, kernels: Sequence[Kernel], *, now_ns: int, memory_used: int
+) -> Smi:
+    """Return what nvidia-smi would show at `now_ns` on a GPU that ran `kernels`, in order."""
+    begin = now_ns - SAMPLE_NS
+    recent = [(_overlap(kernel, begin, now_ns), kernel.occupancy) for kernel in kernels]
+    sm_active = sum(lasted * occupancy for lasted, occupancy in recent) / SAMPLE_NS
+    return Smi(
+        name=f"emulated {preset.name}",
+        gpu_util=round(100 * sum(lasted for lasted, _ in recent) / SAMPLE_NS),
+        power_w=preset.idle_w + (preset.max_w - preset.idle_w) * sm_active,
+        max_power_w=preset.max_w,
+        memory_used=memory_used,
+        memory_total=round(preset.memory_gib * 2**30),
+        idle=_idle(kernels, now_ns),
+        sm_active=sm_active,
+    )
+
+
+def _overlap(kernel: Kernel, begin: int, end: int) -> int:
+    return max(min(kernel.end_ns, end) - max(kernel.start_ns, begin), 0)
+
+
+def _idle(kernels: Sequence[Kernel], now_ns: int) -> float | None:
+    if not kernels or now_ns <= kernels[0].start_ns:
+        return None
+    begin = kernels[0].start_ns
+    busy = sum(_overlap(kernel, begin, now_ns) for kernel in kernels)
+    return 1 - busy / (now_ns - begin)

@@ -9,22 +9,10 @@ kernel on one of 82 multiprocessors counts in full, and what was before the peri
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
-
-from course_utils.hardware.gpu.presets import Preset
 
 SAMPLE_NS = 1_000_000_000  # the longest period that NVML uses
 _QUERY = "utilization.gpu,power.draw,power.limit,memory.used,memory.total"
-
-
-class Kernel(NamedTuple):
-    """A kernel that ran, or will: when, and on which share of the multiprocessors."""
-
-    start_ns: int
-    end_ns: int
-    occupancy: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,25 +46,6 @@ class Smi:
         )
 
 
-def emulated_smi(
-    preset: Preset, kernels: Sequence[Kernel], *, now_ns: int, memory_used: int
-) -> Smi:
-    """Return what nvidia-smi would show at `now_ns` on a GPU that ran `kernels`, in order."""
-    begin = now_ns - SAMPLE_NS
-    recent = [(_overlap(kernel, begin, now_ns), kernel.occupancy) for kernel in kernels]
-    sm_active = sum(lasted * occupancy for lasted, occupancy in recent) / SAMPLE_NS
-    return Smi(
-        name=f"emulated {preset.name}",
-        gpu_util=round(100 * sum(lasted for lasted, _ in recent) / SAMPLE_NS),
-        power_w=preset.idle_w + (preset.max_w - preset.idle_w) * sm_active,
-        max_power_w=preset.max_w,
-        memory_used=memory_used,
-        memory_total=round(preset.memory_gib * 2**30),
-        idle=_idle(kernels, now_ns),
-        sm_active=sm_active,
-    )
-
-
 def nvidia_smi(name: str, uuid: str) -> Smi:
     """Ask the real nvidia-smi; what it cannot tell stays None."""
     command = ["nvidia-smi", f"--id={uuid}", f"--query-gpu={_QUERY}"]
@@ -99,18 +68,6 @@ def nvidia_smi(name: str, uuid: str) -> Smi:
         memory_used=None if used is None else round(used * 2**20),
         memory_total=None if total is None else round(total * 2**20),
     )
-
-
-def _overlap(kernel: Kernel, begin: int, end: int) -> int:
-    return max(min(kernel.end_ns, end) - max(kernel.start_ns, begin), 0)
-
-
-def _idle(kernels: Sequence[Kernel], now_ns: int) -> float | None:
-    if not kernels or now_ns <= kernels[0].start_ns:
-        return None
-    begin = kernels[0].start_ns
-    busy = sum(_overlap(kernel, begin, now_ns) for kernel in kernels)
-    return 1 - busy / (now_ns - begin)
 
 
 def _number(text: str) -> float | None:
