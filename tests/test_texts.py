@@ -28,8 +28,9 @@ def test_every_file_and_module_that_a_text_names_is_there(text: Path) -> None:
 
 
 def _module(name: str) -> bool:
-    """Tell whether `name` is a module, or what a module hands on."""
+    """Tell whether `name` is a module, or a style of plots as matplotlib names it."""
     try:
-        return find_spec(name) is not None
+        style = (REPO / name.replace(".", "/")).with_suffix(".mplstyle")
+        return find_spec(name) is not None or style.exists()
     except ModuleNotFoundError:
         return False
