@@ -84,16 +84,6 @@ def test_an_address_that_holds_the_token_needs_no_headers(shards: Path) -> None:
         assert keys(printed) == keys(pattern) == keys(whole)
 
 
-def test_a_folder_with_a_question_mark_is_one_on_a_disk(tmp_path: Path) -> None:
-    folder = tmp_path / "what?"
-    try:
-        folder.mkdir()
-    except OSError:
-        pytest.skip("no file has such a name here")
-    write_shards([{"__key__": "7", "txt": "x"}], folder, per_shard=1)
-    assert keys(stream_shards(folder)) == [7]
-
-
 def test_the_stages_take_their_places_in_a_pipeline_of_webdataset(shards: Path) -> None:
     urls = [str(path) for path in sorted(shards.glob("*.tar"))]
     data = wds.DataPipeline(
