@@ -8,8 +8,9 @@
     gpu.current_stream().wait_event(done)
     print(gpu.step(batch).item())
 
-Streams and events are used as those of torch, so that code moves to CUDA as it is. On the emulated
-device a missing wait shows every time; on a real one it may go well for weeks.
+Streams and events have the names and the meaning of `torch.Stream` and `torch.Event`, so that code
+moves to CUDA as it is. On the emulated device a missing wait shows every time; on a real one it may
+go well for weeks.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ class Accelerator(Protocol):
 
     def Stream(self) -> Any:
         """Make a stream."""
+
+    def Event(self, *, enable_timing: bool = False) -> Any:
+        """Make an event; `enable_timing` for those between which `elapsed_time` is asked for."""
 
     def stream(self, stream: Any) -> AbstractContextManager[Any]:
         """Make `stream` the current one of this thread inside the `with` block."""

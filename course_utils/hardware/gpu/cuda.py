@@ -45,6 +45,10 @@ class CudaDevice:
         """Make a stream."""
         return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
+    def Event(self, *, enable_timing: bool = False) -> torch.cuda.Event:
+        """Make an event."""
+        return torch.cuda.Event(enable_timing=enable_timing)  # type: ignore[no-untyped-call]
+
     def stream(self, stream: torch.cuda.Stream | None) -> AbstractContextManager[Any]:
         """Make `stream` the current one of this thread inside the `with` block."""
         return torch.cuda.stream(stream)

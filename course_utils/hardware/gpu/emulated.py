@@ -33,7 +33,13 @@ from course_utils.hardware.gpu.batches import (
 )
 from course_utils.hardware.gpu.memory import Content, Memory, is_pinned, mark_pinned, poison
 from course_utils.hardware.gpu.smi import SAMPLE_NS, Smi
-from course_utils.hardware.gpu.streams import Driver, EmulatedStream, Engine, Operation
+from course_utils.hardware.gpu.streams import (
+    Driver,
+    EmulatedEvent,
+    EmulatedStream,
+    Engine,
+    Operation,
+)
 from course_utils.measure.spans import Span, current, stage
 
 UNREAD_LOSSES = 32  # as many losses may be kept unread before the first is computed
@@ -99,6 +105,10 @@ class EmulatedAccelerator:
     def Stream(self) -> EmulatedStream:
         """Make a stream."""
         return EmulatedStream(self._driver)
+
+    def Event(self, *, enable_timing: bool = False) -> EmulatedEvent:
+        """Make an event."""
+        return EmulatedEvent(self._driver, enable_timing=enable_timing)
 
     def stream(self, stream: EmulatedStream | None) -> AbstractContextManager[None]:
         """Make `stream` the current one of this thread inside the `with` block."""
@@ -279,6 +289,14 @@ class DeviceTensor:
     def cpu(self) -> torch.Tensor:
         """Return a copy in host memory, after the current stream has got there."""
         return self._gpu.download(self.content)
+
+    def numel(self) -> int:
+        """Return the number of elements."""
+        return self.shape.numel()
+
+    def size(self, dim: int) -> int:
+        """Return the length along one dimension."""
+        return self.shape[dim]
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -111,16 +111,15 @@ class EmulatedStream:
             serial = self.known[self.number] = self.known.get(self.number, 0) + 1
             return Operation(self.number, serial, start, end, dict(self.known))
 
-    def record_event(self) -> EmulatedEvent:
-        """Put a mark behind what was launched here."""
-        with self._driver.lock:
-            return EmulatedEvent(self._driver, self.tail_ns, dict(self.known))
+    def record_event(self, event: EmulatedEvent | None = None) -> EmulatedEvent:
+        """Put `event`, or a new one, behind what was launched here."""
+        event = event or EmulatedEvent(self._driver)
+        event.record(self)
+        return event
 
     def wait_event(self, event: EmulatedEvent) -> None:
         """Hold back what is launched here from now on until `event` has happened."""
-        with self._driver.lock:
-            self.tail_ns = max(self.tail_ns, event.time_ns)
-            learn(self.known, event.known)
+        event.wait(self)
 
     def wait_stream(self, stream: EmulatedStream) -> None:
         """Hold back what is launched here from now on until `stream` has done what it has now."""
@@ -130,6 +129,10 @@ class EmulatedStream:
         """Block the host until everything launched here is finished."""
         self.record_event().synchronize()
 
+    def query(self) -> bool:
+        """Tell whether everything launched here is finished."""
+        return self.record_event().query()
+
     def __repr__(self) -> str:
         return f"<emulated stream {self.number}>"
 
@@ -137,18 +140,45 @@ class EmulatedStream:
 class EmulatedEvent:
     """A mark in a stream that others can wait for; the methods are torch.Event's."""
 
-    def __init__(self, driver: Driver, time_ns: int, known: Known):
-        self._driver = driver
-        self.time_ns = time_ns  # when it is passed
-        self.known = known  # what is finished then
+    def __init__(self, driver: Driver, *, enable_timing: bool = False):
+        self._driver, self._timing = driver, enable_timing
+        self._time_ns = -1  # when it is passed; -1: it was not recorded
+        self._known: Known = {}  # what is finished then
+
+    def record(self, stream: EmulatedStream | None = None) -> None:
+        """Put the mark behind what was launched on `stream` (or the current one)."""
+        stream = stream or self._driver.stream
+        with self._driver.lock:
+            self._time_ns = max(self._driver.clock(), stream.tail_ns)
+            self._known = dict(stream.known)
+
+    def wait(self, stream: EmulatedStream | None = None) -> None:
+        """Hold back what is launched on `stream` (or the current one) until the mark is passed."""
+        stream = stream or self._driver.stream
+        with self._driver.lock:
+            stream.tail_ns = max(stream.tail_ns, self._time_ns)
+            learn(stream.known, self._known)
 
     def synchronize(self) -> None:
         """Block the host until the mark is passed."""
-        self._driver.wait(self.time_ns, self.known)
+        self._driver.wait(self._time_ns, self._known)
 
     def query(self) -> bool:
         """Tell whether the mark is passed."""
-        passed = self._driver.clock() >= self.time_ns
+        passed = self._driver.clock() >= self._time_ns
         if passed:
-            self._driver.learn(self.known)
+            self._driver.learn(self._known)
         return passed
+
+    def elapsed_time(self, end_event: EmulatedEvent) -> float:
+        """Return the milliseconds from this mark to `end_event`.
+
+        Raises:
+            RuntimeError: if one of them measures no time, was not recorded or is not passed yet.
+        """
+        for event in (self, end_event):
+            if not event._timing:
+                raise RuntimeError("The event measures no time: make it Event(enable_timing=True).")
+            if event._time_ns < 0 or not event.query():
+                raise RuntimeError("The event is not passed yet: record() it, then synchronize().")
+        return (end_event._time_ns - self._time_ns) / 1e6

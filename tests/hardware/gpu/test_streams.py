@@ -88,3 +88,33 @@ def test_the_current_stream_belongs_to_the_thread(device):
         inside, in_another = gpu.current_stream(), pool.submit(gpu.current_stream).result()
     assert in_another is gpu.current_stream()
     assert inside is not in_another
+
+
+def test_events_are_used_as_those_of_torch(device):
+    gpu, clock = device
+    start, end = (gpu.Event(enable_timing=True) for _ in range(2))
+    with pytest.raises(RuntimeError, match="not passed yet"):
+        start.elapsed_time(end)
+    start.record()
+    gpu.step(gpu.upload(megabytes(4)))
+    end.record()
+    assert not end.query()
+    end.synchronize()
+    assert start.elapsed_time(end) == 4 + 20
+    assert clock.ms == 24
+    with pytest.raises(RuntimeError, match="enable_timing=True"):
+        start.elapsed_time(gpu.current_stream().record_event())
+
+
+def test_a_recorded_event_holds_back_the_stream_that_waits_for_it(device):
+    gpu, clock = device
+    copies, arrived = gpu.Stream(), gpu.Event()
+    with record(clock=clock) as trace:
+        with gpu.stream(copies):
+            (batch,) = gpu.pinned([megabytes(10)])
+            batch = gpu.upload(batch, non_blocking=True)
+            arrived.record()
+        arrived.wait()
+        assert gpu.step(batch).item() == gpu.step(batch).item()
+    assert times(trace, "gpu") == [(5, 25), (25, 45)]
+    assert copies.query()

@@ -63,15 +63,19 @@ def test_whoever_ends_inside_the_lock_leaves_it_free_and_the_cache_empty(device,
 
 
 @forks
-def test_waiting_for_a_stopped_holder_ends_with_an_interrupt_or_its_death(device):
+def test_a_stopped_holder_is_named_and_waiting_for_it_ends_with_an_interrupt_or_its_death(
+    device, monkeypatch
+):
     def stop_inside():
         with device.state.locked():
             os.kill(os.getpid(), signal.SIGSTOP)
 
+    monkeypatch.setattr(storage_state, "_PATIENCE_S", 0.1)
     child = fork(stop_inside)
     os.waitpid(child.pid, os.WUNTRACED)  # until it is stopped
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    said = rf"waits for process {child.pid}, which has been in it for 0\.1 s"
+    with pytest.warns(RuntimeWarning, match=said), pytest.raises(KeyboardInterrupt):
         device.counters()
     child.kill()
     assert ending(child) == -signal.SIGKILL
