@@ -14,8 +14,9 @@ from fsspec.implementations.local import LocalFileSystem
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from course_utils.hardware.storage import UNIT, VirtualClock, slow_storage
-from course_utils.loading.cache import SampleCache, stage_to_shm
+from course_utils.loading.cache import SampleCache
 from course_utils.loading.events import Events, MemmapEvents, NpzEvents, Sample
+from course_utils.loading.staging import stage_to_shm
 from course_utils.loading.stream import batched
 from course_utils.teaching.notebook import data_path
 from notebooks.stories.many_nodes import node_rates

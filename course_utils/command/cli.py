@@ -146,7 +146,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _stage(arguments: argparse.Namespace) -> int:
-    from course_utils.loading.cache import staging
+    from course_utils.loading import staging
 
     if arguments.remove:
         if not staging.unstage(arguments.path, to=arguments.to):

@@ -78,7 +78,7 @@ cu.predict(
 )
 
 # %%
-from course_utils.loading.cache import stage_to_shm
+from course_utils.loading.staging import stage_to_shm
 
 staged = stage_to_shm(folder, progress=False)
 print(staged.path)

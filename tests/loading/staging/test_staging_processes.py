@@ -19,11 +19,12 @@ from typing import Any
 
 import pytest
 
-from course_utils.loading.cache import stage_to_shm, staged_copy, staging, unstage
-from course_utils.loading.cache.staged_source import Source
-from course_utils.loading.cache.staging import find_place
+from course_utils.loading.staging import stage as staging
+from course_utils.loading.staging import stage_to_shm, staged_copy, unstage
+from course_utils.loading.staging.stage import find_place
+from course_utils.loading.staging.staged_source import Source
 from course_utils.paths import REPO
-from tests.loading.cache.staging_sources import (
+from tests.loading.staging.staging_sources import (
     contents,
     hold,
     left,
@@ -173,8 +174,8 @@ IN_SMALL_TMPFS = """
 import sys
 from pathlib import Path
 from course_utils.errors import CourseError
-from course_utils.loading.cache import stage_to_shm
-from tests.loading.cache.staging_sources import Meddling
+from course_utils.loading.staging import stage_to_shm
+from tests.loading.staging.staging_sources import Meddling
 
 large, small, to = sys.argv[1:]
 

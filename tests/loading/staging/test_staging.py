@@ -13,9 +13,10 @@ import pytest
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import facts as machine_facts
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.cache import stage_to_shm, staging, unstage
-from course_utils.loading.cache.staging import find_place
-from tests.loading.cache.staging_sources import Meddling, contents, left
+from course_utils.loading.staging import stage as staging
+from course_utils.loading.staging import stage_to_shm, unstage
+from course_utils.loading.staging.stage import find_place
+from tests.loading.staging.staging_sources import Meddling, contents, left
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from typing import Any
 from tqdm import tqdm
 
 from course_utils.errors import CourseError
-from course_utils.loading.cache.staged_source import Files, Source, SourceFile
+from course_utils.loading.staging.staged_source import Files, Source, SourceFile
 from course_utils.words import size
 
 try:

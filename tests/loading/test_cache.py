@@ -14,10 +14,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from course_utils.errors import CourseError
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.cache import SampleCache, sample_cache
-from course_utils.loading.cache.sample_cache import from_bytes, to_bytes
+from course_utils.loading import cache as loading_cache
+from course_utils.loading.cache import SampleCache, from_bytes, to_bytes
 from course_utils.loading.events import MemmapEvents, pad_collate
-from tests.loading.cache.staging_sources import start
+from tests.loading.staging.staging_sources import start
 
 unix = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes")
 
@@ -161,7 +161,7 @@ def test_a_worker_that_is_killed_while_it_writes_leaves_no_half_sample() -> None
 
 
 def test_a_lock_that_a_dead_worker_holds_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample_cache, "_PATIENCE", 0.01)
+    monkeypatch.setattr(loading_cache, "_PATIENCE", 0.01)
     cache = cache_of(Rows())
     cache.__getitems__([1, 2])
     cache._lock.acquire()

@@ -27,8 +27,8 @@ from typing import Any
 
 from course_utils.errors import CourseError, sentence
 from course_utils.hardware.machine import SHM, known, memory, memory_free
-from course_utils.loading.cache.staged_copy import StagedCopy, Use, delete, unfinished
-from course_utils.loading.cache.staged_source import Files, Source, version
+from course_utils.loading.staging.staged_copy import StagedCopy, Use, delete, unfinished
+from course_utils.loading.staging.staged_source import Files, Source, version
 from course_utils.words import size
 
 if sys.platform == "win32":
