@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from types import FunctionType
 from zlib import crc32
@@ -21,6 +22,7 @@ METHODS = multiprocessing.get_all_start_methods()
 # A spawned process imports torch, for seconds: in a short run few are.
 TURNS = [method for method in ("fork", "forkserver") * 3 if method in METHODS] + ["spawn"]
 _RUN_NOTEBOOKS = ("test_interrupts.py", "test_notebooks.py")
+_LONGEST = ("04_", "03_", "02_", "10_", "08_", "00_", "06_", "07_")
 _SECONDS = "seconds per notebook, size S"
 
 
@@ -87,20 +89,23 @@ def note_seconds(
     return lambda name, seconds: record_property(_SECONDS, (name, seconds))
 
 
+@pytest.hookimpl(trylast=True)  # after the tests that were not asked for are gone
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let every process of pytest-xdist begin with its share of the notebooks, which take longest.
 
-    With `--dist worksteal` each gets a stretch of the list, and later takes from others' ends.
+    With `--dist worksteal` each gets a stretch of the list, all of one length, and later takes from
+    others' ends.
     """
     count = int(getattr(config, "workerinput", {}).get("workercount", 1))
     notebooks = [item for item in items if item.path.name in _RUN_NOTEBOOKS]
-    others = [item for item in items if item.path.name not in _RUN_NOTEBOOKS]
-    ends = [number * len(others) // count for number in range(count + 1)]
-    items[:] = [
-        item
-        for number in range(count)
-        for item in (*notebooks[number::count], *others[ends[number] : ends[number + 1]])
-    ]
+    others = iter([item for item in items if item.path.name not in _RUN_NOTEBOOKS])
+    notebooks.sort(key=lambda item: [number not in item.name for number in _LONGEST])
+    left, items[:] = len(items), []
+    for number in range(count):
+        size = left // (count - number)
+        mine = notebooks[number::count]
+        items += [*mine, *islice(others, max(0, size - len(mine)))]
+        left -= size
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
