@@ -35,8 +35,11 @@ COUNT = 50  # of 2,000 events: every 40th
 
 
 @pytest.fixture(scope="module")
-def folder() -> Path:
-    return data_path("events", "S")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Name the data in a folder where nobody else compares formats meanwhile."""
+    here = tmp_path_factory.mktemp("data") / "events-S"
+    here.symlink_to(data_path("events", "S"))
+    return here
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,7 @@ def test_a_measurement_is_drawn_below_its_prediction() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "pipeline",
     [
