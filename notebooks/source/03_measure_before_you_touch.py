@@ -618,6 +618,7 @@ for number, _ in enumerate(loader):  # with 20 batches ahead, the workers go on 
         lines = hot_lines(worker_pids()[0], seconds=0.5)
     elif number == 4:
         cores, disk, machine = cpu_use(seconds=0.5), disk_use(seconds=0.5), pressure()
+        break
 
 # %%
 lines

@@ -167,7 +167,7 @@ gpu = cu.get_accelerator(step_ms=40)
 # %%
 def two_epochs(**options) -> Trace:
     few = Subset(reading, range(64))
-    loader = DataLoader(few, 4, collate_fn=pad_collate, num_workers=2, **options)
+    loader = DataLoader(few, 4, collate_fn=pad_collate, num_workers=1, **options)
     with cu.record() as trace:
         for _ in range(2):
             for batch in trace.batches(loader):
