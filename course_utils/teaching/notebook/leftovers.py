@@ -75,14 +75,25 @@ def _alive(name: str) -> Iterator[Any]:
 
 def _children() -> set[psutil.Process]:
     """Return the descendants of this process, without the helpers of multiprocessing itself."""
-    found = set()
+    found, server = set(), _server_pid()
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             # A forked worker has its server's command line, but not the server's parent.
             is_ours = child.ppid() == os.getpid()
-            if not (is_ours and any(helper in _command(child) for helper in _HELPERS)):
+            is_helper = child.pid == server or any(name in _command(child) for name in _HELPERS)
+            if not (is_ours and is_helper):
                 found.add(child)
     return found
+
+
+def _server_pid() -> int | None:
+    """Return the server that forks workers: an interrupt may have ended it while it began.
+
+    Who else than multiprocessing asked how it ended would take the news from it, which then starts
+    no other one.
+    """
+    module = sys.modules.get("multiprocessing.forkserver")
+    return module._forkserver._forkserver_pid if module else None
 
 
 def _lost(processes: set[psutil.Process]) -> Iterator[psutil.Process]:

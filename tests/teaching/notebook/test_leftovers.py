@@ -1,6 +1,8 @@
 """What is cleared away after an interrupt, without a kernel; with one in test_kernel.py."""
 
 import multiprocessing
+import sys
+import time
 from typing import Any
 
 import psutil
@@ -44,3 +46,19 @@ def test_a_worker_that_nobody_knows_any_more_is_ended(
     said = "Cleared away: 0 unfinished loops over a loader, 1 worker process.\n"
     assert capsys.readouterr().out == said
     assert not psutil.pid_exists(worker.pid)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is forked there")
+def test_a_server_of_workers_that_an_interrupt_ended_is_started_again() -> None:
+    from multiprocessing import forkserver
+
+    server: Any = forkserver._forkserver
+    forkserver.ensure_running()
+    ended = psutil.Process(server._forkserver_pid)
+    ended.kill()
+    while ended.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    cleanup_workers()
+    forkserver.ensure_running()
+    assert server._forkserver_pid != ended.pid
