@@ -27,8 +27,6 @@ from types import FrameType
 from typing import Any, Literal
 from unittest.mock import patch
 
-from torch.utils.data._utils import worker as torch_worker
-
 from course_utils.errors import CourseError
 from course_utils.teaching.notebook import Tone, advice, card, explain, find_stub, learner_line
 
@@ -202,6 +200,9 @@ def expect_in_a_file(attempt: Any) -> None:
 @contextmanager
 def in_worker(worker: int, num_workers: int) -> Iterator[None]:
     """Make `get_worker_info` answer as in that worker; with 0 workers, as in the main process."""
+    # here, not above: some checks start processes that have no need of torch
+    from torch.utils.data._utils import worker as torch_worker
+
     dataset: Any = None
     info = torch_worker.WorkerInfo(id=worker, num_workers=num_workers, seed=worker, dataset=dataset)
     with patch.object(torch_worker, "_worker_info", info if num_workers else None):
