@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv/bin/python
 READY := .venv/.ready
+ALONE = $(shell grep -rl --include='*.py' mark.alone tests)
 NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian, Ubuntu: apt install \
  python3-venv), or name another one you have: make PYTHON=python3.12 $(MAKECMDGOALS)
 .DELETE_ON_ERROR:
@@ -13,19 +14,19 @@ help: ## list the verbs
 lab: $(READY) ## install what is missing, make the data, open the notebooks
 	@$(VENV) -m course_utils.command.cli lab
 
-test: lint ## lint, types, unit tests, every notebook, browser, in minutes
+test: $(READY) ## style, types, unit tests, every notebook, browser, in minutes
 	@$(VENV) -m pytest -n 3 --dist worksteal -m "not full and not alone"
-	@$(VENV) -m pytest -m "alone and not full"
+	@$(VENV) -m pytest -m "alone and not full" $(ALONE)
 
 test-fast: $(READY) ## the quick unit tests, on two cores
 	@$(VENV) -m pytest -q -n 2 --dist worksteal -m "not slow and not browser and not gpu and not full"
 
-test-all: lint ## everything, under every way to start workers, every notebook in the browser too
+test-all: $(READY) ## everything, under every way to start workers, every notebook in the browser too
 	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -n 2 --dist worksteal -m "not alone"
-	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -m alone
+	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -m alone $(ALONE)
 
 lint: $(READY) ## style and types
-	@$(VENV) -m ruff check && $(VENV) -m ruff format --check && $(VENV) -m mypy
+	@$(VENV) -m pytest -q tests/test_style.py
 
 house: $(READY) ## measure rooms, folders and walls from the imports
 	@$(VENV) docs/house.py

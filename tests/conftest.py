@@ -11,6 +11,7 @@ from zlib import crc32
 
 import pytest
 
+from course_utils.teaching.notebook import cleanup_workers
 from course_utils.teaching.notebook.start import PRELOAD
 
 os.environ.setdefault("COURSE_SIZE", "S")
@@ -21,8 +22,8 @@ FULL = os.environ.get("COURSE_TEST_MATRIX") == "full"
 METHODS = multiprocessing.get_all_start_methods()
 # A spawned process imports torch, for seconds: in a short run few are.
 TURNS = [method for method in ("fork", "forkserver") * 3 if method in METHODS] + ["spawn"]
-_RUN_NOTEBOOKS = ("test_interrupts.py", "test_notebooks.py")
-_LONGEST = ("04_", "03_", "02_", "10_", "08_", "00_", "06_", "07_")
+_LONG = ("test_interrupts.py", "test_notebooks.py", "test_style.py")
+_LONGEST = ("04_", "03_", "02_", "10_", "08_", "06_", "07_", "mypy")
 _SECONDS = "seconds per notebook, size S"
 
 
@@ -44,6 +45,13 @@ def _start_method_stays() -> Iterator[None]:
     yield
     if multiprocessing.get_start_method(allow_none=True) != before:
         multiprocessing.set_start_method(before, force=True)
+
+
+@pytest.fixture
+def loops_end() -> Iterator[None]:
+    """End what the loops of a test leave, before torch does, who waits ten seconds for it."""
+    yield
+    cleanup_workers()
 
 
 @pytest.fixture(params=METHODS if FULL else None)
@@ -91,19 +99,19 @@ def note_seconds(
 
 @pytest.hookimpl(trylast=True)  # after the tests that were not asked for are gone
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let every process of pytest-xdist begin with its share of the notebooks, which take longest.
+    """Let every process of pytest-xdist begin with its share of what takes longest, the notebooks.
 
     With `--dist worksteal` each gets a stretch of the list, all of one length, and later takes from
     others' ends.
     """
     count = int(getattr(config, "workerinput", {}).get("workercount", 1))
-    notebooks = [item for item in items if item.path.name in _RUN_NOTEBOOKS]
-    others = iter([item for item in items if item.path.name not in _RUN_NOTEBOOKS])
-    notebooks.sort(key=lambda item: [number not in item.name for number in _LONGEST])
+    long = [item for item in items if item.path.name in _LONG]
+    others = iter([item for item in items if item.path.name not in _LONG])
+    long.sort(key=lambda item: [name not in item.name for name in _LONGEST])
     left, items[:] = len(items), []
     for number in range(count):
         size = left // (count - number)
-        mine = notebooks[number::count]
+        mine = long[number::count]
         items += [*mine, *islice(others, max(0, size - len(mine)))]
         left -= size
 

@@ -612,13 +612,11 @@ Timeline({"torch.profiler": load_profile(scratch_folder() / "profile.json"), "ou
 from course_utils.hardware.machine import pressure
 from course_utils.teaching.notebook import cpu_use, disk_use, hot_lines, worker_pids
 
-loader = DataLoader(slow, 16, num_workers=2, prefetch_factor=10, collate_fn=pad_collate)
-for number, _ in enumerate(loader):  # with 20 batches ahead, the workers go on while we look
-    if number == 0:
-        lines = hot_lines(worker_pids()[0], seconds=0.5)
-    elif number == 4:
-        cores, disk, machine = cpu_use(seconds=0.5), disk_use(seconds=0.5), pressure()
-        break
+batches = iter(DataLoader(slow, 16, num_workers=2, prefetch_factor=10, collate_fn=pad_collate))
+next(batches)  # with 20 batches ahead, the workers go on while we look
+lines = hot_lines(worker_pids()[0], seconds=0.5)
+cores, disk, machine = cpu_use(seconds=0.5), disk_use(seconds=0.5), pressure()
+del batches
 
 # %%
 lines

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import BrowserContext, sync_playwright
 
 from course_utils.command import lab
 from tests.browser.lab_page import FIRST, GuardedPage, LabPage
@@ -23,12 +23,17 @@ _FLAGS = [
     "--metrics-recording-only",
     "--force-color-profile=srgb",
     "--font-render-hinting=none",
+    # The browser finds no other machine, and keeps its cache, which `route` would turn off.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 ]
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """The browser; without one the tests are skipped, or fail under $COURSE_REQUIRE_BROWSER."""
+def chromium() -> Iterator[BrowserContext]:
+    """A window of the browser, whose pages share its cache.
+
+    Without a browser the tests are skipped, or fail under $COURSE_REQUIRE_BROWSER.
+    """
     names = ("chromium", "chromium-browser", "google-chrome", "chrome")
     executable = next(filter(None, map(shutil.which, names)), None)
     if executable is None:
@@ -36,12 +41,12 @@ def chromium() -> Iterator[Browser]:
         refuse("no Chromium here; install it (Debian, Ubuntu: apt install chromium)")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=_FLAGS)
-        yield browser
+        yield browser.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion="reduce")
         browser.close()
 
 
 @pytest.fixture
-def guarded_page(chromium: Browser) -> Iterator[GuardedPage]:
+def guarded_page(chromium: BrowserContext) -> Iterator[GuardedPage]:
     """A window for files: it reaches no other machine and notes what tries to."""
     page = GuardedPage(chromium)
     yield page
@@ -57,7 +62,7 @@ def lab_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def lab_server(chromium: Browser, lab_root: Path) -> Iterator[lab.Server]:
+def lab_server(chromium: BrowserContext, lab_root: Path) -> Iterator[lab.Server]:
     """A running JupyterLab, as `course lab` starts it."""
     with lab.serve(
         lab_root,
@@ -70,7 +75,7 @@ def lab_server(chromium: Browser, lab_root: Path) -> Iterator[lab.Server]:
 
 
 @pytest.fixture
-def lab_page(chromium: Browser, lab_server: lab.Server) -> Iterator[LabPage]:
+def lab_page(chromium: BrowserContext, lab_server: lab.Server) -> Iterator[LabPage]:
     """A fresh window of that JupyterLab."""
     page = LabPage(chromium, url=lab_server.url)
     yield page

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import BrowserContext, Page, Request, expect
 
 FIRST = "work/00_start_here.ipynb"
 SHOTS = Path(__file__).parent / "shots"
@@ -40,28 +40,22 @@ _TOP = """async () => {
 class GuardedPage:
     """A page that reaches no other machine, and notes whatever tries to."""
 
-    def __init__(self, browser: Browser, *, allowed: str = "file:"):
+    def __init__(self, window: BrowserContext, *, allowed: str = "file:"):
         self.external: list[str] = []
         self.js_errors: list[str] = []
         self._allowed = (allowed, "data:", "blob:", "about:")
-        self._context = browser.new_context(
-            viewport={"width": 1400, "height": 1000}, reduced_motion="reduce"
-        )
-        self._context.route("**/*", self._guard)
-        self.page: Page = self._context.new_page()
+        self.page: Page = window.new_page()
+        self.page.on("request", self._note_request)
         self.page.set_default_timeout(60_000)
         self.page.on("pageerror", lambda error: self.js_errors.append(str(error)))
         self.page.on("console", self._note_error)
 
     def close(self) -> None:
-        self._context.close()
+        self.page.close()
 
-    def _guard(self, route: Route) -> None:
-        if route.request.url.startswith(self._allowed):
-            route.continue_()
-        else:
-            self.external.append(route.request.url)
-            route.abort()
+    def _note_request(self, request: Request) -> None:
+        if not request.url.startswith(self._allowed):
+            self.external.append(request.url)
 
     def _note_error(self, message: Any) -> None:
         if message.type == "error":
@@ -71,8 +65,8 @@ class GuardedPage:
 class LabPage(GuardedPage):
     """One JupyterLab window."""
 
-    def __init__(self, browser: Browser, *, url: str):
-        super().__init__(browser, allowed=url.split("/lab")[0])
+    def __init__(self, window: BrowserContext, *, url: str):
+        super().__init__(window, allowed=url.split("/lab")[0])
         self._url = url
 
     def close(self) -> None:

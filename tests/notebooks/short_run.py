@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-IN_THE_BROWSER = {"00", "02"}
-INTERRUPTED = {"04", "05", "07", "10"}  # whose cells keep workers busy for long
+IN_THE_BROWSER = {"02"}
+INTERRUPTED = {"04", "07"}  # whose cells keep workers, and locks, for long
+MANY_WORKERS = {"04", "05", "07", "08", "10"}
 
 
 def take(
@@ -29,5 +30,5 @@ def take(
 
 
 def _marks(number: str, taken: bool) -> list[pytest.MarkDecorator]:
-    many = [pytest.mark.many_workers] if number in INTERRUPTED | {"08"} else []
+    many = [pytest.mark.many_workers] if number in MANY_WORKERS else []
     return many if taken else [*many, pytest.mark.full]

@@ -28,7 +28,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@take(SOURCES, but=IN_THE_BROWSER)
+@take(SOURCES, but={*IN_THE_BROWSER, "90"})
 def test_the_learner_version_runs_with_nothing_attempted(
     notebook: Path, judged: Callable[[Path], dict[str, str]], built: Path
 ) -> None:

@@ -87,6 +87,7 @@ def examine() -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.full  # the solutions of notebook 03 do the same
 @pytest.mark.alone
 @pytest.mark.parametrize("cause", CAUSES)
 def test_the_probes_tell_the_cause(cause: str, clinic: Clinic, examine: Any) -> None:

@@ -27,24 +27,28 @@ def cleanup_workers() -> None:
     which holds its workers and the batches they had ready.
     """
     with _workers_may_die():
-        processes, loops = _children(), sum(1 for _ in _iterators())
+        processes, unfinished = _children(), list(_iterators())
+        # Before anything is collected: of a loop that goes with what held it, torch hears too late
+        # that its queues are closed, and waits five seconds for each worker.
+        for iterator in unfinished:
+            with suppress(AttributeError):  # it was interrupted before it was whole
+                iterator._shutdown_workers()
+        loops = len(unfinished)
+        del unfinished
         for name in ("last_traceback", "last_value", "last_exc", "last_type"):
             with suppress(AttributeError):
                 delattr(sys, name)
         for loader in _alive("DataLoader"):
             loader._iterator = None  # persistent workers: the next loop starts new ones
         gc.collect()
-        for iterator in _iterators():  # the learner's own name for it keeps this one alive
-            with suppress(AttributeError):  # it was interrupted before it was whole
-                iterator._shutdown_workers()
         for process in _lost(processes):
             process.kill()
         gone, _ = psutil.wait_procs(processes, timeout=3)
     if not loops and not gone:
         print("Nothing was left over.")
         return
-    unfinished, several = plural(loops, "unfinished loop"), "es" * (len(gone) != 1)
-    print(f"Cleared away: {unfinished} over a loader, {len(gone)} worker process{several}.")
+    cleared, several = plural(loops, "unfinished loop"), "es" * (len(gone) != 1)
+    print(f"Cleared away: {cleared} over a loader, {len(gone)} worker process{several}.")
 
 
 @contextmanager

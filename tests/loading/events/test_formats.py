@@ -207,6 +207,7 @@ def test_an_index_that_is_damaged_is_named(index: str, name: str, tmp_path: Path
             open_events(tmp_path, name)
 
 
+@pytest.mark.usefixtures("loops_end")
 @pytest.mark.parametrize("name", ["tar", "npz"])
 def test_an_error_in_a_batch_or_a_worker_names_the_event_that_is_at_fault(
     name: str, damaged: Path, tmp_path: Path

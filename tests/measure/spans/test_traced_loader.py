@@ -98,6 +98,7 @@ def test_persistent_workers_send_spans_only_in_a_recording_that_saw_them_start()
     assert (trace.samples, trace.lanes) == (12, ["main"])
 
 
+@pytest.mark.usefixtures("loops_end")
 def test_an_error_in_the_dataset_arrives() -> None:
     with pytest.raises(LookupError, match="sample 5 is corrupt"):
         traced(DataLoader(data.Broken(), batch_size=4, num_workers=2))
