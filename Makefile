@@ -35,7 +35,7 @@ data: $(READY) ## make the data sets (COURSE_SIZE=S, M or L)
 	@$(VENV) -m course_utils.command.cli data
 
 notebooks: $(READY) ## build the notebooks from notebooks/source
-	@$(VENV) notebooks/build.py
+	@$(VENV) -m notebooks.build
 
 bench: $(READY) ## measure what the course claims
 	@$(VENV) -m benchmarks.run

@@ -1,11 +1,13 @@
 """Build the notebooks from their sources: one for the learner, one with the solutions.
 
-    python notebooks/build.py            write them
-    python notebooks/build.py --check    write nothing; exit 1 if one is out of step with its source
+    python -m notebooks.build            write them
+    python -m notebooks.build --check    write nothing; exit 1 if one is out of step with its source
+    python -m notebooks.build --minutes  write nothing; print words and minutes, core and extra
 
 A source is a script in the percent format. In the learner's version a block between
 `### BEGIN SOLUTION` and `### END SOLUTION` becomes `...`, and so does the value in a line that ends
-with `### SOLUTION`. Cells with the tag "solution" or "instructor" go to the solutions only.
+with `### SOLUTION`. Cells with the tag "solution" or "instructor" go to the solutions only. The
+minutes that a notebook takes stand in its first cell where the source says `{minutes}`.
 """
 
 import argparse
@@ -20,6 +22,8 @@ from pathlib import Path
 import jupytext
 import nbformat
 from nbformat import NotebookNode
+
+from notebooks.parts import Part, announced, part, split
 
 HERE = Path(__file__).resolve().parent
 NOT_FOR_LEARNERS = {"solution", "instructor"}
@@ -88,23 +92,35 @@ def build(source: Path, out: Path) -> dict[Path, str]:
     """Return the text of every notebook that the sources in `source` make in `out`."""
     built = {}
     for path in sorted(source.glob("[0-9][0-9]_*.py")):
-        notebook = read_source(path)
+        notebook, minutes = read_source(path), announced(*parts(path))
         versions = {out: for_learner(notebook), out / "solutions": with_solutions(notebook)}
         for folder, version in versions.items():
             _check_marks(path, version)
+            version.cells[0].source = version.cells[0].source.replace("{minutes}", minutes)
+            for cell in split(version)[1]:
+                cell.metadata["tags"] = [*tags(cell), "extra"]
             nbformat.validate(version)
             text: str = nbformat.writes(version, indent=1)  # type: ignore[no-untyped-call]
             built[folder / f"{path.stem}.ipynb"] = text + "\n"
     return built
 
 
+def parts(path: Path) -> list[Part]:
+    """Return what a learner reads and does in the core of a source, and in what is extra."""
+    return [part(cells) for cells in split(for_learner(read_source(path)))]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Build or check, and return the exit status."""
     parser = argparse.ArgumentParser(description="Build the notebooks from notebooks/source.")
     parser.add_argument("--check", action="store_true", help="write nothing, only compare")
+    parser.add_argument("--minutes", action="store_true", help="write nothing, count")
     parser.add_argument("--source", type=Path, default=HERE / "source", help="folder of sources")
     parser.add_argument("--out", type=Path, default=HERE, help="folder of the notebooks")
     args = parser.parse_args(argv)
+    if args.minutes:
+        print(*_minutes(args.source), sep="\n")
+        return 0
     try:
         built = build(args.source, args.out)
     except BuildError as error:
@@ -119,6 +135,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         path.write_text(text, "utf-8", newline="\n")
     print(f"{len(built)} notebooks in {args.out}")
     return 0
+
+
+def _minutes(source: Path) -> Iterator[str]:
+    """Yield a table: words, lines and minutes of each notebook, core and extra."""
+    yield "   core: words lines reading + exercises   extra: words lines reading + exercises"
+    for path in sorted(source.glob("[0-9][0-9]_*.py")):
+        columns = (f"{p.words:8} {p.lines:5} {p!s:>10} = {p.minutes:2} min" for p in parts(path))
+        yield "   ".join([path.stem[:2], *columns])
 
 
 def _differences(built: dict[Path, str], out: Path) -> Iterator[str]:

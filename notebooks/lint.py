@@ -14,10 +14,13 @@ from nbformat import NotebookNode
 
 from notebooks.build import HERE, for_learner, read_source, tags, with_solutions
 from notebooks.claims import Claim, read_claims
+from notebooks.parts import exercise_times, part, split
 
 LONGEST_CELL = 15  # lines that are neither blank nor the magic
 LONGEST_SOLUTION = 30
-LONGEST_PROSE = 1800  # words
+LONGEST_PROSE = 1150  # words of the core, and of what is extra
+LONGEST_CORE = 40  # minutes, with its exercises
+MOST_EXERCISES = 2  # in the core
 
 _HEADER = ("you will do", "you will learn", "you need", "minutes")
 _MAGIC = "%%worker_module"
@@ -40,6 +43,7 @@ def lint(path: Path, claims: Iterable[Claim]) -> list[str]:
     findings = findings or [
         *_frame(learner, number),
         *_lengths(learner, solved),
+        *_parts(learner),
         *_pairs(learner),
         *_checks_end_their_cell(learner),
         *_workers(solved),
@@ -53,14 +57,17 @@ def _frame(learner: NotebookNode, number: str) -> Iterator[str]:
     first, code = learner.cells[0], _code(learner)
     if not re.match(rf"# {number} · \w", first.source):
         yield f"begin with the title `# {number} · Verb and topic`."
-    for part in _HEADER:
-        if part not in first.source.lower():
-            yield f"the header does not say {part!r}: add it to the first cell."
+    for word in _HEADER:
+        if word not in first.source.lower():
+            yield f"the header does not say {word!r}: add it to the first cell."
     begin = ["import course_utils as cu", f'cu.ready("{number}")']
     if not code or [line for line in code[0].source.splitlines() if line] != begin:
         yield f"the first code cell is not {begin[0]!r} and {begin[1]!r}: begin with these."
-    if "you now can" not in _markdown(learner)[-1].source.lower():
-        yield 'the last text cell does not say "You now can": end with what was gained.'
+    if "{minutes}" not in first.source:
+        yield "the header gives minutes of its own: write `{minutes}`, the build counts them."
+    core = [cell for cell in split(learner)[0] if cell.cell_type == "markdown"]
+    if "you now can" not in core[-1].source.lower():
+        yield 'the last text cell of the core does not say "You now can": say what was gained.'
 
 
 def _lengths(learner: NotebookNode, solved: NotebookNode) -> Iterator[str]:
@@ -69,9 +76,20 @@ def _lengths(learner: NotebookNode, solved: NotebookNode) -> Iterator[str]:
             lines = [s for s in cell.source.splitlines() if s.strip() and not s.startswith("%%")]
             if len(lines) > longest:
                 yield f"{_name(cell)} has {len(lines)} lines, at most {longest}: split it."
-    words = sum(len(cell.source.split()) for cell in _markdown(learner))
-    if words > LONGEST_PROSE:
-        yield f"{words} words of prose, at most {LONGEST_PROSE}: say less."
+
+
+def _parts(learner: NotebookNode) -> Iterator[str]:
+    """Check that the core is short, no part has too many words, and minutes are honest."""
+    core, extra = map(part, split(learner))
+    for name, words in ("core", core.words), ("extra part", extra.words):
+        if words > LONGEST_PROSE:
+            yield f"the {name} has {words} words of prose, at most {LONGEST_PROSE}: say less."
+    if len(core.exercises) > MOST_EXERCISES or core.minutes > LONGEST_CORE:
+        yield (
+            f"the core takes {core.minutes} minutes with {len(core.exercises)} exercises, at most "
+            f"{LONGEST_CORE} with {MOST_EXERCISES}: move some of it below `# Extra`."
+        )
+    yield from exercise_times(learner.cells)
 
 
 def _syntax(version: str, notebook: NotebookNode) -> Iterator[str]:

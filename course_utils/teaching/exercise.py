@@ -53,7 +53,7 @@ class Verdict:
     @property
     def headline(self) -> str:
         """The verdict in a line."""
-        return f"{_WORDS[self.status][1]}: exercise {self.exercise}, {self.title}"
+        return f"{_WORDS[self.status][1]}: exercise {self.exercise.removeprefix('0')}, {self.title}"
 
     def __repr__(self) -> str:
         """Say it in words."""

@@ -19,7 +19,7 @@
 #
 # **You need:** any laptop. No GPU, no network.
 #
-# **Time:** 5 + 5 minutes. <!-- given -->
+# **Minutes:** {minutes}.
 #
 # Click into a cell and press Shift + Enter to run it. Begin with this one; every notebook does.
 
@@ -84,7 +84,7 @@ def train(loader):
 # Before you measure, guess. A guess may be far off: the surprise is what you will remember.
 
 # %%
-cu.predict("00.1", "For how much of the time will the GPU compute?", unit="%")
+cu.predict("00a", "For how much of the time will the GPU compute?", unit="%")
 
 # %%
 naive_loader = DataLoader(dataset, batch_size=32, shuffle=True, collate_fn=pad_collate)
@@ -92,7 +92,7 @@ naive = train(naive_loader)
 naive.timeline()
 
 # %%
-cu.reveal("00.1", 100 * naive.summary().utilisation)
+cu.reveal("00a", 100 * naive.summary().utilisation)
 
 # %% [markdown]
 # ### How to read the timeline

@@ -10,7 +10,7 @@
 # - to make batches of events that differ in length,
 # - to split data without telling the network the answers.
 #
-# **You need:** Python and numpy. A CPU is enough. **Minutes:** 25 + 20 for the exercises.
+# **You need:** Python and numpy. A CPU is enough. **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -75,14 +75,14 @@ figure
 
 # %%
 cu.predict(
-    "01.1",
+    "01a",
     "How many times higher is the mean energy of all events than that of the first 64?",
     unit="times",
 )
 
 # %%
 energy_gev = 10.0**labels.energy
-cu.reveal("01.1", energy_gev.mean() / energy_gev[:64].mean())
+cu.reveal("01a", energy_gev.mean() / energy_gev[:64].mean())
 
 # %%
 positions = np.linspace(0, len(labels) - 64, 30).astype(int)
@@ -104,7 +104,7 @@ figure
 # the network another small part of the world. So: **shuffle**. We come back to this.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Most guess 1 for 01.1, "why should they differ?". Some know that productions are
+# **Instructor.** Most guess 1 for 01a, "why should they differ?". Some know that productions are
 # sorted and guess 10 to 100. Ask: what would the loss curve look like? A sawtooth, once per epoch.
 # If all you see is one blob in the displays: the brightest events were taken; typical ones are dim.
 
@@ -250,7 +250,7 @@ except RuntimeError:
 # says which pulses are real, so that the model can ignore the rest.
 
 # %%
-cu.predict("01.2", "In a shuffled batch of 64 padded events, how much is padding?", unit="%")
+cu.predict("01b", "In a shuffled batch of 64 padded events, how much is padding?", unit="%")
 
 # %% [markdown]
 # ### Exercise 1.1 · 6 min · ●●○
@@ -314,7 +314,7 @@ print(inspect.getsource(pad_collate))
 # %%
 loader = DataLoader(all_events, batch_size=64, shuffle=True, collate_fn=pad_collate)
 padding = [1 - batch["mask"].float().mean().item() for batch in loader]
-cu.reveal("01.2", 100 * np.mean(padding))
+cu.reveal("01b", 100 * np.mean(padding))
 
 # %% [markdown]
 # One long event makes the whole batch wide. To waste less, crop long events, or put events of
@@ -323,7 +323,7 @@ cu.reveal("01.2", 100 * np.mean(padding))
 # takes them yet.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Guesses for 01.2 gather around 20 to 30 %; the tail of the histogram is forgotten.
+# **Instructor.** Guesses for 01b gather around 20 to 30 %; the tail of the histogram is forgotten.
 # What goes wrong in 1.1: the mask made from values (`pulses != 0`), the mask upside down (PyTorch's
 # `key_padding_mask` means the opposite of ours), padding to a fixed width.
 
@@ -357,20 +357,20 @@ for drop_last in (False, True):
 # Another sampler draws *with replacement*, each number as likely as any other:
 
 # %%
-cu.predict("01.3", "You draw N times from N events. How many of them do you get to see?", unit="%")
+cu.predict("01c", "You draw N times from N events. How many of them do you get to see?", unit="%")
 
 # %%
 from torch.utils.data import WeightedRandomSampler
 
 draws = list(WeightedRandomSampler(torch.ones(len(events)), num_samples=len(events)))
-cu.reveal("01.3", 100 * len(set(draws)) / len(events))
+cu.reveal("01c", 100 * len(set(draws)) / len(events))
 
 # %% [markdown]
 # The chance that N draws all miss an event is (1 − 1/N)^N, which is close to 1/e. So an "epoch" of this
 # kind shows 1 − 1/e of the data, or 63 %. All other draws are repeats.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 01.3: about half of a class says 50 or 100. Physicists know 1/e and enjoy it.
+# **Instructor.** 01c: about half of a class says 50 or 100. Physicists know 1/e and enjoy it.
 
 # %% [markdown]
 # ## Parts
@@ -391,12 +391,12 @@ print(f"{len(twice)=:,}, {len(few)=}, {len(train)=:,}, {len(valid)=:,}")
 # the same: noise, dead strings, calibration.
 
 # %%
-cu.predict("01.4", "How many of the runs in validation are also in training?", unit="%")
+cu.predict("01d", "How many of the runs in validation are also in training?", unit="%")
 
 # %%
 runs_train = set(labels.run_id[train.indices])
 runs_valid = set(labels.run_id[valid.indices])
-cu.reveal("01.4", 100 * len(runs_valid & runs_train) / len(runs_valid))
+cu.reveal("01d", 100 * len(runs_valid & runs_train) / len(runs_valid))
 
 # %% [markdown]
 # No event is in both, and yet nothing in validation is new. What can a network gain by knowing the
@@ -454,7 +454,7 @@ def split_by_run(run_id: np.ndarray, share: float, seed: int) -> tuple[np.ndarra
 cu.check("01.2", split_by_run)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 01.4: many say 0, "it is a split"; some say 20. It is 100.
+# **Instructor.** 01d: many say 0, "it is a split"; some say 20. It is 100.
 # What goes wrong in 1.2: cutting the sorted file (validation gets the highest energies, and every
 # run), returning runs instead of positions, forgetting the seed.
 
@@ -611,7 +611,7 @@ cu.check("01.4", counts, weights)
 # loop is the one of every tutorial.
 
 # %%
-cu.predict("01.5", "How much of the time will the GPU be busy?", unit="%")
+cu.predict("01e", "How much of the time will the GPU be busy?", unit="%")
 
 # %%
 from itertools import islice
@@ -628,7 +628,7 @@ with cu.record() as trace:
 trace.timeline()
 
 # %%
-cu.reveal("01.5", 100 * trace.summary().utilisation)
+cu.reveal("01e", 100 * trace.summary().utilisation)
 
 # %% [markdown]
 # Each bar is work, each gap on the `gpu` lane is money. While the main process reads and decodes, the
@@ -645,5 +645,5 @@ cu.reveal("01.5", 100 * trace.summary().utilisation)
 # The next part of the course explains who waits for whom, and what brings the GPU to work.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Guesses for 01.5 lie between 50 and 90. Let the picture stand for a while. Ask what
+# **Instructor.** Guesses for 01e lie between 50 and 90. Let the picture stand for a while. Ask what
 # could run at the same time, and do not answer: that is the next notebook.

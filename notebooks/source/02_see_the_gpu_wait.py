@@ -10,7 +10,7 @@
 # - one small model that says how long a GPU waits,
 # - what brings a slow loader to light, and what an idle GPU costs.
 #
-# **You need:** notebook 01. A CPU is enough. **Minutes:** 25 + 15 for the exercises.
+# **You need:** notebook 01. A CPU is enough. **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -82,7 +82,7 @@ cu.check("02.1", events_per_epoch, days_ten_epochs, slowdown_per_event)
 
 # %%
 cu.predict(
-    "02.1",
+    "02a",
     "The data are 10 % larger than the page cache and are read in the same order, epoch after "
     "epoch. Which share of the reads finds its bytes in the cache?",
     unit="%",
@@ -134,7 +134,7 @@ plt.close()  # the next line shows the figure; without this it would be shown tw
 figure
 
 # %%
-cu.reveal("02.1", 100 * hit_share(1.1, shuffled=False))
+cu.reveal("02a", 100 * hit_share(1.1, shuffled=False))
 
 # %% [markdown]
 # Not a tenth is lost, but everything: each block is thrown out shortly before it is needed again. Shuffled
@@ -178,7 +178,7 @@ first_epoch = train(fast_gpu, events_on(roomy), steps=125)
 
 # %%
 cu.predict(
-    "02.2", "How many times longer is a step when the data do not fit in the cache?", unit="times"
+    "02b", "How many times longer is a step when the data do not fit in the cache?", unit="times"
 )
 
 # %%
@@ -192,7 +192,7 @@ from course_utils.measure.picture import Timeline
 Timeline({"fits": fits, "does not fit": does_not_fit})
 
 # %%
-cu.reveal("02.2", does_not_fit.summary().total_s / fits.summary().total_s)
+cu.reveal("02b", does_not_fit.summary().total_s / fits.summary().total_s)
 
 # %% [markdown]
 # Switch between the two; the time axis stays the same. In `fits` the GPU row is mostly full, in `does not
@@ -219,9 +219,9 @@ print(f"the epoch took                 {ends_s[-1]:.1f} s")
 print(f"the next one will take about   {fits.summary().total_s / 30 * len(ends_s):.1f} s")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** For 02.1 expect 90 % from nearly everybody, since a tenth does not fit. For 02.2 many say
+# **Instructor.** For 02a expect 90 % from nearly everybody, since a tenth does not fit. For 02b many say
 # 1.1 or 10. Let them explain the first one to each other: draw a cache with four places, and five blocks
-# read in a circle. The exact ratio in 02.2 depends on the file and the batch size; the shape does not.
+# read in a circle. The exact ratio in 02b depends on the file and the batch size; the shape does not.
 
 # %% [markdown]
 # ## What nvidia-smi counts
@@ -233,7 +233,7 @@ print(f"the next one will take about   {fits.summary().total_s / 30 * len(ends_s
 # An RTX 3090 has 82 multiprocessors. On an emulated one we keep a single one of them busy.
 
 # %%
-cu.predict("02.3", "One of 82 multiprocessors works, 81 do nothing. GPU-Util says:", unit="%")
+cu.predict("02c", "One of 82 multiprocessors works, 81 do nothing. GPU-Util says:", unit="%")
 
 # %%
 import torch
@@ -254,7 +254,7 @@ lonely = keep_busy(1 / 82)
 print(lonely)
 
 # %%
-cu.reveal("02.3", lonely.gpu_util)
+cu.reveal("02c", lonely.gpu_util)
 
 # %% [markdown]
 # Look at the **power**: it is close to that of a GPU at rest. Power is the better quick hint. Compare with
@@ -329,7 +329,7 @@ print({stage: f"{ms:.1f} ms" for stage, ms in stage_ms.items()})
 # <!-- given -->
 
 # %%
-cu.predict("02.4", "L = 80 ms, C = 50 ms. How many steps per second with two workers?", unit="it/s")
+cu.predict("02d", "L = 80 ms, C = 50 ms. How many steps per second with two workers?", unit="it/s")
 
 # %% [markdown]
 # `cu.Pipeline` describes such a loop. `run_pipeline` runs it with real worker processes, on emulated
@@ -358,7 +358,7 @@ for w, trace in measured.items():
 Timeline({f"W = {w}": trace for w, trace in measured.items()})
 
 # %%
-cu.reveal("02.4", rate(measured[2]))
+cu.reveal("02d", rate(measured[2]))
 
 # %% [markdown]
 # A third worker would change nothing: L / 3 is less than C already, and a GPU cannot be busier than busy.
@@ -453,13 +453,13 @@ cu.check("02.3", waiting_share)
 # batches ahead instead of 2. <!-- given -->
 
 # %%
-cu.predict("02.5", "How many steps per second with one worker, 8 batches ahead?", unit="it/s")
+cu.predict("02e", "How many steps per second with one worker, 8 batches ahead?", unit="it/s")
 
 # %%
 from dataclasses import replace
 
 ahead = run_pipeline(replace(loops[1], prefetch_factor=8))
-cu.reveal("02.5", rate(ahead))
+cu.reveal("02e", rate(ahead))
 
 # %% [markdown]
 # Nothing changes: longer shelves do not make a baker bake faster. Prefetching hides **latency** and
@@ -471,7 +471,7 @@ uneven = cu.Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=2, jitter
 Timeline({f"{d} ahead": cu.simulate(replace(uneven, prefetch_factor=d)) for d in (1, 2, 4)})
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** In 02.4 most are right once T = max(...) is on the board. 02.5 is the one to wait for: half the
+# **Instructor.** In 02d most are right once T = max(...) is on the board. 02e is the one to wait for: half the
 # room says 20 it/s. Ask who has set `prefetch_factor` in their own code, and why.
 #
 # In 2.3 let somebody defend the 30 %. It is right as a share of the compute time, so the answer to "is the
@@ -512,7 +512,7 @@ CHANGES = {
     "a second GPU, same cores": {"num_workers": 1},
     "a larger model": {"step_ms": 150},
 }
-cu.predict("02.6", "Which change does not expose the loader?", choices=list(CHANGES))
+cu.predict("02f", "Which change does not expose the loader?", choices=list(CHANGES))
 
 # %%
 today = cu.Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=2)
@@ -525,7 +525,7 @@ for name, trace in traces.items():
 Timeline(traces)
 
 # %%
-cu.reveal("02.6", "a larger model")
+cu.reveal("02f", "a larger model")
 
 # %% [markdown]
 # Never mind a few percent: every run waits for its first batch.

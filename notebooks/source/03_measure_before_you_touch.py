@@ -11,7 +11,7 @@
 # - the differential test: loader alone, step alone, both together,
 # - which benchmarks lie, and which tool is blind to what.
 #
-# **You need:** notebook 02. A CPU is enough. **Minutes:** 30 + 20 for the exercises.
+# **You need:** notebook 02. A CPU is enough. **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -71,7 +71,7 @@ for storage in "busy Lustre", "laptop SSD":
 
 # %%
 cu.predict(
-    "03.1",
+    "03a",
     "How many times faster would the loop on the laptop SSD be with a loader that takes no time?",
     unit="times",
 )
@@ -89,7 +89,7 @@ for storage, loader in loaders.items():
     print(f"{storage}: {headspace[storage]:.2f} times faster at most")
 
 # %%
-cu.reveal("03.1", headspace["laptop SSD"])
+cu.reveal("03a", headspace["laptop SSD"])
 
 # %% [markdown]
 # The loop on the SSD is **GPU-bound: leave it alone**. Perhaps the model can be made faster; no loader, worker or
@@ -122,14 +122,14 @@ def stopwatch(batch, read_loss: bool, steps=30) -> dict[str, float]:
 
 # %%
 cu.predict(
-    "03.2",
+    "03b",
     "With item(): how many of the 40 ms of a step does the line `gpu.step(...)` get?",
     unit="ms",
 )
 
 # %%
 cu.predict(
-    "03.3",
+    "03c",
     "Without item(): which line gets the time now?",
     choices=["gpu.upload(batch)", "gpu.step(on_gpu)", "none, it is gone"],
 )
@@ -151,11 +151,11 @@ plt.close()
 figure
 
 # %%
-cu.reveal("03.2", watched["item() in every step"]["step"])
+cu.reveal("03b", watched["item() in every step"]["step"])
 
 # %%
 slowest = max(watched["no item()"], key=watched["no item()"].get)
-cu.reveal("03.3", {"upload": "gpu.upload(batch)"}.get(slowest, slowest))
+cu.reveal("03c", {"upload": "gpu.upload(batch)"}.get(slowest, slowest))
 
 # %% [markdown]
 # `gpu.step` only *hands over* the work and returns: CUDA is asynchronous. The time of the GPU lands on the
@@ -205,8 +205,8 @@ def ms_per_step(gpu, step, clock=time.perf_counter) -> float:
 cu.check("03.1", ms_per_step)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 03.1: most say 2 or more, because the loop has no workers. 03.2: those who have never
-# profiled CUDA say 40. For 03.3 "it is gone" is the common answer; ask where 40 ms of work could go.
+# **Instructor.** 03a: most say 2 or more, because the loop has no workers. 03b: those who have never
+# profiled CUDA say 40. For 03c "it is gone" is the common answer; ask where 40 ms of work could go.
 #
 # In 3.1 the usual first attempt waits in every step. Draw it: host and device then take turns. It is
 # right only if the loop itself reads the loss in every step.
@@ -401,7 +401,7 @@ answers = {
 
 # %%
 cu.predict(
-    "03.4",
+    "03d",
     "By what factor is the first answer (8 batches) above the last one (the last 20)?",
     unit="times",
 )
@@ -415,7 +415,7 @@ plt.close()
 figure
 
 # %%
-cu.reveal("03.4", answers["the first 8 after the warm-up"] / answers["the last 20"])
+cu.reveal("03d", answers["the first 8 after the warm-up"] / answers["the last 20"])
 
 # %% [markdown]
 # While the warm-up ran, the workers loaded on: two workers, four batches each. Eight batches then came
@@ -537,7 +537,7 @@ cu.check("03.3", flaws)
 # distinct. You will mend such a class in notebook 05.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** For 03.4 most say 1 to 2. In the picture of the two threads the order of the dots says more than
+# **Instructor.** For 03d most say 1 to 2. In the picture of the two threads the order of the dots says more than
 # their place: ask for the ratio of two dots chosen at random. Where cores are plenty and idle, the
 # second thread may even help; the spread stays. In 3.3 statement **f** divides the room: without a step the
 # number is the loader's, which is what the title promises.

@@ -10,7 +10,7 @@
 # - where the memory goes, and how to get it back,
 # - to keep files, random numbers and errors in order in several processes.
 #
-# **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** 30 + 20 for the exercises.
+# **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -62,7 +62,7 @@ class Who(Dataset):
 
 # %%
 cu.predict(
-    "04.1",
+    "04a",
     "Two workers fetch all 16 samples, and every call is counted. What does `who.calls` say "
     "in the notebook afterwards?",
     unit="calls",
@@ -79,7 +79,7 @@ for batch in DataLoader(who, batch_size=4, num_workers=2):
     print(", ".join(f"{name} {values.tolist()}" for name, values in batch.items()))
 
 # %%
-cu.reveal("04.1", who.calls)
+cu.reveal("04a", who.calls)
 
 # %% [markdown]
 # Each worker counted in its own copy; yours was never touched. At the end of the epoch the copies are
@@ -101,7 +101,7 @@ cu.reveal("04.1", who.calls)
 
 # %%
 cu.predict(
-    "04.2",
+    "04b",
     "How many times longer does a worker take to its first batch by spawn than by the quickest way?",
     unit="times",
 )
@@ -138,7 +138,7 @@ plt.close()  # the next line shows the figure; without this it would be shown tw
 figure
 
 # %%
-cu.reveal("04.2", start_s["spawn"] / min(start_s.values()))
+cu.reveal("04b", start_s["spawn"] / min(start_s.values()))
 
 # %% [markdown]
 # Under spawn the worker imports torch, for seconds. The forkserver's helper has done so already, **if it
@@ -225,18 +225,18 @@ def sweep(dataset: Dataset, batch_size: int, **options) -> dict[int, float]:
 
 
 # %%
-cu.predict("04.3", "Four workers instead of one: how many times faster is reading?", unit="times")
+cu.predict("04c", "Four workers instead of one: how many times faster is reading?", unit="times")
 
 # %%
 read_rates = sweep(reading, batch_size=4, collate_fn=pad_collate)
-cu.reveal("04.3", read_rates[4] / read_rates[1])
+cu.reveal("04c", read_rates[4] / read_rates[1])
 
 # %%
-cu.predict("04.4", "And decoding, on this machine?", unit="times")
+cu.predict("04d", "And decoding, on this machine?", unit="times")
 
 # %%
 decode_rates = sweep(decoding, batch_size=128)
-cu.reveal("04.4", decode_rates[4] / decode_rates[1])
+cu.reveal("04d", decode_rates[4] / decode_rates[1])
 
 # %% [markdown]
 # Compare with the model of notebook 02: with W workers the rate is min(W, P) / L. Here P is 8 requests of the
@@ -316,8 +316,8 @@ print({name: choose_workers(machine) for name, machine in MACHINES.items()})
 cu.check("04.1", choose_workers)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** For 04.1 two thirds say 16, some 8; only those who know say 0. 04.2: guesses of 2 to 5; it
-# is tens. 04.3 is mostly right, 04.4 is not: "four workers, four times". On a machine with 8 cores it *is*
+# **Instructor.** For 04a two thirds say 16, some 8; only those who know say 0. 04b: guesses of 2 to 5; it
+# is tens. 04c is mostly right, 04d is not: "four workers, four times". On a machine with 8 cores it *is*
 # nearly four; then let them raise the numbers in `sweep` until it bends.
 #
 # What goes wrong in 4.1: "never more workers than cores" (the cluster node has 4 and needs 8, which wait);
@@ -409,7 +409,7 @@ Timeline({"in order": with_giants(True), "as they come": with_giants(False)})
 
 # %%
 cu.predict(
-    "04.5",
+    "04e",
     "Two workers multiply matrices with numpy. How many times faster are they when each may "
     "use one thread only?",
     unit="times",
@@ -423,7 +423,7 @@ threads
 
 # %%
 slow, fast = (run.numbers.get("seconds", 12) for run in (threads.before, threads.after))
-cu.reveal("04.5", slow / fast)
+cu.reveal("04e", slow / fast)
 
 # %% [markdown]
 # `worker_init_fn=worker_init` did it, from `course_utils/loading/workers/worker.py`. Its heart is one line,
@@ -442,7 +442,7 @@ cu.reveal("04.5", slow / fast)
 
 # %%
 cu.predict(
-    "04.6",
+    "04f",
     "Two forked workers read a list of 600,000 file names, a half each. By how many MB does "
     "each of them grow?",
     unit="MB",
@@ -465,7 +465,7 @@ figure
 
 # %%
 start_mb, end_mb = lists.before.numbers.values() or (0, 0)  # nothing where there is no fork
-cu.reveal("04.6", end_mb - start_mb)
+cu.reveal("04f", end_mb - start_mb)
 
 # %% [markdown]
 # Each worker copied the half of the list that it read; shuffled, it would be nearly all, in each. This is how
@@ -568,7 +568,7 @@ class Frames(Dataset):
 
 # %%
 cu.predict(
-    "04.7",
+    "04g",
     "Three workers, batches of 8 MB, prefetch_factor as it is. How many MB of batches are there "
     "while the loop works on one of them?",
     unit="MB",
@@ -582,7 +582,7 @@ for number, _ in enumerate(loader):
         time.sleep(1)  # a long step; meanwhile the workers load what they may
         megabytes = int(frames.made.sum()) - 4 * 8  # made so far, less what is used up
 
-cu.reveal("04.7", megabytes)
+cu.reveal("04g", megabytes)
 
 # %% [markdown]
 # W × `prefetch_factor` are ready, and one is in use. They lie in `/dev/shm`, of which a container gets 64 MB.
@@ -592,8 +592,8 @@ cu.reveal("04.7", megabytes)
 # - `Too many open files`: each batch that you *keep* holds a file open. Keep a `.clone()` instead.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 04.5: nobody says more than 2. 04.6: the list itself takes about 60 MB; most say 0, since "it
-# is only read". 04.7: 24 is the usual answer, 48 the good one; the 56 have the batch in use.
+# **Instructor.** 04e: nobody says more than 2. 04f: the list itself takes about 60 MB; most say 0, since "it
+# is only read". 04g: 24 is the usual answer, 48 the good one; the 56 have the batch in use.
 #
 # What goes wrong in 4.2: `np.array(strings)`, which takes four bytes for each character and the room of
 # the longest; offsets counted in characters; keeping the list as well.
@@ -693,13 +693,13 @@ class Shifts(Dataset):
 
 
 # %%
-cu.predict("04.8", "Two workers draw 8 shifts in an epoch. How many of them differ?", unit="of 8")
+cu.predict("04h", "Two workers draw 8 shifts in an epoch. How many of them differ?", unit="of 8")
 
 # %%
 shifts = Shifts(8)
 epochs = [torch.cat(list(DataLoader(shifts, 2, **two))).tolist() for _ in range(2)]
 print(*epochs, sep="\n")
-cu.reveal("04.8", len(set(epochs[0])))
+cu.reveal("04h", len(set(epochs[0])))
 
 # %% [markdown]
 # Every worker got a copy of the same generator, and so do those of the next epoch. But `torch.initial_seed()`
@@ -762,7 +762,7 @@ cu.check("04.4", MyShifts)
 
 # %%
 cu.predict(
-    "04.9",
+    "04i",
     "A sample contains a lock, which cannot be pickled. What does the loop do?",
     choices=["raises an error", "leaves the sample out", "waits for ever"],
 )
@@ -772,7 +772,7 @@ hang = show("unpicklable", mended=False, seconds=6).demo
 hang
 
 # %%
-cu.reveal("04.9", "waits for ever" if "Stopped" in hang.ending else "raises an error")
+cu.reveal("04i", "waits for ever" if "Stopped" in hang.ending else "raises an error")
 
 # %% [markdown]
 # The queue of the worker pickles the batch in a thread of its own, and the error ends there. Send tensors,

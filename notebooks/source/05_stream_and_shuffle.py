@@ -10,7 +10,7 @@
 # - what a batch costs if it comes from one place on disk, and what if it comes from many,
 # - four ways to shuffle, and how to measure what they are worth.
 #
-# **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** 30 + 20 for the exercises.
+# **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -66,7 +66,7 @@ class PolarLike(IterableDataset):
 
 # %%
 cu.predict(
-    "05.1",
+    "05a",
     "The file has 1,024 events, a batch 64. How many events does one epoch with four workers serve?",
     unit="events",
 )
@@ -106,7 +106,7 @@ plt.close()  # the next line shows the figure; without this it would be shown tw
 figure
 
 # %%
-cu.reveal("05.1", epochs[4].samples)
+cu.reveal("05a", epochs[4].samples)
 
 # %% [markdown]
 # Every worker has its own copy of the dataset, and runs the whole `__iter__`: four workers, four epochs
@@ -237,7 +237,7 @@ class Numbers(IterableDataset):
 
 # %%
 cu.predict(
-    "05.2",
+    "05b",
     "100 numbers in batches of 16 with drop_last=True, and four workers that share them rightly. "
     "How many numbers does an epoch serve?",
     unit="numbers",
@@ -250,7 +250,7 @@ for workers in 0, 4:
     print(f"{workers} workers: {served:3} numbers served, len(loader) = {len(loader)}")
 
 # %%
-cu.reveal("05.2", served)
+cu.reveal("05b", served)
 
 # %% [markdown]
 # Each worker makes batches of its own 25 numbers: one full batch, and a tail of nine that is dropped. Four
@@ -267,7 +267,7 @@ cu.reveal("05.2", served)
 
 # %%
 CHOICES = ["a new one in each epoch", "the same one in each epoch"]
-cu.predict("05.3", "Which order do three epochs with persistent workers have?", choices=CHOICES)
+cu.predict("05c", "Which order do three epochs with persistent workers have?", choices=CHOICES)
 
 # %%
 numbers = Numbers(100)
@@ -280,7 +280,7 @@ for epoch in range(3):
     print(f"epoch {epoch} begins with", *batches[0])
 
 # %%
-cu.reveal("05.3", CHOICES[firsts[0] == firsts[1]])
+cu.reveal("05c", CHOICES[firsts[0] == firsts[1]])
 
 # %% [markdown]
 # We changed *our* copy of the dataset. The workers keep the copies that they got when they started. A number in
@@ -302,9 +302,9 @@ for epoch in range(3):
     print(f"epoch {epoch} begins with", *batches[0]["event_id"][:8].tolist())
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 05.1: a third of the room says 1,024, a third 960, and those who know say 3,840. Some will
-# see 3,904: a worker whose random offset is 0 has one batch more. 05.2: most say 96. Draw four boxes of
-# 25 with 16 crossed out. In 05.3 most take the new order for granted.
+# **Instructor.** 05a: a third of the room says 1,024, a third 960, and those who know say 3,840. Some will
+# see 3,904: a worker whose random offset is 0 has one batch more. 05b: most say 96. Draw four boxes of
+# 25 with 16 crossed out. In 05c most take the new order for granted.
 
 # %% [markdown]
 # ## One place or many
@@ -327,7 +327,7 @@ one_place = EventShards(folder, shards=20, interleave=1, chunk=32, buffer=1, fs=
 many_places = EventShards(folder, shards=20, interleave=16, chunk=2, buffer=1, fs=lustre())
 
 cu.predict(
-    "05.4",
+    "05d",
     "A step takes 20 ms. How many times longer does an epoch take if each batch comes from 16 "
     "places instead of one?",
     unit="times",
@@ -354,7 +354,7 @@ many, many_energies = run(many_places)
 Timeline({"one place": one, "16 places": many})
 
 # %%
-cu.reveal("05.4", many.summary().total_s / one.summary().total_s)
+cu.reveal("05d", many.summary().total_s / one.summary().total_s)
 
 # %%
 print("one place:", one_place.events.fs.counters())
@@ -404,7 +404,7 @@ Timeline({"one place": one, "16 places": many, "long pieces of 16": held})
 
 # %%
 cu.predict(
-    "05.5",
+    "05e",
     "A buffer holds a tenth of the file, which is sorted. How many times as much as in a full "
     "shuffle do the batch means scatter?",
     unit="times",
@@ -436,7 +436,7 @@ quality = {
 draw_together(quality)
 
 # %%
-cu.reveal("05.5", quality["buffer"].ratio)
+cu.reveal("05e", quality["buffer"].ratio)
 
 # %% [markdown]
 # Each picture is the file against itself, low energies at the top left. Yellow: these events often share a batch;
@@ -477,7 +477,7 @@ figure
 
 # %%
 cu.predict(
-    "05.6", "10,000 crops of 3 × 224 × 224 float32: how much memory in each worker?", unit="GB"
+    "05f", "10,000 crops of 3 × 224 × 224 float32: how much memory in each worker?", unit="GB"
 )
 
 # %%
@@ -485,7 +485,7 @@ jpegs = [path.stat().st_size for path in cu.data_path("images").glob("*/*.jpg")]
 decoded_gb = 10_000 * torch.zeros(3, 224, 224).nbytes / 1e9
 print(f"decoded: {decoded_gb:.1f} GB, as JPEG files: {10_000 * np.mean(jpegs) / 1e9:.2f} GB")
 
-cu.reveal("05.6", decoded_gb)
+cu.reveal("05f", decoded_gb)
 
 # %% [markdown]
 # And that in *each* worker. Shuffle what is small: indices, paths, compressed bytes. Decode behind the buffer.
@@ -638,8 +638,8 @@ class Prefetcher:
 cu.check("05.3", Prefetcher)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 05.4: the answer depends on the machine only a little, since the storage is emulated. 05.5 is the one
-# to wait for: nearly all say less than 2. Let somebody explain the diagonal. 05.6: many forget the 4 bytes.
+# **Instructor.** 05d: the answer depends on the machine only a little, since the storage is emulated. 05e is the one
+# to wait for: nearly all say less than 2. Let somebody explain the diagonal. 05f: many forget the 4 bytes.
 #
 # In 5.2 most spend everything on the buffer, as every tutorial does. In 5.3 the exception is what everybody
 # forgets; the `break` is what everybody gets wrong.

@@ -10,7 +10,7 @@
 # - what npz, HDF5, Parquet, SQLite, tar and ROOT are good for, and what each is bad at,
 # - when compression pays, and how to keep events of different lengths.
 #
-# **You need:** notebooks 01 and 04. A CPU is enough. **Minutes:** 35 + 20 for the exercises.
+# **You need:** notebooks 01 and 04. A CPU is enough. **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -94,12 +94,12 @@ for name, ms in fastest.items():
 # %%
 FORMATS = ["npz", "npy", "hdf5", "parquet", "sqlite", "tar", "root"]
 cu.predict(
-    "06.1", "Files are open already. Which takes the most requests for one event?", choices=FORMATS
+    "06a", "Files are open already. Which takes the most requests for one event?", choices=FORMATS
 )
 
 # %%
 cu.predict(
-    "06.2",
+    "06b",
     "64 random events on busy Lustre: how many times longer takes a file for each (npz) than one "
     "large file (npy)?",
     unit="times",
@@ -117,11 +117,11 @@ formats
 
 # %%
 asked = {name: formats.cost(name, "emulated S3", "one event").requests for name in FORMATS}
-cu.reveal("06.1", max(asked, key=asked.get))
+cu.reveal("06a", max(asked, key=asked.get))
 
 # %%
 npz, npy = (formats.cost(name, "emulated busy Lustre", "random").seconds for name in ("npz", "npy"))
-cu.reveal("06.2", npz / npy)
+cu.reveal("06b", npz / npy)
 
 # %% [markdown]
 # Read the picture from the unit. **npz** and **npy** bring one event with one request; npz must open a file first, and that
@@ -140,7 +140,7 @@ cu.reveal("06.2", npz / npy)
 
 # %%
 cu.predict(
-    "06.3", "How many requests does np.load take for 150 MiB in an npz file?", unit="requests"
+    "06c", "How many requests does np.load take for 150 MiB in an npz file?", unit="requests"
 )
 
 # %%
@@ -161,7 +161,7 @@ for form in "npz", "npy", "h5":
 
 # %%
 others = requests["npz"] - volume.nbytes // 2**18  # for the directory of the zip file
-cu.reveal("06.3", 150 * 2**20 // 2**18 + others)
+cu.reveal("06c", 150 * 2**20 // 2**18 + others)
 
 # %% [markdown]
 # True, then. But *npz against HDF5* is not the reason: plain `.npy` can be read in one go. What `np.load` reads
@@ -186,7 +186,7 @@ print("npz:", type(from_npz).__name__, "  npy:", type(from_npy).__name__)
 
 # %%
 cu.predict(
-    "06.4",
+    "06d",
     "A filter asks a Parquet file for one event_id out of 2,000. How much of the file is read?",
     unit="%",
 )
@@ -211,7 +211,7 @@ for name, question in questions.items():
     print(f"{name:14} {rows:7,} pulses, {shares[name]:4.0f} % of the file read")
 
 # %%
-cu.reveal("06.4", shares["one event"])
+cu.reveal("06d", shares["one event"])
 
 # %% [markdown]
 # A column costs a column: here Parquet is at its best. A filter skips the groups whose minimum and maximum rule them
@@ -271,8 +271,8 @@ one_pass = "tar"  ### SOLUTION
 cu.check("06.1", training, histogram, display, one_pass)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 06.1: most say SQLite; ROOT reads a basket for each of four columns. In 06.2 the guesses span two
-# orders of magnitude; let somebody compute it: an open and a request, against requests that merge. 06.4: nearly all
+# **Instructor.** 06a: most say SQLite; ROOT reads a basket for each of four columns. In 06b the guesses span two
+# orders of magnitude; let somebody compute it: an open and a request, against requests that merge. 06d: nearly all
 # say less than a tenth.
 #
 # In 6.1 many take HDF5 for everything, since it "is the standard". For `one_pass` nearly every answer is right: say
@@ -425,7 +425,7 @@ cu.check("06.3", write_shards, read_event)
 
 # %%
 cu.predict(
-    "06.5",
+    "06e",
     "gzip on a fast SSD and on a network drive of 117 MB/s: where is reading faster with it?",
     choices=["both", "SSD only", "network only", "neither"],
 )
@@ -442,7 +442,7 @@ codecs
 # %%
 faster = [codecs.ratio("gzip", f"emulated {name}") < 1 for name in ("laptop SSD", "NFS")]
 answers = {(1, 1): "both", (1, 0): "SSD only", (0, 1): "network only", (0, 0): "neither"}
-cu.reveal("06.5", answers[tuple(faster)])
+cu.reveal("06e", answers[tuple(faster)])
 
 # %% [markdown]
 # Each curve crosses 1 at the bandwidth where decoding takes as long as the saved bytes would. A slow network: compress. A
@@ -453,12 +453,12 @@ cu.reveal("06.5", answers[tuple(faster)])
 
 # %%
 CHOICES = ["an error", "the nearest number", "another number"]
-cu.predict("06.6", "What does np.array([70_000]).astype(np.uint16) give?", choices=CHOICES)
+cu.predict("06f", "What does np.array([70_000]).astype(np.uint16) give?", choices=CHOICES)
 
 # %%
 shrunk = np.array([70_000]).astype(np.uint16)
 print(shrunk)
-cu.reveal("06.6", CHOICES[2 if shrunk[0] not in (65_535, 70_000) else 1])
+cu.reveal("06f", CHOICES[2 if shrunk[0] not in (65_535, 70_000) else 1])
 
 # %% [markdown]
 # ### Exercise 6.4 · 4 min · ●○○
@@ -496,7 +496,7 @@ cu.check("06.4", to_uint16)
 
 # %%
 cu.predict(
-    "06.7", "How many times faster than npz per event can one process load them?", unit="times"
+    "06g", "How many times faster than npz per event can one process load them?", unit="times"
 )
 
 # %%
@@ -634,7 +634,7 @@ plt.close()  # the next line shows the figure; without this it would be shown tw
 figure
 
 # %%
-cu.reveal("06.7", ladder["record loader"] / ladder["npz per event"])
+cu.reveal("06g", ladder["record loader"] / ladder["npz per event"])
 
 # %% [markdown]
 # A ledger stands beside each figure: as many served as distinct, or the figure is void. And the GPU? It takes 20 ms for a <!-- given -->
@@ -663,22 +663,22 @@ Timeline({"npz per event": npz, "record loader": records})
 
 # %%
 cu.predict(
-    "06.8",
+    "06h",
     "The loader of whole batches gets two workers. How many times as many events/s does it load?",
     unit="times",
 )
 
 # %%
 climb("two workers", DataLoader(whole_batches, num_workers=2, persistent_workers=True, **options))
-cu.reveal("06.8", ladder["two workers"] / ladder["whole batches"])
+cu.reveal("06h", ladder["two workers"] / ladder["whole batches"])
 
 # %% [markdown]
 # Fewer. To move a batch from one process to another costs more than to make it. Workers pay where a batch takes long to
 # make: decoding, waiting. First choose the format, then count what is left for workers.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 06.5: ask why before the picture. 06.6: a third expects an error. 06.7: hardly anybody
-# says more than 50. In 06.8 most say 2.
+# **Instructor.** 06e: ask why before the picture. 06f: a third expects an error. 06g: hardly anybody
+# says more than 50. In 06h most say 2.
 
 # %% [markdown]
 # ## You now can

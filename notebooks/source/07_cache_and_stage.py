@@ -10,7 +10,7 @@
 # - to stage so that no half file is ever taken for a whole one,
 # - to keep samples in a cache that never evicts, also with workers.
 #
-# **You need:** notebooks 01, 02 and 04. A CPU is enough. **Minutes:** 25 + 20 for the exercises.
+# **You need:** notebooks 01, 02 and 04. A CPU is enough. **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -72,7 +72,7 @@ rungs = {f"emulated {name}": epoch_s(*far_away(name)) for name in presets}
 
 # %%
 cu.predict(
-    "07.1",
+    "07a",
     "How many times faster is an epoch from /dev/shm than one from a warm page cache?",
     unit="times",
 )
@@ -101,7 +101,7 @@ plt.close()  # the next line shows the figure; without this it would be shown tw
 figure
 
 # %%
-cu.reveal("07.1", rungs["page cache"] / rungs["/dev/shm"])
+cu.reveal("07a", rungs["page cache"] / rungs["/dev/shm"])
 
 # %% [markdown]
 # No faster: both are memory. Who says that `/dev/shm` made their training fast has compared it with a cold disk.
@@ -115,7 +115,7 @@ cu.reveal("07.1", rungs["page cache"] / rungs["/dev/shm"])
 
 # %%
 cu.predict(
-    "07.2",
+    "07b",
     "The cache holds 90 % of the files. Every epoch reads them in the same order. What share does "
     "it find there, from the second epoch on?",
     unit="%",
@@ -160,7 +160,7 @@ panel.legend()
 figure
 
 # %%
-cu.reveal("07.2", 100 * in_order[caches.index(0.9)])
+cu.reveal("07b", 100 * in_order[caches.index(0.9)])
 
 # %% [markdown]
 # Nothing at all. At the end of the list its beginning has just been thrown out: it was used longest ago, and it is
@@ -179,7 +179,7 @@ cu.reveal("07.2", 100 * in_order[caches.index(0.9)])
 # epochs. Two cases: 2,000 small files on NFS, and one large file on a busy Lustre. <!-- given -->
 
 # %%
-cu.predict("07.3", "The 2,000 small files: after how many epochs has staging paid?", unit="epochs")
+cu.predict("07c", "The 2,000 small files: after how many epochs has staging paid?", unit="epochs")
 
 # %%
 import tempfile
@@ -215,7 +215,7 @@ plt.close()
 figure
 
 # %%
-cu.reveal("07.3", paid["2,000 files on NFS"])
+cu.reveal("07c", paid["2,000 files on NFS"])
 
 # %% [markdown]
 # To stage small files asks for each of them, as an epoch does: it costs one epoch. The large file is copied in a
@@ -245,7 +245,7 @@ print(AS_IN_THE_LECTURES)
 
 # %%
 cu.predict(
-    "07.4",
+    "07d",
     "What does the second job read?",
     choices=["all pulses", "half of them, without an error", "nothing: there is an error"],
 )
@@ -264,7 +264,7 @@ print(f"{pulses:,} of {wanted:,} pulses")
 
 # %%
 outcomes = {1: "all pulses", 0.5: "half of them, without an error"}
-cu.reveal("07.4", outcomes.get(round(pulses / wanted, 1), "nothing: there is an error"))
+cu.reveal("07d", outcomes.get(round(pulses / wanted, 1), "nothing: there is an error"))
 
 # %% [markdown]
 # `[ ! -e ]` asks whether there is *something*. Besides, two jobs on a node copy into one file; nobody asks for room;
@@ -384,7 +384,7 @@ class Keeps(Dataset):
 
 # %%
 cu.predict(
-    "07.5",
+    "07e",
     "Two workers, 64 files, room for all. How many of the files does the second epoch read from the "
     "storage again?",
     unit="files",
@@ -412,7 +412,7 @@ in_a_dict = requests_of_epochs(Keeps(few))
 print("requests in the two epochs:", in_a_dict)
 
 # %%
-cu.reveal("07.5", in_a_dict[1])
+cu.reveal("07e", in_a_dict[1])
 
 # %% [markdown]
 # All of them: each worker filled the dict of its own copy of the dataset, and the copies ended with the epoch.
@@ -531,8 +531,8 @@ class Cached(Dataset):
 cu.check("07.2", Cached)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 07.1: most say 2 to 10. 07.2: nearly all say 90; those who know LRU say 0. 07.3: guesses go from
-# 0.1 to 20. 07.4: half of the room trusts in an error; let somebody explain where it would come from. 07.5:
+# **Instructor.** 07a: most say 2 to 10. 07b: nearly all say 90; those who know LRU say 0. 07c: guesses go from
+# 0.1 to 20. 07d: half of the room trusts in an error; let somebody explain where it would come from. 07e:
 # who did notebook 04 says 64.
 #
 # In 7.1 everybody writes the temporary name; the lock comes after the look at the copy, and the half file of
@@ -565,7 +565,7 @@ class RandomRuns(Dataset):
 
 # %%
 cu.predict(
-    "07.6",
+    "07f",
     "An event in eight epochs, cached after its random run was cut: how many different runs "
     "does the model see?",
     unit="runs",
@@ -585,7 +585,7 @@ runs = {
 print(runs)
 
 # %%
-cu.reveal("07.6", runs["cut, then cached"])
+cu.reveal("07f", runs["cut, then cached"])
 
 # %% [markdown]
 # Cached behind the random part, the augmentation is frozen: it costs as before and brings nothing. Cache what is
@@ -656,7 +656,7 @@ shm_budget(pad_collate([few[event] for event in range(16)]), num_workers=2)
 
 # %%
 cu.predict(
-    "07.7",
+    "07g",
     "Eight nodes read from the shared server. How many times the events per second of one node "
     "do they get together?",
     unit="times",
@@ -680,7 +680,7 @@ plt.close()
 figure
 
 # %%
-cu.reveal("07.7", shared[-1] / shared[0])
+cu.reveal("07g", shared[-1] / shared[0])
 
 # %% [markdown]
 # One reader was enough to fill the line of the server; eight share it, and each gets an eighth. What lies in the node
@@ -698,7 +698,7 @@ cu.reveal("07.7", shared[-1] / shared[0])
 # - Its authors say that data need no shuffling in advance then: random access is paid with hardware.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 07.6 splits the room between 1 and 8; both orders are in the cell, so let it answer. 07.7: most say
+# **Instructor.** 07.6 splits the room between 1 and 8; both orders are in the cell, so let it answer. 07g: most say
 # 4 to 8. In 7.3 many subtract the batches from one limit only; ask where a byte of `/dev/shm` lies.
 #
 # What goes wrong: a container with 64 MB of `/dev/shm` has room for all of this, but not for more workers.

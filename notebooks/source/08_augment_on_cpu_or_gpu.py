@@ -10,7 +10,7 @@
 # - why one set of random numbers for a batch is a bug,
 # - to predict from five numbers where augmentation belongs.
 #
-# **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** 25 + 15 for the exercises.
+# **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -82,7 +82,7 @@ show({"a photograph, and seven augmentations": torch.cat([resize(cat[:1], [224])
 # Take offline first: ten copies of each photograph on disk, one of them read in each of ninety epochs.
 
 # %%
-cu.predict("08.1", "Ten copies: how many versions of a photograph has the model seen in 90 epochs?")
+cu.predict("08a", "Ten copies: how many versions of a photograph has the model seen in 90 epochs?")
 
 # %%
 small = Augment(size=32)
@@ -110,7 +110,7 @@ plt.close()
 figure
 
 # %%
-cu.reveal("08.1", counts["offline, 10 copies"][-1])
+cu.reveal("08a", counts["offline, 10 copies"][-1])
 
 # %% [markdown]
 # Offline costs ten times the disk, and diversity ends after ten epochs. It pays for what is slow and not random: resize
@@ -147,7 +147,7 @@ print(
 
 # %%
 cu.predict(
-    "08.2", "Two workers decode and augment. What share of the time is the GPU idle?", unit="%"
+    "08b", "Two workers decode and augment. What share of the time is the GPU idle?", unit="%"
 )
 
 # %%
@@ -159,7 +159,7 @@ starved = train_epoch(gpu, augmenting, step_ms=gpu.step_ms)
 starved.timeline()
 
 # %%
-cu.reveal("08.2", 100 * starved.summary().idle)
+cu.reveal("08b", 100 * starved.summary().idle)
 
 # %% [markdown]
 # More than the fifth that the arithmetic gives. Look at the rows of the workers: they hardly rest, and most of their time
@@ -199,7 +199,7 @@ for name, trace in ("in the workers", starved), ("on the device", fed):
 
 # %%
 cu.predict(
-    "08.3",
+    "08c",
     "On the CPU: how many times faster is the batch of 64 than torchvision, one at a time?",
     unit="times",
 )
@@ -230,7 +230,7 @@ plt.close()
 figure
 
 # %%
-cu.reveal("08.3", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one batch"])
+cu.reveal("08c", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one batch"])
 
 # %% [markdown]
 # The batch is *slower* here. Between two operations one photograph stays in the processor's cache, a batch of them
@@ -246,7 +246,7 @@ cu.reveal("08.3", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one ba
 # What shall cross it: photographs of 256² pixels as they were decoded, or augmented ones of 224² in float32?
 
 # %%
-cu.predict("08.4", "How many times longer do the float32 crops take over the bus?", unit="times")
+cu.predict("08d", "How many times longer do the float32 crops take over the bus?", unit="times")
 
 # %%
 from notebooks.stories.augment_loops import copy_ms
@@ -270,7 +270,7 @@ plt.close()
 figure
 
 # %%
-cu.reveal("08.4", bus_ms["float32, 224²"] / bus_ms["uint8, 256²"])
+cu.reveal("08d", bus_ms["float32, 224²"] / bus_ms["uint8, 256²"])
 
 # %% [markdown]
 # Same size, uint8 instead of float32: a quarter. Whole frames: a third, since part of what they carry is thrown away.
@@ -336,8 +336,8 @@ def on_device(images: torch.Tensor, flips: torch.Tensor) -> torch.Tensor:
 cu.check("08.1", in_worker, on_device)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 08.1: most get it; ask what happens with a hundred copies. 08.2: guesses around 20. 08.3 is the
-# surprise: nearly all expect 2 to 10 times *faster*. 08.4: some say 4; ask which pixels the fourth quarter was.
+# **Instructor.** 08a: most get it; ask what happens with a hundred copies. 08b: guesses around 20. 08c is the
+# surprise: nearly all expect 2 to 10 times *faster*. 08d: some say 4; ask which pixels the fourth quarter was.
 # In 8.1 many normalise in the worker out of habit, and some send the whole frame.
 
 # %% [markdown]
@@ -347,7 +347,7 @@ cu.check("08.1", in_worker, on_device)
 # a batch of copies of one photograph, 64 of them.
 
 # %%
-cu.predict("08.5", "How many different crops come out of it?")
+cu.predict("08e", "How many different crops come out of it?")
 
 # %%
 from kornia.augmentation import RandomResizedCrop
@@ -359,7 +359,7 @@ ours = augment.visible(cat, draw(cat))
 show({"torchvision, a batch": one_set, "Kornia, a batch": kornias, "Augment, a batch": ours})
 
 # %%
-cu.reveal("08.5", len({crop.numpy().tobytes() for crop in one_set}))
+cu.reveal("08e", len({crop.numpy().tobytes() for crop in one_set}))
 
 # %% [markdown]
 # One. It draws once per *call*, and a batch is one call. No error, no warning: all images of a batch just share one
@@ -421,7 +421,7 @@ cu.check("08.2", random_crops)
 
 # %%
 cu.predict(
-    "08.6",
+    "08f",
     "The workers keep up. The augmentation moves to the device, where it takes a quarter of a "
     "step. How much longer does a step take?",
     unit="%",
@@ -465,7 +465,7 @@ figure
 
 # %%
 workers, device, *_ = measured["the GPU is the bottleneck"]
-cu.reveal("08.6", 100 * (pace_ms(device) / pace_ms(workers) - 1))
+cu.reveal("08f", 100 * (pace_ms(device) / pace_ms(workers) - 1))
 
 # %% [markdown]
 # Left the workers are the bottleneck, and everything below the line is a gain. Right they are not, and all that moves to
@@ -514,7 +514,7 @@ def where_to_augment(job: Job) -> tuple[str, float]:
 cu.check("08.3", where_to_augment)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 08.5: whoever has used v2 says 64. Leave the picture up and wait; then ask who has it in their code. 08.6:
+# **Instructor.** 08e: whoever has used v2 says 64. Leave the picture up and wait; then ask who has it in their code. 08f:
 # many say 0, "the GPU is so fast". In 8.2 the loop comes first, then one offset for all.
 #
 # What goes wrong: on a machine that is busy otherwise the left panel shows measured points above the lines, since the

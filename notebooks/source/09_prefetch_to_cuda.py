@@ -10,7 +10,7 @@
 # - to write a prefetcher that overlaps, and to prove that it does and that its data are right,
 # - to say when all this gains nothing.
 #
-# **You need:** notebooks 02 and 05. A CPU is enough. **Minutes:** 35 + 25 for the exercises.
+# **You need:** notebooks 02 and 05. A CPU is enough. **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -48,7 +48,7 @@ print(gpu)
 
 # %%
 FOUR = ["none", "both with non_blocking", "both pinned", "pinned with non_blocking", "all four"]
-cu.predict("09.1", "Where does the program go on while the copy runs?", choices=FOUR)
+cu.predict("09a", "Where does the program go on while the copy runs?", choices=FOUR)
 
 
 # %%
@@ -97,7 +97,7 @@ draw_copies()
 # %%
 free = [name for name, (held, there) in copies_ms.items() if held < 0.2 * there]
 found = {0: "none", 1: "pinned with non_blocking"}.get(len(free), "both with non_blocking")
-cu.reveal("09.1", found)
+cu.reveal("09a", found)
 
 # %% [markdown]
 # From pageable memory the driver copies twice: the program's thread fills a pinned buffer of the driver, and from there it goes to
@@ -107,7 +107,7 @@ cu.reveal("09.1", found)
 
 # %%
 cu.predict(
-    "09.2",
+    "09b",
     "batch.pin_memory().to('cuda', non_blocking=True) in the loop: how many times as long as plain "
     "batch.to('cuda') does it take until the batch is there?",
     unit="times",
@@ -120,7 +120,7 @@ copies_ms["pinned in the loop"] = min(
 draw_copies()
 
 # %%
-cu.reveal("09.2", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
+cu.reveal("09b", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 
 # %% [markdown]
 # To pin a tensor is to *copy* it, in your loop: the same copy that you wanted to save. PyTorch's tutorial on pinning
@@ -139,7 +139,7 @@ cu.reveal("09.2", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 
 # %%
 cu.predict(
-    "09.3",
+    "09c",
     "upload(pinned, non_blocking=True) has returned. Has the batch arrived?",
     choices=["yes", "no"],
 )
@@ -155,7 +155,7 @@ arrived.synchronize()  # here the program waits
 print("arrived at once:", at_once, "  after synchronize:", arrived.query())
 
 # %%
-cu.reveal("09.3", "yes" if at_once else "no")
+cu.reveal("09c", "yes" if at_once else "no")
 
 # %% [markdown]
 # Nothing has arrived: the copy is *enqueued*. Whether that is good enough depends on who reads, and in which queue.
@@ -216,7 +216,7 @@ def default_stream(batches):
 
 # %%
 cu.predict(
-    "09.4",
+    "09d",
     "Design 1: behind how much of its copying does the GPU compute?",
     unit="%",
 )
@@ -230,7 +230,7 @@ print(f"right batches: {right_plain} and {right_one} of {len(wanted)}")
 Timeline({"copied in the loop": plain, "1: ahead, default stream": one_queue})
 
 # %%
-cu.reveal("09.4", 100 * hidden_share(one_queue.spans))
+cu.reveal("09d", 100 * hidden_share(one_queue.spans))
 
 # %% [markdown]
 # Right, and useless. Copy and step are in one queue, so one waits for the other, however early you enqueue it.
@@ -250,7 +250,7 @@ def without_wait(batches):
 
 
 # %%
-cu.predict("09.5", "Design 2: in how many of 20 epochs are all batches right?", unit="epochs")
+cu.predict("09e", "Design 2: in how many of 20 epochs are all batches right?", unit="epochs")
 
 # %%
 epochs = [train(without_wait) for _ in range(20)]
@@ -260,7 +260,7 @@ print(f"hidden: {hidden:.0f} %, epochs all right: {right_epochs} of 20")
 epochs[0][0].timeline()
 
 # %%
-cu.reveal("09.5", right_epochs)
+cu.reveal("09e", right_epochs)
 
 # %% [markdown]
 # All hidden. And on an emulated GPU, all wrong: the steps do not wait for their data. A real one is less strict: its copies often
@@ -288,7 +288,7 @@ Timeline({"1: default stream": one_queue, "3: stream and event": waits})
 
 # %%
 cu.predict(
-    "09.6", "Design 3, losses read at the end: how many of 6 batches are right?", unit="batches"
+    "09f", "Design 3, losses read at the end: how many of 6 batches are right?", unit="batches"
 )
 
 # %%
@@ -296,7 +296,7 @@ waits_late, right_late = train(with_wait, read_late=True)
 print(f"right batches: {right_late} of {len(wanted)}")
 
 # %%
-cu.reveal("09.6", right_late)
+cu.reveal("09f", right_late)
 
 # %% [markdown]
 # Device memory comes from the **caching allocator** of PyTorch. When Python drops a batch, its memory goes back to the
@@ -340,7 +340,7 @@ def when_asked(batches):
 
 # %%
 cu.predict(
-    "09.7",
+    "09g",
     "wait_stream(copies) instead of wait_event(arrived), each loss read: how much is hidden?",
     unit="%",
 )
@@ -363,7 +363,7 @@ plt.close()
 figure
 
 # %%
-cu.reveal("09.7", 100 * hidden_share(train(whole_stream)[0].spans))
+cu.reveal("09g", 100 * hidden_share(train(whole_stream)[0].spans))
 
 # %% [markdown]
 # `whole_stream` also waits for the copy *after* ours, which is under way already: it hides something only if the program is
@@ -420,7 +420,7 @@ from notebooks.stories.prefetchers import NotesPrefetcher
 print(inspect.getsource(NotesPrefetcher))
 
 # %%
-cu.predict("09.8", "How many defects do you see?", unit="defects")
+cu.predict("09h", "How many defects do you see?", unit="defects")
 
 # %%
 from IPython.display import Markdown
@@ -433,7 +433,7 @@ head = ["| | Defect | Seen, with the notes | With `CudaPrefetcher` |", "|---|---
 Markdown("\n".join(head + rows))
 
 # %%
-cu.reveal("09.8", sum(defect.proven for defect in defects))
+cu.reveal("09h", sum(defect.proven for defect in defects))
 
 # %% [markdown]
 # ### Exercise 9.1 · 6 min · ●○○
@@ -546,9 +546,9 @@ class Prefetcher:
 cu.check("09.2", Prefetcher)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Expect "both with non_blocking" for 09.1, 80 to 100 for 09.4 (let somebody draw the one queue), and 18 or 19
-# for 09.5: races are thought to be rare. At 09.6 ask who still holds batch 0. Those who know CUDA will say 100 for
-# 09.7. Let the room count aloud for 09.8.
+# **Instructor.** Expect "both with non_blocking" for 09a, 80 to 100 for 09d (let somebody draw the one queue), and 18 or 19
+# for 09e: races are thought to be rare. At 09f ask who still holds batch 0. Those who know CUDA will say 100 for
+# 09g. Let the room count aloud for 09h.
 #
 # In 9.2 two slips are likely: the error overtakes the staged batch, and a variable keeps a third batch alive: `for batch in ...` holds the old one
 # until the new one is there. Both verdicts are worth reading out.
@@ -587,7 +587,7 @@ def pace_ms(prefetch, count, step_ms, load_ms):
 
 # %%
 cu.predict(
-    "09.9",
+    "09i",
     "640 images, RTX 3090: the step takes 5 ms, the copy 4, and the workers deliver every 11 ms. How many times "
     "faster does prefetching make the training?",
     unit="times",
@@ -621,7 +621,7 @@ plt.close()
 figure
 
 # %%
-cu.reveal("09.9", gains["small model, slow workers"][-1])
+cu.reveal("09i", gains["small model, slow workers"][-1])
 
 # %% [markdown]
 # A copy that is small against the step was not worth hiding, and a loader that is slower than the GPU stays so: no
@@ -667,7 +667,7 @@ def step_time_ms(case: Case) -> float:
 cu.check("09.3", step_time_ms)
 
 # %% [markdown]
-# Pinned in the loop, a batch costs what it saves; in a loop that does not prefetch it loses, that was 09.2. In the loader it pays, unless there is nothing to save: small batches, for which a
+# Pinned in the loop, a batch costs what it saves; in a loop that does not prefetch it loses, that was 09b. In the loader it pays, unless there is nothing to save: small batches, for which a
 # thread more is only one more hand-over, slow workers, or a host whose memory is busy already.
 
 # %% [markdown]

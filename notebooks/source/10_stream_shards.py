@@ -10,7 +10,7 @@
 # - to notice when a connection breaks, instead of training on less,
 # - what `resampled`, `shardshuffle`, splitters and caches really do.
 #
-# **You need:** notebooks 05 and 06. A CPU is enough. **Minutes:** 25 + 20 for the exercises.
+# **You need:** notebooks 05 and 06. A CPU is enough. **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -60,7 +60,7 @@ with tarfile.open(paths[0]) as tar:
 
 # %%
 cu.predict(
-    "10.1",
+    "10a",
     "2,000 events from an emulated S3, one request after the other: how many times longer does a "
     "file for each take than 20 shards?",
     unit="times",
@@ -106,7 +106,7 @@ plt.close()  # the next line shows the figure; without this it would be shown tw
 figure
 
 # %%
-cu.reveal("10.1", epochs["a file each"] / epochs["20 shards"])
+cu.reveal("10a", epochs["a file each"] / epochs["20 shards"])
 
 # %% [markdown]
 # A hundred times fewer requests, and that is all there is to it. The price: no event can be asked for by its number, and
@@ -122,7 +122,7 @@ cu.reveal("10.1", epochs["a file each"] / epochs["20 shards"])
 # emulated S3. The GPU takes 30 ms for a batch, and the workers have been started before. <!-- given -->
 
 # %%
-cu.predict("10.2", "One worker streams. What share of the time is the GPU idle?", unit="%")
+cu.predict("10b", "One worker streams. What share of the time is the GPU idle?", unit="%")
 
 # %%
 from torch.utils.data import DataLoader
@@ -153,20 +153,20 @@ one = train(workers=1)
 one.timeline()
 
 # %%
-cu.reveal("10.2", 100 * one.summary().idle)
+cu.reveal("10b", 100 * one.summary().idle)
 
 # %% [markdown]
 # Look at the worker: it waits for a shard, decodes it, and *then* asks for the next. Nothing is downloading behind its back.
 
 # %%
-cu.predict("10.3", "And with four workers?", unit="%")
+cu.predict("10c", "And with four workers?", unit="%")
 
 # %%
 four = train(workers=4)
 Timeline({"one worker": one, "four workers": four})
 
 # %%
-cu.reveal("10.3", 100 * four.summary().idle)
+cu.reveal("10c", 100 * four.summary().idle)
 
 # %% [markdown]
 # Four workers have four streams; while one waits, others decode. Waiting takes no core, so more workers than cores may
@@ -202,7 +202,7 @@ except ValueError as error:
 
 # %%
 cu.predict(
-    "10.4",
+    "10d",
     "Four shards, each breaks off once, after 200 kB. WebDataset is told to warn and to go on: how "
     "many of the 400 events does the epoch have?",
     unit="events",
@@ -230,7 +230,7 @@ with object_store(shards, "S3", break_after=200_000) as store:
     left = served(theirs)
 
 # %%
-cu.reveal("10.4", left)
+cu.reveal("10d", left)
 
 # %% [markdown]
 # The rest is gone, and nobody counts: a warning in a log that nobody reads, and a model that saw less. And it gets
@@ -299,7 +299,7 @@ def complete(urls):  # all samples, or an error
 
 # %%
 cu.predict(
-    "10.5",
+    "10e",
     "How many of the six end with an error when they are asked for a batch?",
     unit="snippets",
 )
@@ -330,7 +330,7 @@ for make in labels, images, epoch, mixed, cached, complete:
 print(f"mixed decoded {len(decoded)} samples before it gave the first")
 
 # %%
-cu.reveal("10.5", errors)
+cu.reveal("10e", errors)
 
 # %% [markdown]
 # Two say so. The others are worse, since they run:
@@ -350,10 +350,10 @@ print(f"{buffer / 1e9:.0f} GB in each worker, {8 * buffer / 1e9:.0f} GB in eight
 # How many shards do an epoch's worth of draws meet? And is the order new in each epoch, if we ask for a shuffle instead?
 
 # %%
-cu.predict("10.6", "20 draws out of 20 shards: how many different ones, on average?", unit="shards")
+cu.predict("10f", "20 draws out of 20 shards: how many different ones, on average?", unit="shards")
 
 # %%
-cu.predict("10.7", "shardshuffle=100, five epochs: how many different orders?", unit="different")
+cu.predict("10g", "shardshuffle=100, five epochs: how many different orders?", unit="different")
 
 # %%
 from itertools import islice
@@ -362,12 +362,12 @@ import numpy as np
 
 names = [path.name for path in paths]
 met = [len({draw["url"] for draw in islice(wds.ResampledShards(names), 20)}) for _ in range(500)]
-cu.reveal("10.6", float(np.mean(met)))
+cu.reveal("10f", float(np.mean(met)))
 
 # %%
 pipeline = wds.WebDataset(urls, shardshuffle=100)
 orders = {tuple(dict.fromkeys(sample["__url__"] for sample in pipeline)) for _ in range(5)}
-cu.reveal("10.7", len(orders))
+cu.reveal("10g", len(orders))
 
 # %% [markdown]
 # A third of the data is not seen, a quarter twice or more. That may be fine for a model that trains for long, if you know it:
@@ -438,9 +438,9 @@ def complete(urls):
 cu.check("10.1", labels, images, epoch, mixed, cached, complete)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 10.1: most say 20 to 50. 10.2 and 10.3: who read the lecture says that one worker is enough. 10.4: most
-# say 400 or 0. 10.5: the room says five or six; four run, that is the point. 10.6: 20, by those who overlook *with
-# replacement*. 10.7: nearly all say five; let them run the cell twice.
+# **Instructor.** 10a: most say 20 to 50. 10b and 10c: who read the lecture says that one worker is enough. 10d: most
+# say 400 or 0. 10e: the room says five or six; four run, that is the point. 10f: 20, by those who overlook *with
+# replacement*. 10g: nearly all say five; let them run the cell twice.
 #
 # In exercise 10.1 nobody misses `labels`; `cached` is half repaired by most (no limit), and `epoch` is given `with_epoch`.
 
@@ -561,13 +561,13 @@ for number in 0, 1:
     print(f"epoch {number}:", [sample["__key__"] for sample in islice(mixed_stream, 3)])
 
 # %%
-cu.predict("10.8", "20 shards, three ranks: how many shards does one rank read?", unit="shards")
+cu.predict("10h", "20 shards, three ranks: how many shards does one rank read?", unit="shards")
 
 # %%
 third = split_dataset_by_node(stream, rank=0, world_size=3)
 origins = {sample["__url__"] for sample in third}
 print(f"{sum(1 for _ in third)} events of rank 0, from {len(origins)} shards")
-cu.reveal("10.8", len(origins))
+cu.reveal("10h", len(origins))
 
 # %% [markdown]
 # All of them: if the shards do not divide evenly, each rank reads everything and keeps every third sample. Every event is

@@ -3,10 +3,20 @@
 import textwrap
 from pathlib import Path
 
+import nbformat
 import pytest
 from nbformat import NotebookNode
 
-from notebooks.build import HERE, BuildError, build, for_learner, main, read_source, with_solutions
+from notebooks.build import (
+    HERE,
+    BuildError,
+    build,
+    for_learner,
+    main,
+    read_source,
+    tags,
+    with_solutions,
+)
 
 
 def _read(tmp_path: Path, *cells: str, name: str = "90_a.py") -> NotebookNode:
@@ -89,6 +99,23 @@ def test_ids_depend_on_their_own_cell_alone(tmp_path: Path) -> None:
 def test_both_versions_share_their_ids(tmp_path: Path) -> None:
     notebook = _read(tmp_path, BLOCK)
     assert _ids(for_learner(notebook)) == _ids(with_solutions(notebook))
+
+
+def test_the_minutes_are_counted_and_what_is_extra_is_marked(tmp_path: Path) -> None:
+    prose = "word " * 260
+    _read(
+        tmp_path,
+        " [markdown]\n# # 90 · A title\n#\n# {minutes}",
+        f" [markdown]\n# {prose}<details>{prose}</details>",
+        "\n" + "x = 1\n" * 14,
+        " [markdown]\n# ### Exercise 90.1 · 5 min · ●○○",
+        " [markdown]\n# # Extra",
+        " [markdown]\n# ### Exercise 90.2 · 20 min · ●●●",
+    )
+    (text, *_) = build(tmp_path, tmp_path).values()
+    cells = nbformat.reads(text, 4).cells
+    assert cells[0].source.endswith("4 + 5 for the exercises; what is extra 1 + 20")
+    assert ["extra" in tags(cell) for cell in cells] == [False] * 4 + [True] * 2
 
 
 @pytest.mark.parametrize(

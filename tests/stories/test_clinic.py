@@ -95,6 +95,7 @@ def test_the_probes_tell_the_cause(cause: str, clinic: Clinic, examine: Any) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.alone
 def test_loops_are_equally_slow_and_a_loader_alone_is_fast_where_the_gpu_is_the_limit(
     clinic: Clinic,

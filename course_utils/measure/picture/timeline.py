@@ -114,7 +114,7 @@ class Timeline(TimelineGrid):
     ticks = 10_000_000  # a recorded trace keeps its microseconds
 
     def __init__(self, traces: SpanLog | Mapping[str, SpanLog]):
-        """Show a trace, or traces by the name that the learner reads."""
+        """Show a trace, or several by the name that the learner reads, first all of them together."""
         if isinstance(traces, SpanLog):
             super().__init__([], {"": Picture([traces])})
             return
@@ -124,4 +124,4 @@ class Timeline(TimelineGrid):
             pictures[together] = Picture([*traces.values()], [*traces])
         control = Control("show", "Show", list(pictures))
         named = {key([control], {"show": name}): picture for name, picture in pictures.items()}
-        super().__init__([control], named)
+        super().__init__([control], named, state={"show": list(pictures)[-1]})

@@ -1,7 +1,7 @@
 """Ask for a guess before measuring, and set it beside what was measured.
 
-    predict("02.1", "How busy is the GPU?", unit="%")
-    reveal("02.1", 100 * summary.utilisation)
+    predict("02a", "How busy is the GPU?", unit="%")
+    reveal("02a", 100 * summary.utilisation)
 
 The answers lie in a file beside the notebook, so that they survive a restart of the kernel.
 """
@@ -34,7 +34,7 @@ def predict(
     """Show a form that asks `question` and keeps the answer; the notebook runs on without one.
 
     Args:
-        key: notebook and number, such as "02.1"; `reveal` is called with the same.
+        key: notebook and letter, such as "02a" ("02.1" is an exercise); `reveal` gets the same.
         question: what to guess.
         unit: unit of the number, such as "%" or "batches/s".
         choices: answers to choose from, where the guess is not a number.

@@ -40,7 +40,12 @@ def quick(loader: Any, step: Any = lambda batch: torch.zeros(()), **options: Any
 @pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    "name", ["storage, no workers", "IPC: trees of dicts", "Python in the step"]
+    "name",
+    [
+        "storage, no workers",
+        pytest.param("IPC: trees of dicts", marks=pytest.mark.full),
+        "Python in the step",
+    ],
 )
 def test_the_cause_of_a_known_loop_is_found(name: str) -> None:
     cause = known_loaders.CAUSES[name]

@@ -38,9 +38,9 @@ def test_a_recorded_trace_draws_itself_without_controls():
 def test_several_traces_can_be_switched_and_compared(names, options):
     widget = Timeline({name: naive() for name in names})
     assert [control.options for control in widget.controls] == [options]
-    assert widget.picture.names == ("a",)
-    widget.state = {"show": options[-1]}
     assert widget.picture.names == tuple(names)
+    widget.state = {"show": options[0]}
+    assert widget.picture.names == ("a",)
 
 
 def test_a_state_is_completed_or_refused_and_can_get_another_picture(grid):

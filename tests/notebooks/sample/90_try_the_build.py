@@ -5,7 +5,7 @@
 #
 # **You will learn:** whether the build, the magic, the checks and the forms work together.
 #
-# **You need:** nothing. **Minutes:** 1 + 1.
+# **You need:** nothing. **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -20,10 +20,10 @@ import sample_checks
 from torch.utils.data import DataLoader
 
 # %%
-cu.predict("90.1", "How many batches do 12 numbers make?", unit="batches")
+cu.predict("90a", "How many batches do 12 numbers make?", unit="batches")
 
 # %% [markdown]
-# ### Exercise 90.1 · 1 min · ●○○
+# ### Exercise 90.1 · 1 min · ●○○ <!-- timed -->
 #
 # Squares from a worker.
 #
@@ -63,7 +63,7 @@ batches = 3  ### SOLUTION
 cu.check("90.2", batches)
 
 # %%
-cu.reveal("90.1", 3)
+cu.reveal("90a", 3)
 
 # %% tags=["solution"]
 loader = DataLoader(Squares(), batch_size=4, num_workers=2)
