@@ -114,7 +114,7 @@ class Timeline(TimelineGrid):
     ticks = 10_000_000  # a recorded trace keeps its microseconds
 
     def __init__(self, traces: SpanLog | Mapping[str, SpanLog]):
-        """Show a trace, or several by the name that the learner reads, first all of them together."""
+        """Show a trace, or several by the name that the learner reads: first all together."""
         if isinstance(traces, SpanLog):
             super().__init__([], {"": Picture([traces])})
             return
