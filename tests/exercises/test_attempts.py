@@ -64,23 +64,21 @@ def test_what_is_right_passes_however_workers_start(
     assert verdict.status == "right", verdict
 
 
-@pytest.fixture
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the judges wait less for what a wrong attempt never does."""
-    patience = trial.Patience(hang=0.3, wake=0.2, settle=0.03, leave=0.25)
-    monkeypatch.setattr(trial, "PATIENCE", patience)
-    monkeypatch.setattr(ex1_stage_a_file, "PATIENCE_S", 3.0)
-    monkeypatch.setattr(ex1_stage_a_file, "SETTLE_S", 0.3)
-
-
 @pytest.mark.parametrize(("key", "misconception", "changes"), attempts(right=False))
-@pytest.mark.usefixtures("hurry")
 @pytest.mark.filterwarnings("ignore:.*unclosed file:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_wrong_attempt_is_explained(
     key: str, misconception: str, changes: list[Change], folder: Path
 ) -> None:
-    assert_refused(judge(key, folder, *changes), misconception)
+    with pytest.MonkeyPatch.context() as hurry:  # wait less for what a wrong attempt never does
+        patience = trial.Patience(hang=0.3, wake=0.2, settle=0.03, leave=0.25)
+        hurry.setattr(trial, "PATIENCE", patience)
+        hurry.setattr(ex1_stage_a_file, "PATIENCE_S", 3.0)
+        hurry.setattr(ex1_stage_a_file, "SETTLE_S", 0.3)
+        verdict = judge(key, folder, *changes)
+    if misconception not in repr(verdict):  # a busy machine may need the patience of a learner's
+        verdict = judge(key, folder, *changes)
+    assert_refused(verdict, misconception)
 
 
 def test_a_solution_comes_with_the_statements_that_it_needs_and_no_others() -> None:
