@@ -16,6 +16,8 @@ from course_utils.teaching.notebook.start import PRELOAD
 
 os.environ.setdefault("COURSE_SIZE", "S")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# jsonschema, which every notebook is read with, builds its grammar of addresses for over a second.
+sys.modules.setdefault("rfc3987_syntax", None)
 pytest_plugins = ["tests.hangs"]
 
 FULL = os.environ.get("COURSE_TEST_MATRIX") == "full"
