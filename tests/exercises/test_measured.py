@@ -5,13 +5,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain, permutations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from course_utils.hardware.storage.calendar import Counters
 from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.measure.trace import Trace
-from course_utils.teaching.exercise import check
+from course_utils.teaching.exercise import Verdict, check
 from course_utils.teaching.explorer import Explorer, explorer
 from course_utils.teaching.notebook import data_path
 from notebooks.exercises.nb00.ex1_use_the_switches import JOB
@@ -30,12 +32,16 @@ def box() -> Explorer:
     ("state", "status", "says"),
     [
         ({"strategy": "naive", "workers": 1}, "todo", "Switch strategy"),
+        ({"strategy": "naive", "workers": 4}, "wrong", "uses no worker"),
         ({"strategy": "naive", "workers": 1, "load": 20}, "wrong", "another job"),
+        ({"strategy": "CUDA prefetch", "workers": 2, "load": 160}, "wrong", "another job"),
+        ({"strategy": "CUDA prefetch", "workers": 1}, "wrong", "does not make the loading faster"),
         ({"strategy": "CUDA prefetch", "workers": 2, "step": 100}, "wrong", "another job"),
         ({"strategy": "prefetch", "workers": 1}, "wrong", "does not make the loading faster"),
         ({"strategy": "prefetch", "workers": 4}, "wrong", "copy to the GPU"),
-        ({"strategy": "pinned", "workers": 2}, "wrong", "same stream"),
+        ({"strategy": "pinned", "workers": 2}, "wrong", "between two steps"),
         ({"strategy": "CUDA prefetch", "workers": 2}, "right", "hide behind"),
+        ({"strategy": "CUDA prefetch", "workers": 4}, "right", "next to nothing"),
         ({"strategy": "streaming", "workers": 1}, "right", "hide behind"),
     ],
 )
@@ -47,14 +53,24 @@ def test_the_switches_are_judged(
     assert (verdict.status, says in verdict.message) == (status, True)
 
 
+def test_something_else_than_the_explorer_is_refused() -> None:
+    assert_refused(check("00.1", {"strategy": "workers"}), "This is dict, not the explorer")
+
+
 def loop(**changes: int) -> Trace:
     return simulate(replace(NAIVE, **changes))  # type: ignore[arg-type]
 
 
-def repeating() -> Trace:
+def with_ids(ids: list[int] | None) -> Trace:
     trace = loop(num_workers=6)
-    trace.sample_ids = [0] * trace.samples
+    trace.sample_ids = ids
     return trace
+
+
+def judge_loader(fed: Trace, *, opens: int = 768, pin_memory: bool = False) -> Verdict:
+    loader = SimpleNamespace(pin_memory=pin_memory)
+    storage = SimpleNamespace(counters=lambda: Counters(opens=opens))
+    return check("00.2", loader, loop(), fed, storage)
 
 
 @pytest.mark.parametrize(
@@ -64,14 +80,28 @@ def repeating() -> Trace:
         (loop(num_workers=6, steps=5), "wrong", "does less"),
         (loop(num_workers=6, batch_size=8, steps=96), "wrong", "another job"),
         (loop(num_workers=2, prefetch_factor=16), "wrong", "side by side"),
-        (repeating(), "wrong", "void"),
+        (loop(num_workers=1, prefetch_factor=24), "wrong", "side by side"),
+        (with_ids([0] * 768), "wrong", "void"),
+        (loop(step_ms=600), "wrong", "6.0 times as long"),
+        (loop(step_ms=50, num_workers=6), "wrong", "0.5 times as long"),
+        (loop(num_workers=8, decode_ms=900, cores=1), "todo", "too busy to judge"),
         (loop(num_workers=6), "right", "all distinct"),
+        (loop(num_workers=12), "right", "all distinct"),
+        (with_ids(None), "right", "as many samples. The first"),
     ],
-    ids=["naive", "fewer steps", "smaller batch", "deeper prefetch", "repeats", "six workers"],
 )
 def test_the_own_loader_is_judged(fed: Trace, status: str, says: str) -> None:
-    verdict = check("00.2", loop(), fed)
-    assert (verdict.status, says in verdict.message) == (status, True)
+    verdict = judge_loader(fed)
+    assert (verdict.status, says in verdict.message) == (status, True), verdict
+
+
+def test_pinning_alone_is_an_attempt_and_no_cure() -> None:
+    assert_refused(judge_loader(loop(), pin_memory=True), "One process still loads every batch")
+
+
+@pytest.mark.parametrize("opens", [0, 1, 700])
+def test_samples_that_do_not_come_from_the_slow_storage_are_refused(opens: int) -> None:
+    assert_refused(judge_loader(loop(num_workers=6), opens=opens), f"only {opens} of 768 files")
 
 
 def _pictures() -> list[str]:
