@@ -74,6 +74,16 @@ def scatter_with_a_buffer_over_none() -> float:
     return buffer / none
 
 
+def share_that_moves_farther() -> float:
+    """Return the share of events that a buffer moves by more than its own length."""
+    n, size = 2000, 200
+    moves = [
+        np.argsort([*buffer_shuffle(range(n), size, np.random.default_rng(seed))]) - np.arange(n)
+        for seed in range(10)
+    ]
+    return float(np.mean(np.abs(moves) > size))
+
+
 def scatter_after_an_offline_shuffle() -> float:
     """Return how far from ideal the batches of a shuffled file are, read in order."""
     energy = _energy()

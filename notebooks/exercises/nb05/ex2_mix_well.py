@@ -2,19 +2,11 @@
 
 import numpy as np
 
-from course_utils.loading.stream import (
-    batched,
-    blocks,
-    buffer_shuffle,
-    interleave,
-    mixing,
-    shuffled,
-)
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from course_utils.words import plural
+from notebooks.exercises.nb05.problem import EPOCHS, EVENTS, SHARDS, try_out
 
-EVENTS, SHARDS, BATCH = 20_000, 100, 64
 MEMORY, REQUESTS, SCATTER = 1_000, 1_000, 1.5
-SEEDS = range(100, 110)  # none that the notebook shows
 
 
 @exercise("05.2", title="Mix well with little memory")
@@ -25,7 +17,7 @@ def mix_with_little_memory(at_once: int, chunk: int, buffer: int) -> Verdict:
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         expect(
             whole and value >= 1,
-            f"{name} = {value!r} is no number of events or shards.",
+            f"{name} = {value!r}: events and shards are counted in whole numbers.",
             "Take whole numbers from 1 on.",
         )
     expect(
@@ -48,7 +40,7 @@ def mix_with_little_memory(at_once: int, chunk: int, buffer: int) -> Verdict:
         f"ahead; {MEMORY:,} are allowed. What is read and not yet used is memory too.",
         "Lower one of the three, and see what it does to the scatter with try_out.",
     )
-    scatter = float(np.mean([_scatter(at_once, buffer, seed) for seed in SEEDS]))
+    scatter = try_out(at_once, chunk, buffer).ratio
     _judge_scatter(scatter, at_once, chunk, memory)
     return right(
         f"The batch means scatter {scatter:.2f} times as much as in a full shuffle, with "
@@ -56,16 +48,8 @@ def mix_with_little_memory(at_once: int, chunk: int, buffer: int) -> Verdict:
     )
 
 
-def _scatter(at_once: int, buffer: int, seed: int) -> float:
-    rng = np.random.default_rng(seed)
-    energy = np.sort(rng.exponential(size=EVENTS))
-    shards = shuffled(blocks(EVENTS, EVENTS // SHARDS), rng)
-    order = buffer_shuffle(interleave(shards, at_once), buffer, rng)
-    return mixing(batched(order, BATCH), energy).ratio
-
-
 def _judge_scatter(scatter: float, at_once: int, chunk: int, memory: int) -> None:
-    found = f"Over ten hidden epochs the batch means scatter {scatter:.2f} times the ideal"
+    found = f"Over {EPOCHS} epochs the batch means scatter {scatter:.2f} times the ideal"
     expect(
         scatter <= SCATTER or chunk <= EVENTS // REQUESTS,
         f"{found}. A chunk of {chunk} spends memory that more shards at once could use.",
@@ -73,12 +57,12 @@ def _judge_scatter(scatter: float, at_once: int, chunk: int, memory: int) -> Non
     )
     expect(
         scatter <= SCATTER or memory > 0.9 * MEMORY,
-        f"{found}, and {MEMORY - memory:,} events of memory are unused.",
+        f"{found}, and there is room for {MEMORY - memory:,} more events in memory.",
         "Open more shards at once.",
     )
     expect(
         scatter <= SCATTER,
-        f"{found}; {SCATTER} is wanted. A buffer moves an event by its own length only, so with "
-        f"{at_once} shard{'s' * (at_once != 1)} at once a batch sees few energies.",
+        f"{found}; {SCATTER} is wanted. A buffer moves most events by less than its own length, so "
+        f"with {plural(at_once, 'shard')} at once a batch sees few energies.",
         "Give memory from the buffer to more shards at once, and measure with try_out.",
     )
