@@ -69,7 +69,6 @@ cu.predict("05a", "Of 1,024 events, how many does an epoch with four workers ser
 import torch
 from torch.utils.data import DataLoader
 
-
 gpu = cu.get_accelerator(step_ms=2)
 
 
