@@ -1,3 +1,11 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+# ---
+
 # %% [markdown]
 # # 01 · Build a Dataset and feed it to a DataLoader
 #
@@ -10,7 +18,7 @@
 # - to make batches of events that differ in length,
 # - to split data without telling the network the answers.
 #
-# **You need:** Python and numpy. A CPU is enough. **Minutes:** {minutes}.
+# **You need:** Python and numpy. **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -18,8 +26,8 @@ import course_utils as cu
 cu.ready("01")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Look (5), contract (4), batches (4), order (3), parts (3), whole batches (2),
-# images (1), timeline (3). Exercises 6 + 5 + 6 + 3 minutes. Short of time: leave out 1.3.
+# **Instructor: plan.** Look (3), contract (3), batches (3 + 10), order (2), parts (2 + 10), a GPU (2).
+# The extra sections are homework; of these, exercise 1.3 is the one for those who are done early.
 #
 # **Board.** One line from left to right: *index → sample → list of samples → batch*. Write over the
 # arrows who does the work: sampler, `__getitem__`, `collate_fn`. Point at it all the time.
@@ -30,7 +38,8 @@ cu.ready("01")
 # ## Look first
 #
 # The data are simulated. A telescope of 5,160 light sensors in the ice sees particles pass. One
-# event is a list of pulses. A pulse is a row: time (ns), charge, number of the sensor, and a flag.
+# event is a list of pulses. A pulse is a row of four numbers: time (ns), charge, number of the sensor,
+# and a flag.
 
 # %%
 import matplotlib.pyplot as plt
@@ -46,7 +55,8 @@ n_pulses = np.diff(offsets)
 print(f"{len(labels):,} events, {offsets[-1]:,} pulses, {len(set(labels.run_id))} runs")
 
 # %% [markdown]
-# Colour is time, size is charge. A *track* crosses the detector; a *cascade* is a ball of light.
+# A *track* crosses the detector, a *cascade* is a ball of light. Colour is time and size is charge. Small
+# grey dots are flagged as noise, and the arrow shows where the particle truly went.
 
 # %%
 all_events = MemmapEvents(folder)
@@ -57,62 +67,47 @@ draw_event(all_events[track], sensors)
 draw_event(all_events[cascade], sensors)
 
 # %% [markdown]
-# How long are the events? This one question decides how you make batches.
+# How long are the events? That decides how you make batches.
 
 # %%
-figure, axes = plt.subplots(figsize=(7, 2.5))
-axes.hist(n_pulses, bins=np.geomspace(n_pulses.min(), n_pulses.max(), 60))
-axes.set(xscale="log", yscale="log", xlabel="pulses in an event", ylabel="events")
-axes.set_title(f"median {np.median(n_pulses):.0f}, longest {n_pulses.max():,}")
-plt.close()  # the next line shows the figure; without this it would be shown twice
-figure
+plt.figure(figsize=(7, 2.5))
+plt.hist(n_pulses, bins=np.geomspace(n_pulses.min(), n_pulses.max(), 60), log=True)
+plt.gca().set(xscale="log", xlabel="pulses in an event", ylabel="events")
+plt.title(f"median {np.median(n_pulses):.0f}, longest {n_pulses.max():,}")
+plt.show()
 
 # %% [markdown]
-# The longest event is tens of times longer than the typical one. Such a tail is normal in physics.
-# Remember it: one giant sample can hold up a whole batch.
-#
-# Next question: are the first 64 events on the disk like all the others?
+# The longest event is tens of times longer than the typical one, as is normal in physics. And are the
+# first 64 events on the disk like all the others?
 
 # %%
-cu.predict(
-    "01a",
-    "How many times higher is the mean energy of all events than that of the first 64?",
-    unit="times",
-)
+question = "How many times higher is the mean energy of all events than that of the first 64?"
+cu.predict("01a", question, unit="times")
 
 # %%
 energy_gev = 10.0**labels.energy
 cu.reveal("01a", energy_gev.mean() / energy_gev[:64].mean())
 
 # %%
-positions = np.linspace(0, len(labels) - 64, 30).astype(int)
-orders = {"as on disk": np.arange(len(labels)), "shuffled": np.random.permutation(len(labels))}
-figure, panels = plt.subplots(1, 2, figsize=(9, 2.6), sharey=True, layout="constrained")
-for panel, (name, order) in zip(panels, orders.items(), strict=True):
-    means = [labels.energy[order[first : first + 64]].mean() for first in positions]
-    panel.plot(labels.energy[order], ",", color="0.6")
-    panel.plot(positions, means, "o", ms=4)
-    panel.set(title=name, xlabel="position", xticks=[0, len(labels)])
-    panel.xaxis.set_major_formatter("{x:,.0f}")
-panels[0].set_ylabel("log10 of the energy in GeV")
-plt.close()
-figure
+plt.figure(figsize=(7, 2.5))
+plt.plot(labels.energy, ",")
+plt.gca().set(xlabel="position on the disk", ylabel="log10 of the energy in GeV")
+plt.show()
 
 # %% [markdown]
-# Grey: events. Blue: means of batches of 64. The file is sorted by energy, as productions often are.
-# Read it in this order, and every batch shows
-# the network another small part of the world. So: **shuffle**. We come back to this.
+# Each dot is an event. The file is sorted by energy, as the output of a production often is. Read it in
+# this order, and every batch shows the network another small part of the world. So: **shuffle**.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Most guess 1 for 01a, "why should they differ?". Some know that productions are
-# sorted and guess 10 to 100. Ask: what would the loss curve look like? A sawtooth, once per epoch.
+# **Instructor.** Those who know that productions are sorted guess high in prediction 1a; others ask why
+# the two should differ at all. Ask what the loss curve would look like: a sawtooth, once per epoch.
 # If all you see is one blob in the displays: the brightest events were taken; typical ones are dim.
 
 # %% [markdown]
 # ## The contract
 #
-# A dataset answers one question: *what is sample number 17?* That is `__getitem__`. PyTorch asks for
-# no more. A list can do it.
+# A dataset answers one question: *what is sample number 17?* That is `__getitem__`, and PyTorch asks
+# for no more. A list can do it:
 
 # %%
 from torch.utils.data import DataLoader
@@ -120,26 +115,15 @@ from torch.utils.data import DataLoader
 list(DataLoader([3, 1, 4, 1, 5], batch_size=2))
 
 # %% [markdown]
-# `__len__` is optional. Without it a loader has to be told which numbers to ask for, and cannot
-# shuffle. Here is a dataset without a length, and without a base class.
+# With a `__len__` the loader also knows which numbers it may ask for, and can shuffle them. Such datasets
+# are called *map-style*; those of Hugging Face's [datasets](https://huggingface.co/docs/datasets) are
+# map-style too, unless they are streamed.
 #
-# `%%worker_module` writes the cell to a file and imports it. Workers are other processes: they can
-# import a file, but they cannot see your notebook.
-
-
-# %%
-# %%worker_module squares
-class Squares:
-    def __getitem__(self, index: int) -> int:
-        return index * index
-
-
-# %%
-list(DataLoader(Squares(), batch_size=4, sampler=range(8)))
-
-# %% [markdown]
-# Now a real one. Every event is also there as a small `.npz` file. `__init__` only notes where the
-# files are. `__getitem__` opens one, when it is asked for: that is *lazy* loading.
+# Now a real one. Every event is there as a small `.npz` file. `__init__` only notes where the files
+# are, and `__getitem__` opens one when it is asked for: that is *lazy* loading.
+#
+# `%%worker_module` writes the cell to a file and imports it. Workers, the processes that will load the
+# data, can import a file, but they cannot see your notebook.
 
 # %%
 # %%worker_module event_files
@@ -171,70 +155,14 @@ print(f"{len(events):,} events; event 17 has {len(sample['pulses']):,} pulses, b
 sample["pulses"][:3]
 
 # %% [markdown]
-# ### When loading everything is right
-#
-# The other way: read all of it in `__init__`.
-
-# %%
-# %%worker_module events_in_memory
-from pathlib import Path
-
-import numpy as np
-from torch.utils.data import Dataset
-
-
-class EventsInMemory(Dataset):
-    def __init__(self, folder: Path):
-        self.pulses = np.load(folder / "npy" / "pulses.npy")
-        self.offsets = np.load(folder / "npy" / "offsets.npy")
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, index: int) -> np.ndarray:
-        return self.pulses[self.offsets[index] : self.offsets[index + 1]]
-
-
-# %% [markdown]
-# Under spawn and forkserver each worker gets a *copy*: the dataset is pickled and sent to it. What
-# does that cost?
-
-# %%
-import pickle
-
-for dataset in (events, EventsInMemory(folder)):
-    megabytes = len(pickle.dumps(dataset)) / 1e6
-    print(f"{type(dataset).__name__:15} {megabytes:8.2f} MB for each worker")
-
-# %% [markdown]
-# Our events would fit into memory easily. Those of a real experiment, once for each worker, would
-# not.
-#
-# A case from real life. The BabyLM challenge trains language models on 10 or 100 million words. The
-# dataset class of one published entry, BabyLlama, reads all of it in `__init__`, against every rule
-# of thumb. Right or wrong? Debate it with your neighbour, then do the sum.
-
-# %%
-for tokens in (10_000_000, 100_000_000):
-    for dtype in (np.uint16, np.int64):
-        megabytes = tokens * np.dtype(dtype).itemsize / 1e6
-        print(f"{tokens:>11,} tokens as {np.dtype(dtype).name:6} {megabytes:5.0f} MB")
-
-# %% [markdown]
-# Right: next to the memory of any machine with a GPU this is little, and from then on no disk can
-# slow you down. The rule: **if the data fit into memory once for each process, load them. If not, keep
-# `__init__` light and `__getitem__` lazy.**
-
-# %% [markdown] tags=["instructor"]
-# **Instructor: debate, 3 minutes.** Show of hands first. For: simple, fast, small. Against: the copies
-# under spawn; eight bytes for a token that needs two; the Python list while it is being built.
-# Good end: "light `__init__`" is a consequence of size, not a law.
+# Why not read everything in `__init__`? **If the data fit into memory once for each process, do. If not,
+# keep `__init__` light and `__getitem__` lazy.**
 
 # %% [markdown]
 # ## Batches
 #
-# The loader fetches samples and gives the list to `collate_fn`, which makes one batch of it. The
-# default stacks them. Our events differ in length. This error is meant to happen:
+# The loader fetches samples and gives the list of them to `collate_fn`, which makes one batch. The
+# default `collate_fn` stacks them, but our events differ in length. This error is meant to happen:
 
 # %%
 import sys
@@ -246,23 +174,23 @@ except RuntimeError:
     traceback.print_exc(limit=-1, file=sys.stdout)
 
 # %% [markdown]
-# The usual cure has two parts. **Pad** all events to the longest one of the batch. Keep a **mask** that
-# says which pulses are real, so that the model can ignore the rest.
+# The usual cure: **pad** all events to the length of the longest one in the batch, and keep a **mask** that
+# says which pulses are real.
 
 # %%
 cu.predict("01b", "In a shuffled batch of 64 padded events, how much is padding?", unit="%")
 
 # %% [markdown]
-# ### Exercise 1.1 · 6 min · ●●○
+# ### Exercise 1.1 · 10 min · ●●○
 #
-# Write the `collate_fn`. It gets samples as `EventFiles` makes them and returns a dict:
+# Write the `collate_fn`. It leaves the samples of `EventFiles` as they are and returns a dict:
 #
 # - `"pulses"`: float32, shape (B, T, 4), where T is the length of the longest event *of this batch*,
 #   zeros after the end of an event,
 # - `"mask"`: bool, shape (B, T), true where there is a pulse,
 # - `"energy"`: float32, shape (B,).
 #
-# Target: every mixture of lengths becomes one batch, also in a worker.
+# Target: every mixture of lengths becomes one batch, in a worker too.
 #
 # <details><summary>Hint 1: padding</summary>
 #
@@ -302,30 +230,26 @@ def pad_events(samples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
 cu.check("01.1", pad_events)
 
 # %% [markdown]
-# Compare with ours. `course_utils` is part of the course: read it.
+# The course has a `collate_fn` like yours, `pad_collate`; `pad_collate??` in a cell shows its source.
 
 # %%
-import inspect
-
 from course_utils.loading.events import NpzEvents, pad_collate
 
-print(inspect.getsource(pad_collate))
-
-# %%
 loader = DataLoader(all_events, batch_size=64, shuffle=True, collate_fn=pad_collate)
 padding = [1 - batch["mask"].float().mean().item() for batch in loader]
 cu.reveal("01b", 100 * np.mean(padding))
 
 # %% [markdown]
 # One long event makes the whole batch wide. To waste less, crop long events, or put events of
-# similar length together (and be careful: length and energy go together). There are also batches
-# without padding: `torch.nested.nested_tensor(list_of_events, layout=torch.jagged)`. Not every layer
-# takes them yet.
+# similar length together (and be careful: length and energy go together).
+#
+# If a dataset has a `__getitems__`, the loader hands it all numbers of a batch at once, and it may fetch
+# them together. That pays where every request has its price.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Guesses for 01b gather around 20 to 30 %; the tail of the histogram is forgotten.
+# **Instructor.** The tail of the histogram is easily forgotten in prediction 1b: point at it afterwards.
 # What goes wrong in 1.1: the mask made from values (`pulses != 0`), the mask upside down (PyTorch's
-# `key_padding_mask` means the opposite of ours), padding to a fixed width.
+# `key_padding_mask` means the opposite of ours), padding to a fixed width, samples changed in place.
 
 # %% [markdown]
 # ## Order
@@ -341,7 +265,7 @@ for shuffle in (False, True):
     print(next(iter(loader)).tolist())
 
 # %% [markdown]
-# `drop_last=True` leaves out the last batch if it is not full. Count what is lost.
+# `drop_last=True` leaves out the last batch if it is not full.
 
 # %%
 for drop_last in (False, True):
@@ -351,79 +275,55 @@ for drop_last in (False, True):
     print(f"{drop_last=}: {len(loader)} batches, {len(lost)} events lost, first of them {lost[:3]}")
 
 # %% [markdown]
-# With shuffling these are others in each epoch, and you may not care. Without, they are always the
-# same: here the events with the highest energies. So: drop in training, never in validation.
-#
-# Another sampler draws *with replacement*, each number as likely as any other:
-
-# %%
-cu.predict("01c", "You draw N times from N events. How many of them do you get to see?", unit="%")
-
-# %%
-from torch.utils.data import WeightedRandomSampler
-
-draws = list(WeightedRandomSampler(torch.ones(len(events)), num_samples=len(events)))
-cu.reveal("01c", 100 * len(set(draws)) / len(events))
-
-# %% [markdown]
-# The chance that N draws all miss an event is (1 − 1/N)^N, which is close to 1/e. So an "epoch" of this
-# kind shows 1 − 1/e of the data, or 63 %. All other draws are repeats.
-
-# %% [markdown] tags=["instructor"]
-# **Instructor.** 01c: about half of a class says 50 or 100. Physicists know 1/e and enjoy it.
+# A loader that shuffles loses other events in each epoch, and you may not care. One that does not shuffle
+# always loses the same: here those with the highest energies. So drop in training, never in validation.
 
 # %% [markdown]
 # ## Parts
 #
-# `ConcatDataset` puts datasets end to end. `Subset` takes some numbers of one. `random_split` makes
-# random subsets, one for training and one for validation.
+# `Subset(events, [3, 1, 4])` is a dataset of three of the events. `random_split` makes two random
+# subsets, one for training and one for validation.
 
 # %%
-from torch.utils.data import ConcatDataset, Subset, random_split
+from torch.utils.data import Subset, random_split
 
-twice = ConcatDataset([events, events])
-few = Subset(events, [3, 1, 4])
 train, valid = random_split(events, [0.8, 0.2])
-print(f"{len(twice)=:,}, {len(few)=}, {len(train)=:,}, {len(valid)=:,}")
+print(f"{len(Subset(events, [3, 1, 4]))=}, {len(train)=:,}, {len(valid)=:,}")
 
 # %% [markdown]
-# Looks fair. But the events come from *runs*, of a few hours each. Within a run the conditions are
-# the same: noise, dead strings, calibration.
+# That looks fair. But the events come from *runs* of a few hours each, which have their own noise, dead
+# strings and calibration.
 
 # %%
-cu.predict("01d", "How many of the runs in validation are also in training?", unit="%")
+cu.predict("01c", "How many of the runs in validation are also in training?", unit="%")
 
 # %%
 runs_train = set(labels.run_id[train.indices])
 runs_valid = set(labels.run_id[valid.indices])
-cu.reveal("01d", 100 * len(runs_valid & runs_train) / len(runs_valid))
+cu.reveal("01c", 100 * len(runs_valid & runs_train) / len(runs_valid))
 
 # %% [markdown]
-# No event is in both, and yet nothing in validation is new. What can a network gain by knowing the
-# run?
+# No event is in both parts, and yet nothing in validation is new. What can a network gain by knowing
+# the run?
 
 # %%
 runs = np.unique(labels.run_id)
-share = [np.mean(labels.kind[labels.run_id == run] == 0) for run in runs]
-figure, axes = plt.subplots(figsize=(7, 2.2))
-axes.bar(runs, 100 * np.array(share))
-axes.axhline(100 * np.mean(labels.kind == 0), color="C1", ls="--")
-axes.set(xlabel="run", ylabel="cascades (%)")
-plt.close()
-figure
+for run in runs:
+    share = np.mean(labels.kind[labels.run_id == run] == 0)
+    print(f"run {run}: {share:4.0%} cascades", round(60 * share) * "▇")
 
 # %% [markdown]
-# Recognise the run by its noise, and you have a good guess of the answer before you look at the
-# event. The validation score will be too good, and the next run will tell you so. Split by **run**,
-# or by patient, or by day: by whatever your samples have in common.
+# Whoever recognises the run by its noise can guess the kind of the event without looking at it. The score
+# in validation will be too good, and the next run will tell you so. Split by **run**, or by patient, or
+# by day: by whatever your samples have in common.
 
 # %% [markdown]
-# ### Exercise 1.2 · 5 min · ●●○
+# ### Exercise 1.2 · 10 min · ●●○
 #
 # Split by run. Return two arrays of event numbers (positions), for training and for validation.
 #
-# Target: no run in both, every event in exactly one, about `share` of the *runs* in validation, and
-# another seed gives another split.
+# Target: no run is in both parts, every event is in exactly one, a `share` of the *runs* is in
+# validation, drawn at random, and the seed decides which.
 #
 # <details><summary>Hint 1: what to shuffle</summary>
 #
@@ -454,20 +354,185 @@ def split_by_run(run_id: np.ndarray, share: float, seed: int) -> tuple[np.ndarra
 cu.check("01.2", split_by_run)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 01d: many say 0, "it is a split"; some say 20. It is 100.
+# **Instructor.** In prediction 1c some say none, "it is a split", and some say a fifth. It is all of them.
 # What goes wrong in 1.2: cutting the sorted file (validation gets the highest energies, and every
-# run), returning runs instead of positions, forgetting the seed.
+# run), returning runs instead of positions, forgetting the seed, taking neighbouring runs.
+
+# %% [markdown]
+# ## Your loader feeds a GPU
+#
+# `NpzEvents` is a dataset like yours, and it can read from an **emulated** file server (NFS): a model on
+# top of your disk, which takes its time and counts what it is asked for. The GPU is emulated too, if
+# there is none. With a real one, `pin_memory=True` lets batches wait in memory from which they are copied
+# faster.
+
+# %%
+cu.predict("01d", "How much of the time will the GPU be busy?", unit="%")
+
+# %%
+from itertools import islice
+
+gpu = cu.get_accelerator(step_ms=30)
+server = cu.slow_storage(folder, "NFS")
+remote, pin = NpzEvents(folder, fs=server), torch.cuda.is_available()
+loader = DataLoader(remote, 32, shuffle=True, collate_fn=pad_collate, pin_memory=pin)
+server.reset_counters()
+with cu.record() as trace:
+    for batch in islice(trace.batches(loader), 30):
+        loss = gpu.step(gpu.upload(batch))
+        loss.item()
+
+# %%
+trace.timeline()
+
+# %%
+cu.reveal("01d", 100 * trace.summary().utilisation)
+
+# %% [markdown]
+# While the main process reads and decodes, the GPU waits. While the GPU computes, nobody reads. Nothing
+# here is wrong, and yet most of the time is lost. What did the file server have to do?
+
+# %%
+print(server.counters())
+
+# %% [markdown]
+# A *look-up* asks for a size or a folder, a *request* reads. Each event costs an open and a request,
+# however small it is; later notebooks bring both down.
+#
+# ## You now can
+#
+# - look at data before loading them, and say if a batch is representative,
+# - write a dataset, a `collate_fn` and a split that can be trusted,
+# - read from a timeline what a GPU waits for.
+#
+# Notebook 2 explains who waits for whom.
+
+# %% [markdown] tags=["instructor"]
+# **Instructor.** Let the picture after prediction 1d stand for a while. Ask what could run at the same
+# time, and do not answer: that is the next notebook.
+
+# %% [markdown]
+# # Extra
+#
+# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+#
+# ## When loading everything is right
+#
+# The [BabyLM challenge](https://babylm.github.io) trains language models on 10 or 100 million words.
+# The dataset class of one
+# published entry, BabyLlama, reads all of it in `__init__`, against every rule of thumb
+# ([its source](https://github.com/timinar/BabyLlama/blob/main/babylm_dataset.py)). Right or wrong?
+# Decide before you go on. Here is a class that does the same for plain words:
+
+# %%
+# %%worker_module corpus
+from pathlib import Path
+
+import torch
+from torch.utils.data import Dataset
+
+
+class Corpus(Dataset):
+    def __init__(self, text: Path, length: int):
+        known: dict[str, int] = {}
+        tokens = [known.setdefault(word, len(known)) for word in text.read_text().split()]
+        self.tokens, self.length = torch.tensor(tokens), length
+
+    def __len__(self) -> int:
+        return len(self.tokens) // self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.tokens[index * self.length : (index + 1) * self.length]
+
+
+# %% [markdown]
+# We try it on a million words. BabyLlama's class does one thing more: it keeps the tokens on the disk,
+# so that the next start need not encode the text again.
+
+# %%
+question = "How many times faster is it to load the tokens from a binary file than from the text?"
+cu.predict("01e", question, unit="times")
+
+# %%
+import tempfile
+from time import perf_counter
+
+text = Path(tempfile.mkdtemp()) / "corpus.txt"
+words = np.random.default_rng(0).zipf(1.3, 1_000_000).clip(max=50_000)
+text.write_text(" ".join(map(str, words)))
+began = perf_counter()
+corpus = Corpus(text, length=128)
+from_text = perf_counter() - began
+np.save(text.with_suffix(".npy"), corpus.tokens.numpy().astype(np.uint16))
+began = perf_counter()
+tokens = np.load(text.with_suffix(".npy"))
+cu.reveal("01e", from_text / (perf_counter() - began))
+
+# %% [markdown]
+# So keep what you compute with in binary files; text has to be read word by word each time. And how
+# much memory do the tokens take?
+
+# %%
+for name, bytes_each in {"int64": 8, "uint16": 2}.items():
+    megabytes = bytes_each * len(tokens) / 1e6
+    print(f"{name:6} {megabytes:3.0f} MB here, {100 * megabytes:3.0f} MB for 100 million tokens")
+
+# %% [markdown]
+# BabyLlama is right: any machine with a GPU has many times that memory, and from then on no disk can slow
+# the training down. But count the copies. Workers that are not forked (notebook 4 explains the ways to
+# start them) get the dataset as a pickled copy, each its own:
+
+# %%
+import pickle
+
+for dataset in (events, corpus):
+    megabytes = len(pickle.dumps(dataset)) / 1e6
+    print(f"{type(dataset).__name__:10} {megabytes:6.2f} MB for each worker")
+
+# %% [markdown] tags=["instructor"]
+# **Instructor: debate, 3 minutes.** Show of hands first. For: simple, fast, small. Against: the copies
+# under spawn; eight bytes for a token that needs two; the Python list while it is being built.
+# Good end: "light `__init__`" is a consequence of size, not a law.
+
+# %% [markdown]
+# ## Several parts, and folds
+#
+# `ConcatDataset` puts datasets end to end. For a cross-validation in k folds, deal out the *runs* and
+# let `Subset` do the rest; the data lie on the disk only once.
+
+# %%
+from torch.utils.data import ConcatDataset
+
+print(f"{len(ConcatDataset([events, all_events])):,} events end to end")
+dealt = np.random.default_rng(0).permutation(np.unique(labels.run_id))
+for number, fold in enumerate(np.array_split(dealt, 4)):
+    in_valid = np.isin(labels.run_id, fold)
+    train, valid = (Subset(events, np.flatnonzero(part)) for part in (~in_valid, in_valid))
+    print(f"fold {number}: {len(train):,} events for training, {len(valid):,} for validation")
+
+# %% [markdown]
+# ## Drawn with replacement
+#
+# Some samplers draw *with replacement*: each draw is from all events, whatever was drawn before.
+
+# %%
+cu.predict("01f", "You draw N times from N events. How many of them do you get to see?", unit="%")
+
+# %%
+from torch.utils.data import WeightedRandomSampler
+
+draws = list(WeightedRandomSampler(torch.ones(len(events)), num_samples=len(events)))
+cu.reveal("01f", 100 * len(set(draws)) / len(events))
+
+# %% [markdown]
+# The chance that N draws all miss an event is (1 − 1/N)^N, which is close to 1/e. So an "epoch" of this
+# kind shows 1 − 1/e of the data, or 63 %. All other draws are repeats.
 
 # %% [markdown]
 # ## Ask for whole batches
 #
-# The loader asks for samples one by one, unless the dataset has `__getitems__`. Then it hands over
-# all numbers of a batch at once. That pays where every request has its price: databases, HDF5, the
-# network.
-#
-# We put the events on an **emulated** Lustre file system, as busy as that of a cluster on a Monday. It
-# is a model on top of your disk: it takes its time and counts what it is asked for. Its cache is
-# switched off here.
+# This dataset reads events from one large `.npy` file, on an emulated Lustre file system as busy as that
+# of a cluster on a Monday, without a cache. `read` fetches neighbouring events by one request.
 
 # %%
 # %%worker_module pulse_file
@@ -495,8 +560,9 @@ class PulseFile:
 
 
 # %% [markdown]
-# A *block shuffle* draws blocks of neighbours. Here a batch is eight blocks of eight events. The storage
-# counts files opened, sizes asked for (*look-ups*), and reads (*requests*).
+# A *block shuffle* draws blocks of neighbours; here a batch is eight blocks of eight events. The loader
+# takes the numbers of whole batches from `batch_sampler`, and `collate_fn=list` leaves the events of a
+# batch in a list.
 
 # %%
 blocks = np.random.permutation(len(events) // 8)[:8]
@@ -508,7 +574,7 @@ next(iter(loader))
 print(storage.counters())
 
 # %% [markdown]
-# ### Exercise 1.3 · 6 min · ●●●
+# ### Exercise 1.3 · 20 min · ●●●
 #
 # Write `__getitems__`. It gets the numbers of a batch and returns the events as a list, in the order
 # asked for.
@@ -552,8 +618,9 @@ class BatchedPulseFile(PulseFile):
 cu.check("01.3", BatchedPulseFile)
 
 # %% [markdown]
-# Compare with ours: `neighbours` in `course_utils/loading/events/contract.py`. It also reads along over small
-# gaps. Why can that be faster, although it reads more?
+# Compare with `neighbours` in `course_utils/loading/events/contract.py`, which the datasets of the course
+# use. Where two wanted events have a small gap between them, it reads the gap as well and throws it away.
+# Why can that be faster, although it reads more?
 
 # %% [markdown] tags=["instructor"]
 # **Instructor.** Answer to the question: a request waits 10 ms on this storage, in which 5 MB could
@@ -564,26 +631,27 @@ cu.check("01.3", BatchedPulseFile)
 # %% [markdown]
 # ## Images
 #
-# For pictures in class folders nothing is left to write. `ImageFolder` finds them.
+# For pictures that lie in a folder for each class nothing is left to write: `ImageFolder` finds them, and
+# numbers the classes.
 
 # %%
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
+from torchvision.utils import make_grid
 
 images = ImageFolder(cu.data_path("images"), transform=transforms.ToTensor())
 pictures, classes = next(iter(DataLoader(images, batch_size=8, shuffle=True)))
-figure, panels = plt.subplots(1, 8, figsize=(10, 1.5))
-for panel, picture, label in zip(panels, pictures, classes, strict=True):
-    panel.imshow(picture.permute(1, 2, 0))
-    panel.set(title=images.classes[label], xticks=[], yticks=[])
-plt.close()
-figure
+plt.imshow(make_grid(pictures).permute(1, 2, 0))
+plt.axis("off")
+plt.title(", ".join(images.classes[label] for label in classes))
+plt.show()
 
 # %% [markdown]
-# ### Exercise 1.4 · 3 min · ●○○
+# ### Exercise 1.4 · 5 min · ●○○
 #
-# Some classes are rare. Count the pictures of each class, by its name, without opening one. Then
-# give *every picture* a weight, so that `WeightedRandomSampler` draws all classes equally often.
+# Some classes are rare. Count the pictures of each class without opening one: `counts` is a dict from
+# the name of a class to its number of pictures. Then give *every picture* a weight, so that
+# `WeightedRandomSampler` draws all classes equally often.
 #
 # Target: each class has the same sum of weights.
 #
@@ -602,48 +670,3 @@ weights = [1 / counts[images.classes[target]] for target in images.targets]  ###
 
 # %%
 cu.check("01.4", counts, weights)
-
-# %% [markdown]
-# ## Your loader feeds a GPU
-#
-# The same kind of dataset, one file per event, but ours: it can read from an emulated file server
-# (NFS). If there is no GPU here, it is **emulated** too: it takes the time, and computes nothing. The
-# loop is the one of every tutorial.
-
-# %%
-cu.predict("01e", "How much of the time will the GPU be busy?", unit="%")
-
-# %%
-from itertools import islice
-
-gpu = cu.get_accelerator(step_ms=30)
-events = NpzEvents(folder, fs=cu.slow_storage(folder, "NFS"))
-loader = DataLoader(events, batch_size=32, shuffle=True, collate_fn=pad_collate)
-with cu.record() as trace:
-    for batch in islice(trace.batches(loader), 30):
-        loss = gpu.step(gpu.upload(batch))
-        loss.item()
-
-# %%
-trace.timeline()
-
-# %%
-cu.reveal("01e", 100 * trace.summary().utilisation)
-
-# %% [markdown]
-# Each bar is work, each gap on the `gpu` lane is money. While the main process reads and decodes, the
-# GPU waits. While the GPU computes, nobody reads. Nothing here is wrong, and yet most of the time is
-# lost.
-#
-# ## You now can
-#
-# - look at data before loading them, and say if a batch is representative,
-# - write a dataset, a `collate_fn` and a split that can be trusted,
-# - count the requests that a loader makes,
-# - read a timeline.
-#
-# The next part of the course explains who waits for whom, and what brings the GPU to work.
-
-# %% [markdown] tags=["instructor"]
-# **Instructor.** Guesses for 01e lie between 50 and 90. Let the picture stand for a while. Ask what
-# could run at the same time, and do not answer: that is the next notebook.
