@@ -103,13 +103,14 @@ def _server_pid() -> int | None:
 def _lost(processes: set[psutil.Process]) -> Iterator[psutil.Process]:
     """Yield the workers that nobody knows: an interrupt came while their loop was starting them."""
     known = {process.pid for process in multiprocessing.active_children()}
-    ours = psutil.Process().children()
+    ours, own = psutil.Process().children(), _command(psutil.Process())
     servers = {child.pid for child in ours if child not in processes}
     for process in processes:
         if process.pid not in known:
             with suppress(psutil.NoSuchProcess):
-                spawned = process in ours and "multiprocessing.spawn" in _command(process)
-                if spawned or process.ppid() in servers:
+                command = _command(process)  # of a forked one, that of its parent
+                began = command == own or "multiprocessing.spawn" in command
+                if (process in ours and began) or process.ppid() in servers:
                     yield process
 
 

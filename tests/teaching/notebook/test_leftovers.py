@@ -31,7 +31,7 @@ def test_a_loop_that_was_interrupted_while_it_began_is_no_obstacle(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
 def test_a_worker_that_nobody_knows_any_more_is_ended(
     method: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
