@@ -17,8 +17,6 @@ from course_utils.loading.events import NpzEvents
 from course_utils.loading.shards import event_samples, stream_shards, write_shards
 from course_utils.teaching.notebook import data_path
 from notebooks.exercises.nb10.hidden import room, small_shards
-from notebooks.exercises.nb10.problem import PRINTED, cached
-from notebooks.stories.snippets import numbered_shards
 
 FEW = 200  # events, where a ratio does not depend on how many there are
 
@@ -93,20 +91,6 @@ def samples_of_a_shard_cut_between_two() -> int:
             return sum(1 for _ in archive)
 
 
-def snippets_that_raise() -> int:
-    """Count the printed snippets that end with an error when they are asked for a batch."""
-    raised = 0
-    with room() as folder:
-        urls = numbered_shards(folder / "shards")
-        more: dict[str, list[Any]] = {"mixed": [dict], "cached": [str(folder / "not there")]}
-        for printed in PRINTED:
-            try:
-                next(iter(printed(urls, *more.get(printed.__name__, []))))
-            except (TypeError, ValueError):
-                raised += 1
-    return raised
-
-
 def share_that_draws_do_not_meet() -> float:
     """Return the share of 20 shards that 20 draws with replacement do not meet, on average."""
     names = [str(number) for number in range(20)]
@@ -138,9 +122,10 @@ def _orders(urls: list[str], persistent: bool) -> list[tuple[str, ...]]:
 
 
 def caches_that_are_limited() -> int:
-    """Count the caches in the printed pipeline that remove anything."""
+    """Count the caches in a pipeline with a cache_dir that remove anything."""
     with room() as folder:
-        stages = cached(list(small_shards(folder, 2)), str(folder)).pipeline
+        urls = list(small_shards(folder, 2))
+        stages = wds.WebDataset(urls, shardshuffle=False, cache_dir=str(folder)).pipeline
         caches = [stage for stage in stages if isinstance(stage, wds.cache.FileCache)]
         assert caches
         return sum(stage.cleaner is not None for stage in caches)

@@ -1,4 +1,4 @@
-"""Four snippets of a lecture note, run as they are printed and mended, over small shards made here.
+"""Snippets of lecture notes, run as they are printed and mended, over small shards made here.
 
     compare_snippets(numbered_shards(folder), "script", "columns")
 
@@ -73,7 +73,7 @@ class Pair:
             f"<details><summary>{name}</summary>{block(code)}</details>{block(said)}"
             for name, code, said in cases
         )
-        return card("plain", f"{one.name} (note 004)", one.why, body=body)
+        return card("plain", one.name, one.why, body=body)
 
 
 class Pairs(list[Pair]):
@@ -157,4 +157,4 @@ def _numbered(count: int) -> Iterator[dict[str, Any]]:
 def _missing(snippet: Snippet) -> str:
     if not snippet.needs or importlib.util.find_spec(snippet.needs):
         return ""
-    return f"not run: it needs {snippet.needs}, which this course does not"
+    return f"not run here: {snippet.needs} is not part of this course"

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from course_utils.teaching.exercise import Verdict, exercise, expect, right, wrong
 from course_utils.words import plural
-from notebooks.exercises.nb10.problem import SHOWN, DataSet
+from notebooks.stories.shard_pipelines import SHOWN, DataSet
 
 SMALLEST_MB, LARGEST_MB = 64, 1000
 
@@ -18,7 +18,14 @@ def how_many_shards(choose_shards: Answer) -> Verdict:
     """Judge a function by what its number of shards means for those who read them."""
     cases = [*SHOWN.values(), *_hidden()]
     for case in cases:
-        _judge(case, choose_shards(case.samples, case.sample_mb, case.workers, case.ranks))
+        try:
+            count = choose_shards(case.samples, case.sample_mb, case.workers, case.ranks)
+        except ZeroDivisionError:
+            return wrong(
+                f"{case}: you divide by zero. Without workers a rank reads by itself.",
+                "Count the readers first, with max(1, workers) * ranks.",
+            )
+        _judge(case, count)
     return right(
         f"{len(cases)} data sets: every worker of every rank has as many shards as the others, "
         "and no shard is too small or too large where that can be."

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import webdataset as wds
 
 from course_utils.teaching.exercise import (
     Verdict,
@@ -38,8 +39,9 @@ def every_sample_once(make_stream: Make) -> Verdict:
         "Hand it over without parentheses: make_stream.",
     )
     with room() as folder:
-        for count in COUNTS:
+        for count in reversed(COUNTS):  # with many shards, what is drawn shows
             shards = small_shards(folder, count)
+            _judge_alike(make_stream, shards)
             for workers, world_size in product(WORKERS, RANKS):
                 _judge_places(make_stream, shards, workers, world_size)
             _judge_under_torchrun(make_stream, shards)
@@ -65,7 +67,27 @@ def _judge_places(make_stream: Make, shards: Shards, workers: int, world_size: i
     )
     streams = [make_stream(list(shards), 1, rank, world_size) for rank in range(world_size)]
     served = serve(streams, workers, lambda stream: _read(stream, shards, where))
-    _judge_share(served, shards, f"{where},")
+    _judge_share(served, shards, f"{where},", by_node=_splits_by_node(streams[0]))
+
+
+def _judge_alike(make_stream: Make, shards: Shards) -> None:
+    """Judge whether the caller's list stays as it is, and two calls agree on the shards."""
+    given, parts = list(shards), []
+    for _ in range(2):
+        parts.append(set(_read(make_stream(given, 1, 0, 2), shards)))
+        expect(
+            given == list(shards),
+            "The list that your function was given is in another order afterwards: the next epoch "
+            "shuffles what this one left, and ranks that were called less often have another list.",
+            "Shuffle a copy; rng.permutation(urls) and rng.sample(urls, len(urls)) make one.",
+        )
+    expect(
+        parts[0] == parts[1],
+        "Asked twice for the same rank and epoch, your function chooses other shards: each rank "
+        "draws for itself, as a generator without a seed does, and as resampled does. Their shares "
+        "overlap.",
+        "Shuffle with a seed that all ranks share, such as the epoch, and leave resampled out.",
+    )
 
 
 def _judge_under_torchrun(make_stream: Make, shards: Shards) -> None:
@@ -74,8 +96,13 @@ def _judge_under_torchrun(make_stream: Make, shards: Shards) -> None:
     served: dict[Place, list[str]] = {}
     for rank in range(2):
         with as_rank(rank, 2):
-            served[rank, 0] = _read(make_stream(list(shards), 1, rank, 2), shards, where)
-    _judge_share(served, shards, f"{where},")
+            stream = make_stream(list(shards), 1, rank, 2)
+            served[rank, 0] = _read(stream, shards, where)
+    _judge_share(served, shards, f"{where},", by_node=_splits_by_node(stream))
+
+
+def _splits_by_node(stream: Any) -> bool:
+    return wds.split_by_node in getattr(stream, "pipeline", ())
 
 
 def _read(stream: Any, shards: Shards, where: str = "") -> list[str]:
@@ -109,13 +136,20 @@ def _read(stream: Any, shards: Shards, where: str = "") -> list[str]:
     return [str(key) for key in keys]
 
 
-def _judge_share(by_place: dict[Place, list[str]], shards: Shards, where: str) -> None:
+def _judge_share(
+    by_place: dict[Place, list[str]], shards: Shards, where: str, *, by_node: bool
+) -> None:
     served = Served(by_place, {key for keys in shards.values() for key in keys})
     twice, lost, wanted = served.twice, served.lost, len(served.wanted)
     expect(
         not served.all_ranks_alike,
-        f"{where} every rank serves the same samples. split_by_node would ask torch.distributed or "
-        "the variable RANK, and finds neither in a worker that was not forked.",
+        f"{where} every rank serves the same samples: "
+        + (
+            "split_by_node asks torch.distributed or the variable RANK, and finds neither in a "
+            "worker that was not forked."
+            if by_node
+            else "what it reads does not depend on its rank."
+        ),
         "Take every world_size-th shard from the rank-th on, before WebDataset sees them: "
         "urls[rank::world_size].",
     )
@@ -136,9 +170,15 @@ def _judge_share(by_place: dict[Place, list[str]], shards: Shards, where: str) -
         "Deal the shards out like cards: urls[rank::world_size].",
     )
     expect(
+        not (lost and by_node),
+        f"{where} {lost} of {wanted} samples are served by nobody: split_by_node finds RANK, and "
+        "divides once more what you have divided already.",
+        "Divide in one place, your own, and say so to WebDataset: nodesplitter=None.",
+    )
+    expect(
         not lost,
         f"{where} {lost} of {wanted} samples are served by nobody.",
-        "Deal the shards out like cards, urls[rank::world_size], and drop nothing behind that.",
+        "Deal the shards out like cards, urls[rank::world_size], and let no later stage drop any.",
     )
     for keys in shards.values():
         readers = served.readers(keys)

@@ -1,28 +1,28 @@
-"""What notebook 10 gives: the six snippets as it prints them, and the data sets that it shows."""
+"""What notebook 10 shows: a plot, pipelines as they are printed, data sets and readers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import matplotlib.pyplot as plt
 import webdataset as wds
-from torch.utils.data import DataLoader
-from torchvision import transforms as T
+from matplotlib.figure import Figure
 
 from course_utils.words import plural
 
 Urls = Sequence[str]
 
 
-def labels(urls: Urls) -> Any:
-    """Give batches of 16 labels."""
-    data = wds.WebDataset(urls, shardshuffle=False).decode().to_tuple("cls").batched(16)
-    return DataLoader(data)
-
-
-def images(urls: Urls) -> Any:
-    """Give batches of images and labels."""
-    data = wds.WebDataset(urls, shardshuffle=False).decode("torchrgb").to_tuple("jpg", "cls")
-    return data.map_tuple(T.ToTensor(), int).batched(16)
+def plot_epochs(seconds: Mapping[str, float]) -> Figure:
+    """Return bars of the seconds that each epoch takes, on a logarithmic axis."""
+    with plt.style.context("course_utils.plots"):
+        figure, panel = plt.subplots(figsize=(7, 1.4), layout="constrained")
+        bars = panel.barh(list(seconds), list(seconds.values()))
+        panel.bar_label(bars, fmt="%.3g s", padding=3, color=plt.rcParams["text.color"])
+        panel.set(xscale="log", xlim=(1, 1500), xlabel="seconds for an epoch, emulated S3 (log)")
+        panel.invert_yaxis()
+        plt.close(figure)
+    return figure
 
 
 def epoch(urls: Urls) -> Any:
@@ -35,17 +35,12 @@ def mixed(urls: Urls, decode: Callable[[Any], Any]) -> Any:
     return wds.WebDataset(urls, shardshuffle=100).map(decode).shuffle(1000)
 
 
-def cached(urls: Urls, folder: str) -> Any:
-    """Give samples, and keep the shards in a folder."""
-    return wds.WebDataset(urls, shardshuffle=False, cache_dir=folder)
-
-
-def complete(urls: Urls) -> Any:
-    """Give all samples, or an error."""
+def complete(urls: Urls, count: int) -> Any:
+    """Give all `count` samples, or an error."""
     return wds.WebDataset(urls, shardshuffle=False, handler=wds.warn_and_continue)
 
 
-PRINTED: tuple[Callable[..., Any], ...] = (labels, images, epoch, mixed, cached, complete)
+PRINTED: tuple[Callable[..., Any], ...] = (epoch, mixed, complete)
 
 
 @dataclass(frozen=True)
