@@ -1,12 +1,9 @@
 """Count or measure what notebook 06 claims."""
 
 import io
-import shutil
-import sqlite3
 import tarfile
 import time
 import warnings
-from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,7 +14,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from course_utils.hardware.storage import counting_storage
-from course_utils.loading.events import EventArrays, connect, read_labels, write_sqlite
+from course_utils.loading.events import EventArrays, read_labels
 from course_utils.teaching.notebook import data_path
 from notebooks.stories.formats_compared import compare_codecs
 
@@ -34,14 +31,19 @@ class Reads(io.BytesIO):
         return content
 
 
-def largest_piece_of_a_member() -> int:
-    """Return the most bytes that numpy asks for at once, of an array inside an npz file."""
-    file = Reads()
-    np.savez(file, volume=np.zeros(2**20, np.float32))
-    file.largest = 0
-    file.seek(0)
-    np.load(file)["volume"]
-    return file.largest
+def largest_piece_of_a_python_file() -> int:
+    """Return the most bytes that numpy asks a Python file for at once, in .npy as in .npz."""
+    volume = np.zeros(2**20, np.float32)
+    plain, zipped = Reads(), Reads()
+    np.save(plain, volume)
+    np.savez(zipped, volume=volume)
+    for file in plain, zipped:
+        file.largest = 0
+        file.seek(0)
+    np.load(plain)
+    np.load(zipped)["volume"]
+    assert plain.largest == zipped.largest
+    return plain.largest
 
 
 def warnings_and_maps_of_a_mapped_npz() -> int:
@@ -88,23 +90,6 @@ def share_read_for_one_id() -> float:
     return storage.counters().bytes_read / (folder / "pulses.parquet").stat().st_size
 
 
-def requests_without_an_index_over_with() -> float:
-    """Return how many times as many requests SQLite makes for one event without an index."""
-    requests = {}
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        write_sqlite(EventArrays.load(data_path("events", "S")), folder / "index.db")
-        shutil.copy(folder / "index.db", folder / "none.db")
-        with closing(sqlite3.connect(folder / "none.db")) as database:
-            database.execute("DROP INDEX pulses_of_event")
-        for name in ("index", "none"):
-            storage = counting_storage(folder)
-            with closing(connect(f"{folder}/{name}.db", storage)) as database:
-                database.execute("SELECT charge FROM pulses WHERE event_row = 777").fetchall()
-            requests[name] = storage.counters().requests
-    return requests["none"] / requests["index"]
-
-
 def columns_in_a_chunk_of_h5py() -> int:
     """Return how many of the four columns a chunk holds if h5py chooses its shape."""
     return _read_chunked(chunks=True)[0][1]
@@ -115,12 +100,7 @@ def large_chunks_over_small() -> float:
     return _read_chunked(chunks=(65536, 4))[1] / _read_chunked(chunks=(256, 4))[1]
 
 
-def large_chunks_in_a_large_cache() -> float:
-    """Return the bytes read for each byte, with large chunks and a cache that holds them all."""
-    return _read_chunked(chunks=(65536, 4), cache_mb=64)[1]
-
-
-def _read_chunked(chunks: Any, cache_mb: int = 1) -> tuple[tuple[int, ...], float]:
+def _read_chunked(chunks: Any) -> tuple[tuple[int, ...], float]:
     """Return the shape of a chunk, and the bytes read for each byte of 200 random events."""
     events = EventArrays.load(data_path("events", "S"))
     with TemporaryDirectory() as folder:
@@ -128,7 +108,7 @@ def _read_chunked(chunks: Any, cache_mb: int = 1) -> tuple[tuple[int, ...], floa
             options = {"data": events.pulses, "chunks": chunks, "compression": "gzip"}
             shape: tuple[int, ...] = file.create_dataset("pulses", **options).chunks
         storage, wanted = counting_storage(folder), 0
-        with storage.open("chunks.h5") as raw, h5py.File(raw, rdcc_nbytes=cache_mb * 10**6) as file:
+        with storage.open("chunks.h5") as raw, h5py.File(raw, rdcc_nbytes=10**6) as file:
             table = file["pulses"]
             for event in np.random.default_rng(0).permutation(len(events))[:200]:
                 wanted += table[slice(*events.offsets[event : event + 2])].nbytes

@@ -1,5 +1,7 @@
-"""Measure the climb of notebook 06: from an npz for each event to the record loader."""
+"""Measure the climb of notebook 06: from an npz for each event to a gather for each field."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,17 +41,31 @@ class FileEach(Dataset[dict[str, NDArray[Any]]]):
 
 
 class Batched(Dataset[dict[str, torch.Tensor]]):
-    """The third rung: whole batches out of a mapped file."""
+    """The third rung: whole batches out of a mapped file for each field."""
 
-    def __init__(self, path: Path, count: int):
-        self.count, self.table = count, LazyFile(np.load, path, mmap_mode="r")
+    def __init__(self, folder: Path, count: int):
+        self.count = count
+        self.files = {
+            name: LazyFile(np.load, folder / f"{name}.npy", mmap_mode="r") for name in FIELDS
+        }
 
     def __len__(self) -> int:
         return self.count
 
     def __getitems__(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
-        rows = self.table.file[indices]
-        return {name: torch.from_numpy(rows[name]) for name in FIELDS}
+        return {name: torch.from_numpy(lazy.file[indices]) for name, lazy in self.files.items()}
+
+
+class Columns:
+    """The last rung: a mapped file for each field, and torch gathers."""
+
+    def __init__(self, folder: Path):
+        files = {name: np.load(folder / f"{name}.npy", mmap_mode="c") for name in FIELDS}
+        self.columns = {name: torch.from_numpy(file) for name, file in files.items()}
+
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        for rows in torch.split(torch.randperm(RECORDS), 1024):
+            yield {name: torch.index_select(c, 0, rows) for name, c in self.columns.items()}
 
 
 def as_it_is(batch: Any) -> Any:
@@ -58,42 +74,49 @@ def as_it_is(batch: Any) -> Any:
 
 
 def climb() -> float:
-    """Measure how many times faster the record loader is than an npz for each event."""
-    with _records() as folder:
+    """Measure how many times faster gathers from mapped files are than an npz for each event."""
+    with _files() as folder:
         slow = DataLoader(FileEach(folder, FILES), 256, shuffle=True)
-        return _ratio(RecordLoader(folder / "records.npy", 1024), slow)
+        return _ratio(Columns(folder), slow)
 
 
-def fields_over_words() -> float:
-    """Measure how many times longer numpy gathers records that have fields than plain words."""
-    order = np.random.default_rng(0).permutation(RECORDS).reshape(-1, 1000)
-    with _records() as folder:
-        records = np.load(folder / "records.npy", mmap_mode="r")
-        words = np.asarray(records).view(np.int64).reshape(RECORDS, -1)
-        times: dict[str, list[float]] = {"fields": [], "words": []}
-        for name, rows in [("fields", records), ("words", words)] * 5:
-            start = time.perf_counter()
-            for batch in order:
-                rows[batch]
-            times[name].append(time.perf_counter() - start)
-        return median(times["fields"]) / median(times["words"])
+def records_over_columns() -> float:
+    """Measure what records are worth in batches without gaps, warm."""
+    with _files() as folder:
+        return _ratio(RecordLoader(folder / "records.npy", 1024), Columns(folder))
+
+
+def two_threads_over_one_when_busy() -> float:
+    """Measure what a second thread does to gathers beside two programs that compute."""
+    with _files() as folder:
+        others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+        try:
+            rates: dict[int, list[float]] = {1: [], 2: []}
+            for threads in [1, 2] * 9:
+                torch.set_num_threads(threads)
+                rates[threads].append(_epoch_rate(Columns(folder)))
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+        return median(rates[2]) / median(rates[1])
 
 
 def two_workers_over_none() -> float:
     """Measure what two workers make of a loader that is fast already."""
-    with _records() as folder:
+    with _files() as folder:
         workers = _whole_batches(folder, num_workers=2, persistent_workers=True)
         return _ratio(workers, _whole_batches(folder))
 
 
 def _whole_batches(folder: Path, **options: Any) -> DataLoader[dict[str, torch.Tensor]]:
     load = partial(DataLoader, batch_size=1024, shuffle=True, collate_fn=as_it_is)
-    return load(Batched(folder / "records.npy", RECORDS), **options)
+    return load(Batched(folder, RECORDS), **options)
 
 
 @contextmanager
-def _records() -> Iterator[Path]:
-    """Provide a folder with the records, and with the first of them as files; limit torch."""
+def _files() -> Iterator[Path]:
+    """Provide a folder with the events in all ways, the first of them as files; limit torch."""
     rng = np.random.default_rng(0)
     shapes = (RECORDS, 128, 4), (RECORDS, 3), (RECORDS,)
     values = [*(rng.random(shape, np.float32) for shape in shapes), np.arange(RECORDS)]
@@ -101,6 +124,8 @@ def _records() -> Iterator[Path]:
     with one_thread(), TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         write_records(folder / "records.npy", fields)
+        for field, array in fields.items():
+            np.save(folder / f"{field}.npy", array)
         for event in range(FILES):
             one: dict[str, Any] = {name: values[event] for name, values in fields.items()}
             np.savez(folder / f"{event}.npz", **one)
@@ -114,11 +139,20 @@ def _ratio(loader: Loader, other: Loader) -> float:
 
 
 def _rate(loader: Loader) -> float:
-    """Return the events/s of the fastest epoch; each has to serve every event exactly once."""
-    seconds = list[float]()
-    while len(seconds) < 3 or sum(seconds) < 0.3:
-        start = time.perf_counter()
-        ids = torch.cat([batch["event_id"].clone() for batch in loader])
-        seconds.append(time.perf_counter() - start)
-        assert len(ids) == len(ids.unique()) in (FILES, RECORDS)
-    return len(ids) / min(seconds)
+    """Return the events/s of the fastest of some epochs."""
+    end, rates = time.perf_counter() + 0.3, list[float]()
+    while len(rates) < 3 or time.perf_counter() < end:
+        rates.append(_epoch_rate(loader))
+    return max(rates)
+
+
+def _epoch_rate(loader: Loader) -> float:
+    """Return the events/s of an epoch in batches without gaps; it serves every event once."""
+    start, ids = time.perf_counter(), []
+    for batch in loader:
+        whole = {name: tensor.contiguous() for name, tensor in batch.items()}
+        ids.append(whole["event_id"].clone())
+    seconds = time.perf_counter() - start
+    served = torch.cat(ids)
+    assert len(served) == len(served.unique()) in (FILES, RECORDS)
+    return len(served) / seconds

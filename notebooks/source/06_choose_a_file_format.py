@@ -1,14 +1,14 @@
 # %% [markdown]
 # # 06 · Choose a file format
 #
-# **You will do:** count what twelve file formats ask of a storage, and climb from the slowest loader to the fastest.
+# **You will do:** count what seven file formats ask of a storage, and climb from the slowest loader to the fastest.
 #
 # **You will learn**
 #
-# - that container, codec, layout and access pattern are four different things,
 # - to ask of any format what must be read to get at one event,
 # - what npz, HDF5, Parquet, SQLite, tar and ROOT are good for, and what each is bad at,
-# - when compression pays, and how to keep events of different lengths.
+# - to cut an HDF5 file as it will be read,
+# - what makes one loader hundreds of times faster than another.
 #
 # **You need:** notebooks 01 and 04. A CPU is enough. **Minutes:** {minutes}.
 
@@ -18,9 +18,8 @@ import course_utils as cu
 cu.ready("06")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Four things (4), table (8), npz (4), columns and indexes (6), 6.1 (5), chunks and
-# 6.2 (8), ragged and 6.3 (8), compression and 6.4 (6), climb (6). In the 90 minute path: table and climb only.
-# Short of time: 6.3 is good homework.
+# **Instructor: plan.** Four things (2), units and the picture (7), columns (3), 6.1 (5), chunks and 6.2 (3 + 10),
+# climb (6). In the 90 minute path: units and climb only. All that is extra is good homework, 6.3 above all.
 #
 # **Board.** A rectangle, events from top to bottom, columns from left to right. Cut it into rows, into columns, into
 # tiles. Ask for one event, then for one column, and shade what must be read. This is the whole notebook.
@@ -28,82 +27,30 @@ cu.ready("06")
 # **What goes wrong.** On a machine that others use the measured times scatter; the counts do not.
 
 # %% [markdown]
-# ## Four different things
-#
-# A lecture compares formats for training: *tar shards: high performance. Raw JPEG: not suitable.* Can that be
-# compared?
-#
-# | | The question | Some answers |
-# |---|---|---|
-# | **container** | In which file is it? | a file each, zip (that is npz), tar, HDF5, Parquet, SQLite, ROOT |
-# | **codec** | How do numbers become bytes? | raw float32, gzip, zstd, JPEG |
-# | **layout** | What lies beside what? | event by event, column by column, in chunks; sorted or mixed |
-# | **access** | What do you ask for? | one event, a random batch, all in order, one column |
-#
-# JPEG is a codec, tar a container. Here are the same photographs as files and in a tar file. We count what reading takes, on
-# a storage that only counts, and time the decoding.
-
-# %%
-import io
-import tarfile
-import tempfile
-import time
-from pathlib import Path
-
-import numpy as np
-from PIL import Image
-
-from course_utils.hardware.storage import counting_storage
-
-# for all that this notebook writes; it goes when the kernel ends
-room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-here = Path(room.name)
-pictures = sorted(cu.data_path("images").glob("*/*.jpg"))[:200]
-with tarfile.open(here / "pictures.tar", "w") as tar:
-    for path in pictures:
-        tar.add(path, path.name)
-
-# %%
-as_files, as_tar = counting_storage(pictures[0].parents[1]), counting_storage(here)
-jpegs = {"files": [as_files.open(str(path)).read() for path in pictures]}
-with as_tar.open("pictures.tar") as file, tarfile.open(fileobj=file, mode="r|", bufsize=2**20) as t:
-    jpegs["tar"] = [t.extractfile(member).read() for member in t]
-print("files:", as_files.counters())
-print("tar:  ", as_tar.counters())
-
-# %%
-fastest = {}
-for name in ["tar", "files"] * 5:
-    start = time.perf_counter()
-    for jpeg in jpegs[name]:
-        np.asarray(Image.open(io.BytesIO(jpeg)))
-    ms = 1e3 * (time.perf_counter() - start) / len(pictures)
-    fastest[name] = min(ms, fastest.get(name, ms))
-for name, ms in fastest.items():
-    print(f"decoding, from {name}: {ms:.2f} ms a picture")
-
-# %% [markdown]
-# The tar file saves the opens, which on a cluster is a lot. The decoding stays what it is: a tar of JPEGs is still
-# JPEG. If decoding is your bottleneck, no container will help.
-#
 # ## What must be read to get at one event?
 #
-# Every format has a **unit**: the least that can be read. The file of an event. A chunk. A row group with 256 events.
-# A page. What you want of it is your affair; the storage delivers units.
+# Every format has a **unit**: the least that can be read. You may want less, but the storage delivers whole units.
+#
+# | Format | One event lies in | The unit |
+# |---|---|---|
+# | **npz** per event | a file of its own | the file |
+# | **npy**, and **HDF5** in one piece | one large table | the rows of the event |
+# | **tar shards** | a tar file of 250 events; an index says where | the event |
+# | **Parquet** | a row group: 256 events, column by column | the row group |
+# | **SQLite** | a tree of pages, sorted by event | a page of 4 KiB <!-- given --> |
+# | **ROOT** | a basket for each column, with hundreds of events | the basket |
 
 # %%
-FORMATS = ["npz", "npy", "hdf5", "parquet", "sqlite", "tar", "root"]
 cu.predict(
-    "06a", "Files are open already. Which takes the most requests for one event?", choices=FORMATS
-)
-
-# %%
-cu.predict(
-    "06b",
-    "64 random events on busy Lustre: how many times longer takes a file for each (npz) than one "
-    "large file (npy)?",
+    "06a",
+    "256 events in order, from busy Lustre. How many times as long does it take with a file for "
+    "each event (npz) as with one large file (npy)?",
     unit="times",
 )
+
+# %% [markdown]
+# We write the same events in all seven formats and read them in two ways: 256 events **in order**, and **one event** from
+# anywhere. <!-- given --> This disk is timed; Lustre, the storage of many clusters, and S3, a storage in the cloud, are emulated.
 
 # %%
 from notebooks.stories.formats_compared import compare_formats
@@ -113,80 +60,37 @@ formats = compare_formats(events)
 formats.picture()
 
 # %%
+npz, npy = (
+    formats.cost(name, "emulated busy Lustre", "in order").seconds for name in ("npz", "npy")
+)
+cu.reveal("06a", npz / npy)
+
+# %% [markdown]
+# Read the picture from the units.
+#
+# **In order** (squares) nearly all formats are good, because what one event leaves over the next one uses. *Read whole units,
+# and any format is fast.* The exceptions have units that are too small: npz opens a file for each event, and SQLite
+# fetches one page after another.
+#
+# **One event** (circles) is what training in random order asks for, again and again: of a terabyte, two random events
+# hardly ever share a unit. Look at the last panel. Parquet and ROOT read about a hundred bytes for each one that was
+# wanted, and throw the rest away. One reader hardly notices on Lustre, where waiting takes longer than reading. A
+# cluster does: an epoch over one terabyte would move about a hundred.
+#
+# The table has the counts, which are the same on every machine.
+
+# %%
 formats
 
-# %%
-asked = {name: formats.cost(name, "emulated S3", "one event").requests for name in FORMATS}
-cu.reveal("06a", max(asked, key=asked.get))
-
-# %%
-npz, npy = (formats.cost(name, "emulated busy Lustre", "random").seconds for name in ("npz", "npy"))
-cu.reveal("06b", npz / npy)
-
 # %% [markdown]
-# Read the picture from the unit. **npz** and **npy** bring one event with one request; npz must open a file first, and that
-# is the small-file problem. **tar** finds an event in one go, if it has an index. **Parquet** and compressed
-# HDF5 read a group or a chunk, and throw most of it away. **SQLite** walks down a tree of small pages, one
-# request after the other. **ROOT** reads a basket for each column.
+# ## Columns are for questions about columns
 #
-# In order, nearly all are good: what one event throws away, the next one uses. *Read whole units, and any format is
-# fast.* A random batch on Lustre shows the other way out: Parquet reads everything, and everything is small here. The
-# amplification says what that means for a terabyte.
-#
-# ## npz: a zip file in disguise
-#
-# A lecture: npz is inefficient, since a volume of 150 MiB is read in pieces of 256 KiB, and HDF5 takes one
-# read. Let us count.
+# What is Parquet good at, then? It keeps each column apart, and of each column in each row group the minimum and maximum. So
+# a *filter* can skip the groups that cannot hold an answer; this is called push-down.
 
 # %%
 cu.predict(
-    "06c", "How many requests does np.load take for 150 MiB in an npz file?", unit="requests"
-)
-
-# %%
-from course_utils.loading.images import Volumes
-
-folder = cu.data_path("volumes")
-requests = {}
-for form in "npz", "npy", "h5":
-    storage = counting_storage(folder)
-    volumes = Volumes(folder, form, fs=storage)
-    storage.reset_counters()
-    volume = volumes[-1]  # the largest
-    requests[form] = storage.counters().requests
-    print(f"{form}, {volume.nbytes / 2**20:.0f} MiB:", storage.counters())
-    storage.reset_counters()
-    volumes.plane(-1, 17)
-    print(f"{form}, a plane:", storage.counters())
-
-# %%
-others = requests["npz"] - volume.nbytes // 2**18  # for the directory of the zip file
-cu.reveal("06c", 150 * 2**20 // 2**18 + others)
-
-# %% [markdown]
-# True, then. But *npz against HDF5* is not the reason: plain `.npy` can be read in one go. What `np.load` reads
-# through a Python file, such as a member of a zip file, it reads in pieces of 256 KiB, and zip computes a checksum
-# on the way. The container is to blame, not the numbers in it.
-#
-# And one plane costs the whole volume. Can we not map it?
-
-# %%
-from_npz = np.load(folder / "000.npz", mmap_mode="r")["volume"]
-from_npy = np.load(folder / "000.npy", mmap_mode="r")
-print("npz:", type(from_npz).__name__, "  npy:", type(from_npy).__name__)
-
-# %% [markdown]
-# `mmap_mode` is ignored for npz, without a word. Everything is read, each time that you write
-# `arrays["volume"]`. Never do that in `__getitem__`.
-#
-# ## Columns, statistics and an index
-#
-# **Parquet** lies column by column, in row groups, and keeps minimum and maximum of each. Somebody wants the
-# charges of all pulses; somebody else one event, by its id.
-
-# %%
-cu.predict(
-    "06d",
+    "06b",
     "A filter asks a Parquet file for one event_id out of 2,000. How much of the file is read?",
     unit="%",
 )
@@ -194,6 +98,7 @@ cu.predict(
 # %%
 import pyarrow.parquet as pq
 
+from course_utils.hardware.storage import counting_storage
 from course_utils.loading.events import read_labels
 
 some_id = int(read_labels(events).event_id[777])
@@ -203,53 +108,27 @@ questions = {
     "bright pulses": {"columns": ["charge"], "filters": [("charge", ">", 100)]},
     "one event": {"filters": [("event_id", "=", some_id)]},
 }
+
+# %%
 shares = {}
 for name, question in questions.items():
-    storage = counting_storage(events)
+    storage = counting_storage(events)  # the files of this folder, and it counts what is read
     rows = len(pq.read_table("pulses.parquet", filesystem=storage, **question))
     shares[name] = 100 * storage.counters().bytes_read / size
     print(f"{name:14} {rows:7,} pulses, {shares[name]:4.0f} % of the file read")
 
 # %%
-cu.reveal("06d", shares["one event"])
+cu.reveal("06b", shares["one event"])
 
 # %% [markdown]
-# A column costs a column: here Parquet is at its best. A filter skips the groups whose minimum and maximum rule them
-# out. That works for the charge, since the file is sorted by energy. It does nothing for the ids: each group has
-# small and large ones. *Push-down is no random access.*
-#
-# **SQLite** has random access: if there is an index.
-
-# %%
-import shutil
-import sqlite3
-from contextlib import closing
-
-from course_utils.loading.events import EventArrays, connect, write_sqlite
-
-(here / "index.db").unlink(missing_ok=True)  # where this cell is run again
-write_sqlite(EventArrays.load(events), here / "index.db")
-shutil.copy(here / "index.db", here / "no index.db")
-with closing(sqlite3.connect(here / "no index.db")) as database:
-    database.execute("DROP INDEX pulses_of_event")
-
-for name in "index", "no index":
-    storage = counting_storage(here)
-    database = connect(f"{here}/{name}.db", storage)
-    rows = database.execute("SELECT charge FROM pulses WHERE event_row = 777").fetchall()
-    print(f"{name:8}  {len(rows)} pulses:  {storage.counters()}")
-
-# %% [markdown]
-# The index is a tree of pages. Of a million events it is one or two pages higher; without it, every page is read.
-#
-# Who uses what? Particle physics keeps events in **ROOT**: column by column, in baskets. Simulations and telescopes use
-# **HDF5**; tables from anywhere come as **Parquet**.
+# A column costs a column: here Parquet is at its best. The filter on the charge skips groups, since this file is sorted by
+# energy. The filter on the id skips none, since every group holds small and large ids. *Push-down is no random access.*
+# Random access takes an **index**, a tree that leads from an id to its page. SQLite has one.
 #
 # ### Exercise 6.1 · 5 min · ●○○
 #
-# One of `FORMATS` for each case, as they were above: the Parquet with row groups of 256 events, the tar with an
-# index of its own, the HDF5 in one piece. The check reads, counts, and compares requests (opens included) and bytes with
-# a good choice.
+# Choose `"npz"`, `"npy"`, `"hdf5"`, `"parquet"`, `"sqlite"`, `"tar"` or `"root"` for each case; they are made as in the table
+# of units above. The check really reads, and compares requests (opens included) and bytes with those of a good choice.
 #
 # - `training`: random events, one here and one there, from busy Lustre
 # - `histogram`: the charges of all pulses, and nothing else
@@ -271,9 +150,9 @@ one_pass = "tar"  ### SOLUTION
 cu.check("06.1", training, histogram, display, one_pass)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 06a: most say SQLite; ROOT reads a basket for each of four columns. In 06b the guesses span two
-# orders of magnitude; let somebody compute it: an open and a request, against requests that merge. 06d: nearly all
-# say less than a tenth.
+# **Instructor.** 06a: a usual guess is SQLite; it and ROOT both take several. ROOT reads a basket for each of four
+# columns. 06b: let somebody compute it, an open and a request for each event against requests that merge. 06c: ask
+# why before the reveal: what would the minimum and the maximum of a random id be?
 #
 # In 6.1 many take HDF5 for everything, since it "is the standard". For `one_pass` nearly every answer is right: say
 # so, it is the point.
@@ -281,23 +160,31 @@ cu.check("06.1", training, histogram, display, one_pass)
 # %% [markdown]
 # ## HDF5: cut it as you read it
 #
-# HDF5 stores a table in one piece, or in **chunks** of a shape that you choose. With compression or checksums a chunk is
-# read whole, or not at all. We read 200 random events out of four chunkings, with two sizes of HDF5's
-# chunk cache.
+# HDF5 stores a table in one piece, or in **chunks** of a shape that you choose. A chunk that is compressed, or has a
+# checksum, can only be read whole. We read 200 random events from four chunkings.
 
 # %%
+import tempfile
+import time
+from pathlib import Path
+
 import h5py
+import numpy as np
 
+# for all that this notebook writes; it goes when the kernel ends
+room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+here = Path(room.name)
 pulses = np.load(events / "npy" / "pulses.npy")  # a row per pulse, four columns
-offsets = np.load(events / "npy" / "offsets.npy")
+offsets = np.load(events / "npy" / "offsets.npy")  # where each event begins
 
 
-def read_some(chunks, cache_mb):
+# %%
+def read_some(chunks):
     with h5py.File(here / "chunks.h5", "w") as file:
         made = file.create_dataset("pulses", data=pulses, chunks=chunks, compression="gzip").chunks
     storage, wanted = counting_storage(here), 0
-    with storage.open("chunks.h5") as raw, h5py.File(raw, rdcc_nbytes=cache_mb * 10**6) as file:
-        table = file["pulses"]  # the cache is that of this object, and goes with it
+    with storage.open("chunks.h5") as raw, h5py.File(raw, rdcc_nbytes=10**6) as file:
+        table = file["pulses"]  # with a cache of 1 MB for chunks: real files are larger than any
         for event in np.random.default_rng(0).permutation(len(offsets) - 1)[:200]:
             wanted += table[offsets[event] : offsets[event + 1]].nbytes
     counted = storage.counters()
@@ -305,31 +192,27 @@ def read_some(chunks, cache_mb):
 
 
 # %%
-print("chunks          cache   requests   bytes read for each byte")
+print("chunks          requests   bytes read for each byte")
 for chunks in (256, 4), (65536, 4), (65536, 1), True:
-    for cache_mb in 1, 64:
-        made, requests, amplification = read_some(chunks, cache_mb)
-        print(f"{made!s:14} {cache_mb:3} MB {requests:10} {amplification:15.1f}")
+    made, requests, amplification = read_some(chunks)
+    print(f"{made!s:14} {requests:9} {amplification:15.1f}")
 
 # %% [markdown]
-# Chunks of a few events: fine. Large ones are read, inflated and thrown away for every event; one per column,
-# four times. The last is what h5py chooses for `chunks=True`: it cuts across the events.
+# Chunks of a few events are fine. Large chunks are read, inflated and thrown away for every event; with one column in each
+# chunk, an event needs four of them. The last shape is what h5py chooses for `chunks=True`: it cuts across the events.
 #
-# With a cache that holds the *whole* file all are good: each chunk is read once. Real files are larger than any cache, so
-# do not trust a small test.
+# ### Exercise 6.2 · 10 min · ●●○
 #
-# ### Exercise 6.2 · 6 min · ●●○
+# A volume has 64 × 192 × 192 voxels. One network reads **slabs** of four neighbouring planes, `volume[z : z + 4]`. Another
+# reads **cubes** of 48 voxels along each axis, from anywhere. Both read the same file, without a chunk cache. Choose a
+# chunk shape (z, y, x). For the slab *and* for the cube, a read must <!-- given -->
 #
-# A volume of 64 × 192 × 192 voxels. A network reads **slabs** of four neighbouring planes, `volume[z : z + 4]`; another
-# reads **cubes** of 48 voxels along each axis, from anywhere. One file for both, and no chunk cache: choose a chunk
-# shape (z, y, x) so that either <!-- given -->
-#
-# - reads at most 2 times the bytes that it wants, <!-- given -->
-# - and takes at most 400 requests.
+# - fetch at most 2 times the bytes that are wanted, <!-- given -->
+# - and take at most 400 requests.
 #
 # <details><summary>Hint 1</summary>
 #
-# Along one axis, a chunk of c and a read of r touch about (r + c) / r times the bytes. Along three axes the factors multiply.
+# Along one axis, chunks of c and a read of r touch about (r + c) / r times the bytes. Along three axes the factors multiply.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -350,9 +233,486 @@ chunks = (4, 16, 16)  ### SOLUTION
 cu.check("06.2", chunks)
 
 # %% [markdown]
+# ## The climb
+#
+# Now the loaders. We have 40,000 events of 128 pulses, shuffled, warm in the page cache, so that no storage is waited for. We
+# start where most people begin, with an npz for each event (1,000 of them), and climb. The data stay the same; what
+# changes is the unit, and how often Python runs.
+
+# %%
+cu.predict(
+    "06c", "How many times faster than npz per event can one process load them?", unit="times"
+)
+
+# %%
+import torch
+
+rng = np.random.default_rng(0)
+fields = {
+    "pulses": rng.random((40_000, 128, 4), np.float32),
+    "direction": rng.random((40_000, 3), np.float32),
+    "energy": rng.random(40_000, np.float32),
+    "event_id": np.arange(40_000),
+}
+for name, values in fields.items():
+    np.save(here / f"{name}.npy", values)
+(here / "npz").mkdir(exist_ok=True)
+for event in range(1000):
+    one = {name: values[event] for name, values in fields.items()}
+    np.savez(here / "npz" / f"{event}.npz", **one)
+
+# %%
+ladder = {}
+
+
+def climb(name, loader):
+    """Load epochs for a second and keep the fastest: other programs only make it slower."""
+    seconds = []
+    while len(seconds) < 3 or sum(seconds) < 1:
+        start, ids = time.perf_counter(), []
+        for batch in loader:  # a copy to a GPU needs each tensor in one piece
+            batch = {field: tensor.contiguous() for field, tensor in batch.items()}
+            ids.append(batch["event_id"].clone())
+        seconds.append(time.perf_counter() - start)
+    ids = torch.cat(ids)
+    ladder[name] = len(ids) / min(seconds)
+    ledger = f"{len(ids):,} served, {len(ids.unique()):,} distinct"
+    print(f"{name}: {ladder[name]:,.0f} events/s, {ledger}")
+
+
+# %% [markdown]
+# A ledger stands beside each figure: as many events served as distinct ones, or the figure is void. The first rung is
+# a file for each event.
+
+# %%
+# %%worker_module climb_each
+import numpy as np
+from torch.utils.data import Dataset
+
+
+class FileEach(Dataset):
+    def __init__(self, folder, count):
+        self.folder, self.count = folder, count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        with np.load(f"{self.folder}/{index}.npz") as arrays:
+            return dict(arrays)
+
+
+# %%
+from torch.utils.data import DataLoader
+
+climb("npz per event", DataLoader(FileEach(here / "npz", 1000), 256, shuffle=True))
+
+# %% [markdown]
+# The second rung is one `.npy` file for each field, mapped: nothing is opened for an event, and there is no zip. Each
+# process opens its own map, as in notebook 04.
+
+
+# %%
+# %%worker_module climb_mapped
+import numpy as np
+from torch.utils.data import Dataset
+
+from course_utils.loading.workers import LazyFile
+
+
+class Mapped(Dataset):
+    def __init__(self, folder, fields, count):
+        paths = {name: folder / f"{name}.npy" for name in fields}
+        self.files = {n: LazyFile(np.load, path, mmap_mode="r") for n, path in paths.items()}
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return {name: np.array(lazy.file[index]) for name, lazy in self.files.items()}
+
+
+# %%
+mapped = Mapped(here, [*fields], 40_000)
+climb("npy, mapped", DataLoader(mapped, 1024, shuffle=True))
+
+# %% [markdown]
+# On the third rung Python runs once for a batch, not once for an event, and nothing is left to collate.
+
+
+# %%
+# %%worker_module climb_batched
+import torch
+from climb_mapped import Mapped
+
+
+class Batched(Mapped):
+    def __getitems__(self, indices):
+        return {n: torch.from_numpy(lazy.file[indices]) for n, lazy in self.files.items()}
+
+
+def as_it_is(batch):
+    return batch
+
+
+# %%
+whole_batches = Batched(here, [*fields], 40_000)
+options = {"batch_size": 1024, "shuffle": True, "collate_fn": as_it_is}
+climb("whole batches", DataLoader(whole_batches, **options))
+
+# %% [markdown]
+# The last rung does without the DataLoader, which still hands over a list of Python numbers for each batch. Three lines are
+# left: map, shuffle, gather. `index_select` is torch's fastest way to gather rows. (The map has the mode "c", since torch
+# wants memory that may be written; what is written stays in this process.)
+
+
+# %%
+# %%worker_module climb_columns
+import numpy as np
+import torch
+
+
+class Columns:
+    def __init__(self, folder, fields, batch_size):
+        files = {name: np.load(folder / f"{name}.npy", mmap_mode="c") for name in fields}
+        self.columns = {name: torch.from_numpy(file) for name, file in files.items()}
+        self.count, self.batch_size = len(files["event_id"]), batch_size
+
+    def __iter__(self):
+        for rows in torch.randperm(self.count).split(self.batch_size):
+            yield {name: torch.index_select(c, 0, rows) for name, c in self.columns.items()}
+
+
+# %%
+columns = Columns(here, [*fields], 1024)
+climb("three lines", columns)
+
+# %%
+from notebooks.stories.formats_compared import draw_ladder
+
+draw_ladder(ladder)
+
+# %%
+cu.reveal("06c", ladder["three lines"] / ladder["npz per event"])
+
+# %% [markdown]
+# Nothing here was clever. The file for each event went, then the work for each event in Python, then what stood between the
+# file and the batch. Would workers make it better still?
+
+# %%
+cu.predict(
+    "06d",
+    "The loader of whole batches gets two workers. How many times as many events/s does it load?",
+    unit="times",
+)
+
+# %%
+climb("two workers", DataLoader(whole_batches, num_workers=2, persistent_workers=True, **options))
+cu.reveal("06d", ladder["two workers"] / ladder["whole batches"])
+
+# %% [markdown]
+# It loads fewer. To move a batch from one process to another costs more than to make it. Workers pay where a batch takes
+# long to make: decoding, or waiting for storage. So choose the format first, and then count what is left for workers.
+
+# %% [markdown] tags=["instructor"]
+# **Instructor.** 06d: write the guesses on the board before the climb. 06e: ask what a worker has to do with a batch
+# that is ready.
+
+# %% [markdown]
+# ## You now can
+#
+# - name the unit of a format, and count what an access costs with it,
+# - choose a format, or the chunks of an HDF5 file, to fit how you read,
+# - load events hundreds of times faster, and say when workers do not help.
+#
+# Next: where the bytes lie. Page cache, memory, /dev/shm.
+
+# %% [markdown]
+# # Extra
+#
+# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+#
+# ## And the GPU?
+#
+# We emulate a GPU that takes 20 ms for a batch of 128, a small model, and feed it from the first rung and from the last. <!-- given -->
+
+# %%
+from itertools import islice
+
+from course_utils.measure.picture import Timeline
+
+
+def train(loader):
+    gpu = cu.get_accelerator(step_ms=20)
+    with cu.record() as trace:
+        for batch in islice(trace.batches(loader, ids="event_id"), 7):
+            gpu.step(gpu.upload(batch)).item()
+    return trace
+
+
+npz = train(DataLoader(FileEach(here / "npz", 1000), 128, shuffle=True))
+fast = train(Columns(here, [*fields], 128))
+Timeline({"npz per event": npz, "three lines": fast})
+
+# %% [markdown]
+# Without a worker and without prefetching, the gaps between the steps are slivers.
+#
+# ## What threads do to a gather
+#
+# `cu.ready` gives torch one thread. Torch's own choice is a thread for each core, and `index_select` shares its rows out
+# among them; indexing in NumPy never does. Is that good? We try both, on a quiet machine and beside two other
+# programs that compute.
+
+# %%
+NUMBERS = ["one thread", "two threads", "no difference"]
+cu.predict("06e", "Two cores, two other busy programs: which gathers faster?", choices=NUMBERS)
+
+# %%
+from statistics import median
+
+
+def epoch_rate(loader, seconds=1.5):
+    """Return the events/s of the median epoch: here other programs are what we want to see."""
+    times, end = [], time.perf_counter() + seconds
+    while len(times) < 3 or time.perf_counter() < end:
+        start = time.perf_counter()
+        for _ in loader:
+            pass
+        times.append(time.perf_counter() - start)
+    return 40_000 / median(times)
+
+
+# %%
+import subprocess
+import sys
+
+BUSY = "import time; end = time.time() + 20\nwhile time.time() < end: pass"
+
+
+def gather_beside(programs, threads):
+    others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(programs)]
+    torch.set_num_threads(threads)
+    try:
+        return epoch_rate(Columns(here, [*fields], 1024))
+    finally:
+        torch.set_num_threads(1)
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+# %%
+rates = {}
+for programs in 0, 2:
+    for threads in 1, 2:
+        rates[programs, threads] = gather_beside(programs, threads)
+        print(f"{programs} programs, {threads} threads: {rates[programs, threads]:,.0f} events/s")
+
+# %%
+gain = rates[2, 2] / rates[2, 1]
+cu.reveal("06e", NUMBERS[0 if gain < 0.8 else 1 if gain > 1.25 else 2])
+
+# %% [markdown]
+# A gather is done when the slowest of its threads is. Where another program holds a core, all threads wait until that
+# program has had its turn. On our two cores, one thread costs 40 % of the rate while nothing else runs; beside two busy
+# programs, two threads were three times as slow as one. And in training something else always runs: your own loop, or
+# your workers.
+#
+# ## What records buy
+#
+# Four fields in four files mean four gathers for a batch, and four places on disk for each event. `RecordLoader` keeps all
+# fields of an event side by side, with a checksum, and gathers once, into a buffer that it uses again. Read it:
+# `course_utils/loading/records.py`.
+
+# %%
+from course_utils.loading.records import RecordLoader, write_records
+
+write_records(here / "records.npy", fields)
+climb("three lines", Columns(here, [*fields], 1024))
+climb("records, made contiguous", RecordLoader(here / "records.npy", 1024))
+
+# %% [markdown]
+# Warm, in one process, records win nothing: a field of a batch of records has the other fields between its rows, and to
+# put it in one piece is a second copy. Now the files are cold.
+
+# %%
+from course_utils.hardware.machine import drop_cache
+
+cold = here / "cold"
+cold.mkdir(exist_ok=True)
+for name, values in fields.items():
+    np.save(cold / f"{name}.npy", values)
+write_records(cold / "records.npy", fields)
+print(drop_cache(cold))
+for name, make in {
+    "three lines": lambda: Columns(cold, [*fields], 1024),
+    "records": lambda: RecordLoader(cold / "records.npy", 1024),
+}.items():
+    start = time.perf_counter()
+    batches = sum(1 for _ in islice(make(), 2))
+    print(f"{name}, cold: {batches * 1024 / (time.perf_counter() - start):,.0f} events/s")
+
+# %% [markdown]
+# And on emulated Lustre, with data so large that nothing is still in memory when the next event is read:
+
+# %%
+from course_utils.hardware.storage import VirtualClock, slow_storage
+
+slow = slow_storage(here, "busy Lustre")
+clock = VirtualClock(slow)
+for names in ["records"], [*fields]:
+    files = [slow.open(f"{name}.npy") for name in names]
+    slow.reset_counters()
+    start = clock()
+    for event in range(32):
+        slow.drop_caches()
+        for file in files:
+            row = (file.size - 128) // 40_000  # bytes
+            file.seek(128 + 1000 * event * row)
+            file.read(row)
+    print(f"{slow.counters().requests} requests, {(clock() - start) / 1e9:.2f} s")
+
+# %% [markdown]
+# So records pay where an event has many fields and its storage is slow. They also notice what the three lines do not:
+
+# %%
+for name in "records", "pulses":
+    content = bytearray((here / f"{name}.npy").read_bytes())
+    content[10**6] ^= 1  # one bit of one event
+    (cold / f"{name}.npy").write_bytes(content)
+for loader in Columns(cold, [*fields], 1024), RecordLoader(cold / "records.npy", 1024):
+    try:
+        print(type(loader).__name__, "gave", sum(1 for _ in loader), "batches")
+    except OSError as error:
+        print(type(loader).__name__, "raised:", error)
+
+# %% [markdown]
+# ## Container, codec, layout, access
+#
+# The lecture notes that this course began with compare formats for training: *tar shards: high performance. Raw JPEG:
+# not suitable.* Can these two be compared at all?
+#
+# | | The question | Some answers |
+# |---|---|---|
+# | **container** | In which file is it? | a file each, zip (that is npz), tar, HDF5, Parquet, SQLite, ROOT |
+# | **codec** | How do numbers become bytes? | raw float32, gzip, zstd, JPEG |
+# | **layout** | What lies beside what? | event by event, column by column, in chunks; sorted or mixed |
+# | **access** | What do you ask for? | one event, a random batch, all in order, one column |
+#
+#
+# They cannot: tar is a container, and JPEG is a codec. Here are the same photographs as files and in a tar file. We count
+# what reading takes, on a storage that only counts, and time the decoding.
+
+# %%
+import io
+import tarfile
+
+from PIL import Image
+
+pictures = sorted(cu.data_path("images").glob("*/*.jpg"))[:200]
+with tarfile.open(here / "pictures.tar", "w") as tar:
+    for path in pictures:
+        tar.add(path, path.name)
+
+as_files, as_tar = counting_storage(pictures[0].parents[1]), counting_storage(here)
+jpegs = {"files": [as_files.open(str(path)).read() for path in pictures]}
+with as_tar.open("pictures.tar") as file, tarfile.open(fileobj=file, mode="r|", bufsize=2**20) as t:
+    jpegs["tar"] = [t.extractfile(member).read() for member in t]
+print("files:", as_files.counters())
+print("tar:  ", as_tar.counters())
+
+# %%
+fastest = {}
+for name in ["tar", "files"] * 5:
+    start = time.perf_counter()
+    for jpeg in jpegs[name]:
+        np.asarray(Image.open(io.BytesIO(jpeg)))
+    ms = 1e3 * (time.perf_counter() - start) / len(pictures)
+    fastest[name] = min(ms, fastest.get(name, ms))
+for name, ms in fastest.items():
+    print(f"decoding, from {name}: {ms:.2f} ms a picture")
+
+# %% [markdown]
+# The tar file saves the opens, which on a cluster is a lot. The decoding stays what it is. If decoding is your
+# bottleneck, no container will help.
+#
+# Who uses what? Particle physics keeps events in **ROOT**; its own
+# [RDataLoader](https://github.com/root-project/root/pull/21888) reads whole clusters of events and mixes them in a buffer.
+# Simulations and telescopes use **HDF5**, climate research **NetCDF**, whose version 4 is HDF5 inside. **TFRecord**, from
+# TensorFlow, is read from front to back like a tar file. Tables from anywhere come as **Parquet**.
+#
+# ## np.load and its small pieces
+#
+# The same lecture notes call npz inefficient, since a volume of 150 MiB is read in pieces of 256 KiB, while HDF5 takes one
+# read. Is npz to blame?
+
+# %%
+CULPRITS = ["npz", "np.load", "both"]
+cu.predict(
+    "06f", "Which of the two makes many small requests, wherever it is used?", choices=CULPRITS
+)
+
+# %%
+import io
+
+folder = cu.data_path("volumes")
+number = max(folder.glob("*.npy"), key=lambda path: path.stat().st_size).stem
+WAYS = {
+    "npz, np.load": ("npz", lambda file: np.load(file)["volume"]),
+    "npy, np.load": ("npy", np.load),
+    "npz, read as a whole first": ("npz", lambda file: np.load(io.BytesIO(file.read()))["volume"]),
+    "npy, read as a whole first": ("npy", lambda file: np.load(io.BytesIO(file.read()))),
+    "HDF5": ("h5", lambda file: h5py.File(file)["volume"][:]),
+}
+
+
+# %%
+asked = {}
+for name, (ending, read) in WAYS.items():
+    storage = counting_storage(folder)
+    with storage.open(f"{number}.{ending}") as file:
+        megabytes = read(file).nbytes / 2**20
+    asked[name] = storage.counters().requests
+    print(f"{name:27} {megabytes:4.0f} MiB, {asked[name]:4} requests")
+
+# %%
+small = {name: asked[f"{name}, np.load"] > 10 for name in ("npz", "npy")}
+whole = asked["npz, read as a whole first"] > 10
+cu.reveal("06f", "np.load" if all(small.values()) and not whole else "npz")
+
+# %% [markdown]
+# It is `np.load`, not npz. From a path on a local disk it reads `.npy` in one piece. From any Python file, be it one on a
+# remote storage or a member of a zip file, it reads in pieces of 256 KiB, and each piece is a request to a remote
+# storage. So read the whole file first. HDF5 asks a few times for its directory, and then once for the numbers.
+#
+# And one plane costs the whole volume. Can we not map it?
+
+# %%
+from_npz = np.load(folder / f"{number}.npz", mmap_mode="r")["volume"]
+from_npy = np.load(folder / f"{number}.npy", mmap_mode="r")
+print("npz:", type(from_npz).__name__, "  npy:", type(from_npy).__name__)
+
+# %% [markdown]
+# `mmap_mode` is ignored for npz, without a word. Everything is read, each time that you write `arrays["volume"]`. Do not
+# write that in `__getitem__`.
+#
+# ## The same formats, written otherwise
+#
+# Five variants: npz and HDF5 with compression; HDF5 with **chunks** of a few events; HDF5 with **misfit chunks**, one column of
+# hundreds of events each; and Parquet with all events in **one large group**.
+
+# %%
+from notebooks.stories.formats_compared import VARIANTS
+
+compare_formats(events, VARIANTS).picture()
+
+# %% [markdown]
+# Compare the last panel with the one above: the container is the same, and the unit decides.
+#
 # ## Events of different lengths
 #
-# Formats like rectangles, and events are ragged. Padding all to the longest:
+# Formats like rectangles, and events are ragged. What if we padded all of them to the longest?
 
 # %%
 lengths = np.diff(offsets)
@@ -361,14 +721,16 @@ print(f"longest event: {lengths.max():,} pulses, median: {np.median(lengths):.0f
 print(f"padded, the file would be {padded / lengths.sum():.0f} times as large")
 
 # %% [markdown]
-# Better: all pulses one behind the other, and **offsets** that say where each event begins. Our npy, HDF5 and tar do
-# that, Parquet and ROOT inside.
+# It is better to put all pulses one behind the other, with **offsets** that say where each event begins. Our npy, HDF5 and
+# tar do that; Parquet and ROOT do it inside.
 #
-# ### Exercise 6.3 · 9 min · ●●●
+# The exercise reads through [fsspec](https://filesystem-spec.readthedocs.io), the Python library that makes local disks,
+# S3 and HTTP look alike: `fs.open(path)` gives a file that can `seek` and `read`, wherever its bytes are.
 #
-# Write a format. `write_shards` puts 100 events into each file; `read_event` gets any of them back,
-# bit for bit, from any fsspec file system `fs`, with at most two reads. Some events have no pulses. The last
-# shard may be short.
+# ### Exercise 6.3 · 20 min · ●●●
+#
+# Write a format. `write_shards` puts 100 events into each file, and the last shard may be short. `read_event` gets any of
+# them back, bit for bit, from any fsspec file system `fs`, with at most two reads. Some events have no pulses.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -425,7 +787,7 @@ cu.check("06.3", write_shards, read_event)
 
 # %%
 cu.predict(
-    "06e",
+    "06g",
     "gzip on a fast SSD and on a network drive of 117 MB/s: where is reading faster with it?",
     choices=["both", "SSD only", "network only", "neither"],
 )
@@ -442,7 +804,7 @@ codecs
 # %%
 faster = [codecs.ratio("gzip", f"emulated {name}") < 1 for name in ("laptop SSD", "NFS")]
 answers = {(1, 1): "both", (1, 0): "SSD only", (0, 1): "network only", (0, 0): "neither"}
-cu.reveal("06e", answers[tuple(faster)])
+cu.reveal("06g", answers[tuple(faster)])
 
 # %% [markdown]
 # Each curve crosses 1 at the bandwidth where decoding takes as long as the saved bytes would. A slow network: compress. A
@@ -453,15 +815,15 @@ cu.reveal("06e", answers[tuple(faster)])
 
 # %%
 CHOICES = ["an error", "the nearest number", "another number"]
-cu.predict("06f", "What does np.array([70_000]).astype(np.uint16) give?", choices=CHOICES)
+cu.predict("06h", "What does np.array([70_000]).astype(np.uint16) give?", choices=CHOICES)
 
 # %%
 shrunk = np.array([70_000]).astype(np.uint16)
 print(shrunk)
-cu.reveal("06f", CHOICES[2 if shrunk[0] not in (65_535, 70_000) else 1])
+cu.reveal("06h", CHOICES[2 if shrunk[0] not in (65_535, 70_000) else 1])
 
 # %% [markdown]
-# ### Exercise 6.4 · 4 min · ●○○
+# ### Exercise 6.4 · 5 min · ●○○
 #
 # Shrink without loss: return the same numbers as uint16, or raise ValueError. Refuse what is negative, too
 # large, no whole number, or no number at all (NaN). Whole numbers held as floats are welcome; so is an empty array.
@@ -488,204 +850,6 @@ def to_uint16(values):
 # %%
 cu.check("06.4", to_uint16)
 
-# %% [markdown]
-# ## The climb
-#
-# 40,000 events of 128 pulses, warm in the page cache, shuffled. We start where most begin, with an npz for each event (1,000
-# of them), and go up. The data stay the same; what changes is the unit, and how often Python runs.
-
-# %%
-cu.predict(
-    "06g", "How many times faster than npz per event can one process load them?", unit="times"
-)
-
-# %%
-import torch
-
-from course_utils.loading.records import RecordLoader, write_records
-
-rng = np.random.default_rng(0)
-fields = {
-    "pulses": rng.random((40_000, 128, 4), np.float32),
-    "direction": rng.random((40_000, 3), np.float32),
-    "energy": rng.random(40_000, np.float32),
-    "event_id": np.arange(40_000),
-}
-write_records(here / "records.npy", fields)
-(here / "npz").mkdir(exist_ok=True)
-for event in range(1000):
-    one = {name: values[event] for name, values in fields.items()}
-    np.savez(here / "npz" / f"{event}.npz", **one)
-
-
-# %%
-# %%worker_module climb
-import numpy as np
-from torch.utils.data import Dataset
-
-
-class FileEach(Dataset):
-    def __init__(self, folder, count):
-        self.folder, self.count = folder, count
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        with np.load(f"{self.folder}/{index}.npz") as arrays:
-            return dict(arrays)
-
-
-# %%
-from torch.utils.data import DataLoader
-
-ladder = {}
-
-
-def climb(name, loader):
-    """Load epochs for a second and keep the fastest: other programs only make it slower."""
-    seconds = []
-    while len(seconds) < 3 or sum(seconds) < 1:
-        start = time.perf_counter()
-        ids = torch.cat([batch["event_id"].clone() for batch in loader])
-        seconds.append(time.perf_counter() - start)
-    ladder[name] = len(ids) / min(seconds)
-    ledger = f"{len(ids):,} served, {len(ids.unique()):,} distinct"
-    print(f"{name}: {ladder[name]:,.0f} events/s, {ledger}")
-
-
-climb("npz per event", DataLoader(FileEach(here / "npz", 1000), 256, shuffle=True))
-
-# %% [markdown]
-# The first step: one file, mapped. No opens, no zip; the map is opened in each process by itself, as in
-# notebook 04.
-
-
-# %%
-# %%worker_module climb_mapped
-import numpy as np
-from torch.utils.data import Dataset
-
-from course_utils.loading.workers import LazyFile
-
-FIELDS = "pulses", "direction", "energy", "event_id"
-
-
-class Mapped(Dataset):
-    def __init__(self, path, count):
-        self.count, self.table = count, LazyFile(np.load, path, mmap_mode="r")
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        row = self.table.file[index]
-        return {name: np.array(row[name]) for name in FIELDS}
-
-
-# %%
-climb("npy, mapped", DataLoader(Mapped(here / "records.npy", 40_000), 1024, shuffle=True))
-
-# %% [markdown]
-# The second: Python runs once for a batch, not once for an event, and nothing is left to collate.
-
-
-# %%
-# %%worker_module climb_batched
-import torch
-from climb_mapped import FIELDS, Mapped
-
-
-class Batched(Mapped):
-    def __getitems__(self, indices):
-        rows = self.table.file[indices]  # one call of numpy for the whole batch
-        return {name: torch.from_numpy(rows[name]) for name in FIELDS}
-
-
-def as_it_is(batch):
-    return batch
-
-
-# %%
-whole_batches = Batched(here / "records.npy", 40_000)
-options = {"batch_size": 1024, "shuffle": True, "collate_fn": as_it_is}
-climb("whole batches", DataLoader(whole_batches, **options))
-
-# %% [markdown]
-# The third: numpy gathers rows that have fields more slowly than plain numbers. To `RecordLoader` a record is a row of
-# 8-byte words, until it has gathered a batch of them, into a buffer that it uses again. It also compares a checksum of each
-# record. Read it: `course_utils/loading/records.py`.
-
-# %%
-climb("record loader", RecordLoader(here / "records.npy", 1024))
-
-# %%
-import matplotlib.pyplot as plt
-
-plt.style.use("course_utils.plots")  # readable on light and on dark pages
-figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")
-times = [rate / ladder["npz per event"] for rate in ladder.values()]
-panel.plot(times, list(ladder), "o-")
-for name, ratio in zip(ladder, times, strict=True):
-    panel.annotate(f"{ratio:,.0f}", (ratio, name), (8, -4), textcoords="offset points")
-panel.set(xscale="log", xlim=(0.7, 8000), xlabel="times as many events/s as npz per event")
-panel.set_ylim(3.4, -0.4)  # the first rung on top
-plt.close()  # the next line shows the figure; without this it would be shown twice
-figure
-
-# %%
-cu.reveal("06g", ladder["record loader"] / ladder["npz per event"])
-
-# %% [markdown]
-# A ledger stands beside each figure: as many served as distinct, or the figure is void. And the GPU? It takes 20 ms for a <!-- given -->
-# batch of 128, a small model.
-
-# %%
-from itertools import islice
-
-from course_utils.measure.picture import Timeline
-
-
-def train(loader):
-    gpu = cu.get_accelerator(step_ms=20)
-    with cu.record() as trace:
-        for batch in islice(trace.batches(loader, ids="event_id"), 7):
-            gpu.step(gpu.upload(batch)).item()
-    return trace
-
-
-npz = train(DataLoader(FileEach(here / "npz", 1000), 128, shuffle=True))
-records = train(RecordLoader(here / "records.npy", 128))
-Timeline({"npz per event": npz, "record loader": records})
-
-# %% [markdown]
-# No worker, no prefetching, and the gaps are slivers. Would workers make it better still?
-
-# %%
-cu.predict(
-    "06h",
-    "The loader of whole batches gets two workers. How many times as many events/s does it load?",
-    unit="times",
-)
-
-# %%
-climb("two workers", DataLoader(whole_batches, num_workers=2, persistent_workers=True, **options))
-cu.reveal("06h", ladder["two workers"] / ladder["whole batches"])
-
-# %% [markdown]
-# Fewer. To move a batch from one process to another costs more than to make it. Workers pay where a batch takes long to
-# make: decoding, waiting. First choose the format, then count what is left for workers.
-
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 06e: ask why before the picture. 06f: a third expects an error. 06g: hardly anybody
-# says more than 50. In 06h most say 2.
-
-# %% [markdown]
-# ## You now can
-#
-# - tell container, codec, layout and access apart,
-# - name the unit of a format, and count what an access costs with it,
-# - choose chunks, row groups, an index or offsets to fit how you read,
-# - say when compression pays, shrink types without loss, and load events hundreds of times faster.
-#
-# Next: where the bytes lie. Page cache, memory, /dev/shm.
+# **Instructor.** 06f: run it beside a video call, and it shows itself. 06g: most blame npz, as the notes do. 06h: ask
+# why before the picture. 06i: ask who expects an error.

@@ -36,6 +36,7 @@ ALSO_RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("06.1", {"histogram": "root", "one_pass": "hdf5"}),
     ("06.2", {"chunks": (3, 12, 16)}),
     ("06.2", {"chunks": [4, 12, 16]}),
+    ("06.2", {"chunks": np.array([4, 12, 24])}),
 ]
 OPEN: list[tuple[str, dict[str, Any]]] = [
     ("02.1", {"days": ..., "slowdown": ...}),

@@ -144,7 +144,6 @@ CASES = {
         {
             "npz": "Each event is an open more: the server that knows where files are serves the "
             "whole cluster.",
-            "tar": "Each event opens its shard: tar is made to be read from front to back.",
             "parquet": "A row group is read, and decoded, for one of its 256 events.",
             "root": "For each column a basket is read, with hundreds of events that nobody asked "
             "for.",

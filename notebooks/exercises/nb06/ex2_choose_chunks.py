@@ -16,6 +16,7 @@ SMALLEST = 64  # voxels: below, the trial itself would take minutes
 @exercise("06.2", title="Choose a chunk shape")
 def chunk_shape(chunks: Any) -> Verdict:
     """Judge the shape of a chunk for slabs and for cubes at hidden places."""
+    chunks = chunks.tolist() if isinstance(chunks, np.ndarray) else chunks
     _judge_shape(chunks)
     shape = (int(chunks[0]), int(chunks[1]), int(chunks[2]))
     trial = try_chunks(shape, seed=SEED, reads=READS)

@@ -79,6 +79,13 @@ def _judge_files(folder: Path, events: Sequence[Pulses]) -> None:
     files = [path for path in folder.rglob("*") if path.is_file()]
     shards = -(-len(events) // PER_SHARD)
     expect(
+        files or len(events) >= PER_SHARD,
+        f"write_shards has written nothing of {plural(len(events), 'event')}. They are fewer than "
+        f"{PER_SHARD}, and are to be in a shard of their own all the same.",
+        "Let the last shard be short: range(0, len(events), PER_SHARD), and slices end by "
+        "themselves.",
+    )
+    expect(
         files,
         "write_shards has left no file in the folder that it was given.",
         "Write to f'{folder}/...', and close the file: with open(...).",
@@ -166,6 +173,11 @@ def _judge_pulses(found: Any, wanted: Pulses, name: str) -> None:
         f"{name} has the shape {found.shape} instead of {wanted.shape}."
         + (" Padding and neighbours are no pulses." if found.size > wanted.size else ""),
         "Offsets tell where an event begins and ends; reshape(-1, 4) makes rows, even of nothing.",
+    )
+    expect(
+        np.array_equal(found, wanted) or not np.allclose(found, wanted, rtol=0.01),
+        f"{name} has nearly the same numbers: they were rounded on the way.",
+        "Write float32 as it is, bit for bit.",
     )
     expect(
         np.array_equal(found, wanted),

@@ -19,6 +19,7 @@ _FITS: dict[str, NDArray[Any]] = {
     "every second number of an array": np.arange(20)[::2],
     "an event without pulses": np.array([], np.int64),
     "uint64": np.array([65_535, 1], np.uint64),
+    "uint16 already": np.array([7, 65_535], np.uint16),
 }
 # why each comes out wrong without a word, and what there is of the kind
 _REFUSED: dict[str, dict[str, list[float]]] = {
@@ -28,10 +29,16 @@ _REFUSED: dict[str, dict[str, list[float]]] = {
         "70,000.0": [70_000.0, 1.0],
     },
     "below 0 numpy goes on from the top, 65,535": {"-1": [3, -1], "-2.0": [-2.0, 3.0]},
+    "the sum is the same, and the numbers are not": {"-1 beside 65,536": [-1, 65_536]},
     "astype cuts off what stands behind the point": {
         "0.5": [0.5, 1],
         "65,534.75": [65_534.75],
         "-0.25": [-0.25],
+        "0.5 between whole numbers": [0, 0.5, 1],
+    },
+    "close is not equal, and for allclose a half is close to 60,000": {
+        "60,000.3": [60_000.3],
+        "3.000000001": [3.000000001, 1],
     },
     "it compares as False with everything, and becomes any number": {
         "NaN": [1, np.nan],
@@ -78,7 +85,11 @@ def _judge_fitting(to_uint16: Shrink, name: str, values: NDArray[Any]) -> None:
             "are kept; whether they fit is in the numbers.",
             "Judge the values, not the dtype: pulses keep sensor numbers as float32.",
         )
-        expect(False, f"Refused, though they fit: {name} ({error}).", "Refuse only what is lost.")
+        expect(
+            False,
+            f"Refused, though they fit: {name} ({error}).",
+            "Refuse only what is lost; the dtype says nothing of that.",
+        )
     expect(
         isinstance(found, np.ndarray) and found.dtype == np.uint16,
         f"For {name} you return {_kind(found)}, not an array of uint16.",
@@ -108,6 +119,8 @@ def _judge_refusal(to_uint16: Shrink, name: str, values: NDArray[Any], why: str)
             "and an assert is gone under python -O.",
             "Write: if ...: raise ValueError(...).",
         )
+    if "numpy goes on" in why and np.array_equal(found, values.clip(0, 65_535)):
+        why = "what was too large or too small was set to the limit, which looks like a measurement"
     expect(
         False,
         f"{name} goes through: {_some(values)} became {_some(found)}. It is silent: {why}.",

@@ -1,6 +1,6 @@
 """Compare the file formats on this machine and on emulated storage, here and now.
 
-    table = compare_formats(cu.data_path("events"))
+    table = compare_formats(cu.data_path("events"))  # or with names=VARIANTS
     table  # the tables, one for each storage
     table.picture()
 
@@ -39,7 +39,10 @@ from course_utils.words import duration
 from notebooks.stories.formats_compared import shown
 
 PRESETS = ("busy Lustre", "S3")
-WARM, COLD = "this disk, warm", "this disk, cold"
+WARM, COLD, S3 = "this disk, warm", "this disk, cold", "emulated S3"
+AMPLIFICATION = "bytes read for each byte wanted"
+NAMES = ("npz", "npy", "hdf5", "parquet", "sqlite", "tar", "root")
+VARIANTS = ("npz-deflate", "hdf5-chunked", "hdf5-gzip", "hdf5-misfit", "parquet-zstd")
 MOST = 1_000  # events that are written; more take longer and say the same
 PULSE = 16  # bytes
 
@@ -50,7 +53,6 @@ Draw = list[Batch]
 class Pattern(NamedTuple):
     """A way to ask for events."""
 
-    short: str  # for a table of nine columns
     size: int  # of a batch
     batches: int
     repeats: int  # draws, of which the median counts
@@ -58,18 +60,18 @@ class Pattern(NamedTuple):
     colour: str
 
 
+# Events at random out of a terabyte share no unit and no page: each costs what "one event" does.
 PATTERNS = {
-    "sequential": Pattern("in order", 64, 4, 3, "s", shown.COLOURS[0]),
-    "random": Pattern("random", 64, 1, 3, "o", shown.COLOURS[3]),
-    "one event": Pattern("one", 1, 1, 7, "^", shown.COLOURS[1]),
+    "in order": Pattern(64, 4, 3, "s", shown.COLOURS[0]),
+    "one event": Pattern(1, 1, 7, "o", shown.COLOURS[3]),
 }
-_GROUPS = [("", 1)] * 3 + [(name, 3) for name in ("time", "requests", "amplification")]
+_GROUPS = [("", 1)] * 3 + [(name, 2) for name in ("time", "requests", "amplification")]
 _NOTE = (
-    "Time is that of an open file; first comes how many times the best of its column it is. "
-    "Requests are reads that reach the storage; opened files stand in brackets. Amplification is "
-    "bytes read for each byte of pulses: all files are small here, so that to read too much costs "
-    "little, and it tells what that would cost with large ones. On this disk both are counted "
-    "without page cache, and a mapped npy reads pages of 4 KiB."
+    "“In order” is 256 neighbouring events, “one event” one from anywhere. Time is that of a file "
+    "which is open; first comes how many times the best of its column it is. Requests are reads "
+    "that reach the storage; opened files stand in brackets. Amplification is bytes read for each "
+    "byte of pulses. On this disk both are counted without page cache, and a mapped npy reads "
+    "pages of 4 KiB."
 )
 _NEVER_COLD = " This system cannot be asked to forget a file, so that nothing here is cold."
 
@@ -99,7 +101,7 @@ class FormatRow:
         name: as in `data_scripts.convert_events --to`.
         write_s: seconds to write it; what the system still keeps in memory then is not waited for.
         size: bytes of its files.
-        costs: what reading costs, by storage and pattern ("sequential", "random", "one event").
+        costs: what reading costs, by storage and pattern ("in order", "one event").
     """
 
     name: str
@@ -135,7 +137,7 @@ class FormatTable:
         return next(row for row in self.rows if row.name == name)
 
     def cost(self, name: str, storage: str, pattern: str) -> Cost:
-        """Return what it costs to read a format from a storage in one of three ways."""
+        """Return what it costs to read a format from a storage in one of two ways."""
         return self.row(name).costs[storage, pattern]
 
     def ratio(self, name: str, storage: str, pattern: str) -> float:
@@ -144,29 +146,29 @@ class FormatTable:
         return self.cost(name, storage, pattern).seconds / best
 
     def picture(self) -> Figure:
-        """Draw the time of each format relative to the best, a panel for each storage."""
-        names, storages = self.names, self.storages
-        height = range(len(names), 0, -1)
+        """Draw the time of each format relative to the best, and how much it reads in vain."""
+        panels = {
+            storage: {how: [self.ratio(name, storage, how) for name in self.names] for how in looks}
+            for storage, looks in dict.fromkeys((WARM, *self.storages[-2:]), PATTERNS).items()
+        }
+        read = {how: [self.cost(n, S3, how).amplification for n in self.names] for how in PATTERNS}
+        height = range(len(self.names), 0, -1)
         with shown.drawing(
             f"{self.events:,} events · {self.machine}",
-            width=2.0 + 2.4 * len(storages),
-            height=1.6 + 0.3 * len(names),
-            panels=len(storages),
-        ) as (figure, panels):
-            for panel, storage in zip(panels, storages, strict=True):
-                for name, look in PATTERNS.items():
-                    ratios = [self.ratio(each, storage, name) for each in names]
-                    panel.plot(
-                        ratios, height, look.marker, color=look.colour, label=name, alpha=0.9
-                    )
-                panel.set_xscale("log")
-                panel.set_title(storage, fontsize="medium")
+            width=11.5,
+            height=1.6 + 0.3 * len(self.names),
+            panels=len(panels) + 1,
+        ) as (figure, axes):
+            drawn = {**panels, AMPLIFICATION: read}
+            for panel, (title, found) in zip(axes, drawn.items(), strict=True):
+                for how, look in PATTERNS.items():
+                    panel.plot(found[how], height, look.marker, color=look.colour, label=how)
+                panel.set(xscale="log", xlabel="times the best" if title in panels else "")
+                panel.set_title(title, fontsize="medium")
                 panel.grid(color="gray", alpha=0.3, linewidth=0.5)
-            panels[0].set_yticks(height, [FORMATS[name].title for name in names])
-            below = "times as long as with the best format there"
-            figure.supxlabel(below, color="gray", fontsize="medium")
-            legend = panels[0].get_legend_handles_labels()
-            figure.legend(*legend, loc="outside lower right", ncols=3, frameon=False)
+            axes[0].set_yticks(height, [FORMATS[name].title for name in self.names])
+            legend = axes[0].get_legend_handles_labels()
+            figure.legend(*legend, loc="outside lower right", ncols=2, frameon=False)
         return figure
 
     def __repr__(self) -> str:
@@ -174,7 +176,7 @@ class FormatTable:
 
     def _repr_html_(self) -> str:
         """Show a table for each storage, of which the first is open."""
-        head = ["format", "size", "write", *[look.short for look in PATTERNS.values()] * 3]
+        head = ["format", "size", "write", *[*PATTERNS] * 3]
         parts = [
             f"<summary>{escape(storage)}</summary>"
             f"{shown.table(head, list(self._cells(storage)), _GROUPS)}</details>"
@@ -192,7 +194,7 @@ class FormatTable:
         return _NOTE if COLD in self.storages else _NOTE + _NEVER_COLD
 
     def _cells(self, storage: str) -> Iterator[list[str]]:
-        """Yield 12 cells for each format: name, size, writing, three times, twice three counts."""
+        """Yield 9 cells for each format: name, size, writing, two times, twice two counts."""
         for name in self.names:
             row = self.row(name)
             costs = {pattern: row.costs[storage, pattern] for pattern in PATTERNS}
@@ -218,14 +220,17 @@ def _requests(cost: Cost) -> str:
     return f"{cost.requests:,.0f}{opened}"
 
 
-def compare_formats(folder: str | Path, *, most: int = MOST) -> FormatTable:
-    """Write events in every format, read them in three ways, and return what that cost.
+def compare_formats(
+    folder: str | Path, names: Sequence[str] = NAMES, *, most: int = MOST
+) -> FormatTable:
+    """Write events in some formats, read them in two ways, and return what that cost.
 
-    "Sequential" is 256 events in order, "random" 64 from anywhere in one batch, as a `DataLoader`
-    asks for them; 1,000 events or more should be there, or the two mean the same.
+    "In order" is 256 events as they lie, "one event" one from anywhere; 1,000 events or more should
+    be there, or the two mean the same.
 
     Args:
         folder: events as make_events writes them.
+        names: formats, of those that events can have; "npy" is always among them.
         most: how many of them to take, evenly spread over the folder.
 
     Raises:
@@ -238,12 +243,12 @@ def compare_formats(folder: str | Path, *, most: int = MOST) -> FormatTable:
     # beside the data: a temporary folder is often kept in memory, which is never cold
     data = Path(folder).absolute().parent
     beside = data if os.access(data, os.W_OK) else Path(gettempdir())
-    room = len(FORMATS) * (2 * events.pulses.nbytes + 8192 * len(events))
+    names = ["npy", *(name for name in names if name != "npy")]  # it brings the labels, for all
+    room = len(names) * (2 * events.pulses.nbytes + 8192 * len(events))
     need_room(beside, room, otherwise="or compare fewer events with most=500")
     rows = []
     with TemporaryDirectory(prefix=".formats-", dir=beside, ignore_cleanup_errors=True) as place:
-        # npy is the first: it brings the labels, which all others need
-        for name in tqdm(FORMATS, unit="format", disable=None):
+        for name in tqdm(names, unit="format", disable=None):
             write_s, size = write(name, events, Path(place))
             rows.append(FormatRow(name, write_s, size, Reader(name, Path(place)).costs()))
     return FormatTable(rows, len(events), len(events.pulses), machine_facts.stamp())
@@ -264,13 +269,10 @@ def write(name: str, events: EventArrays, folder: Path) -> tuple[float, int]:
 def draws(count: int, pattern: str) -> Iterator[Draw]:
     """Yield which events to read: a few draws, each a list of batches; event 0 opens the file."""
     rng = np.random.default_rng([0, list(PATTERNS).index(pattern)])
-    size, batches, repeats = PATTERNS[pattern][1:4]
+    size, batches, repeats = PATTERNS[pattern][:3]
     length = min(size * batches, count - 1)
     for _ in range(repeats):
-        if pattern == "random":
-            chosen = rng.choice(np.arange(1, count), length, replace=False)
-        else:
-            chosen = rng.integers(1, count - length + 1) + np.arange(length)
+        chosen = rng.integers(1, count - length + 1) + np.arange(length)
         yield [chosen[first : first + size].tolist() for first in range(0, length, size)]
 
 

@@ -1,6 +1,6 @@
 """How a comparison shows itself: as a picture and as HTML."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 
@@ -74,3 +74,19 @@ def _row(cells: str) -> str:
 def _cell(content: str) -> str:
     best = ' class="best"' if content.startswith("1× ") else ""
     return f"<td{best}>{escape(content)}</td>"
+
+
+def draw_ladder(rates: Mapping[str, float]) -> Figure:
+    """Draw how many times as fast as the first each loader is, one below the other.
+
+    Args:
+        rates: events/s by the name of the loader.
+    """
+    slowest = next(iter(rates.values()))
+    ratios = [rate / slowest for rate in rates.values()]
+    with drawing("", width=7, height=0.8 + 0.35 * len(rates)) as (figure, (panel,)):
+        panel.bar_label(panel.barh([*rates], ratios, color=COLOURS[0]), fmt="{:,.0f}", padding=4)
+        panel.set(xscale="log", xlim=(0.7, 5 * max(ratios)))
+        panel.set_xlabel(f"times as many events/s as {next(iter(rates))}")
+        panel.invert_yaxis()  # the first rung on top
+    return figure
