@@ -1,8 +1,6 @@
 """Count or measure what notebook 07 claims."""
 
 import tempfile
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,71 +11,41 @@ import torch
 from fsspec.implementations.local import LocalFileSystem
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from course_utils.hardware.storage import UNIT, VirtualClock, slow_storage
+from course_utils.hardware.storage import slow_storage
 from course_utils.loading.cache import SampleCache
-from course_utils.loading.events import Events, MemmapEvents, NpzEvents, Sample
+from course_utils.loading.events import MemmapEvents, NpzEvents, Sample
 from course_utils.loading.staging import stage_to_shm
-from course_utils.loading.stream import batched
 from course_utils.teaching.notebook import data_path
-from notebooks.stories.many_nodes import node_rates
+from notebooks.stories.data_places import break_even, epoch_s
 from notebooks.stories.staging_scripts import AS_IN_THE_LECTURES, run_script
 
 FEW = 200  # files, where a count does not depend on how many there are
 
 
-def _epoch_s(events: Any, clock: Callable[[], int] = time.perf_counter_ns) -> float:
-    order = np.random.default_rng(0).permutation(len(events)).tolist()
-    start = clock()
-    for batch in batched(order, 64):
-        events.__getitems__(batch)
-    return (clock() - start) / 1e9
+def _folder() -> Path:
+    return data_path("events", "S")
 
 
 def page_cache_over_shm() -> float:
     """Return how many times longer an epoch takes from warm files than from /dev/shm."""
-    folder = data_path("events", "S")
+    folder = _folder()
     with stage_to_shm(folder, progress=False) as staged:
         both = MemmapEvents(folder), MemmapEvents(staged.path)
-        seconds = [[_epoch_s(events) for events in both] for _ in range(9)]
+        seconds = [[epoch_s(events) for events in both] for _ in range(9)]
     page_cache, shm = np.min(seconds, axis=0)
     return float(page_cache / shm)
 
 
-def found_in_order() -> int:
-    """Count what an LRU cache of nine tenths finds of files that are read in the same order."""
-    folder = data_path("events", "S")
-    files = [folder / "npz" / "000" / f"{event:06d}.npz" for event in range(FEW)]
-    need = sum(-(-path.stat().st_size // UNIT) * UNIT for path in files)
-    storage = slow_storage(folder, "NFS", cache_mb=0.9 * need / 1e6)
-    VirtualClock(storage)
-    for _ in range(3):
-        for file in files:
-            storage.cat_file(str(file))
-    return storage.counters().hits
-
-
 def staging_small_files_over_an_epoch() -> float:
     """Return what staging a folder of small files costs, in epochs."""
-    stage_s, cold_s, _ = _staging("NFS", NpzEvents, "npz")
+    stage_s, cold_s, _ = break_even("NFS", NpzEvents, _folder(), "npz")
     return stage_s / cold_s
 
 
 def break_even_of_one_file() -> float:
     """Return the epochs after which staging one file from a slow storage has paid."""
-    stage_s, cold_s, staged_s = _staging("busy Lustre", MemmapEvents, "npy")
+    stage_s, cold_s, staged_s = break_even("busy Lustre", MemmapEvents, _folder(), "npy")
     return stage_s / (cold_s - staged_s)
-
-
-def _staging(preset: str, kind: type[Events], part: str) -> tuple[float, float, float]:
-    folder = data_path("events", "S")
-    storage = slow_storage(folder, preset, cache_mb=0)
-    clock = VirtualClock(storage)
-    cold = _epoch_s(kind(folder, fs=storage), clock)
-    start = clock()
-    with tempfile.TemporaryDirectory() as place:
-        stage_to_shm(folder / part, fs=storage, to=place, progress=False)
-        stage_s = (clock() - start) / 1e9
-    return stage_s, cold, _epoch_s(kind(folder))
 
 
 def percent_left_by_the_script() -> int:
@@ -93,13 +61,13 @@ def percent_left_by_the_script() -> int:
 
 def requests_behind_filecache() -> int:
     """Count the requests of a second epoch through fsspec's cache of whole files."""
-    folder = data_path("events", "S")
+    folder = _folder()
     storage = slow_storage(folder, "laptop SSD", cache_mb=0)
     with tempfile.TemporaryDirectory() as place:
         cached = _filecache(storage, place)
         for _ in range(2):
             storage.reset_counters()
-            _epoch_s(MemmapEvents(folder, fs=cached))
+            epoch_s(MemmapEvents(folder, fs=cached))
     return storage.counters().requests
 
 
@@ -176,19 +144,11 @@ def percent_read_again() -> int:
 
 def hit_share_over_room() -> float:
     """Return the hit share of a cache that never evicts over the share that fits."""
-    events = Subset(NpzEvents(data_path("events", "S")), range(FEW))
+    events = Subset(NpzEvents(_folder()), range(FEW))
     room: SampleCache[Sample] = SampleCache(events, megabytes=10)
-    _epoch_s(room)
+    epoch_s(room)
     half: SampleCache[Sample] = SampleCache(events, megabytes=0.5 * room.nbytes / 1e6)
-    _epoch_s(half)
+    epoch_s(half)
     half.reset_counters()
-    _epoch_s(half)
+    epoch_s(half)
     return half.hit_share / 0.5
-
-
-def eight_nodes_over_one() -> float:
-    """Return what eight nodes get from a shared server over what one gets."""
-    one, eight = (
-        node_rates("busy Lustre", nodes, shared=True, event_bytes=1000) for nodes in (1, 8)
-    )
-    return eight / one

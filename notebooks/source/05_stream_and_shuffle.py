@@ -81,11 +81,10 @@ def served(dataset, workers):
 
 
 # %%
-from notebooks.stories.streaming import draw_served
-
 events = torch.arange(1024)
 epochs = {workers: served(PolarLike(events, 64), workers) for workers in (0, 2, 4)}
-draw_served(epochs)
+for workers, epoch in epochs.items():
+    print(f"{workers} workers serve {epoch.samples:5,} events, {epoch.distinct:5,} distinct")
 
 # %%
 cu.reveal("05a", epochs[4].samples)
@@ -430,9 +429,23 @@ cu.reveal("05f", CHOICES[firsts[0] == firsts[1]])
 # epochs, with three orders of the sorted file.
 
 # %%
-from notebooks.stories.small_training import draw_losses
+import matplotlib.pyplot as plt
 
-draw_losses(folder)
+from notebooks.stories.small_training import held_out_loss
+
+orders = {
+    "in order": lambda n, rng: range(n),
+    "buffer": lambda n, rng: stream.buffer_shuffle(range(n), n // 10, rng),
+    "offline": lambda n, rng: np.random.default_rng(7).permutation(n),
+}
+plt.style.use("course_utils.plots")  # readable on light and on dark pages
+figure, panel = plt.subplots(figsize=(7, 2.8), layout="constrained")
+for (name, order), line in zip(orders.items(), (":", "--", "-"), strict=True):
+    panel.plot(held_out_loss(folder, order), line, label=name)
+panel.set(xlabel="step (50 are an epoch)", ylabel="error on held-out events")
+panel.legend()
+plt.close()  # the next line shows the figure; without this it would be shown twice
+figure
 
 # %% [markdown]
 # In each epoch the sorted file drags the model from low to high energies, and at the end it has unlearnt the

@@ -3,36 +3,15 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from torch import nn
 
 from course_utils.loading.events import MemmapEvents
-from course_utils.loading.stream import batched, buffer_shuffle
+from course_utils.loading.stream import batched
 
 Order = Callable[[int, np.random.Generator], Iterable[int]]  # of n events, in one epoch
 HELD_OUT, BATCH, EPOCHS = 400, 32, 4
-ORDERS: dict[str, Order] = {
-    "in order": lambda n, rng: range(n),
-    "buffer of a tenth": lambda n, rng: buffer_shuffle(range(n), n // 10, rng),
-    "offline, once": lambda n, rng: np.random.default_rng(7).permutation(n),
-}
-
-
-def draw_losses(folder: str | Path) -> Figure:
-    """Draw the error on held-out events after every step, for three orders of a sorted file."""
-    with plt.style.context("course_utils.plots"):
-        figure, panel = plt.subplots(figsize=(7, 2.8), layout="constrained")
-        for (name, order), line in zip(ORDERS.items(), (":", "--", "-"), strict=True):
-            losses = held_out_loss(folder, order)
-            panel.plot(losses, line, label=name)
-        panel.set_xlabel(f"step ({len(losses) // EPOCHS} are an epoch)")
-        panel.set_ylabel("error on held-out events")
-        panel.legend()
-    plt.close(figure)  # a notebook shows what the cell returns, and only that
-    return figure
 
 
 def held_out_loss(folder: str | Path, order: Order) -> list[float]:

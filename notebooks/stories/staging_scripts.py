@@ -10,10 +10,12 @@ import filecmp
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from filelock import FileLock
 
 from course_utils.errors import CourseError
@@ -28,6 +30,16 @@ class Script:
 
     def __str__(self) -> str:
         return self.bash
+
+
+def half_staged(folder: Path) -> tuple[Path, Path]:
+    """Return a file with the pulses of `folder`, and a place where half of it lies already."""
+    source = Path(tempfile.mkdtemp(), "pulses.bin")
+    np.load(folder / "npy" / "pulses.npy").tofile(source)
+    place = source.with_name("shm")
+    place.mkdir()
+    (place / source.name).write_bytes(source.read_bytes()[: source.stat().st_size // 2])
+    return source, place
 
 
 def run_script(script: Script, source: str | Path, place: str | Path) -> Path:

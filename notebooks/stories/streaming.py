@@ -1,4 +1,4 @@
-"""What notebook 05 draws of streams: who was served, and what the order of a file costs and brings.
+"""What notebook 05 shows of streams: what the order of a file costs and brings.
 
 run = train_on(data_path("events", "S"), interleave=16, chunk=2, buffer=1)
 Timeline(run.trace)
@@ -20,7 +20,6 @@ from course_utils.hardware.gpu import get_accelerator
 from course_utils.hardware.storage import SlowFileSystem, slow_storage
 from course_utils.loading.events import pad_collate
 from course_utils.loading.stream import EventShards
-from course_utils.measure.spans import Summary
 from course_utils.measure.trace import Trace, record
 
 BATCH, STEPS = 32, 16
@@ -73,21 +72,6 @@ def train_on(folder: str | Path, *, interleave: int, chunk: int, buffer: int) ->
     return Run(trace, storage, means, stream.events.labels.energy)
 
 
-def draw_served(epochs: Mapping[int, Summary]) -> Figure:
-    """Draw what an epoch served, for each number of workers: all events, and distinct ones."""
-    with plt.style.context("course_utils.plots"):
-        figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")
-        names = [f"{workers} workers" for workers in epochs]
-        panel.barh(
-            names, [s.samples or 0 for s in epochs.values()], fc="none", ec="C1", hatch="///"
-        )
-        panel.barh(names, [s.distinct or 0 for s in epochs.values()], color="C0", height=0.5)
-        panel.set_xlabel("events: served (hatched), distinct (solid)")
-        panel.invert_yaxis()
-    plt.close(figure)  # a notebook shows what the cell returns, and only that
-    return figure
-
-
 def draw_batch_means(runs: Mapping[str, Run]) -> Figure:
     """Draw the mean energy of each batch, and where 95 of 100 shuffled batches would be."""
     with plt.style.context("course_utils.plots"):
@@ -98,5 +82,5 @@ def draw_batch_means(runs: Mapping[str, Run]) -> Figure:
         panel.axhspan(middle - width, middle + width, color="#808080", alpha=0.3)
         panel.set(xlabel="step", ylabel="mean energy\nof a batch (log10 GeV)")
         panel.legend()
-    plt.close(figure)
+    plt.close(figure)  # a notebook shows what the cell returns, and only that
     return figure
