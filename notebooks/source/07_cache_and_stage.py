@@ -59,7 +59,7 @@ cu.reveal("07a", rungs["page cache"] / rungs["/dev/shm"])
 # No faster: both are memory. Whoever says that `/dev/shm` made a training fast has compared it with a cold disk.
 # What it buys is **certainty**: no other job, and no large copy of your own, pushes your data out.
 #
-# Remember the cliff of notebook 02: data that are a little too large for the page cache, read in the same order
+# Remember the cliff of notebook 02: data a little too large for the page cache, read in the same order
 # again and again, are never found there. (It throws out what was *least recently used*, LRU. Linux refines that,
 # so its cliff is less steep.) There are two ways out: **stage** what fits into memory; otherwise keep what fits,
 # and **never evict**.
