@@ -102,16 +102,19 @@ def percent_hidden_behind_a_whole_stream() -> float:
     return _train(design)[0]
 
 
-def percent_hidden_when_asked() -> float:
-    """Return how much of its copying is hidden where a copy begins when the loop asks for it."""
+def percent_hidden_behind_a_stream_waited_for_first() -> float:
+    """Return the same, after the first copy, where they wait before the next copy is launched."""
 
     def design(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
-        copies = gpu.Stream()
-        for batch in batches:
-            with gpu.stream(copies):
-                ready = gpu.upload(batch, non_blocking=True)
+        copies, ready = gpu.Stream(), None
+        for batch in [*batches, None]:
             gpu.current_stream().wait_stream(copies)
-            yield ready
+            before = ready
+            if batch is not None:
+                with gpu.stream(copies):
+                    ready = gpu.upload(batch, non_blocking=True)
+            if before is not None:
+                yield before
 
     return _train(design)[0]
 

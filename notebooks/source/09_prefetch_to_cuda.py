@@ -6,9 +6,8 @@
 # **You will learn**
 #
 # - what a copy to the GPU costs, and what `pin_memory` and `non_blocking` change,
-# - what streams, events and the memory of the device have to do with right results,
-# - to write a prefetcher that overlaps, and to prove that it does and that its data are right,
-# - to say when all this gains nothing.
+# - what streams, events and device memory have to do with right results,
+# - to write a prefetcher, and to prove that it overlaps and that its data are right.
 #
 # **You need:** notebooks 02 and 05. A CPU is enough. **Minutes:** {minutes}.
 
@@ -18,9 +17,8 @@ import course_utils as cu
 cu.ready("09")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Copies (7), streams (5), four designs (13), ours (3), ten defects and 9.1 (5 + 6), 9.2 (13),
-# limits and 9.3 (2 + 6). Short of time: 9.3 is homework; in 9.2 let half of the room do the epochs and the
-# break, the other half the streams.
+# **Instructor: plan.** Copies (5), streams (3), four designs (10), what is wrong with it and 9.1 (3 + 5), 9.2 (10). What is extra is
+# homework: seven designs, a real GPU, what it cannot do and 9.3.
 #
 # **Board.** Three queues side by side: host, copies, steps. An arrow is a wait. Draw each design before you run it, and
 # ask: who waits for whom? Every wrong result of today is an arrow that is missing, every lost overlap one too many.
@@ -28,9 +26,8 @@ cu.ready("09")
 # %% [markdown]
 # ## What a copy costs
 #
-# A batch of 160 photographs in 8 bits, 24 MB. With a CUDA GPU, this notebook measures it. Without, the device is
-# emulated, and its clock moves only where the program would have to wait; nobody really waits. So the times are
-# exact, and the cells are done at once. <!-- given -->
+# A batch of 160 photographs in 8 bits is 24 MB. With a CUDA GPU, this notebook measures it. Without one the device is
+# emulated, and its clock moves only where the program would have to wait: the times are exact, and nobody waits. <!-- given -->
 
 # %%
 import torch
@@ -38,11 +35,12 @@ import torch
 from course_utils.hardware.gpu import timed_accelerator
 
 gpu, clock = timed_accelerator("RTX 3090", step_ms=3)
+hardware = "emulated" if gpu.emulated else gpu.name
 images = [torch.randint(0, 256, (160, 3, 224, 224), dtype=torch.uint8) for _ in range(6)]
 print(gpu)
 
 # %% [markdown]
-# Ordinary memory is **pageable**: the system may move a page while nobody looks. The copy engine of the GPU cannot
+# Ordinary memory is **pageable**: the system may move a page at any moment, and the copy engine of the GPU cannot
 # work with that. **Pinned** memory stays where it is. `non_blocking=True` asks a copy not to hold up the program.
 # That makes four cases.
 
@@ -63,6 +61,8 @@ def times(copy):
 
 
 # %%
+from notebooks.stories.prefetchers.pictures import draw_copies
+
 pageable, pinned = images[0], gpu.pin(images[0])
 cases = {
     "pageable": lambda: gpu.upload(pageable),
@@ -71,28 +71,7 @@ cases = {
     "pinned, non_blocking": lambda: gpu.upload(pinned, non_blocking=True),
 }
 copies_ms = {name: min(times(copy) for _ in range(3)) for name, copy in cases.items()}
-
-# %%
-import matplotlib.pyplot as plt
-
-plt.style.use("course_utils.plots")  # readable on light and on dark pages
-hardware = "emulated" if gpu.emulated else gpu.name
-
-
-def draw_copies():
-    figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")
-    (held, there), names = zip(*copies_ms.values(), strict=True), list(copies_ms)
-    panel.barh(names, there, color="none", edgecolor="C0", hatch="//", label="batch is there")
-    panel.barh(names, held, color="C1", height=0.4, label="program goes on")
-    panel.set(xlabel=f"ms until ... ({hardware})")
-    panel.invert_yaxis()
-    panel.legend()
-    plt.close()  # the last line of a cell shows the figure; without this it would be shown twice
-    return figure
-
-
-# %%
-draw_copies()
+draw_copies(copies_ms, hardware)
 
 # %%
 free = [name for name, (held, there) in copies_ms.items() if held < 0.2 * there]
@@ -100,8 +79,8 @@ found = {0: "none", 1: "pinned with non_blocking"}.get(len(free), "both with non
 cu.reveal("09a", found)
 
 # %% [markdown]
-# From pageable memory the driver copies twice: the program's thread fills a pinned buffer of the driver, and from there it goes to
-# the device. `non_blocking` changes next to nothing there, and does not complain.
+# From pageable memory the driver copies twice: the program's thread fills a pinned buffer of the driver, and from there the bytes go to
+# the device. `non_blocking` changes next to nothing there, and does not complain. (Only for copies of up to 64 KB CUDA lets the program go on.) <!-- given -->
 #
 # So pin first? Many loops do, with one more line.
 
@@ -117,16 +96,17 @@ cu.predict(
 copies_ms["pinned in the loop"] = min(
     times(lambda: gpu.upload(gpu.pin(pageable), non_blocking=True)) for _ in range(3)
 )
-draw_copies()
+draw_copies(copies_ms, hardware)
 
 # %%
 cu.reveal("09b", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 
 # %% [markdown]
-# To pin a tensor is to *copy* it, in your loop: the same copy that you wanted to save. PyTorch's tutorial on pinning
-# finds it up to twice as slow as a plain `.to()`. `DataLoader(pin_memory=True)` does it in a thread, beside your loop. That
-# costs a copy too, and pinned pages cannot be swapped: what you pin, all other programs lack. Without a GPU it does
-# nothing; `gpu.pinned(loader)` stands for it below.
+# To pin a tensor is to *copy* it, in your loop, and that is the very copy that you wanted to save. [PyTorch's tutorial on pinning](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
+# finds it up to twice as slow as a plain `.to()`. The first time costs some milliseconds more, for the driver to get the pages. PyTorch keeps them, rounded up to a power of two, here 32 MiB. <!-- given -->
+#
+# `DataLoader(pin_memory=True)` pins in a thread beside your loop. That costs a copy too, and other programs have that much less memory, since pinned
+# pages cannot be swapped. Without a GPU the switch does nothing; `gpu.pinned(loader)` stands for it below.
 #
 # ## Streams, events, and who waits for whom
 #
@@ -134,8 +114,8 @@ cu.reveal("09b", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 # - Two streams of PyTorch know nothing of each other. All you do without asking goes to the *default stream*.
 # - An **event** is a mark in a stream. Another stream can wait for it, or the program can.
 #
-# The notes of a lecture prefetch batches, and say at the top of the training loop: *inputs and targets already on
-# GPU before this line executes*. Look:
+# The lecture notes that this course grew out of prefetch batches, and say at the top of the training loop: *inputs and targets already on
+# GPU before this line executes*. Is that so?
 
 # %%
 cu.predict(
@@ -158,12 +138,11 @@ print("arrived at once:", at_once, "  after synchronize:", arrived.query())
 cu.reveal("09c", "yes" if at_once else "no")
 
 # %% [markdown]
-# Nothing has arrived: the copy is *enqueued*. Whether that is good enough depends on who reads, and in which queue.
+# Nothing has arrived: the copy is *enqueued*. Is that good enough? It depends on who reads the batch, and in which queue.
 #
 # ## Four designs
 #
-# While the GPU works on a batch, copy the next. The loop gets batch 0 only when the copy of batch 1 has been
-# launched:
+# While the GPU works on a batch, copy the next: the loop gets batch 0 only when the copy of batch 1 has been launched.
 
 
 # %%
@@ -174,28 +153,34 @@ def one_ahead(stage, batches):
         ready, before = stage(batch), ready
         if before is not None:
             yield before
-    yield ready
+    if ready is not None:
+        yield ready
 
 
 # %% [markdown]
-# A step of our device returns a checksum of what it read, so we see who computes with garbage: the emulator gives
-# NaN then.
+# A step of our device returns a checksum of what it read, which tells us who computes with garbage. (The emulator returns
+# NaN then.) Reading the loss makes the program wait for the step: see the row `main`.
 
 # %%
 from course_utils.hardware.gpu import checksum
-from course_utils.measure.spans import hidden_share
+from course_utils.measure.picture import Timeline
+from course_utils.measure.spans import hidden_share, stage
 
 loader = list(gpu.pinned(images))  # as if from DataLoader(pin_memory=True)
 wanted = [checksum([batch]).item() for batch in images]
 
 
+# %%
 def train(design, read_late=False):
+    """Return the trace of an epoch, and how many batches were read right."""
     losses = []
     with cu.record(clock=clock) as trace:
         for batch in design(trace.batches(loader)):
-            loss = gpu.step(batch)  # launched, like a copy
-            losses.append(loss if read_late else loss.item())
-        found = [float(loss) for loss in losses]  # waits for each, and reads it
+            losses.append(gpu.step(batch))  # launched, like a copy
+            if not read_late:
+                with stage("wait"):
+                    losses[-1].item()
+        found = [loss.item() for loss in losses]
     return trace, sum(a == b for a, b in zip(found, wanted, strict=True))
 
 
@@ -215,15 +200,9 @@ def default_stream(batches):
 
 
 # %%
-cu.predict(
-    "09d",
-    "Design 1: behind how much of its copying does the GPU compute?",
-    unit="%",
-)
+cu.predict("09d", "Design 1: what share of the copying is hidden behind steps?", unit="%")
 
 # %%
-from course_utils.measure.picture import Timeline
-
 plain, right_plain = train(in_the_loop)
 one_queue, right_one = train(default_stream)
 print(f"right batches: {right_plain} and {right_one} of {len(wanted)}")
@@ -255,16 +234,16 @@ cu.predict("09e", "Design 2: in how many of 20 epochs are all batches right?", u
 # %%
 epochs = [train(without_wait) for _ in range(20)]
 right_epochs = sum(right == len(wanted) for _, right in epochs)
-hidden = 100 * hidden_share(epochs[0][0].spans)
-print(f"hidden: {hidden:.0f} %, epochs all right: {right_epochs} of 20")
-epochs[0][0].timeline()
+trace, right = epochs[0]
+print(f"hidden: {100 * hidden_share(trace.spans):.0f} %, epochs all right: {right_epochs} of 20")
+Timeline({f"2: nobody waits, {right} of {len(wanted)} batches right": trace})
 
 # %%
 cu.reveal("09e", right_epochs)
 
 # %% [markdown]
 # All hidden. And on an emulated GPU, all wrong: the steps do not wait for their data. A real one is less strict: its copies often
-# win the race, perhaps in all 20 epochs, and for weeks after. No error ever tells you.
+# win the race, perhaps in all 20 epochs, and for weeks after. No error tells you, unless you ask for it: `TORCH_CUDA_SANITIZER=1 python train.py` reports exactly this race.
 #
 # **Design 3** draws the missing arrow: what the loop launches from now on waits for *this* copy. The program does
 # not wait.
@@ -283,8 +262,8 @@ print(f"right batches: {right_waits} of {len(wanted)}, hidden: {hidden:.0f} %")
 Timeline({"1: default stream": one_queue, "3: stream and event": waits})
 
 # %% [markdown]
-# Only the first copy is in sight: before it there is no step to hide behind. Are we done? Reading the loss after
-# every step holds the program up, so good loops read it later. We read the losses after the epoch.
+# Only the first copy is in sight, since there is no step before it to hide behind. (On a real GPU a little more is, because Python has to launch each step.)
+# Are we done? Reading the loss after every step holds the program up, so good loops read it later. We now read all losses after the epoch.
 
 # %%
 cu.predict(
@@ -293,14 +272,11 @@ cu.predict(
 
 # %%
 waits_late, right_late = train(with_wait, read_late=True)
-print(f"right batches: {right_late} of {len(wanted)}")
-
-# %%
 cu.reveal("09f", right_late)
 
 # %% [markdown]
 # Device memory comes from the **caching allocator** of PyTorch. When Python drops a batch, its memory goes back to the
-# stream that it was allocated on, at once: that stream does things in order, so what it does next comes after. But our step
+# stream that it was allocated on, at once. That is safe within a stream, which does things in order. But our step
 # reads the batch on *another* stream, and the program is ahead: it drops batches whose steps have not begun. The next copy
 # writes into one.
 #
@@ -316,101 +292,29 @@ def with_record(batches):
         yield batch
 
 
-# %% [markdown]
-# Two more look as good. One waits for the whole copy stream in place of the event. The other copies only when
-# the loop asks for the batch.
-
-
-# %%
-def whole_stream(batches):
-    for batch, _ in one_ahead(copy, batches):
-        user = gpu.current_stream()
-        user.wait_stream(copies)
-        batch.record_stream(user)
-        yield batch
-
-
-def when_asked(batches):
-    for batch, arrived in map(copy, batches):
-        user = gpu.current_stream()
-        user.wait_event(arrived)
-        batch.record_stream(user)
-        yield batch
-
-
-# %%
-cu.predict(
-    "09g",
-    "wait_stream(copies) instead of wait_event(arrived), each loss read: how much is hidden?",
-    unit="%",
-)
-
-# %%
-designs = [in_the_loop, default_stream, without_wait, with_wait]
-designs += [with_record, whole_stream, when_asked]
-figure, panels = plt.subplots(1, 2, figsize=(8, 2.8), sharey=True, layout="constrained")
-for panel, late in zip(panels, (False, True), strict=True):
-    runs = {design.__name__: train(design, late) for design in designs}
-    shares = [100 * hidden_share(trace.spans) for trace, _ in runs.values()]
-    colours = ["C0" if right == len(wanted) else "C1" for _, right in runs.values()]
-    bars = panel.barh(list(runs), shares, color=colours)
-    labels = [f"{right} of {len(wanted)} right" for _, right in runs.values()]
-    panel.bar_label(bars, labels, padding=3, color=plt.rcParams["text.color"])
-    panel.set(xlim=(0, 170), xticks=(0, 50, 100), xlabel=f"% of the copying hidden ({hardware})")
-    panel.set_title("losses read late" if late else "loss read in each step")
-panels[0].invert_yaxis()
-plt.close()
-figure
-
-# %%
-cu.reveal("09g", 100 * hidden_share(train(whole_stream)[0].spans))
+for read_late in False, True:
+    trace, right = train(with_record, read_late)
+    when = "late" if read_late else "in each step"
+    print(f"losses read {when}: {right} right, {100 * hidden_share(trace.spans):.0f} % hidden")
 
 # %% [markdown]
-# `whole_stream` also waits for the copy *after* ours, which is under way already: it hides something only if the program is
-# far ahead. So does `when_asked`: one `loss.item()`, and the next copy is not enqueued before the step is over. Design 4
-# is right, and hides its copies, in both loops.
+# Design 4 is right and hides its copies, in both loops. It has a price. What a step still has to read stays taken, also after Python has dropped it, so a program that runs far
+# ahead of its GPU piles up batches there. `CudaPrefetcher` is design 4 for any loader, any batch and any device, and holds the program up when it is more than two
+# steps ahead:
 #
-# It has a price. What a step still has to read stays taken, also after Python has dropped it: a program that runs far
-# ahead of its GPU piles up batches there, in the end a whole epoch.
+# ```python
+# from course_utils.loading.prefetch import CudaPrefetcher
 #
-# ## Ours
+# loader = DataLoader(dataset, batch_size=256, num_workers=8, pin_memory=True)
+# for batch in CudaPrefetcher(loader, "cuda"):
+# ```
 #
-# `CudaPrefetcher` is design 4 for any loader, any batch, any device, and holds the program up when it is more than two
-# steps ahead. It takes an accelerator of this course, or a plain `"cuda"`.
-
-# %%
-from course_utils.loading.prefetch import CudaPrefetcher
-
-
-def ours(batches):
-    return CudaPrefetcher(batches, gpu)
-
-
-epochs = [train(ours, read_late=number % 2) for number in range(20)]
-right_epochs = sum(right == len(wanted) for _, right in epochs)
-first_copy = next(span for span in epochs[0][0].spans if span.lane == "copy")
-later = [span for span in epochs[0][0].spans if span is not first_copy]
-print(f"hidden, after the first copy: {100 * hidden_share(later):.0f} %")
-print(f"epochs all right: {right_epochs} of 20")
-
-# %% [markdown]
-# And on a real GPU? Recordings made on one are shown here, each beside an emulated device with its times. If there is none,
-# the line says how to make one.
-
-# %%
-from course_utils.measure.exchange import listing, recordings
-
-recorded = recordings()
-print(listing(recorded))
-display(*(recording.timeline() for recording in recorded))
-
-# %% [markdown]
-# Read it: `course_utils/loading/prefetch/cuda.py`. It has no thread. The loader has its workers, and one thread that pins; all that
-# is left to do is to enqueue, and that takes microseconds. What a thread would add is a way to hang.
+# It has no thread. The loader has its workers, and one thread that pins. All that
+# is left to do is to enqueue, which takes microseconds. What one more thread would add is a way to hang.
 #
-# ## Ten defects
+# ## What is wrong with it?
 #
-# This is the design of the notes, in our words. Find what you can before you run the cell after it.
+# This is the design of the notes, in our words. Find as many defects as you can before you run the cell after the next.
 
 # %%
 import inspect
@@ -420,7 +324,7 @@ from notebooks.stories.prefetchers import NotesPrefetcher
 print(inspect.getsource(NotesPrefetcher))
 
 # %%
-cu.predict("09h", "How many defects do you see?", unit="defects")
+cu.predict("09g", "How many defects do you see?", unit="defects")
 
 # %%
 from IPython.display import Markdown
@@ -433,13 +337,13 @@ head = ["| | Defect | Seen, with the notes | With `CudaPrefetcher` |", "|---|---
 Markdown("\n".join(head + rows))
 
 # %%
-cu.reveal("09h", sum(defect.proven for defect in defects))
+cu.reveal("09g", sum(defect.proven for defect in defects))
 
 # %% [markdown]
-# ### Exercise 9.1 · 6 min · ●○○
+# ### Exercise 9.1 · 5 min · ●○○
 #
-# In real life you get the symptom. Give each its cause: a key of `CAUSES`. One of them is left over. From (h) on,
-# somebody repairs step by step.
+# Each of the ten has its symptom, and in real life that is all you get. Give each symptom its cause, a key of `CAUSES`; one is left over. In (h), (i) and (j)
+# somebody has repaired what was wrong before, and meets the next defect.
 #
 # <details><summary>Hint</summary>
 #
@@ -469,29 +373,14 @@ j = "pageable memory"  ### SOLUTION
 cu.check("09.1", a, b, c, d, e, f, g, h, i, j)
 
 # %% [markdown]
-# ### Exercise 9.2 · 13 min · ●●●
+# ### Exercise 9.2 · 10 min · ●●○
 #
-# Repair it. `devices.current()` is the GPU of the calling thread, with the methods of our `gpu`; batches are pinned, of
-# any shape. Target: an error of the loader comes after the batches before it; every loop is an epoch, and nothing is loaded before it;
-# `break` leaves nothing; at most `depth + 1` batches on the device where each loss is read; all checksums right, losses read late too; 80 % hidden. <!-- given -->
-# Delete methods that you have no use for.
+# Repair it. The launch of a copy and the handling of errors are given: an error of the loader waits until what was copied before it is handed over. Targets:
 #
-# <details><summary>Hint 1: no thread</summary>
-#
-# Make `__iter__` a generator. A `deque` holds what is staged, `depth` batches and one more. Then `yield` the oldest.
-#
-# </details>
-# <details><summary>Hint 2: the device</summary>
-#
-# GPU and stream once, in `__init__`. `leaves(batch)` lists all that is in a batch; its tensors have `record_stream`.
-#
-# </details>
-# <details><summary>Hint 3: errors, and the end</summary>
-#
-# `next(batches)` raises `StopIteration` at the end, or something worse. Keep either; hand over what is staged; then
-# raise it if it was worse.
-#
-# </details>
+# - all checksums are right, in loops that read each loss and in loops that read them late,
+# - 80 % of the copying is hidden, for batches of any shape, <!-- given -->
+# - before a batch is handed over, the copies of `depth` more are on their way,
+# - where each loss is read, no more than `depth + 1` batches are on the device.
 
 # %%
 from collections import deque
@@ -499,22 +388,40 @@ from collections import deque
 from course_utils.hardware.gpu import leaves
 
 
-# %%
-class Prefetcher:
+class Copies:
+    """Given: the GPU of the program, a stream for copies, and how one is launched."""
+
     def __init__(self, loader, devices, depth=1):
         self.loader, self.depth = loader, depth
-        ### BEGIN SOLUTION
         self.gpu = devices.current()
         self.copies = self.gpu.Stream()
-        ### END SOLUTION
 
     def stage(self, batch):
-        """Launch the copy; return the batch and the event of its arrival."""
-        ### BEGIN SOLUTION
+        """Launch the copy of a pinned batch; return the batch and the event of its arrival."""
         with self.gpu.stream(self.copies):
             return self.gpu.upload(batch, non_blocking=True), self.copies.record_event()
-        ### END SOLUTION
 
+
+# %% [markdown]
+# <details><summary>Hint 1: safe to use</summary>
+#
+# That is design 4. `leaves(batch)` lists all that is in a batch, however nested; its tensors are those that have `record_stream`.
+#
+# </details>
+# <details><summary>Hint 2: how many</summary>
+#
+# In the `try`, fill `staged` with what `self.stage(next(batches))` returns, until there are `depth` batches and one more. After an error, ask no more.
+#
+# </details>
+# <details><summary>Hint 3: hand over</summary>
+#
+# `yield` the oldest, if there is one: `self.hand_over(*staged.popleft())`. A variable that still holds the batch when the loop comes back keeps its memory.
+#
+# </details>
+
+
+# %%
+class Prefetcher(Copies):
     def hand_over(self, batch, arrived):
         """Make it safe for the loop to use the batch; return it."""
         ### BEGIN SOLUTION
@@ -527,19 +434,21 @@ class Prefetcher:
         ### END SOLUTION
 
     def __iter__(self):
-        ### BEGIN SOLUTION
         staged, error, batches = deque(), None, iter(self.loader)
         while error is None or staged:
-            while error is None and len(staged) <= self.depth:
-                try:
+            try:
+                ### BEGIN SOLUTION
+                while error is None and len(staged) <= self.depth:
                     staged.append(self.stage(next(batches)))
-                except Exception as caught:
-                    error = caught
+                ### END SOLUTION
+            except Exception as caught:  # StopIteration, the end, or something worse
+                error = caught
+            ### BEGIN SOLUTION
             if staged:
                 yield self.hand_over(*staged.popleft())
+            ### END SOLUTION
         if not isinstance(error, StopIteration):
             raise error
-        ### END SOLUTION
 
 
 # %%
@@ -547,27 +456,102 @@ cu.check("09.2", Prefetcher)
 
 # %% [markdown] tags=["instructor"]
 # **Instructor.** Expect "both with non_blocking" for 09a, 80 to 100 for 09d (let somebody draw the one queue), and 18 or 19
-# for 09e: races are thought to be rare. At 09f ask who still holds batch 0. Those who know CUDA will say 100 for
-# 09g. Let the room count aloud for 09h.
+# for 09e: races are thought to be rare. At 09f ask who still holds batch 0. Let the room count aloud for 09g.
 #
-# In 9.2 two slips are likely: the error overtakes the staged batch, and a variable keeps a third batch alive: `for batch in ...` holds the old one
+# In 9.2 two slips are likely: `depth` batches are staged in place of one more, and a variable keeps a batch alive: `for batch in ...` holds the old one
 # until the new one is there. Both verdicts are worth reading out.
+
+# %% [markdown]
+# ## You now can
+#
+# - say which copies hold the program up,
+# - read from a timeline which queue waits for which,
+# - write a prefetcher that hides its copies, and prove its data right,
+# - find the defects of a given one.
+#
+# Next: notebook 10, data that come over the network.
+
+# %% [markdown]
+# # Extra
+#
+# The core ends here. No later notebook's core needs what follows, and each section stands for itself. (It uses the designs and `train` from above.)
+
+# %% [markdown]
+# ## Seven designs
+#
+# Two more designs look as good as design 4. Both wait for the whole copy stream in place of the event; one of them does so before the next copy is launched.
+
+
+# %%
+def whole_stream(batches):
+    for batch, _ in one_ahead(copy, batches):
+        user = gpu.current_stream()
+        user.wait_stream(copies)  # the copy of the next batch is in it already
+        batch.record_stream(user)
+        yield batch
+
+
+def stream_first(batches):
+    batches, user = iter(batches), gpu.current_stream()
+    staged = next(map(copy, batches), None)
+    while staged is not None:
+        user.wait_stream(copies)  # nothing but the copy of this batch is in it
+        (batch, _), staged = staged, next(map(copy, batches), None)
+        batch.record_stream(user)
+        yield batch
+
+
+# %%
+cu.predict("09h", "whole_stream, each loss read: what share of the copying is hidden?", unit="%")
+
+# %%
+from notebooks.stories.prefetchers.pictures import draw_designs
+
+designs = [in_the_loop, default_stream, without_wait, with_wait, with_record]
+designs += [whole_stream, stream_first]
+runs = {}
+for title, late in ("loss read in each step", False), ("losses read late", True):
+    traces = {design.__name__: train(design, late) for design in designs}
+    runs[title] = {
+        name: (hidden_share(trace.spans), right) for name, (trace, right) in traces.items()
+    }
+draw_designs(runs, len(wanted), hardware)
+
+# %%
+cu.reveal("09h", 100 * runs["loss read in each step"]["whole_stream"][0])
+
+# %% [markdown]
+# `whole_stream` also waits for the copy *after* ours, which is under way already, so it hides something only if the program is
+# far ahead. `stream_first` has the same lines in the other order, as PyTorch's tutorial has, and hides all but the first copy. Who waits for an event need not think about that order.
+#
+# `record_stream` is a convenience. PyTorch's documentation advises whoever owns a batch to keep it instead, until an event behind its last step has passed.
+#
+# ## On a real GPU
+#
+# Recordings made on one are shown here, each beside an emulated device with its times. If there is none,
+# the line says how to make one.
+
+# %%
+from course_utils.measure.exchange import listing, recordings
+
+recorded = recordings()
+print(listing(recorded))
+display(*(recording.timeline() for recording in recorded))
 
 # %% [markdown]
 # ## What it cannot do
 #
-# A step takes C, a copy P, and the loader delivers a batch every L. Without prefetching T = max(L, C + P); with it
-# T = max(L, C, P). The gain is the ratio: never above 2. Here are three trainings, with lines for the prediction and
+# Let C be a step, K a copy, and L the time between two batches of the loader. Without prefetching T = max(L, C + K), with it
+# T = max(L, C, K). The gain is the ratio: never above 2. Here are three trainings, with lines for the prediction and
 # points for the measurement. The workers are a clock here: they have a batch ready every L.
 
 
 # %%
 from itertools import islice
 
-import numpy as np
+from course_utils.loading.prefetch import CudaPrefetcher
 
 (many,) = gpu.pinned([torch.zeros(640, 3, 224, 224, dtype=torch.uint8)])
-copy_ms = copies_ms["pinned"][1] / 160  # for one image
 
 
 def every(load_ms, batch):
@@ -588,49 +572,38 @@ def pace_ms(prefetch, count, step_ms, load_ms):
 # %%
 cu.predict(
     "09i",
-    "640 images, RTX 3090: the step takes 5 ms, the copy 4, and the workers deliver every 11 ms. How many times "
-    "faster does prefetching make the training?",
+    "640 images, RTX 3090: the step takes 5 ms, the copy 4, and the workers deliver every 11 ms. "
+    "How many times as fast does prefetching make the training?",
     unit="times",
 )
 
 # %%
-trainings = {  # ms per image: of the step, beside 1 ms in any case, and of the workers
-    "small model": (1 / 160, 0),
-    "large model": (1 / 16, 0),
-    "small model, slow workers": (1 / 160, 1 / 60),
+from notebooks.stories.prefetchers.pictures import draw_gains
+
+trainings = {  # ms of a step: whatever the batch, and for each image; ms of the workers for each
+    "small model": (1, 1 / 160, 0),
+    "large model": (1, 1 / 16, 0),
+    "small model, slow workers": (1, 1 / 160, 1 / 60),
 }
-counts = [10, 20, 40, 80, 160, 320, 640]
-gains = {}
-for name, (step, load) in trainings.items():
-    jobs = [(n, 1 + step * n, load * n) for n in counts]
-    gains[name] = [pace_ms(in_the_loop, *job) / pace_ms(ours, *job) for job in jobs]
+gains = {name: {} for name in trainings}
+for name, (launch, step, load) in trainings.items():
+    for n in (10, 20, 40, 80, 160, 320, 640):
+        job = n, launch + step * n, load * n
+        ours = pace_ms(lambda batches: CudaPrefetcher(batches, gpu), *job)
+        gains[name][n] = pace_ms(in_the_loop, *job) / ours
+draw_gains(trainings, gains, copies_ms["pinned"][1] / 160, hardware)
 
 # %%
-figure, panel = plt.subplots(figsize=(7, 2.8), layout="constrained")
-fine = np.geomspace(counts[0], counts[-1], 200)
-for (name, (step, load)), colour, form in zip(
-    trainings.items(), ("C0", "C1", "C2"), "os^", strict=True
-):
-    L, C, P = load * fine, 1 + step * fine, copy_ms * fine
-    predicted = np.maximum(L, C + P) / np.maximum(np.maximum(L, C), P)
-    panel.plot(fine, predicted, color=colour)
-    panel.plot(counts, gains[name], form, color=colour, label=name)
-panel.set(xscale="log", xlabel="images in a batch (log)", ylabel=f"times faster ({hardware})")
-panel.legend()
-plt.close()
-figure
-
-# %%
-cu.reveal("09i", gains["small model, slow workers"][-1])
+cu.reveal("09i", gains["small model, slow workers"][640])
 
 # %% [markdown]
-# A copy that is small against the step was not worth hiding, and a loader that is slower than the GPU stays so: no
+# A copy that is small against the step was not worth hiding. And a loader that is slower than the GPU stays so: no
 # prefetching makes it deliver more. Look at the trace before you take CUDA streams to it.
 #
-# ### Exercise 9.3 · 6 min · ●●○
+# ### Exercise 9.3 · 10 min · ●●○
 #
 # When does pinning pay? `Case` is a loop that prefetches on a stream of its own and reads each loss. How long does
-# a step take, in ms? MB divided by GB/s is ms, and pinning runs at `PAGEABLE_GB_S`, whoever does it.
+# a step take, in ms? MB divided by GB/s is ms, and pinning runs at `PAGEABLE_GB_S`, whoever does it. (That rate was measured with 64 MiB; smaller copies from pageable memory are faster, so that pinning gains less.) <!-- given -->
 
 # %%
 from notebooks.exercises.nb09.problem import CASES, PAGEABLE_GB_S, PINNED_GB_S, Case
@@ -642,7 +615,7 @@ for name, case in CASES.items():
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Who does it? The program does one thing after another: what it copies itself, and waiting for the step, add up.
+# Who does it? The program does one thing after another: what it copies itself and the wait for the step add up.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -667,16 +640,5 @@ def step_time_ms(case: Case) -> float:
 cu.check("09.3", step_time_ms)
 
 # %% [markdown]
-# Pinned in the loop, a batch costs what it saves; in a loop that does not prefetch it loses, that was 09b. In the loader it pays, unless there is nothing to save: small batches, for which a
+# Pinned in the loop, a batch costs what it saves, and in a loop that does not prefetch it loses, as in prediction 9b. In the loader pinning pays, unless there is nothing to save: small batches, for which a
 # thread more is only one more hand-over, slow workers, or a host whose memory is busy already.
-
-# %% [markdown]
-# ## You now can
-#
-# - say which copies hold the program up, and what pinning costs,
-# - read from a timeline which queue waits for which,
-# - write a prefetcher that hides its copies, and prove its data right,
-# - find the defects of one that you are given,
-# - predict what prefetching gains, and when it gains nothing.
-#
-# Next: data that come over the network.

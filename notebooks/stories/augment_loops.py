@@ -1,7 +1,8 @@
 """Train on photographs for an epoch, with the augmentation in the workers or on the device."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from course_utils.measure.trace import Trace, record
 
 BATCH = 16  # its 2 * 2 + 1 float batches fit into the 64 MB that a container has in /dev/shm
 STEPS = 32
+CLOSE = 1.15  # the paces of two runs on a quiet machine differ by no more
 BEGUN = 6  # steps that live on what the workers had ready when the epoch began
 
 
@@ -29,6 +31,7 @@ def photo_loader(photos: Jpegs, *, workers: int = 2) -> DataLoader[tuple[Any, in
         num_workers=workers,
         persistent_workers=workers > 0,
         drop_last=True,
+        pin_memory=torch.cuda.is_available(),
     )
     with record() as trace:  # persistent workers send spans if their first epoch was recorded
         next(trace.batches(loader))
@@ -62,6 +65,22 @@ def train_epoch(
             gpu.step(batch, ms=step_ms)
         gpu.synchronize()
     return trace
+
+
+def steady(run: Callable[[], Trace]) -> Trace:
+    """Return the trace of `run()` as soon as two have the same pace, of three the middle one.
+
+    Where no two of three agree, say that the machine was too busy to measure.
+    """
+    traces: list[Trace] = []
+    while len(traces) < 3:
+        traces = sorted([*traces, run()], key=pace_ms)
+        for one, other in pairwise(traces):
+            if pace_ms(other) < CLOSE * pace_ms(one):
+                return one
+    paces = ", ".join(f"{pace_ms(trace):.0f}" for trace in traces)
+    print(f"Your machine was busy: three runs took {paces} ms per step. Run this cell again.")
+    return traces[1]
 
 
 def _same_shape(size: int, images: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from notebooks.exercises.nb04.ex1_choose_workers import enough, needed_mb, small
 from notebooks.exercises.nb04.problem import MACHINES, Machine
 from notebooks.exercises.nb07 import ex3_stage_how_much
 from notebooks.exercises.nb07.problem import JOBS, Job
-from notebooks.exercises.nb08 import ex3_where_to_augment
+from notebooks.exercises.nb08 import ex2_where_to_augment
 from notebooks.exercises.nb08 import problem as nb08
 from notebooks.exercises.nb09 import ex3_when_pinning_loses
 from notebooks.exercises.nb09.problem import CASES
@@ -29,7 +29,7 @@ from tests.exercises.solutions import assert_refused
         for key, slips in {
             "04.1": ex1_choose_workers.SLIPS,
             "07.3": ex3_stage_how_much.SLIPS,
-            "08.3": ex3_where_to_augment.SLIPS,
+            "08.2": ex2_where_to_augment.SLIPS,
             "09.3": ex3_when_pinning_loses.SLIPS,
         }.items()
         for rule, misconception, _ in slips
@@ -81,7 +81,7 @@ def test_the_rule_for_workers_agrees_with_the_model(machine: Machine) -> None:
 def test_what_is_shown_is_decided_by_different_things() -> None:
     room = {name: ex3_stage_how_much.room(job) for name, job in JOBS.items()}
     assert room == {"container": 24, "laptop": 7_730, "cluster node": 69_500}
-    answers = [ex3_where_to_augment.decide(job) for job in nb08.JOBS.values()]
+    answers = [ex2_where_to_augment.decide(job) for job in nb08.JOBS.values()]
     assert answers == [("GPU", 33), ("CPU", 200), ("CPU", 60)]
     assert [smallest(machine) for machine in MACHINES.values()] == [2, 8, None]
     container = MACHINES["container"]

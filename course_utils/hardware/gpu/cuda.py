@@ -46,8 +46,8 @@ class CudaDevice:
         return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     def Event(self, *, enable_timing: bool = False) -> torch.cuda.Event:
-        """Make an event."""
-        return torch.cuda.Event(enable_timing=enable_timing)  # type: ignore[no-untyped-call]
+        """Make an event; a host that waits for it sleeps instead of keeping a core busy."""
+        return torch.cuda.Event(enable_timing=enable_timing, blocking=True)  # type: ignore[no-untyped-call]
 
     def stream(self, stream: torch.cuda.Stream | None) -> AbstractContextManager[Any]:
         """Make `stream` the current one of this thread inside the `with` block."""
@@ -90,12 +90,12 @@ class CudaDevice:
         return all(t.is_pinned() for t in tensors(batch) if t.device.type == "cpu")
 
     def memory_allocated(self) -> int:
-        """Return the bytes of device memory in use."""
-        return torch.cuda.memory_allocated(self.device)
+        """Return the bytes of device memory in use, also by steps whose batches were dropped."""
+        return int(torch.cuda.memory_stats(self.device).get("active_bytes.all.current", 0))
 
     def max_memory_allocated(self) -> int:
         """Return the most bytes that were in use at a time."""
-        return torch.cuda.max_memory_allocated(self.device)
+        return int(torch.cuda.memory_stats(self.device).get("active_bytes.all.peak", 0))
 
     @contextmanager
     def _span(self, lane: str, name: str, batch: int) -> Iterator[None]:
@@ -143,7 +143,7 @@ class CudaLoss(Loss):
     def __init__(self, value: torch.Tensor, stream: torch.cuda.Stream):
         self._value = torch.empty((), dtype=value.dtype, pin_memory=True)
         self._value.copy_(value, non_blocking=True)
-        self._done = stream.record_event()
+        self._done = stream.record_event(torch.cuda.Event(blocking=True))  # type: ignore[no-untyped-call]
 
     def item(self) -> float:
         """Wait for this step, and for none launched after it."""

@@ -4,8 +4,9 @@
     loss = gpu.step(gpu.upload(batch))
     loss.item()
 
-Copies and kernels take their time without any work being done; only a host that waits sleeps.
-Kernels run one at a time, also those of different streams.
+Copies and kernels take their time without any work being done; only a host that waits sleeps (on
+CUDA a waiting host spins as a rule, and takes a core from the workers). Kernels run one at a time,
+also those of different streams. Launching them, and the memory that is handed out, cost no time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import tomllib
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,7 @@ from course_utils.hardware.gpu.streams import (
 )
 from course_utils.measure.spans import Span, current, stage
 
+SMALL = 64 * 1024  # bytes; CUDA takes a pageable copy that is no larger and lets the host go on
 UNREAD_LOSSES = 32  # as many losses may be kept unread before the first is computed
 # How much work the default step is: the model the GPU is imagined to train.
 STEP_TFLOP = 0.6
@@ -126,7 +128,8 @@ class EmulatedAccelerator:
     def upload(self, batch: Any, *, non_blocking: bool = False) -> Any:
         """Copy the tensors of `batch` to the device.
 
-        From pageable memory the copy is slower and blocks the host even with `non_blocking=True`.
+        From pageable memory the copy is slower and blocks the host even with `non_blocking=True`,
+        unless it is `SMALL`. Pinned tensors with gaps in them are first packed in pageable memory.
         """
         contents: list[Content] = []
 
@@ -136,7 +139,7 @@ class EmulatedAccelerator:
 
         with self._driver.lock:
             uploaded = map_tensors(copy, batch)
-            staged = [content for content in contents if not is_pinned(content.data)]
+            staged = [content for content in contents if not _is_fetched(content.data)]
             for content in contents:
                 borrowed = non_blocking and content not in staged
                 (self._memory.borrow if borrowed else self._memory.take)(content)
@@ -146,12 +149,13 @@ class EmulatedAccelerator:
         self._record("copy", "transfer", start_ns, last.end_ns, _batch_number())
         if not non_blocking:
             self._driver.wait(last.end_ns, last.known)
-        elif staged:  # the host is held up by staging, but is not told when the data have arrived
-            self._driver.clock.sleep_until(last.end_ns)
+        # the host is held up by staging, but is not told when the data have arrived
+        elif large := [c.written.end_ns for c in staged if c.data.nbytes > SMALL]:
+            self._driver.clock.sleep_until(large[-1])
         return uploaded
 
     def _upload(self, source: torch.Tensor) -> Content:
-        rate = self.preset.pinned_gb_s if is_pinned(source) else self.preset.pageable_gb_s
+        rate = self.preset.pinned_gb_s if _is_fetched(source) else self.preset.pageable_gb_s
         stream = self.current_stream()
         allocation = self._memory.allocate(source.nbytes, stream)
         copy = stream.launch(self._to_device, round(source.nbytes / rate))
@@ -243,9 +247,10 @@ class EmulatedAccelerator:
     def pinned(self, batches: Iterable[Any]) -> PinnedBatches:
         """Hand over `batches` in pinned memory, as `DataLoader(pin_memory=True)` does on CUDA.
 
-        Its thread pins beside the loop, so this takes no time. (Without CUDA it does not pin.)
+        Its thread pins beside the loop, so this takes no time. (Without CUDA it does not pin.) As
+        there, a dataclass stays as it is unless it has a method `pin_memory`.
         """
-        return PinnedBatches(batches, lambda batch: map_tensors(mark_pinned, batch))
+        return PinnedBatches(batches, _pin_as_a_loader)
 
     def is_pinned(self, batch: Any) -> bool:
         """Tell whether all tensors of `batch` are in pinned host memory, or pass for it."""
@@ -283,8 +288,13 @@ class DeviceTensor:
         self._gpu = gpu
 
     def record_stream(self, stream: EmulatedStream) -> None:
-        """When this tensor is dropped, keep its memory until `stream` has done its work so far."""
-        self.content.allocation.recorded.append(stream)
+        """When this tensor is dropped, keep its memory until `stream` has done its work so far.
+
+        Said of the stream that it was allocated on, this does nothing, as on CUDA.
+        """
+        allocation = self.content.allocation
+        if stream is not allocation.home:
+            allocation.recorded.append(stream)
 
     def cpu(self) -> torch.Tensor:
         """Return a copy in host memory, after the current stream has got there."""
@@ -335,6 +345,22 @@ class EmulatedLoss(Loss):
             self.spoilt |= any(content.spoilt for content in self._contents)
             self._value = checksum([content.data for content in self._contents]).item()
             self._contents = []
+
+
+def _is_fetched(source: torch.Tensor) -> bool:
+    """Tell whether the copy engine can fetch `source`: pinned, and without gaps."""
+    dense = torch.empty_like(source, device="meta").stride() == source.stride()
+    return is_pinned(source) and dense
+
+
+def _pin_as_a_loader(batch: Any) -> Any:
+    """Pin what the thread of a loader pins: it does not look into dataclasses."""
+    if isinstance(batch, Mapping):
+        return {key: _pin_as_a_loader(part) for key, part in batch.items()}
+    if isinstance(batch, (list, tuple)):
+        parts = [_pin_as_a_loader(part) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return map_tensors(mark_pinned, batch) if hasattr(batch, "pin_memory") else batch
 
 
 def _value(leaf: Any) -> Any:

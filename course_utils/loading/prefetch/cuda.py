@@ -6,7 +6,8 @@
 
 No thread is needed: a loader has its workers and, to pin, a thread already. A copy is only
 launched, on a stream of its own, and the device itself holds the step back until it has arrived.
-When recording, make it anew in each epoch: `CudaPrefetcher(trace.batches(loader), gpu)`.
+When recording, make it anew in each epoch: `CudaPrefetcher(trace.batches(loader), gpu)`. Code that
+computes on a stream of its own asks for the batch in there: `next()` notes the current stream.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class CudaPrefetcher:
     """The batches of a loader on the device, each copied during the step before it.
 
     Batches may be tensors, or dicts, lists, tuples, named tuples and dataclasses of them, nested;
-    what is no tensor passes through. (Pack a PackedSequence in the loop: its lengths have to stay
+    what is no tensor passes through. (A loader pins a dataclass only if that has a method
+    `pin_memory`.) (Pack a PackedSequence in the loop: its lengths have to stay
     on the host.) Each loop over it is one epoch of the loader. An error of the loader is raised in
     the loop, after the batches that came before it. Leaving the loop drops what was copied ahead
     and lets the loader's workers go.
@@ -56,9 +58,12 @@ class CudaPrefetcher:
                 still has to read takes memory, and would pile up.
 
         Raises:
-            ValueError: if `depth` is less than 1.
+            TypeError: if `depth` is no whole number.
+            ValueError: if `depth` is less than 1, or `device` is no name of a device.
             RuntimeError: if there is no such device.
         """
+        if not isinstance(depth, int) or isinstance(depth, bool):
+            raise TypeError(f"{depth=} is no number of batches; take a whole one, at least 1.")
         if depth < 1:
             raise ValueError(f"A depth of {depth} copies nothing ahead; take at least 1.")
         self.loader, self.depth = loader, depth
@@ -95,7 +100,7 @@ class CudaPrefetcher:
                     # Only now that the next copy is under way: it runs even if the loop waits for
                     # the device at the end of its step.
                     yield self._hand_over(gpu, *staged.popleft())
-                    launched.append(gpu.current_stream().record_event())
+                    launched.append(gpu.current_stream().record_event(gpu.Event()))
             _number(-1)
             if not isinstance(end, StopIteration):
                 raise end
@@ -113,7 +118,8 @@ class CudaPrefetcher:
             if not gpu.is_pinned(batch):
                 warnings.warn(
                     "The batches are in pageable memory, where copying blocks the loop and hides "
-                    "nothing: give the loader pin_memory=True.",
+                    "nothing: give the loader pin_memory=True, and a batch that is a dataclass a "
+                    "method pin_memory(), which the loader then calls.",
                     stacklevel=3,
                 )
         trace = current()
@@ -140,7 +146,12 @@ def _choose(device: Device | torch.device | str | int | None) -> Device | torch.
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if isinstance(device, (str, int)):
-        device = torch.device(device)
+        try:
+            device = torch.device(device)
+        except RuntimeError:  # which lists all that torch has ever heard of
+            raise ValueError(
+                f'{device!r} is no device: take "cuda", "cuda:1" or "cpu", or leave it out.'
+            ) from None
     if isinstance(device, torch.device) and device.type == "cuda":
         there = torch.cuda.device_count()
         if (device.index or 0) >= there:

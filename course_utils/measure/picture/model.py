@@ -21,6 +21,7 @@ from course_utils.measure.spans import (
     Lane,
     SpanLog,
     Summary,
+    awaited,
     idle_gaps,
     lanes,
     reach,
@@ -134,7 +135,7 @@ def _reason(summary: Summary) -> str:
     if start_up > 0.9 * summary.idle:
         return ", nearly all of it start-up"
     before = f"; {percent(start_up)} is start-up" if start_up >= 0.005 else ""
-    return f", mostly for {'the next batch' if stage == 'wait' else stage}{before}"
+    return f", mostly for {awaited(stage)}{before}"
 
 
 def facts(trace: SpanLog) -> dict[str, str]:

@@ -16,6 +16,7 @@ from course_utils.measure.spans.summary import (
     LOADING,
     Interval,
     Summary,
+    awaited,
     compute_spans,
     hidden_share,
     summarise,

@@ -12,6 +12,7 @@ from course_utils.words import percent, plural
 
 Interval = tuple[int, int]
 LOADING = ("read", "decode", "transform", "collate", "transfer")
+_AWAITED = {"wait": "the next batch", "transfer": "copies", "host": "the program"}
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,9 @@ class Summary:
     total_s: float
     start_up_s: float  # until the first step starts
     steps: int
-    stall: Mapping[str, float]  # stage -> share of the time in which the GPU waited for that stage
+    stall: Mapping[
+        str, float
+    ]  # stage or "host" -> share of the time in which the GPU waited for it
     samples: int
     distinct: int | None  # None: not known, because no sample ids were given
 
@@ -45,7 +48,7 @@ class Summary:
                 f"No step was recorded in {self.total_s:.2f} s: call gpu.step(batch) in the loop."
             )
         waits = [
-            f"{'the next batch' if stage == 'wait' else stage} {percent(share)}"
+            f"{awaited(stage)} {percent(share)}"
             for stage, share in self.stall.items()
             if share >= 0.005
         ]
@@ -64,6 +67,11 @@ class Summary:
         if self.complete:
             return f"{served}, all distinct."
         return f"{served}, only {self.distinct:,} distinct: a speed-up with these batches is void."
+
+
+def awaited(key: str) -> str:
+    """Return in words what the GPU waits for; `key` is one of `Summary.stall`."""
+    return _AWAITED.get(key, key)
 
 
 def summarise(trace: SpanLog) -> Summary:
@@ -125,21 +133,30 @@ def _stall(
 
     Time in which that batch was being loaded is shared out by how long each stage of its loading
     took, not by which one happened to be last: to shorten any of them would help as much.
+
+    What is left of a gap belongs to what runs in it: first to copies, of whichever batch, then to
+    the loop's wait for a batch. In the rest the "host" was busy with the program between two steps.
     """
     making: dict[int, list[Span]] = {}
     for span in spans:
         if span.stage in LOADING:
             making.setdefault(span.batch, []).append(span)
     waits = [span for span in spans if span.stage == "wait"]
-    stall = dict.fromkeys((*LOADING, "wait"), 0.0)
+    copies = union((s.start_ns, s.end_ns) for s in spans if s.stage == "transfer")
+    # where nobody recorded the loop's waits, all that is not explained counts as one
+    waiting = union((w.start_ns, w.end_ns) for w in waits) or [(start, start + total)]
+    stall = dict.fromkeys((*LOADING, "wait", "host"), 0.0)
     first = Span("gpu", "compute", start, start)
     for before, step in pairwise([first, *steps]):
         gap = before.end_ns, max(step.start_ns, before.end_ns)
-        awaited = {step.batch, *_waited_for(gap, waits)}
-        work = [span for batch in awaited for span in making.get(batch, ())]
+        batches = {step.batch, *_waited_for(gap, waits)}
+        work = [span for batch in batches for span in making.get(batch, ())]
         lasted = _within(gap, work)
-        stall["wait"] += gap[1] - gap[0] - sum(lasted.values())
-        stall["transfer"] += lasted.pop("transfer", 0)
+        known = [*((span.start_ns, span.end_ns) for span in work), *_near(gap, copies)]
+        copied, waited = _covered(gap, known), _covered(gap, [*known, *_near(gap, waiting)])
+        stall["transfer"] += copied - sum(lasted.values()) + lasted.pop("transfer", 0)
+        stall["wait"] += waited - copied
+        stall["host"] += gap[1] - gap[0] - waited
         loading = [span for span in work if span.stage != "transfer"]
         whole = sum(span.duration_ns for span in loading)
         for span in loading:
@@ -156,6 +173,18 @@ def _waited_for(gap: Interval, waits: Sequence[Span]) -> set[int]:
     first = bisect_right(waits, gap[0], key=lambda wait: wait.end_ns)
     last = bisect_left(waits, gap[1], key=lambda wait: wait.start_ns)
     return {wait.batch for wait in waits[first:last]}
+
+
+def _near(gap: Interval, intervals: Sequence[Interval]) -> Sequence[Interval]:
+    """Return those of disjoint `intervals`, in order, that reach into `gap`."""
+    first = bisect_right(intervals, gap[0], key=lambda interval: interval[1])
+    return intervals[first : bisect_left(intervals, gap[1], key=lambda interval: interval[0])]
+
+
+def _covered(gap: Interval, intervals: Iterable[Interval]) -> int:
+    """Return how much of `gap` lies in any of `intervals`."""
+    inside = ((max(start, gap[0]), min(end, gap[1])) for start, end in intervals)
+    return _length(union(part for part in inside if part[0] < part[1]))
 
 
 def _within(gap: Interval, spans: Iterable[Span]) -> dict[str, int]:

@@ -8,12 +8,14 @@ from torch import Tensor
 
 from course_utils.loading.images import normalise
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from course_utils.teaching.notebook import learner_line
 from notebooks.exercises.nb08.problem import MEAN
-from notebooks.stories.operations import count_operations
+from notebooks.stories.operations import Operations, count_operations
 
 SIDE, SIZE = 256, 224
 CROP_BYTES = 3 * SIZE * SIZE
 CLOSE = 1e-4
+_NEEDS_VALUES = "nonzero", "Tensor.item()", "Cannot copy out", "can't convert meta"
 
 InWorker = Callable[[Tensor, int, int], Tensor]
 OnDevice = Callable[[Tensor, Tensor], Tensor]
@@ -52,10 +54,10 @@ def split(in_worker: InWorker, on_device: OnDevice) -> Verdict:
     """Judge two functions that do together what the workers did alone."""
     few, many = _samples(4, 0), _samples(12, 1)
     sent = _judge_worker(in_worker, few)
-    calls, result = count_operations(on_device, sent, few.flips)
+    calls, result = _on_device(on_device, sent, few.flips)
     _judge_values(result, few)
     sent = many.through(in_worker)
-    more, result = count_operations(on_device, sent, many.flips)
+    more, result = _on_device(on_device, sent, many.flips)
     _judge_values(result, many)
     expect(
         more.calls <= calls.calls,
@@ -116,6 +118,28 @@ def _judge_worker(in_worker: InWorker, samples: _Samples) -> Tensor:
     return sent
 
 
+def _on_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> tuple[Operations, Any]:
+    """Return what on_device asks torch for, and its result."""
+    before = sent.clone()
+    try:
+        found = count_operations(on_device, sent, flips)
+    except RuntimeError as error:
+        shapes = "size of tensor" in str(error) or "broadcast" in str(error)
+        expect(
+            not (shapes and learner_line(error)),
+            f"flips has one entry for each image, {tuple(flips.shape)}, and torch holds it against "
+            "the last dimension of the batch, the width.",
+            "Make it one condition for each image: flips.view(-1, 1, 1, 1).",
+        )
+        raise
+    expect(
+        torch.equal(sent, before),
+        "on_device writes into the batch that it was given, which somebody else may still read.",
+        "Make a new tensor: torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images).",
+    )
+    return found
+
+
 def _judge_values(result: Any, samples: _Samples) -> None:
     truth = normalise(samples.turned(-1) / 255)
     expect(
@@ -139,22 +163,28 @@ def _judge_values(result: Any, samples: _Samples) -> None:
 
 
 def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
-    """Refuse what mixes devices; the one without memory stands in for a GPU."""
-    mixed = False
+    """Refuse what mixes devices, or asks for values; the one without memory stands in for a GPU."""
+    said = ""
     try:
         on_device(sent.to("meta"), flips.to("meta"))
-    except RuntimeError as error:  # others are of operations that have to look at values
-        mixed = "expected device" in str(error) or "same device" in str(error)
+    except (RuntimeError, TypeError) as error:
+        said = str(error)
     expect(
-        not mixed,
+        not any(words in said for words in _NEEDS_VALUES),
+        "The values are right, but the host waits for the device in each step: how large an index "
+        "with True and False becomes, or which way an `if` goes, is decided by values there.",
+        "Compute both and choose: torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images).",
+    )
+    expect(
+        not ("expected device" in said or "same device" in said),
         "The values are right here, but on a GPU it would end with an error: the images are there, "
         "and MEAN and STD, or tensors that you make, are in host memory.",
-        "Bring them along: MEAN.to(images.device), STD.to(images.device).",
+        "Bring them along: MEAN.to(images.device, non_blocking=True), and STD.",
     )
 
 
 def _slips(samples: _Samples) -> list[tuple[Tensor, str, str]]:
-    flipped = samples.turned(-1)
+    flipped, flips = samples.turned(-1), samples.flips.view(-1, 1, 1, 1)
     scaled = flipped / 255
     return [
         (
@@ -166,6 +196,11 @@ def _slips(samples: _Samples) -> list[tuple[Tensor, str, str]]:
             normalise(samples.cut.flip(-1) / 255),
             "Every image is flipped. flips says which ones are to be.",
             "torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images).",
+        ),
+        (
+            normalise(torch.where(flips, samples.cut, samples.cut.flip(-1)) / 255),
+            "Those images are flipped that are not to be, and the others are not.",
+            "torch.where(condition, a, b) takes a where the condition holds.",
         ),
         (
             normalise(samples.turned(-2) / 255),

@@ -11,5 +11,5 @@ def repair_the_prefetcher(prefetcher_class: Make) -> Verdict:
     return right(
         f"Right in {RUNS} of {RUNS} epochs, and the copies run beside the steps. An error reaches "
         "the loop, a second epoch begins, a break leaves nothing behind; any batch, on the right "
-        "GPU, and no more than two of them there if each loss is read."
+        "GPU, and no more than `depth` + 1 of them there if each loss is read."
     )

@@ -112,7 +112,7 @@ class Source:
 class Machine:
     """Emulated GPUs as CUDA presents them: one is current in each thread, at first GPU 0.
 
-    The streams and the copies of GPU 0 are counted.
+    The streams and the copies of GPU 0 are counted, and those copies that hold the program up.
     """
 
     def __init__(self, gpus: int = 1):
@@ -122,9 +122,9 @@ class Machine:
         kinds = [replace(kind, name=f"{kind.name} (GPU {index})") for index in range(gpus)]
         self.gpus = [EmulatedAccelerator(kind, step_ms=0.1, clock=self.clock) for kind in kinds]
         self._thread = threading.local()
-        self.streams, self.copies = Tally(), Tally()
+        self.streams, self.copies, self.blocking = Tally(), Tally(), Tally()
         self.gpus[0].Stream = _counted(self.gpus[0].Stream, self.streams)  # type: ignore[method-assign]
-        self.gpus[0].upload = _counted(self.gpus[0].upload, self.copies)  # type: ignore[method-assign]
+        self.gpus[0].upload = _counted(self.gpus[0].upload, self.copies, self.blocking)  # type: ignore[method-assign]
 
     def current(self) -> EmulatedAccelerator:
         """Return what `torch.device("cuda")` means in this thread: GPU 0 unless it chose."""
@@ -135,10 +135,14 @@ class Machine:
         self._thread.index = index
 
 
-def _counted(function: Callable[..., Any], tally: Tally) -> Callable[..., Any]:
+def _counted(
+    function: Callable[..., Any], tally: Tally, blocking: Tally | None = None
+) -> Callable[..., Any]:
     def counted(*args: Any, **options: Any) -> Any:
         result = function(*args, **options)
         tally.add()
+        if blocking is not None and not options.get("non_blocking"):
+            blocking.add()
         return result
 
     return counted

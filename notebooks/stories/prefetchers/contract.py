@@ -95,6 +95,11 @@ CONTRACT = (
             "gpu.upload(batch) takes any batch; and no thread, no waiting for it.",
         ),
         Broken(
+            lambda seen: seen.nothing,
+            "The loop gets None {seen.nothing} times in place of a batch.",
+            "End hand_over with `return batch`: what it returns is what the loop gets.",
+        ),
+        Broken(
             lambda seen: seen.garbage,
             "{seen.garbage} of {seen.count} steps computed with garbage: they do not wait for "
             "their copies.",
@@ -228,7 +233,8 @@ CONTRACT = (
             f"Wrong in {{seen.spoilt}} of {RUNS} epochs, all of them where the losses are read "
             "late: the memory of a batch that Python has dropped is given to the next copy, while "
             "a step still reads it.",
-            "At hand-over, for each tensor: tensor.record_stream(gpu.current_stream()).",
+            "At hand-over, for each tensor: tensor.record_stream(gpu.current_stream()). The stream "
+            "of the copies, where its memory comes from, need not be told.",
         ),
     ),
     Clause(
@@ -245,12 +251,29 @@ CONTRACT = (
         ),
     ),
     Clause(
+        "depth",
+        Trial(depth=DEPTH, ahead=DEPTH),
+        _NEVER_ENDS,
+        Broken(
+            lambda seen: seen.peak <= DEPTH,
+            f"With depth={DEPTH} the GPU holds {DEPTH + 1} batches at most times, and yours never "
+            "more than {seen.peak}: fewer than asked for are copied ahead.",
+            "Before a batch is handed over, stage until self.depth more are on their way.",
+        ),
+    ),
+    Clause(
         "overlap",
         Trial(depth=1, ahead=1, timed=True),
         _NEVER_ENDS,
         Broken(
+            lambda seen: seen.hidden < 0.8 and seen.machine.blocking.value,
+            "{seen.hidden:.0%} of the copying is hidden: the program waits for each copy, and "
+            "launches the step only then.",
+            "gpu.upload(batch, non_blocking=True).",
+        ),
+        Broken(
             lambda seen: seen.hidden < 0.8,
-            "Behind {seen.hidden:.0%} of the copying the GPU computes; the target is 80 %. Either "
+            "{seen.hidden:.0%} of the copying is hidden; the target is 80 %. Either "
             "copies and steps share a stream, or a step waits for more than its own copy, or the "
             "next copy is launched only when the loop asks for it.",
             "A stream for the copies, an event for each of them, and stage the next batch before "

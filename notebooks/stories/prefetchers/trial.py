@@ -79,6 +79,7 @@ class Seen:
         self.epochs: list[list[Any]] = []  # items; with a device, what the steps read: NaN: garbage
         self.batches: list[Any] = []  # if they are kept
         self.places: set[str] = set()  # devices of the batches
+        self.nothing = 0  # times that the loop got None
         self.early = 0  # batches loaded before the loop
         self.ahead = 0  # batches loaded at the break that the loop did not get
         self.hidden = math.nan  # share of the copying, the first copy left out
@@ -160,6 +161,7 @@ class Seen:
         found[:] = map(_read, found)
 
     def _step(self, batch: Any) -> Any:
+        self.nothing += batch is None
         if self.trial.keep:
             self.batches.append(batch)
         if not self.trial.gpus:

@@ -21,7 +21,7 @@ def gpu(monkeypatch, clock):
     """An idle device whose clock is ahead; counts how often it is waited for."""
 
     class Event:
-        def __init__(self, *, enable_timing=False):
+        def __init__(self, *, enable_timing=False, blocking=False):
             self.timing = enable_timing
 
         def record(self, stream):

@@ -1,4 +1,6 @@
 import math
+from collections import namedtuple
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -68,6 +70,8 @@ def dropped_while_read(gpu, batches, *, guard):
         user.wait_stream(copies)
         if guard == "record_stream":
             uploaded.record_stream(user)
+        if guard == "record_stream of its own":
+            uploaded.record_stream(copies)
         losses.append(gpu.step(uploaded))
         if guard == "read the loss":
             losses[-1].item()
@@ -75,7 +79,14 @@ def dropped_while_read(gpu, batches, *, guard):
     return [loss.item() for loss in losses]
 
 
-GUARDS = ["none", "record_stream", "copies wait", "read the loss", "one stream"]
+GUARDS = [
+    "none",
+    "record_stream of its own",
+    "record_stream",
+    "copies wait",
+    "read the loss",
+    "one stream",
+]
 
 
 @pytest.mark.parametrize("guard", GUARDS)
@@ -83,7 +94,7 @@ def test_a_batch_dropped_while_another_stream_reads_it_is_overwritten_without(gu
     batches = [megabytes(1, seed=seed) for seed in range(3)]
     losses = dropped_while_read(device[0], batches, guard=guard)
     right = [expected(batch) for batch in batches]
-    if guard == "none":
+    if guard in GUARDS[:2]:
         assert all(math.isnan(loss) for loss in losses[:2])
         assert losses[2] == right[2]  # nothing was uploaded after it
     else:
@@ -114,6 +125,22 @@ def test_a_view_of_pinned_memory_is_pinned_and_the_original_of_what_is_handed_ov
     assert clock.ms == 0
     gpu.upload(original, non_blocking=True)
     assert clock.ms == pytest.approx(1 + 2, abs=1e-3)  # behind the first copy
+
+
+def test_as_by_the_thread_of_a_loader_a_dataclass_is_pinned_only_if_it_can_pin_itself(device):
+    @dataclass
+    class Plain:
+        pulses: torch.Tensor
+
+    class Pinnable(Plain):
+        def pin_memory(self):
+            raise NotImplementedError  # CUDA only
+
+    gpu, named = device[0], namedtuple("named", "one")
+    batches = [{"a": [t, (t, named(t))]} for t in megabytes(0.1).split(9_000)]
+    assert all(map(gpu.is_pinned, gpu.pinned(batches)))
+    plain, pinnable = gpu.pinned([Plain(torch.ones(2)), Pinnable(torch.ones(2))])
+    assert (gpu.is_pinned(plain), gpu.is_pinned(pinnable)) == (False, True)
 
 
 @pytest.mark.parametrize("data", [torch.ones(3), torch.tensor(2)])

@@ -31,6 +31,17 @@ def test_a_copy_blocks_the_host_unless_pinned_and_asked_not_to(
     assert clock.ms == blocked_ms
 
 
+def test_a_small_pageable_copy_lets_the_host_go_on_and_pinned_memory_with_gaps_does_not(device):
+    gpu, clock = device
+    gpu.step(gpu.upload(megabytes(0.065), non_blocking=True))
+    assert clock.ms == 0
+    (pinned,) = gpu.pinned([megabytes(4).view(1000, 1000)])
+    gpu.upload(pinned.T, non_blocking=True)  # no gaps
+    assert clock.ms == 0
+    gpu.upload(pinned[:, :500], non_blocking=True)  # behind the step, 2 MB at the slower rate
+    assert clock.ms == pytest.approx(0.065 + 20 + 2 + 2)
+
+
 def test_a_copy_on_the_default_stream_waits_for_the_step_before_it(device):
     gpu, clock = device
     first, second = gpu.pinned([megabytes(4), megabytes(4)])

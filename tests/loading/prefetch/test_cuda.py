@@ -66,6 +66,19 @@ def test_a_device_that_is_not_there_is_named_in_one_sentence(device, two_cuda_de
         CudaPrefetcher([], device)
 
 
+@pytest.mark.parametrize(
+    ("given", "error", "sentence"),
+    [
+        ({"device": "gpu"}, ValueError, "^'gpu' is no device: take \"cuda\", "),
+        ({"depth": "2"}, TypeError, "^depth='2' is no number of batches; take a whole one"),
+        ({"depth": 1.5}, TypeError, "^depth=1.5 is no number of batches"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_refused_in_one_sentence(given, error, sentence):
+    with pytest.raises(error, match=sentence):
+        CudaPrefetcher([], **given)
+
+
 def test_a_copy_that_does_not_fit_is_an_error_after_the_batches_before_it():
     gpu, _ = fake_device(memory_gib=0.05)
     batches = gpu.pinned([megabytes(1), megabytes(1), megabytes(60)])

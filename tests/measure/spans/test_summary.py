@@ -57,6 +57,25 @@ def test_a_loop_that_copies_ahead_waits_for_the_batch_after_the_next_step() -> N
     assert found.stall["read"] == pytest.approx(found.idle, abs=0.02)
 
 
+def test_a_gap_belongs_to_the_copy_that_runs_in_it_then_to_the_wait_and_else_to_the_program() -> (
+    None
+):
+    one_queue = summary(
+        ("copy", "transfer", 0, 10, 0),
+        ("copy", "transfer", 10, 20, 1),
+        ("main", "wait", 0, 1, 0),
+        ("gpu", "compute", 20, 40, 0),
+        ("copy", "transfer", 40, 50, 2),  # not the batch of the next step, and it waits for it
+        ("main", "wait", 52, 55, 1),
+        ("gpu", "compute", 60, 80, 1),
+    )
+    assert one_queue.stall["transfer"] == pytest.approx(30 / 80)
+    assert one_queue.stall["wait"] == pytest.approx(3 / 80)
+    assert one_queue.stall["host"] == pytest.approx(7 / 80)  # 50 to 52 and 55 to 60
+    assert "mostly for copies 38 %, the program 9 %, the next batch 4 %." in str(one_queue)
+    assert sum(one_queue.stall.values()) == pytest.approx(one_queue.idle)
+
+
 @pytest.mark.parametrize(
     ("rows", "utilisation", "au"),
     [

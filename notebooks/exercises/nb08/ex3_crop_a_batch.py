@@ -18,12 +18,13 @@ _INDEX = (
 _OFFSETS = "torch.randint(height - size + 1, (batch,), generator=generator), the same for width."
 
 
-@exercise("08.2", title="Random crops for a whole batch")
+@exercise("08.3", title="Random crops for a whole batch")
 def crop_a_batch(random_crops: RandomCrops) -> Verdict:
     """Judge `random_crops(images, size, generator)` by which pixels it takes."""
     _judge_windows(random_crops, batch=64, height=40, width=40, size=24)
     _judge_windows(random_crops, batch=64, height=30, width=60, size=24)
     _judge_windows(random_crops, batch=64, height=60, width=30, size=24)
+    _judge_channels(random_crops)
     _judge_range(random_crops)
     _judge_generator(random_crops)
     _judge_edges(random_crops)
@@ -134,6 +135,17 @@ def _judge_offsets(top: Tensor, left: Tensor, *, square: bool) -> None:
         not (square and torch.equal(top, left)),
         "Each sample's two offsets are equal: all windows lie on the diagonal.",
         f"Draw them apart: {_OFFSETS}",
+    )
+
+
+def _judge_channels(random_crops: RandomCrops) -> None:
+    """Ask for crops of grey images, whose channels are equal: those of the crops have to be."""
+    grey = torch.arange(256).to(torch.uint8).view(1, 1, 16, 16).expand(64, 3, -1, -1)
+    crops = _ask(random_crops, grey, 8)
+    expect(
+        torch.equal(crops, crops[:, :1].expand_as(crops)),
+        "The channels of an image are cut at different places: a grey image comes out in colours.",
+        f"One window for each sample, the same for its channels: {_OFFSETS}",
     )
 
 

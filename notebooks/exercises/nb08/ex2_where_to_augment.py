@@ -1,4 +1,4 @@
-"""Exercise 08.3: where to augment, and how long a step takes then."""
+"""Exercise 08.2: where to augment, and how long a step takes then."""
 
 from collections.abc import Callable
 from math import isclose
@@ -112,7 +112,7 @@ SLIPS: tuple[Slip[Job, Answer], ...] = (
 )
 
 
-@exercise("08.3", title="Where to augment?")
+@exercise("08.2", title="Where to augment?")
 def where_to_augment(where: Callable[[Job], Answer]) -> Verdict:
     """Judge a function from a job to "CPU" or "GPU" and the milliseconds of a step there."""
     cases = [*JOBS.values(), *TELLING, *_hidden_jobs()]
