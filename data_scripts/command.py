@@ -12,7 +12,7 @@ from course_utils.paths import SIZES, data_root
 from data_scripts import files
 
 Build = Callable[[Path, str, int], files.Facts]
-ELSEWHERE = "name another place with --out (or COURSE_DATA)"
+ELSEWHERE = "name another place in COURSE_DATA"
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,15 @@ def _is_there(folder: Path, facts: files.Facts, *, force: bool) -> bool:
     if manifest is None or manifest.get("data") != facts["data"]:
         raise CourseError(
             f"{folder} is there but holds no whole {facts['data']}; delete it, or name another "
-            "place with --out."
+            "place in COURSE_DATA."
         )
     if force:
         return False
     for key, value in facts.items():
         if manifest.get(key) != value:
             raise CourseError(
-                f"{folder} was made with {key} {manifest.get(key)}, not {value}; name another "
-                "place with --out, or replace it with --force."
+                f"{folder} was made with {key} {manifest.get(key)}, not {value}; "
+                "delete it, or name another place in COURSE_DATA."
             )
     if not files.sizes_match(folder, manifest):
         check(folder)

@@ -18,7 +18,7 @@ from course_utils.paths import need_room
 
 MANIFEST = "manifest.json"
 CHECKSUMS = "SHA256SUMS"
-_SMALLER = "choose a smaller --size, or name another place with --out"
+_SMALLER = "choose a smaller --size, or name another place in COURSE_DATA"
 
 Facts = Mapping[str, Any]
 

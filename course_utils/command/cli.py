@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from course_utils import paths
+from course_utils import paths, words
 from course_utils.command import lab, workfolder
 from course_utils.errors import CourseError, sentence
 
@@ -56,7 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("path", nargs="?", help="file, folder, or URL of fsspec")
     command.add_argument("--to", metavar="DIR", help="keep copies there (default: /dev/shm)")
     command.add_argument("--list", action="store_true", help="show what is staged")
-    command.add_argument("--remove", action="store_true", help="remove the copy of PATH, or all")
+    command.add_argument("--remove", action="store_true", help="remove the copy of PATH")
+    command.add_argument("--all", action="store_true", help="with --remove: all of your copies")
     command.set_defaults(command=_stage)
     command = commands.add_parser(
         "serve",
@@ -149,9 +150,19 @@ def _stage(arguments: argparse.Namespace) -> int:
     from course_utils.loading import staging
 
     if arguments.remove:
+        copies = staging.staged_copies(arguments.path, to=arguments.to)
+        found = f"{len(copies)} staged, {words.size(sum(copy.seal['bytes'] for copy in copies))}"
+        if arguments.path and not copies:
+            raise CourseError(
+                f"There is no copy of {arguments.path}; `course stage --list` shows what is staged."
+            )
+        if not arguments.path and not arguments.all:
+            raise CourseError(
+                f"{found}, for whichever project; name what to remove, or add --all to remove all."
+            )
         if not staging.unstage(arguments.path, to=arguments.to):
             raise CourseError("A job uses a copy, which stays until it ends; then remove it again.")
-        print("Removed.")
+        print(f"Removed: {found}.")
     elif arguments.path:
         staged = staging.stage_to_shm(arguments.path, to=arguments.to)
         staged.keep()

@@ -1,7 +1,8 @@
-"""Verify that what is installed can run the course, from versions to a living worker."""
+"""Verify that this machine can run the course, from versions and data to a living worker."""
 
 import importlib
 import importlib.metadata
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -38,7 +39,7 @@ class Finding:
 
 
 class _WrongError(Exception):
-    """What is seen where a part is not as it has to be."""
+    """What is seen where a part is not as it has to be, and what to do if that depends on it."""
 
 
 def findings() -> Iterator[Finding]:
@@ -49,6 +50,7 @@ def findings() -> Iterator[Finding]:
         "versions": (_versions, _INSTALL),
         "imports": (_imports, _INSTALL),
         "folders": (_folders, "put the project in a folder of your own"),
+        "data": (_data, "run `course data`, which makes what is missing"),
         "worker": (_worker, "see 'start methods' and 'shm' in README.md, Troubleshooting"),
         "widget": (_widget, _INSTALL),
     }
@@ -56,7 +58,7 @@ def findings() -> Iterator[Finding]:
         try:
             yield Finding(part, look())
         except _WrongError as wrong:
-            yield Finding(part, str(wrong), next_step)
+            yield Finding(part, wrong.args[0], *(wrong.args[1:] or [next_step]))
         except Exception as error:  # whatever breaks here is what the learner needs to read
             first = str(error).splitlines()[0] if str(error) else ""
             yield Finding(part, f"{type(error).__name__}: {first}", next_step)
@@ -114,12 +116,41 @@ def _imports() -> str:
 
 
 def _folders() -> str:
-    folders = [paths.data_root(), paths.REPO / "work", paths.REPO / ".jupyter"]
-    for folder in folders:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    return f"{', '.join(map(str, folders))} can be written"
+    own = "set COURSE_DATA to a folder that you may write to, or unset it"
+    advice = {paths.data_root(): [own] if os.environ.get("COURSE_DATA") else []}
+    advice |= {paths.REPO / "work": [], paths.REPO / ".jupyter": []}
+    for folder, steps in advice.items():
+        there = next(above for above in (folder, *folder.parents) if above.exists())
+        try:
+            with tempfile.TemporaryFile(dir=there):  # what is missing can be made in there
+                pass
+        except OSError as error:
+            raise _WrongError(f"{there} cannot be written ({error.strerror})", *steps) from None
+    return f"{', '.join(map(str, advice))} can be written"
+
+
+def _data() -> str:
+    used = paths.size()
+    for size in dict.fromkeys((used, *paths.SIZES)):
+        if not _lacking(size):
+            other = "" if size == used else f", not {used}: begin with `course lab --size {size}`"
+            return f"all of size {size} are whole{other}"
+    raise _WrongError(f"not there, or not whole: {', '.join(_lacking(used))}")
+
+
+def _lacking(size: str) -> list[str]:
+    """Name the folders of data of a size that are not as they were made, at a quick look."""
+    from course_utils.teaching.notebook import DATA_SETS
+
+    folders = [paths.data_root() / f"{name}-{size}" for name in DATA_SETS]
+    return [folder.name for folder in folders if not _is_whole(folder)]
+
+
+def _is_whole(folder: Path) -> bool:
+    from data_scripts.files import read_manifest, sizes_match
+
+    manifest = read_manifest(folder)
+    return manifest is not None and sizes_match(folder, manifest)
 
 
 def _worker() -> str:

@@ -55,8 +55,8 @@ with tarfile.open(paths[0]) as tar:
 # %% [markdown]
 # Files whose names agree up to the first dot are one **sample**; what follows the dot is the name of the field. The files of
 # a sample must lie side by side, because a reader never looks back. `write_shards` shuffled the events once, while it wrote
-# them, since a stream can only mix neighbours (notebook 05). It is ours, and leaves a list with sizes and checksums beside the shards;
-# [WebDataset](https://github.com/webdataset/webdataset) itself has `ShardWriter`.
+# them, since a stream can only mix neighbours (notebook 05). It is ours, takes images from `image_samples` as well, and leaves a list
+# with sizes and checksums beside the shards; [WebDataset](https://github.com/webdataset/webdataset) itself has `ShardWriter`.
 
 # %%
 cu.predict(

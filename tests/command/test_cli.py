@@ -14,6 +14,7 @@ import pytest
 from course_utils import paths
 from course_utils.command import cli, installation, lab
 from course_utils.command.installation import Finding
+from course_utils.hardware.machine import facts
 from course_utils.teaching import notebook
 
 
@@ -73,6 +74,15 @@ def test_data_are_made_in_the_size_asked_for_up_to_the_first_failure(monkeypatch
     assert stderr.count("\n") == 1
 
 
+def test_doctor_tries_the_disk_of_the_data(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path / "not" / "there"))
+    tried = []
+    monkeypatch.setattr(facts, "_disk_speed", lambda place: tried.append(place) or ("", ""))
+    assert cli.main(["doctor"]) == 0
+    assert tried == [tmp_path]
+    assert str(tmp_path) in capsys.readouterr().out
+
+
 def test_check_tells_what_is_wrong_by_its_exit_code(monkeypatch, capsys):
     findings = [Finding("python", "fine"), Finding("widget", "broken", "mend it")]
     monkeypatch.setattr(installation, "findings", lambda: findings)
@@ -84,7 +94,7 @@ def test_check_tells_what_is_wrong_by_its_exit_code(monkeypatch, capsys):
 
 
 def test_stage_copies_lists_and_removes_all_but_what_a_job_uses(tmp_path, capsys):
-    from course_utils.loading.staging import stage_to_shm
+    from course_utils.loading.staging import stage_to_shm, staged_copies
 
     (tmp_path / "events.db").write_bytes(b"events")
     (tmp_path / "used").write_bytes(b"1")
@@ -97,12 +107,18 @@ def test_stage_copies_lists_and_removes_all_but_what_a_job_uses(tmp_path, capsys
     assert listed.endswith(f"events.db: 6 B, not in use, copied from {source}")
     used = stage_to_shm(tmp_path / "used", to=tmp_path / "to")
     assert cli.main(["stage", "--remove", *to]) == 1
+    asked = "2 staged, 7 B, for whichever project; name what to remove, or add --all"
+    assert asked in capsys.readouterr().err
+    assert len(staged_copies(to=tmp_path / "to")) == 2
+    assert cli.main(["stage", "--remove", "/nope", *to]) == 1
+    assert "There is no copy of /nope; `course stage --list`" in capsys.readouterr().err
+    assert cli.main(["stage", "--remove", "--all", *to]) == 1
     assert "A job uses a copy" in capsys.readouterr().err
     assert used.path.exists()
     used.keep()
     assert cli.main(["stage", str(tmp_path / "used"), *to, "--remove"]) == 0
     assert cli.main(["stage", "--list", *to]) == 0
-    assert capsys.readouterr().out == "Removed.\nNothing is staged.\n"
+    assert capsys.readouterr().out == "Removed: 1 staged, 1 B.\nNothing is staged.\n"
     assert cli.main(["stage"]) == 1
     assert "Name what is to be staged" in capsys.readouterr().err
 

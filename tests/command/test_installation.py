@@ -5,10 +5,14 @@ import pytest
 
 from course_utils import paths
 from course_utils.command import installation
+from course_utils.teaching.notebook import DATA_SETS, data_path
+from data_scripts.files import seal
 
 
 @pytest.mark.slow
 def test_this_installation_can_run_the_course():
+    for name in DATA_SETS:
+        data_path(name, "S")
     assert [str(found) for found in installation.findings() if found.is_wrong] == []
 
 
@@ -27,6 +31,7 @@ def test_each_part_that_is_wrong_is_named_with_the_next_step_and_hides_no_other(
 
     (tmp_path / "requirements.lock").write_text("# tested\nnumpy==0.1\npytest==0.1\n")
     monkeypatch.setattr(paths, "REPO", tmp_path)
+    monkeypatch.delenv("COURSE_DATA", raising=False)
     monkeypatch.setattr(importlib.metadata, "version", without_h5py)
     monkeypatch.setattr(sys, "version_info", (3, 10, 4, "final", 0))
     monkeypatch.setattr(installation, "_worker", dies)
@@ -34,7 +39,7 @@ def test_each_part_that_is_wrong_is_named_with_the_next_step_and_hides_no_other(
         monkeypatch.setattr(installation, f"_{part}", lambda: "fine")
     found = {each.part: each for each in installation.findings()}
     wrong = [part for part in found if found[part].is_wrong]
-    assert wrong == ["python", "packages", "worker"]
+    assert wrong == ["python", "packages", "data", "worker"]
     assert found["python"].next_step == "use Python 3.11 to 3.14"
     packages = str(found["packages"])
     assert packages.startswith("wrong")
@@ -43,3 +48,33 @@ def test_each_part_that_is_wrong_is_named_with_the_next_step_and_hides_no_other(
     assert found["worker"].seen == "OSError: no shared memory"
     assert "(tested: 0.1)" in found["versions"].seen  # which is no fault
     assert "pytest" not in found["versions"].seen
+    assert [path.name for path in tmp_path.iterdir()] == ["requirements.lock"]  # nothing was made
+
+
+def test_data_that_are_half_there_are_wrong_and_those_of_another_size_are_told(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    monkeypatch.setenv("COURSE_SIZE", "M")
+    for name in DATA_SETS:
+        with pytest.raises(installation._WrongError, match=f"not whole: .*{name}-M"):
+            installation._data()
+        for size in "SM" if name == "events" else "S":
+            folder = tmp_path / f"{name}-{size}"
+            folder.mkdir()
+            (folder / "data").write_bytes(b"1")
+            seal(folder, {})
+    assert (
+        installation._data() == "all of size S are whole, not M: begin with `course lab --size S`"
+    )
+    (tmp_path / "images-S" / "data").write_bytes(b"")
+    with pytest.raises(installation._WrongError, match="not whole: images-M, volumes-M"):
+        installation._data()
+
+
+def test_a_place_for_data_that_cannot_be_is_named_with_its_variable(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path / "file"))
+    found = {each.part: each for each in installation.findings()}["folders"]
+    assert "file cannot be written" in found.seen
+    assert found.next_step == "set COURSE_DATA to a folder that you may write to, or unset it"

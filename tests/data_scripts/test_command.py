@@ -56,7 +56,7 @@ def test_data_made_otherwise_are_not_replaced_without_being_told(
 ) -> None:
     options = [*options, "--out", str(made)]
     assert make(*options) == 1
-    assert said(capsys).endswith("name another place with --out, or replace it with --force.")
+    assert said(capsys).endswith("delete it, or name another place in COURSE_DATA.")
     assert (made / "a.txt").read_text() == "M 1"
 
     assert make(*options, "--force") == 0

@@ -84,7 +84,6 @@ def test_when_nothing_more_can_be_written_it_says_so_and_leaves_nothing(
 
     assert run(tmp_path / "events", prepare=limit) == (
         1,
-        "The disk is full; free some space or name another place with --out "
-        "(or COURSE_DATA), and run again.\n",
+        "The disk is full; free some space or name another place in COURSE_DATA, and run again.\n",
     )
     assert [path.name for path in tmp_path.iterdir()] == [".events.lock"]

@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from course_utils.hardware.machine.disk import measure_disk
 from course_utils.hardware.machine.starting import start_method
+from course_utils.paths import data_root
 from course_utils.words import size
 
 SHM = Path("/dev/shm")
@@ -113,16 +114,17 @@ def pressure() -> Pressure:
     return Pressure({name: float(match[1]) for name, match in found.items() if match})
 
 
-def probe(folder: str | Path = ".") -> str:
+def probe(folder: str | Path | None = None) -> str:
     """Look at this machine, and say what each fact means for loading; takes about a second.
 
     Args:
-        folder: where the data are or will be; the disk under it is tried with a file of 64 MB.
+        folder: where the data are or will be, whose disk is tried with a file of 64 MB; None: that
+            of the course.
 
     Raises:
         CourseError: `$COURSE_START_METHOD` is none that this system has.
     """
-    whole = Path(folder).absolute()
+    whole = Path(folder or data_root()).absolute()
     place = next(above for above in (whole, *whole.parents) if above.is_dir())
     torch = known(lambda: metadata.version("torch"))  # an import would take seconds
     rows = [

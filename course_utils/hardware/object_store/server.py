@@ -245,7 +245,10 @@ class _Objects(_Guarded, StaticFileHandler):
                 arrival = limits.answer()
                 await limits.wait(arrival(0))
                 await super().get(path)
-                if self._span:
+                if self.get_status() == 416:
+                    size = self.get_content_size()
+                    self.finish(f"This file has {size:,} bytes; ask for a range inside it.\n")
+                elif self._span:
                     await self._send(*self._span, arrival)
         except StreamClosedError:
             return  # the client has gone

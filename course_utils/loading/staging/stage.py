@@ -151,9 +151,12 @@ def unstage(
     return gone
 
 
-def staged_copies(*, to: str | os.PathLike[str] | None = None) -> list[StagedCopy]:
-    """Return the copies that are there; print one to see what it is."""
-    return [copy for copy in find_place(to).copies() if copy.seal]
+def staged_copies(
+    source: str | os.PathLike[str] | None = None, *, to: str | os.PathLike[str] | None = None
+) -> list[StagedCopy]:
+    """Return the copies of a source, or all; print one to see what it is."""
+    key = "*" if source is None else Source(source).key
+    return [copy for copy in find_place(to).copies(key) if copy.seal]
 
 
 @contextmanager
@@ -165,7 +168,7 @@ def _explained(place: Place) -> Iterator[None]:
         if error.errno == errno.ENOSPC:
             raise CourseError(
                 f"{place.folder.parent} became full while it was copied to, so there is no copy; "
-                f"remove copies with `course stage --remove`, or {_ELSEWHERE}."
+                f"remove a copy that `course stage --list` shows, or {_ELSEWHERE}."
             ) from error
         raise CourseError(sentence(error, elsewhere=_ELSEWHERE)) from error
 
@@ -225,8 +228,8 @@ class Place:
             if free - total // 10 < needed:
                 raise CourseError(
                     f"{name} needs {size(needed)}, but {where} has {size(free)} free, of which "
-                    f"{size(total // 10)} are kept for the workers; remove copies with `course "
-                    f"stage --remove`, stage less, or {_ELSEWHERE}."
+                    f"{size(total // 10)} are kept for the workers; remove a copy that "
+                    f"`course stage --list` shows, stage less, or {_ELSEWHERE}."
                 )
 
 

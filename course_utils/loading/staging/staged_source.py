@@ -92,6 +92,14 @@ class Source:
             raise CourseError(
                 f"Reading {at} is not allowed; ask its owner, or name a copy of your own."
             ) from None
+        except Exception as error:
+            if self.fs is None or isinstance(error, CourseError):
+                raise
+            # every storage has exceptions of its own, such as those of S3 without credentials
+            raise CourseError(
+                f"{at} cannot be read ({type(error).__name__}: {error}); look at the network "
+                "and at your credentials for this storage, then stage it again."
+            ) from error
 
 
 def version(files: Files) -> str:

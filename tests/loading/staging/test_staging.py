@@ -155,6 +155,19 @@ def test_a_url_is_a_source(shm: Path) -> None:
         memory.rm("/staging-test", recursive=True)
 
 
+def test_what_a_storage_raises_is_one_sentence(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoCredentialsError(Exception):
+        pass
+
+    def info(*_: object, **__: object) -> None:
+        raise NoCredentialsError("Unable to locate credentials")
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "info", info)
+    said = r"memory:///x cannot be read \(NoCredentialsError: Unable to .*\); look at the network"
+    with pytest.raises(CourseError, match=said):
+        stage_to_shm("memory://x", to=shm)
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [
