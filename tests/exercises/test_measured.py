@@ -127,6 +127,7 @@ def test_numbers_left_open_are_not_attempted() -> None:
     [
         (lambda names: list(Counter(names).values()), "not a dict from the names"),
         (lambda names: Counter(sorted(names).index(name) for name in names), "not a dict from"),
+        (lambda names: dict.fromkeys(names, 0.1), "to whole numbers"),
         (lambda names: Counter(names[:64]), "You counted 64 of 200 pictures"),
         (lambda names: Counter(chain(names[:-9], names[:9])), "The count is off for astronaut"),
     ],
@@ -140,6 +141,15 @@ def test_a_wrong_count_is_explained(count: Callable[[list[str]], Any], misconcep
     [
         (lambda counts, names: [1 / n for n in counts.values()], "draws only those, all of class"),
         (lambda counts, names: {c: 1 / n for c, n in counts.items()}, "knows no classes"),
+        (lambda counts, names: iter(names), "no generator"),
+        (lambda counts, names: [0.0] * len(names), "not all may be 0"),
+        (lambda counts, names: [1 / counts[n] for n in names[::-1]], "weigh differently"),
+        (
+            lambda counts, names: [
+                float(n != after) for n, after in zip(names, [*names[1:], ""], strict=True)
+            ],
+            "or never",
+        ),
         (lambda counts, names: [1.0] * 64, "there are 200 pictures"),
         (lambda counts, names: [1.0] * len(names), "All pictures weigh the same"),
         (lambda counts, names: [counts[name] for name in names], "Common classes weigh more"),

@@ -1,6 +1,7 @@
 """Exercise 01.1: what becomes of a list of events of different lengths."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -19,13 +20,13 @@ def pad_events(collate: Callable[[list[Sample]], Mapping[str, torch.Tensor]]) ->
     """Judge a collate function: alone on hidden mixtures, then in workers."""
     for seed, lengths in enumerate(MIXTURES):
         samples = _samples(lengths, seed)
-        batch = collate([dict(sample) for sample in samples])
-        _judge_form(batch, samples)
-        _judge_pulses(batch["pulses"], samples)
-        _judge_mask(batch["mask"], batch["pulses"], samples)
-        _judge_energy(batch["energy"], samples)
+        given = deepcopy(samples)
+        batch = collate(given)
+        _judge_given(given, samples)
+        _judge_batch(batch, samples)
     expect_in_a_file(collate)
-    batches = loader(_samples(range(1, 17), 7), batch_size=4, collate_fn=collate)
+    samples = _samples(range(1, 17), 7)
+    batches = [*loader(samples, batch_size=4, collate_fn=collate)]
     widths = [batch["pulses"].shape[1] for batch in batches]
     expect(
         widths == [4, 8, 12, 16],
@@ -33,6 +34,8 @@ def pad_events(collate: Callable[[list[Sample]], Mapping[str, torch.Tensor]]) ->
         "make 4, 8, 12 and 16. Something is kept from one call to the next.",
         "Work out everything from the samples of this call.",
     )
+    for number, batch in enumerate(batches):
+        _judge_batch(batch, samples[4 * number : 4 * number + 4])
     return right("Any mixture of lengths becomes one batch, and two workers did it as well.")
 
 
@@ -46,18 +49,29 @@ def _samples(lengths: Sequence[int], seed: int) -> list[Sample]:
     return samples
 
 
+def _judge_batch(batch: Any, samples: list[Sample]) -> None:
+    _judge_form(batch, samples)
+    _judge_pulses(batch["pulses"], samples)
+    _judge_mask(batch["mask"], batch["pulses"], samples)
+    _judge_energy(batch["energy"], samples)
+
+
 def _judge_form(batch: Any, samples: list[Sample]) -> None:
     expect(
         isinstance(batch, Mapping),
         f"The function returned {type(batch).__name__}. A batch of three things needs names.",
         f"Return a dict with {', '.join(KEYS)}.",
     )
-    missing = [key for key in KEYS if not isinstance(batch.get(key), torch.Tensor)]
+    odd = [
+        f"{key} is {type(batch[key]).__name__ if key in batch else 'missing'}"
+        for key in KEYS
+        if not isinstance(batch.get(key), torch.Tensor)
+    ]
     expect(
-        not missing,
-        f"The batch has no tensor {' and no tensor '.join(missing)}. A list of tensors is not a "
-        "batch yet: the GPU wants one block of memory.",
-        "Make one tensor of all events for each of the three keys.",
+        not odd,
+        f"In the batch {', '.join(odd)}. The GPU wants one tensor, one block of memory, for each; "
+        "a list of tensors is not one yet.",
+        f"Make one tensor of all events for each of {', '.join(KEYS)}.",
     )
     shape = tuple(batch["pulses"].shape)
     expect(
@@ -79,8 +93,8 @@ def _judge_pulses(pulses: torch.Tensor, samples: list[Sample]) -> None:
     expect(
         pulses.shape[1] == longest,
         f"The longest event of this batch has {longest} pulses, your batch has room for "
-        f"{pulses.shape[1]}. A fixed width pads every batch as if the longest event of all were "
-        "in it, and fails for a longer one.",
+        f"{pulses.shape[1]}. What is beyond is padding in every event; and a fixed width, or the "
+        "longest event so far, fails for a longer one.",
         "Take T from the samples of this batch.",
     )
     expect(
@@ -148,4 +162,17 @@ def _judge_energy(energy: torch.Tensor, samples: list[Sample]) -> None:
         f"The energies are not those of the events in their order, in the shape "
         f"{tuple(wanted.shape)}.",
         "Take sample['energy'] of each sample, in the order of the samples.",
+    )
+
+
+def _judge_given(given: list[Sample], samples: list[Sample]) -> None:
+    pairs = [*zip(given, samples, strict=False)]
+    expect(
+        len(given) == len(samples)
+        and all(one.keys() == other.keys() for one, other in pairs)
+        and all(torch.equal(one["pulses"], other["pulses"]) for one, other in pairs)
+        and all(one["energy"] == other["energy"] for one, other in pairs),
+        "The function changes the samples that it was given. If the dataset keeps them in memory, "
+        "they are changed again in each epoch.",
+        "Work on copies: x = x / 1000 makes a new tensor, x /= 1000 changes the old one.",
     )

@@ -1,6 +1,6 @@
 """Exercise 01.3: what a dataset asks of the storage for a batch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ from course_utils.teaching.exercise import (
     right,
 )
 from course_utils.teaching.notebook import data_path
+from course_utils.words import plural
 from notebooks.exercises.judging import loader
 
 Events = Sequence[NDArray[np.float32]]
@@ -40,19 +41,27 @@ def read_batches(dataset_class: type[Any]) -> Verdict:
     pulses = np.load(folder / FILE, mmap_mode="r")
     events = [pulses[a:b] for a, b in pairwise(offsets)]
     storage = slow_storage(folder, "laptop SSD", cache_mb=0)
-    dataset = dataset_class(storage, FILE, offsets)
-    last = len(events) - 1
+
+    def make() -> Any:
+        return dataset_class(storage, FILE, offsets)
+
+    dataset, last = make(), len(events) - 1
     for batch in ([3], [2, 1, 0], [9, 4, 9, 5], [last, 0, last - 1], list(range(40, 9, -3))):
-        _judge_events(dataset.__getitems__(list(batch)), batch, events)
-    counts = [_judge_requests(dataset, storage, events, seed) for seed in range(3)]
+        asked = list(batch)
+        _judge_events(dataset.__getitems__(asked), batch, events)
+        expect(
+            asked == batch,
+            "The list of numbers is changed. It belongs to the sampler, which may need it again.",
+            "Work on a copy: sorted(indices) makes a new list, indices.sort() changes the old one.",
+        )
+    counts = [_judge_requests(make, storage, events, seed) for seed in range(3)]
     expect_in_a_file(dataset_class)
     batches = [block_batch(len(events), seed) for seed in range(10, 14)]
-    batches_found = loader(dataset_class(storage, FILE, offsets), batch_sampler=batches)
+    batches_found = loader(make(), batch_sampler=batches)
     for batch, found in zip(batches, batches_found, strict=True):
         _judge_events(found, batch, events)
-    return right(
-        f"{max(counts)} requests for a batch, instead of one for each of {BLOCKS * BLOCK} events."
-    )
+    most = plural(max(counts), "request")
+    return right(f"{most} for a batch, instead of one for each of {BLOCKS * BLOCK} events.")
 
 
 def block_batch(events: int, seed: int) -> list[int]:
@@ -95,11 +104,19 @@ def _same(found: Sequence[Any], batch: Sequence[int], events: Events) -> bool:
     return all(np.array_equal(np.asarray(event), events[index]) for event, index in pairs)
 
 
-def _judge_requests(dataset: Any, storage: SlowFileSystem, events: Events, seed: int) -> int:
+def _judge_requests(
+    make: Callable[[], Any], storage: SlowFileSystem, events: Events, seed: int
+) -> int:
     batch = block_batch(len(events), seed)
-    in_order, _ = _read(dataset, storage, sorted(batch), events)
-    requests, bytes_read = _read(dataset, storage, batch, events)
+    in_order, _ = _read(make(), storage, sorted(batch), events)
+    requests, bytes_read = _read(make(), storage, batch, events)
     most = len(batch) // FEWER
+    expect(
+        requests and in_order,
+        "No request at all for a batch: the events come from memory, or past the storage. Whoever "
+        "reads the whole file first needs memory for the whole file, in every worker.",
+        "Read in __getitems__, by self.read, what this batch needs, and keep nothing in self.",
+    )
     expect(
         in_order <= most,
         f"{in_order} requests for {len(batch)} events. The loader calls you once now, but inside "
@@ -108,15 +125,15 @@ def _judge_requests(dataset: Any, storage: SlowFileSystem, events: Events, seed:
     )
     expect(
         requests <= most,
-        f"{requests} requests for {len(batch)} events; were they sorted, you would make "
+        f"{plural(requests, 'request')} for {len(batch)} events; were they sorted, you would make "
         f"{in_order}. Neighbours are not side by side in a shuffled batch.",
         "Sort the numbers before you look for neighbours.",
     )
     times = bytes_read / sum(events[index].nbytes for index in batch)
     expect(
         times <= MORE,
-        f"{requests} requests, but {times:.0f} times the bytes of the events: you read all that "
-        "lies between. On a big file that is the whole file for every batch.",
+        f"{plural(requests, 'request')}, but {times:.0f} times the bytes of the events: you read "
+        "all that lies between. On a big file that is the whole file for every batch.",
         "Begin a new request where a number is missing.",
     )
     return requests

@@ -1,6 +1,7 @@
 """Exercise 01.4: how often each class is drawn."""
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ def balance_the_classes(counts: Mapping[str, int], weights: Sequence[float]) -> 
     wanted = {folder.name: len(list(folder.glob("*.jpg"))) for folder in folders}
     _judge_counts(counts, wanted)
     expect(
-        not isinstance(weights, Mapping),
-        "A dict has one weight for each class, but the sampler knows no classes. It wants one "
-        "weight for each picture, in a list as long as the dataset.",
+        hasattr(weights, "__len__") and not isinstance(weights, Mapping),
+        "The sampler knows no classes and counts its weights: it wants one weight for each "
+        "picture, in a list as long as the dataset, no dict and no generator.",
         _ONE_EACH,
     )
     _judge_weights(np.asarray(weights, dtype=float), wanted)
@@ -36,8 +37,10 @@ def balance_the_classes(counts: Mapping[str, int], weights: Sequence[float]) -> 
 
 def _judge_counts(counts: Any, wanted: Mapping[str, int]) -> None:
     expect(
-        isinstance(counts, Mapping) and all(isinstance(name, str) for name in counts),
-        "The counts are not a dict from the names of the classes to numbers.",
+        isinstance(counts, Mapping)
+        and all(isinstance(name, str) for name in counts)
+        and all(isinstance(count, Integral) for count in counts.values()),
+        "The counts are not a dict from the names of the classes to whole numbers.",
         "images.classes[target] is the name for a class number.",
     )
     total, found = sum(wanted.values()), sum(counts.values())
@@ -69,7 +72,20 @@ def _judge_weights(weights: NDArray[np.float64], wanted: Mapping[str, int]) -> N
         f"The weights have the shape {weights.shape}; there are {sizes.sum():,} pictures.",
         "Make a list with one weight for each entry of images.targets.",
     )
-    sums = np.add.reduceat(weights, np.cumsum([0, *sizes[:-1]]))
+    expect(
+        np.isfinite(weights).all() and (weights >= 0).all() and weights.any(),
+        "Weights are chances: none may be negative or infinite, and not all may be 0.",
+        "A picture of a class of n gets the weight 1/n.",
+    )
+    starts = np.cumsum([0, *sizes[:-1]])
+    lightest, heaviest = (how.reduceat(weights, starts) for how in (np.minimum, np.maximum))
+    expect(
+        np.allclose(lightest, heaviest, rtol=0.01, atol=0),
+        "Pictures of one class weigh differently, so some of them are drawn less often than "
+        "others, or never.",
+        _ONE_EACH,
+    )
+    sums = np.add.reduceat(weights, starts)
     shares = sums / sums.sum()
     expect(
         not np.allclose(shares, sizes / sizes.sum(), rtol=0.01),
