@@ -92,9 +92,9 @@ def two_threads_over_one_when_busy() -> float:
         others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
         try:
             rates: dict[int, list[float]] = {1: [], 2: []}
-            for threads in [1, 2] * 9:
-                torch.set_num_threads(threads)
-                rates[threads].append(_epoch_rate(Columns(folder)))
+            for count in [1, 2] * 9:
+                torch.set_num_threads(count)
+                rates[count].append(_epoch_rate(Columns(folder)))
         finally:
             for other in others:
                 other.kill()

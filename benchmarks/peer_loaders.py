@@ -30,6 +30,8 @@ from course_utils.loading.records import RecordLoader
 Epoch = Callable[[int], Iterator[torch.Tensor]]  # from the number of the epoch to its batches
 LIMIT = "limit: the set in RAM, index_select(out=)"
 RECORDS = "record loader"
+CONTIGUOUS = f"{RECORDS}, made contiguous"
+THREE_LINES = "three lines: mapped .npy, index_select"
 BATCHED = "np.memmap, batches at once"
 SAME_FILE = "np.memmap of the record file, batches at once"
 LISTED = "np.memmap, __getitems__, default collate"
@@ -185,6 +187,28 @@ def tensordict(folder: Path, batch_size: int) -> Epoch:
 @peer(BATCHED)
 def memmap_batches(folder: Path, batch_size: int) -> Epoch:
     return shuffled(MappedBatches(folder), batch_size, collate_fn=same)
+
+
+@peer(THREE_LINES)
+def three_lines(folder: Path, batch_size: int) -> Epoch:
+    pulses = torch.from_numpy(np.load(folder / "pulses.npy", mmap_mode="c"))
+
+    def epoch(number: int) -> Iterator[torch.Tensor]:
+        for chosen in torch.split(torch.randperm(len(pulses)), batch_size):
+            yield places(torch.index_select(pulses, 0, chosen))
+
+    return epoch
+
+
+@peer(CONTIGUOUS)
+def records_contiguous(folder: Path, batch_size: int) -> Epoch:
+    loader = RecordLoader(folder / "records.npy", batch_size)
+
+    def epoch(number: int) -> Iterator[torch.Tensor]:
+        loader.set_epoch(number)
+        return (places(batch["pulses"].contiguous()) for batch in loader)
+
+    return epoch
 
 
 @peer(f"{RECORDS}, thread ahead")

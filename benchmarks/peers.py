@@ -1,8 +1,12 @@
 """Print how fast the record loader is beside other ways to load, and beside what the machine can.
 
 All load the same events in shuffled batches, in turn and many times, so that a busy neighbour meets
-all of them alike. The figures to look at are ratios to the limit: the whole set in memory, copied
-into batches whose memory is there already. No loader can be faster that gives such batches.
+all of them alike: once with one thread of torch, once with as many as it takes by itself. The
+figures to look at are ratios to the limit: the whole set in memory, copied into batches whose
+memory is there already. No loader can be faster that gives such batches.
+
+A batch of the record loader has gaps between its rows, and a copy to a GPU wants none: what it
+takes to close them has a line of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -47,27 +51,35 @@ class Measured:
 
 def main() -> None:
     """Measure and print."""
-    with tempfile.TemporaryDirectory() as name, one_thread():
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder, EVENTS, SINGLE)
-        measured = prepare(folder)
-        measure(measured)
-        print_table(measured)
-        print_bars(measured)
-        del measured
-        gc.collect()  # pages that are still mapped cannot be dropped
-        print_cold(folder)
+        for count in sorted({1, torch.get_num_threads()}, reverse=True):
+            with threads(count):
+                measured = prepare(folder)
+                measure(measured)
+                print_table(measured)
+        with one_thread():
+            print_bars(measured)  # one thread was the last
+            del measured
+            gc.collect()  # pages that are still mapped cannot be dropped
+            print_cold(folder)
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep torch from sharing out copies that take less time than to wake a thread."""
+def threads(count: int) -> Iterator[None]:
+    """Let torch share out copies among so many threads."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """Keep torch from sharing out copies that take less time than to wake a thread."""
+    return threads(1)
 
 
 def prepare(
@@ -108,7 +120,8 @@ def timed(epoch: Epoch, number: int) -> tuple[float, list[torch.Tensor]]:
 
 def print_table(measured: dict[str, Measured]) -> None:
     """Print the loaders from slow to fast."""
-    print(f"{EVENTS:,} events of 128 x 4 float32, batches of {BATCH:,}, warm, torch on 1 thread;")
+    print(f"{EVENTS:,} events of 128 x 4 float32, batches of {BATCH:,}, warm;")
+    print(f"threads of torch: {torch.get_num_threads()}")
     print("first: the first epoch; neighbours: of a batch on disk, 1 is as by chance")
     print(f"{'events/s':>59} {'of limit':>8} {'first':>10}{'served':>10}{'distinct':>10}  neighb.")
     limit = measured[LIMIT].rate

@@ -683,10 +683,23 @@ cu.reveal("06f", "np.load" if all(small.values()) and not whole else "npz")
 
 # %% [markdown]
 # It is `np.load`, not npz. From a path on a local disk it reads `.npy` in one piece. From any Python file, be it one on a
-# remote storage or a member of a zip file, it reads in pieces of 256 KiB, and each piece is a request to a remote
-# storage. So read the whole file first. HDF5 asks a few times for its directory, and then once for the numbers.
+# remote storage or a member of a zip file, it reads in pieces of 256 KiB, and on a remote storage each piece is a
+# request. So read the whole file first. HDF5 asks a few times for its directory, and then once for the numbers.
 #
-# And one plane costs the whole volume. Can we not map it?
+# Now somebody wants one plane of the volume.
+
+# %%
+from course_utils.loading.images import Volumes
+
+for form in "npz", "npy", "h5":
+    storage = counting_storage(folder)
+    volumes = Volumes(folder, form, fs=storage)  # our dataset: of .npy it reads what it needs
+    storage.reset_counters()
+    volumes.plane(-1, 17)
+    print(f"{form}, a plane: {storage.counters()}")
+
+# %% [markdown]
+# In npz one plane costs the whole volume. Can we not map it?
 
 # %%
 from_npz = np.load(folder / f"{number}.npz", mmap_mode="r")["volume"]
@@ -788,7 +801,7 @@ cu.check("06.3", write_shards, read_event)
 # %%
 cu.predict(
     "06g",
-    "gzip on a fast SSD and on a network drive of 117 MB/s: where is reading faster with it?",
+    "zstd on a fast SSD and on a network drive of 117 MB/s: where is reading faster with it?",
     choices=["both", "SSD only", "network only", "neither"],
 )
 
@@ -802,7 +815,7 @@ codecs.picture()
 codecs
 
 # %%
-faster = [codecs.ratio("gzip", f"emulated {name}") < 1 for name in ("laptop SSD", "NFS")]
+faster = [codecs.ratio("zstd", f"emulated {name}") < 1 for name in ("laptop SSD", "NFS")]
 answers = {(1, 1): "both", (1, 0): "SSD only", (0, 1): "network only", (0, 0): "neither"}
 cu.reveal("06g", answers[tuple(faster)])
 

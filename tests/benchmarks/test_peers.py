@@ -8,7 +8,7 @@ import torch
 from benchmarks.ledger import ledger
 from benchmarks.peer_files import write
 from benchmarks.peer_loaders import LIMIT, PEERS, RECORDS
-from benchmarks.peers import one_thread, prepare, timed
+from benchmarks.peers import prepare, threads, timed
 
 EVENTS, SINGLE, BATCH = 2100, 300, 64
 
@@ -75,6 +75,6 @@ def test_a_peer_that_is_not_installed_is_left_out_with_a_sentence(
 
 def test_threads_of_torch_are_given_back() -> None:
     before = torch.get_num_threads()
-    with one_thread():
+    with threads(1):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
