@@ -1,5 +1,6 @@
 """Count or measure what notebook 04 claims."""
 
+import os
 import pickle
 import time
 from itertools import islice
@@ -19,7 +20,7 @@ from course_utils.loading.workers import PackedStrings
 from course_utils.measure.diagnosis import steady_rate
 from course_utils.teaching.explorer import use_cpu
 from course_utils.teaching.notebook import data_path, start_workers
-from notebooks.exercises.nb04.ex2_pack_strings import grown_mb
+from notebooks.exercises.nb04.ex3_pack_strings import grown_mb
 from notebooks.stories.worker_traps import compare
 
 
@@ -70,14 +71,21 @@ def reading_speed_up() -> float:
 
 def decoding_speed_up_by_cores() -> float:
     """Measure the same for decoding, as a share of what the cores allow."""
-    photographs = Jpegs(data_path("images"), crop)
-    one, four = (_rate(photographs, 128, w) for w in (1, 4))
+    photographs = Jpegs(data_path("images"))
+    one, four = (_rate(photographs, 16, w) for w in (1, 4))
     return four / one / min(4, usable_cores())
 
 
-def crop(image: torch.Tensor) -> torch.Tensor:
-    """Cut a small square out of a photograph."""
-    return image[:, :64, :64].clone()
+def slow_down_on_one_core_by_cores() -> float:
+    """Measure how many times slower four workers decode on one core, as a share of the same."""
+    photographs = Jpegs(data_path("images"))
+    free, bound = (_rate(photographs, 16, 4, worker_init_fn=init) for init in (None, to_one_core))
+    return free / bound / min(4, usable_cores())
+
+
+def to_one_core(worker: int) -> None:
+    """Bind this worker to the first core that it may use; on Linux."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 def _rate(dataset: Dataset[Any], batch_size: int, num_workers: int, **options: Any) -> float:
@@ -113,12 +121,12 @@ class SomeGiants(Dataset[int]):
         return 70
 
     def __getitem__(self, index: int) -> int:
-        use_cpu(200 if index % 7 == 3 else 20)
+        use_cpu(100 if index % 7 == 3 else 10)
         return index
 
 
 def in_order_over_as_they_come() -> float:
-    """Measure the time of an epoch whose consumer takes 20 ms a batch, in order over not."""
+    """Measure the time of an epoch whose consumer takes 10 ms a batch, in order over not."""
     start_workers()
     return _epoch_s(in_order=True) / _epoch_s(in_order=False)
 
@@ -127,7 +135,7 @@ def _epoch_s(in_order: bool) -> float:
     batches = iter(DataLoader(SomeGiants(), num_workers=2, in_order=in_order))
     start = time.perf_counter()
     for _ in batches:
-        time.sleep(0.02)
+        time.sleep(0.01)
     return time.perf_counter() - start
 
 

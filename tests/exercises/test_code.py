@@ -31,8 +31,8 @@ def test_what_lives_in_the_notebook_is_refused_before_a_worker_dies_of_it(
     [
         ("01.1", 0, lambda solution: lambda samples: solution(samples), "imports what it needs"),
         ("01.3", 0, lambda kind: kind(None, "", []), "This is a dataset, not a class"),
-        ("04.2", 0, lambda kind: kind(["one"]), "This is an instance, not a class. The check"),
-        ("04.3", 0, lambda kind: kind("no file"), "This is a dataset, not a class. The check"),
+        ("04.3", 0, lambda kind: kind(["one"]), "This is an instance, not a class. The check"),
+        ("04.2", 0, lambda kind: kind("no file"), "This is a dataset, not a class. The check"),
         ("04.4", 0, lambda kind: kind(8), "This is a dataset, not a class. The check"),
         ("05.1", 0, lambda kind: kind([]), "This is a dataset, not a class"),
         ("06.3", 1, lambda _: lambda fs, folder, index: None, "A worker cannot get"),
@@ -65,7 +65,7 @@ def test_the_check_leaves_the_learners_seed_alone(folder: Path) -> None:
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
-    judge("04.4", folder, ("self.seed != torch.initial_seed()", "self.seed is None"))
+    judge("04.4", folder, ("self.length = length", "self.length = length + 1"))
     assert torch.equal(torch.rand(3), expected)
 
 

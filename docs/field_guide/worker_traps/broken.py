@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 from typing import Any
 
 import torch
@@ -98,3 +99,18 @@ def old_loop(mended: bool) -> Numbers:
     if mended:
         gc.collect()
     return outcome(DataLoader(Failing(False), num_workers=1, multiprocessing_context="fork"))
+
+
+class InNotebook(list[int]):
+    """A dataset, as if a cell had defined it."""
+
+
+def class_in_notebook(mended: bool) -> Numbers:
+    """Spawn a worker for a class of the notebook, or for one that any Python can import."""
+    notebook = sys.modules["__main__"]
+    for name in ("__file__", "__spec__"):  # a notebook has no file that a worker could import
+        vars(notebook)[name] = None
+    vars(notebook)["InNotebook"] = InNotebook
+    InNotebook.__module__ = "__main__"
+    dataset: Any = range(4) if mended else InNotebook(range(4))
+    return outcome(DataLoader(dataset, num_workers=1, timeout=30, multiprocessing_context="spawn"))

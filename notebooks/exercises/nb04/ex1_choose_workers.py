@@ -4,14 +4,16 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
+from numbers import Real
+from typing import Any
 
 import numpy as np
 
 from course_utils.teaching.exercise import Verdict, exercise, expect
+from course_utils.words import plural
 from notebooks.exercises.judging import Kind, Slip, judge_rule
 from notebooks.exercises.nb04.problem import MACHINES, Machine
 
-PREFETCH_FACTOR = 2  # the default of DataLoader
 HIDDEN = 60
 
 
@@ -21,15 +23,27 @@ def enough(m: Machine) -> int:
 
 
 def needed_mb(m: Machine, workers: int) -> float:
-    """Return what so many workers hold, each with its share of batches in flight."""
-    return workers * (m.worker_mb + PREFETCH_FACTOR * m.batch_mb)
+    """Return what so many workers hold with the batches they have ready, and the one in use."""
+    return workers * (m.worker_mb + m.prefetch_factor * m.batch_mb) + m.batch_mb
 
 
 def smallest(m: Machine) -> int | None:
     """Return the fewest workers that keep the GPU busy and fit the memory, or None."""
-    workers = enough(m)
-    fed = m.cpu_ms / m.cores <= m.step_ms and m.read_ms / m.streams <= m.step_ms
-    return workers if fed and needed_mb(m, workers) <= m.free_mb else None
+    return None if _forbids(m) else enough(m)
+
+
+def _forbids(m: Machine) -> str:
+    """Say what no number of workers can mend on this machine; nothing: an empty string."""
+    for shared, ms, count in ("core", m.cpu_ms, m.cores), ("storage stream", m.read_ms, m.streams):
+        if ms / count > m.step_ms:
+            return (
+                f"{plural(count, shared)} can do {ms:g} ms for a batch every {ms / count:.3g} ms, "
+                f"and the GPU takes one every {m.step_ms:g} ms"
+            )
+    workers, held = enough(m), needed_mb(m, enough(m))
+    if held > m.free_mb:
+        return f"its {plural(workers, 'worker')} would hold {held:,.0f} of {m.free_mb:,.0f} MB"
+    return ""
 
 
 _MANY = 10**9
@@ -38,12 +52,36 @@ _LIMITS = (
     "Return None unless cpu_ms / cores <= step_ms, read_ms / streams <= step_ms, and the memory "
     "suffices."
 )
+_MEMORY = "Compare W * (worker_mb + prefetch_factor * batch_mb) with free_mb."
 
+
+def _plotted(p: Callable[[Machine], int], *, counts_memory: bool) -> Slip[Machine, float | None]:
+    """Return the rule of who takes the plot's model, min(W, P) / L, with this P."""
+
+    def rule(m: Machine) -> int | None:
+        fits = needed_mb(m, enough(m)) <= m.free_mb or not counts_memory
+        return enough(m) if enough(m) <= p(m) and fits else None
+
+    return (
+        rule,
+        "You allow P workers at most, as in the plot: there a batch only waited, or only computed. "
+        "Here it does both, and while one worker waits, another one has its core: the 8 of the "
+        "cluster node need less than one of 4 cores.",
+        "Compare cpu_ms / cores and read_ms / streams with step_ms, each for itself.",
+    )
+
+
+_P: tuple[Callable[[Machine], int], ...] = (
+    lambda m: m.cores,
+    lambda m: m.streams,
+    lambda m: min(m.cores, m.streams),
+)
 SLIPS: tuple[Slip[Machine, float | None], ...] = (
+    *(_plotted(p, counts_memory=counts) for p in _P for counts in (True, False)),
     (
         lambda m: smallest(m) or 0,
-        "You return 0 where no number of workers will do. With 0 workers the loop loads itself, "
-        "and the GPU waits through all of it.",
+        "You return 0 where no number of workers will do. With 0 workers the loop loads each "
+        "batch itself, and the GPU waits meanwhile.",
         "Return None there: it says that something else has to change.",
     ),
     (
@@ -59,7 +97,7 @@ SLIPS: tuple[Slip[Machine, float | None], ...] = (
     (
         lambda m: smallest(replace(m, free_mb=_MANY)),
         "You leave out the memory. Each worker holds worker_mb and its batches in flight.",
-        "Compare W * (worker_mb + 2 * batch_mb) with free_mb.",
+        _MEMORY,
     ),
     (
         lambda m: smallest(replace(m, cores=_MANY)),
@@ -81,8 +119,14 @@ SLIPS: tuple[Slip[Machine, float | None], ...] = (
     (
         lambda m: None if enough(m) > m.cores else smallest(m),
         "You allow no more workers than cores. A worker that waits for the storage needs no core: "
-        "on the cluster node 8 workers use less than one.",
+        "on the cluster node 8 workers need less than one.",
         "Compare cpu_ms / cores with step_ms, not W with cores.",
+    ),
+    (
+        lambda m: min(enough(m), m.cores, m.streams),
+        "You cut W down to the P of the plot. Then the GPU waits; and a worker that waits for the "
+        "storage needs no core.",
+        _LIMITS,
     ),
     (
         lambda m: min(enough(m), m.cores),
@@ -93,17 +137,17 @@ SLIPS: tuple[Slip[Machine, float | None], ...] = (
     (
         lambda m: smallest(replace(m, batch_mb=0)),
         "You count the workers' own memory, but not the batches that lie ready.",
-        "Up to W * prefetch_factor batches are in flight, and prefetch_factor is 2.",
+        _MEMORY,
     ),
     (
-        lambda m: smallest(replace(m, batch_mb=m.batch_mb / PREFETCH_FACTOR)),
+        lambda m: smallest(replace(m, prefetch_factor=1)),
         "You count one batch for each worker. It loads prefetch_factor batches ahead, 2 unless "
         "you say otherwise.",
-        "Compare W * (worker_mb + 2 * batch_mb) with free_mb.",
+        _MEMORY,
     ),
     (
         lambda m: smallest(m) and int((m.read_ms + m.cpu_ms) / m.step_ms),
-        "You round down: then the last bit of loading is done by nobody, and the GPU waits.",
+        "You round down: so many workers are a little too slow, and the GPU waits.",
         "Use math.ceil.",
     ),
     (
@@ -117,7 +161,7 @@ SLIPS: tuple[Slip[Machine, float | None], ...] = (
         _GENERAL,
     ),
     (
-        lambda m: smallest(m) and int(m.free_mb / needed_mb(m, 1)),
+        lambda m: smallest(m) and int(m.free_mb / (m.worker_mb + 2 * m.batch_mb)),
         "That is the largest number that fits. More workers than needed gain nothing, and each "
         "takes memory and a start.",
         _GENERAL,
@@ -144,33 +188,44 @@ def choose_workers(rule: Callable[[Machine], int | None]) -> Verdict:
 def hidden_machines(count: int) -> Sequence[Machine]:
     """Return machines on which each limit decides now and then."""
     rng = np.random.default_rng(4)
-    low = 5, 5, 30, 1, 1, 50, 10, _MANY
-    high = 400, 300, 90, 13, 19, 400, 150, _MANY + 1
+    low = 5, 5, 30, 1, 1, 50, 10, 2, _MANY
+    high = 400, 300, 90, 13, 19, 400, 150, 3, _MANY + 1
     machines: list[Machine] = []
     while len(machines) < count:
         roomy = Machine(*rng.integers(low, high).tolist())
         free = round(needed_mb(roomy, enough(roomy)) * float(rng.uniform(0.6, 1.8)))
         machine = replace(roomy, free_mb=free)
-        # who counts the batch in use as well is as right
-        if smallest(machine) == smallest(replace(machine, free_mb=free - roomy.batch_mb)):
+        # who leaves the batch in use to the notebook is as right
+        if smallest(machine) == smallest(replace(machine, free_mb=free + roomy.batch_mb)):
             machines.append(machine)
     return machines
 
 
-def _read(machine: Machine, workers: float | None) -> float | None:
+def _read(machine: Machine, workers: Any) -> float | None:
+    whole = isinstance(workers, Real) and not isinstance(workers, bool) and workers % 1 == 0
     expect(
-        workers is None or (not isinstance(workers, bool) and workers == int(workers)),
-        f"For {machine} you return {workers!r}, which is no number of workers.",
+        workers is None or whole,
+        f"For {_name(machine)} you return {workers!r:.60}, which is no number of workers.",
         "Return a whole number, or None where no number will do.",
     )
-    return workers
+    return None if workers is None else float(workers)
 
 
 def _explain(machine: Machine, answer: float | None, true: float | None) -> tuple[str, str]:
-    if true is not None and answer is not None:
-        said = "leaves the GPU waiting" if answer < true else "is more than it takes"
-        said = f"{answer} workers for it: that {said}"
+    said = "None" if answer is None else plural(int(answer), "worker")
+    if true is None:
+        because, next_step = f"no W will do: {_forbids(machine)}", _LIMITS
+    elif answer is None:
+        because, next_step = "there is a W that feeds the GPU and fits", _LIMITS
     else:
-        said = "None for it, but there is a W" if answer is None else f"{answer} for it, but no W"
-        said += " that feeds the GPU and fits"
-    return f"Take this one: {machine}. You return {said}.", f"{_GENERAL} {_LIMITS}"
+        less = answer < true
+        because, next_step = (
+            f"that {'leaves the GPU waiting' if less else 'is more than it takes'}",
+            _GENERAL,
+        )
+    return f"For {_name(machine)} you return {said}, but {because}.", next_step
+
+
+def _name(machine: Machine) -> str:
+    names = (f"the {name}" for name, shown in MACHINES.items() if shown == machine)
+    return next(names, str(machine))

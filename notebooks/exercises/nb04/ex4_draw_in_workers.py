@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils.data import ConcatDataset
 
 from course_utils.teaching.exercise import (
     Verdict,
@@ -17,6 +18,10 @@ from notebooks.exercises.judging import loader
 
 SAMPLES = 32
 SEED = 40
+_PER_DRAW = (
+    "Let PyTorch draw in __getitem__, numbers or a seed: torch.randint(2**63 - 1, ()) differs in "
+    "each worker, in each epoch and from sample to sample."
+)
 
 
 @exercise("04.4", title="Distinct and reproducible random numbers", seconds=150)
@@ -24,12 +29,25 @@ def draw_in_workers(dataset_class: Callable[[int], Any]) -> Verdict:
     """Expect numbers that differ between samples, workers and epochs, and repeat with the seed."""
     expect_a_class(dataset_class, "a dataset", "builds its own")
     expect_in_a_file(dataset_class)
+    _expect_no_generator_of_torch(dataset_class(1))
     with torch.random.fork_rng(devices=()):  # the learner's seed stays
         for num_workers in (2, 0):
             _judge_epochs(dataset_class, num_workers)
+        _judge_joined(dataset_class)
     return right(
         f"{SAMPLES} samples, {SAMPLES} different numbers, new ones in the next epoch, and the same "
         "again after the same torch.manual_seed: with 2 workers and with none."
+    )
+
+
+def _expect_no_generator_of_torch(dataset: Any) -> None:
+    dataset[0]
+    expect(
+        not any(isinstance(kept, torch.Generator) for kept in vars(dataset).values()),
+        "The dataset keeps a torch.Generator. Many versions of PyTorch cannot send it to a worker; "
+        "and where they can, each worker gets a copy, and all draw the same numbers.",
+        "Leave it out: torch.randint(1_000_000, ()) draws from a generator that PyTorch seeds in "
+        "each worker.",
     )
 
 
@@ -41,19 +59,40 @@ def _judge_epochs(dataset_class: Callable[[int], Any], num_workers: int) -> None
     torch.manual_seed(SEED)
     first, second = (_epoch(dataset, num_workers) for _ in range(2))
     torch.manual_seed(SEED)
-    again = _epoch(dataset_class(SAMPLES), num_workers)
-    _expect_distinct(first, again, how)
+    anew = _epoch(dataset_class(SAMPLES), num_workers)
+    torch.manual_seed(SEED)
+    again = _epoch(dataset, num_workers)
+    _expect_distinct(first, anew, how)
     expect(
         first != second,
         f"Every epoch brings the same numbers {how}: there is one noise for each sample for ever, "
         "and the network will learn it.",
-        "In a worker torch.initial_seed() is new in each epoch. Without workers it is not: make "
-        "one generator from it and keep drawing.",
+        f"torch.initial_seed() stays the same in the notebook, whatever is drawn. {_PER_DRAW}",
+    )
+    expect(
+        first == anew,
+        f"After the same torch.manual_seed other numbers come {how}: the run cannot be repeated.",
+        "Draw from PyTorch's generator, or let it draw the seed of yours: not from the clock, the "
+        "pid, nothing, or another library.",
     )
     expect(
         first == again,
-        f"After the same torch.manual_seed other numbers come {how}: the run cannot be repeated.",
-        "Seed the generator with torch.initial_seed(), not with the clock, the pid or nothing.",
+        f"After the same torch.manual_seed the same dataset brings other numbers {how}: its "
+        "generator went on where it was. torch.initial_seed() tells of a new seed only if it is "
+        "another number.",
+        _PER_DRAW,
+    )
+
+
+def _judge_joined(dataset_class: Callable[[int], Any]) -> None:
+    half = SAMPLES // 2
+    joined = _epoch(ConcatDataset([dataset_class(half), dataset_class(half)]), num_workers=2)
+    distinct = len(set(joined))
+    expect(
+        distinct > SAMPLES * 3 // 4,
+        f"ConcatDataset of two of your datasets brings {distinct} different numbers in {SAMPLES} "
+        "samples: in each worker both made a generator from the same seed.",
+        _PER_DRAW,
     )
 
 
@@ -63,19 +102,19 @@ def _expect_distinct(numbers: list[float], of_unused: list[float], how: str) -> 
     expect(
         distinct > 2,
         f"{said}: the generator is made anew, with the same seed, for every sample.",
-        "Make the generator once in a process and keep it.",
+        _PER_DRAW,
     )
     expect(
         distinct > SAMPLES / 2 or len(set(of_unused)) <= SAMPLES / 2,
         f"{said}: the notebook looked at one sample first, which made the generator, and both "
         "workers got a copy of it.",
-        "Remember the torch.initial_seed() it was made from, and make a new one if that differs.",
+        _PER_DRAW,
     )
     expect(
         distinct > SAMPLES / 2,
         f"{said}: both workers draw the same ones. Each has a copy of one generator, or seeded its "
         "own with the same number.",
-        "Make the generator in the worker, from torch.initial_seed(), which differs in each.",
+        _PER_DRAW,
     )
 
 
