@@ -18,8 +18,8 @@ import course_utils as cu
 cu.ready("06")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Four things (2), units and the picture (7), columns (3), 6.1 (5), chunks and 6.2 (3 + 10),
-# climb (6). In the 90 minute path: units and climb only. All that is extra is good homework, 6.3 above all.
+# **Instructor: plan.** Units and the picture (6), columns (3), 6.1 (5), chunks and 6.2 (3 + 10), climb (8). In the 90
+# minute path: units and climb only. All that is extra is good homework, 6.3 above all.
 #
 # **Board.** A rectangle, events from top to bottom, columns from left to right. Cut it into rows, into columns, into
 # tiles. Ask for one event, then for one column, and shade what must be read. This is the whole notebook.
@@ -150,9 +150,8 @@ one_pass = "tar"  ### SOLUTION
 cu.check("06.1", training, histogram, display, one_pass)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 06a: a usual guess is SQLite; it and ROOT both take several. ROOT reads a basket for each of four
-# columns. 06b: let somebody compute it, an open and a request for each event against requests that merge. 06c: ask
-# why before the reveal: what would the minimum and the maximum of a random id be?
+# **Instructor.** 06a: let somebody compute it, an open and a request for each event against requests that merge. 06b: ask
+# why before the reveal: what are the minimum and the maximum of 256 random ids?
 #
 # In 6.1 many take HDF5 for everything, since it "is the standard". For `one_pass` nearly every answer is right: say
 # so, it is the point.
@@ -204,8 +203,8 @@ for chunks in (256, 4), (65536, 4), (65536, 1), True:
 # ### Exercise 6.2 · 10 min · ●●○
 #
 # A volume has 64 × 192 × 192 voxels. One network reads **slabs** of four neighbouring planes, `volume[z : z + 4]`. Another
-# reads **cubes** of 48 voxels along each axis, from anywhere. Both read the same file, without a chunk cache. Choose a
-# chunk shape (z, y, x). For the slab *and* for the cube, a read must <!-- given -->
+# reads **cubes** of 48 voxels along each axis, from anywhere. Both read the same file, and HDF5's cache of chunks is
+# switched off, as real files are larger. Choose a chunk shape (z, y, x). For the slab *and* for the cube, a read must <!-- given -->
 #
 # - fetch at most 2 times the bytes that are wanted, <!-- given -->
 # - and take at most 400 requests.
@@ -362,7 +361,7 @@ options = {"batch_size": 1024, "shuffle": True, "collate_fn": as_it_is}
 climb("whole batches", DataLoader(whole_batches, **options))
 
 # %% [markdown]
-# The last rung does without the DataLoader, which still hands over a list of Python numbers for each batch. Three lines are
+# The last rung does without the DataLoader, which makes a list of Python numbers for each batch. Three lines are
 # left: map, shuffle, gather. `index_select` is torch's fastest way to gather rows. (The map has the mode "c", since torch
 # wants memory that may be written; what is written stays in this process.)
 
@@ -416,7 +415,7 @@ cu.reveal("06d", ladder["two workers"] / ladder["whole batches"])
 # long to make: decoding, or waiting for storage. So choose the format first, and then count what is left for workers.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 06d: write the guesses on the board before the climb. 06e: ask what a worker has to do with a batch
+# **Instructor.** 06c: write the guesses on the board before the climb. 06d: ask what a worker has to do with a batch
 # that is ready.
 
 # %% [markdown]
@@ -426,7 +425,7 @@ cu.reveal("06d", ladder["two workers"] / ladder["whole batches"])
 # - choose a format, or the chunks of an HDF5 file, to fit how you read,
 # - load events hundreds of times faster, and say when workers do not help.
 #
-# Next: where the bytes lie. Page cache, memory, /dev/shm.
+# Next comes [notebook 07](07_cache_and_stage.ipynb): where the bytes lie, be it the page cache, memory or /dev/shm.
 
 # %% [markdown]
 # # Extra
@@ -600,7 +599,6 @@ for loader in Columns(cold, [*fields], 1024), RecordLoader(cold / "records.npy",
 # | **layout** | What lies beside what? | event by event, column by column, in chunks; sorted or mixed |
 # | **access** | What do you ask for? | one event, a random batch, all in order, one column |
 #
-#
 # They cannot: tar is a container, and JPEG is a codec. Here are the same photographs as files and in a tar file. We count
 # what reading takes, on a storage that only counts, and time the decoding.
 
@@ -637,10 +635,12 @@ for name, ms in fastest.items():
 # The tar file saves the opens, which on a cluster is a lot. The decoding stays what it is. If decoding is your
 # bottleneck, no container will help.
 #
-# Who uses what? Particle physics keeps events in **ROOT**; its own
+# Who uses what? Particle physics keeps events in [ROOT](https://root.cern); ROOT's own
 # [RDataLoader](https://github.com/root-project/root/pull/21888) reads whole clusters of events and mixes them in a buffer.
-# Simulations and telescopes use **HDF5**, climate research **NetCDF**, whose version 4 is HDF5 inside. **TFRecord**, from
-# TensorFlow, is read from front to back like a tar file. Tables from anywhere come as **Parquet**.
+# Simulations and telescopes use [HDF5](https://www.hdfgroup.org), climate research
+# [NetCDF](https://www.unidata.ucar.edu/software/netcdf/), whose version 4 is HDF5 inside.
+# [TFRecord](https://www.tensorflow.org/tutorials/load_data/tfrecord), from TensorFlow, is read from front to back like a
+# tar file. Tables from anywhere come as [Parquet](https://parquet.apache.org).
 #
 # ## np.load and its small pieces
 #
@@ -682,9 +682,9 @@ whole = asked["npz, read as a whole first"] > 10
 cu.reveal("06f", "np.load" if all(small.values()) and not whole else "npz")
 
 # %% [markdown]
-# It is `np.load`, not npz. From a path on a local disk it reads `.npy` in one piece. From any Python file, be it one on a
-# remote storage or a member of a zip file, it reads in pieces of 256 KiB, and on a remote storage each piece is a
-# request. So read the whole file first. HDF5 asks a few times for its directory, and then once for the numbers.
+# It is `np.load`, not npz. From a path on a local disk it reads `.npy` in one piece. From a file object of any library, be
+# it one on a remote storage or a member of a zip file, it reads in pieces of 256 KiB, and on a remote storage each piece
+# is a request. So read the whole file first. HDF5 asks a few times for its directory, and then once for the numbers.
 #
 # Now somebody wants one plane of the volume.
 
@@ -796,7 +796,7 @@ cu.check("06.3", write_shards, read_event)
 # %% [markdown]
 # ## When does compression pay?
 #
-# Fewer bytes arrive sooner, and then have to be inflated.
+# Compressed data are fewer bytes. They arrive sooner, and then have to be inflated.
 
 # %%
 cu.predict(
@@ -820,8 +820,8 @@ answers = {(1, 1): "both", (1, 0): "SSD only", (0, 1): "network only", (0, 0): "
 cu.reveal("06g", answers[tuple(faster)])
 
 # %% [markdown]
-# Each curve crosses 1 at the bandwidth where decoding takes as long as the saved bytes would. A slow network: compress. A
-# fast SSD, or data that are in the page cache anyway: do not, or take a fast codec.
+# Each curve crosses 1 at the bandwidth where decoding takes as long as the saved bytes would. So on a slow network,
+# compress. On a fast SSD, and for data that are in the page cache anyway, do not, or take a fast codec.
 #
 # The best compression comes before any codec: **the right type**. Sensor numbers as int64 are eight bytes each; two are
 # enough for 5,160 sensors. It costs nothing to read. If it is done wrong, it costs the result.
@@ -864,5 +864,5 @@ def to_uint16(values):
 cu.check("06.4", to_uint16)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 06f: run it beside a video call, and it shows itself. 06g: most blame npz, as the notes do. 06h: ask
-# why before the picture. 06i: ask who expects an error.
+# **Instructor.** 06e: run it beside a video call, and it shows itself. 06f: the notes blame npz; so may the class. 06g:
+# ask why before the picture. 06h: ask who expects an error.
