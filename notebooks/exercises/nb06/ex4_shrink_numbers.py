@@ -22,13 +22,17 @@ _FITS: dict[str, NDArray[Any]] = {
     "uint16 already": np.array([7, 65_535], np.uint16),
 }
 # why each comes out wrong without a word, and what there is of the kind
-_REFUSED: dict[str, dict[str, list[float]]] = {
+_REFUSED: dict[str, dict[str, list[float] | NDArray[Any]]] = {
     "uint16 ends at 65,535, and numpy goes on from 0 without a word": {
         "65,536": [1, 65_536],
         "2 to the power of 40": [2**40, 3],
         "70,000.0": [70_000.0, 1.0],
     },
-    "below 0 numpy goes on from the top, 65,535": {"-1": [3, -1], "-2.0": [-2.0, 3.0]},
+    "below 0 numpy goes on from the top, 65,535": {
+        "-1": [3, -1],
+        "-2.0": [-2.0, 3.0],
+        "-1 as int16": np.array([-1, 4], np.int16),
+    },
     "the sum is the same, and the numbers are not": {"-1 beside 65,536": [-1, 65_536]},
     "astype cuts off what stands behind the point": {
         "0.5": [0.5, 1],
