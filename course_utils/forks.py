@@ -2,12 +2,17 @@
 
 Fork copies no threads: a lock that one held at that moment would stay locked in the child for ever.
 It copies open files and connections: to close one in the child could change what the parent has.
+An interrupt that comes meanwhile waits until the fork is over.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
+import signal
 import sys
+import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +20,8 @@ from typing import Any
 _made: weakref.WeakKeyDictionary[Any, dict[str, Callable[[], Any]]] = weakref.WeakKeyDictionary()
 _of_parent: list[Any] = []
 _held: list[Any] = []  # while this process forks
+_interrupts: list[int] = []  # that came while it did
+_handlers: list[Any] = []  # which deals with interrupts when it does not
 
 
 def set_in_every_fork(owner: Any, name: str, make: Callable[[], Any]) -> None:
@@ -56,7 +63,54 @@ def _begin_as_child() -> None:
             setattr(owner, name, make())
 
 
+def _hold_interrupts() -> None:
+    """Let an interrupt wait for the end of a fork.
+
+    What is run before and after a fork loses its exceptions, and what it had to do is not done:
+    nobody would hear of the interrupt, and logging would keep its lock for ever.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if callable(handler) and threading.current_thread() is threading.main_thread():
+        _handlers.append(handler)
+        _deal_with_interrupts(lambda number, frame: _interrupts.append(number))
+
+
+def _let_interrupts() -> None:
+    if _handlers:
+        _deal_with_interrupts(_handlers.pop())
+    if _interrupts:
+        _interrupts.clear()
+        _thread.start_new_thread(_interrupt_again, ())
+
+
+def _interrupt_again() -> None:
+    """Interrupt the main thread when it is through with its fork, and an error is not lost."""
+    time.sleep(0.05)
+    if main := threading.main_thread().ident:
+        signal.pthread_kill(main, signal.SIGINT)
+
+
+def _deal_with_interrupts(handler: Any) -> None:
+    while signal.getsignal(signal.SIGINT) is not handler:
+        try:
+            signal.signal(signal.SIGINT, handler)
+        except KeyboardInterrupt:
+            _interrupts.append(signal.SIGINT)
+
+
+def _begin_uninterrupted() -> None:
+    if _handlers:
+        _deal_with_interrupts(_handlers.pop())
+    _interrupts.clear()  # they were the parent's
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_hold_file_systems, after_in_parent=_held.clear, after_in_child=_begin_as_child
+    )
+    # Registered last: it is the first to be run before a fork, and the last to be run after it.
+    os.register_at_fork(
+        before=_hold_interrupts,
+        after_in_parent=_let_interrupts,
+        after_in_child=_begin_uninterrupted,
     )

@@ -99,7 +99,7 @@ def stacks() -> str:
 def _shown(process: psutil.Process) -> str:
     try:
         command, status = " ".join(process.cmdline())[:200], process.status()
-        is_python = "python" in process.name()
+        is_python = "python" in Path(process.exe()).name  # a worker of torch has a name of its own
     except psutil.Error:
         return ""
     program = shutil.which("py-spy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}")

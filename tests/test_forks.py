@@ -1,6 +1,7 @@
 """A process forked while a thread holds a lock begins with that lock free."""
 
 import multiprocessing
+import subprocess
 import sys
 import threading
 
@@ -42,3 +43,23 @@ def test_a_fork_does_not_wait_for_a_thread_that_it_has_not():
     thread.join()
     assert code == 0
     use()
+
+
+INTERRUPTED = """
+import os, signal, time
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+import course_utils.forks
+try:
+    child = os.fork()
+    if not child:
+        os._exit(signal.getsignal(signal.SIGINT) is not signal.default_int_handler)
+    time.sleep(30)
+except KeyboardInterrupt:
+    print("heard,", "child", os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="this system does not fork")
+def test_an_interrupt_that_comes_during_a_fork_is_heard_after_it():
+    run = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("heard, child 0\n", "")

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+import course_utils.forks  # noqa: F401  (so that an interrupt during a fork is heard)
 from course_utils.words import plural
 
 _HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
