@@ -32,7 +32,8 @@ plt.close()
 LEFT = """
 cu.cleanup_workers()
 from course_utils.teaching.notebook.leftovers import _children
-print(len(_children()), "left")
+left = _children()
+print(len(left), "left", *(f"\\n{p}: {p.ppid()} {p.cmdline()}" for p in left))
 """
 
 
@@ -56,7 +57,8 @@ def test_an_interrupted_cell_leaves_no_worker_and_can_be_run_again(
             result = kernel.result(cell.source, patience=patience)
             if result.interrupted:
                 interrupted += 1
-                assert "0 left\n" in kernel.run(LEFT), cell.source
+                left = kernel.run(LEFT)
+                assert "0 left\n" in left, f"{cell.source}\n{left}"
                 result = kernel.result(cell.source)
             assert not result.error, cell.source
             found |= verdicts(result.outputs)
