@@ -104,7 +104,8 @@ cu.reveal("08a", idle(starved))
 
 # %% [markdown]
 # The arithmetic gives a fifth: 1 − 0.4 / 0.5. If your GPU is idle for longer, look at the two times above. Two workers and the
-# loop share the cores, their caches and the memory, so that a batch takes each of them longer than it took a core that had the machine to itself. <!-- given -->
+# loop share the cores, their caches and the memory, so that a batch takes each of them longer than it took a core that had the machine to itself. (If it takes twice as long or more, other programs are
+# at work: run the cells again later.) <!-- given -->
 #
 # In the timeline the workers hardly rest, and most of their time goes to *transform* and *collate*. That collating takes so long is a
 # surprise: a number in float32 has four bytes instead of one, and all of them travel through shared memory.

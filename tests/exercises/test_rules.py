@@ -19,6 +19,7 @@ from notebooks.exercises.nb08 import ex2_where_to_augment
 from notebooks.exercises.nb08 import problem as nb08
 from notebooks.exercises.nb09 import ex3_when_pinning_loses
 from notebooks.exercises.nb09.problem import CASES
+from tests.exercises.pinning_loops import measure_ms
 from tests.exercises.solutions import assert_refused
 
 
@@ -56,7 +57,7 @@ def test_the_room_is_what_the_course_computes(job: Job) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_formula_is_what_the_device_measures(name: str) -> None:
-    measured = ex3_when_pinning_loses.measure_ms(CASES[name])
+    measured = measure_ms(CASES[name])
     assert measured == pytest.approx(ex3_when_pinning_loses.predicted_ms(CASES[name]), abs=1e-3)
 
 

@@ -158,7 +158,7 @@ def _judge_values(result: Any, samples: _Samples) -> None:
         _equal(result, truth),
         f"The values differ by up to {(result - truth).abs().max():.2g} from those of the given "
         "pipeline.",
-        "Take its lines in their order: scale, normalise, flip.",
+        "Hold it against its lines, one by one: scale, normalise, flip.",
     )
 
 
@@ -201,6 +201,16 @@ def _slips(samples: _Samples) -> list[tuple[Tensor, str, str]]:
             normalise(torch.where(flips, samples.cut, samples.cut.flip(-1)) / 255),
             "Those images are flipped that are not to be, and the others are not.",
             "torch.where(condition, a, b) takes a where the condition holds.",
+        ),
+        (
+            normalise((flipped // 255).float()),
+            "// divides whole numbers: of uint8 it leaves 0 or 1.",
+            "images / 255 gives float32.",
+        ),
+        (
+            normalise(samples.turned(0) / 255),
+            "flip(0) turns round the order of the images in the batch, not the images.",
+            "The last dimension is the width: images.flip(-1).",
         ),
         (
             normalise(samples.turned(-2) / 255),

@@ -9,6 +9,7 @@ from torch import Tensor
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from notebooks.stories.operations import count_operations
 
+MANY = 2_000  # crops, so that each place comes up hundreds of times
 RandomCrops = Callable[[Tensor, int, torch.Generator], Tensor]
 
 _INDEX = (
@@ -118,6 +119,7 @@ def _judge_windows(
 
 
 def _judge_offsets(top: Tensor, left: Tensor, *, square: bool) -> None:
+    windows = len({*zip(top.tolist(), left.tolist(), strict=True)})
     several = len({*top.tolist()}) > 1, len({*left.tolist()}) > 1
     expect(
         any(several),
@@ -136,6 +138,11 @@ def _judge_offsets(top: Tensor, left: Tensor, *, square: bool) -> None:
         "Each sample's two offsets are equal: all windows lie on the diagonal.",
         f"Draw them apart: {_OFFSETS}",
     )
+    expect(
+        windows > 0.7 * len(top),
+        f"{len(top)} samples are cut at only {windows} places: some share their offsets.",
+        f"Draw as many as there are samples: {_OFFSETS}",
+    )
 
 
 def _judge_channels(random_crops: RandomCrops) -> None:
@@ -150,15 +157,21 @@ def _judge_channels(random_crops: RandomCrops) -> None:
 
 
 def _judge_range(random_crops: RandomCrops) -> None:
-    """Ask for so many crops that every offset has to come up."""
-    crops = _ask(random_crops, _coordinates(250, 11, 12), 8)
+    """Ask for so many crops that every offset has to come up, and as often as the others."""
+    crops = _ask(random_crops, _coordinates(MANY, 11, 12), 8)
     for name, length, offsets in (("top", 11, crops[:, 0, 0, 0]), ("left", 12, crops[:, 1, 0, 0])):
         missing = sorted({*range(length - 8 + 1)} - {*offsets.tolist()})
         expect(
             not missing,
-            f"Of the {length - 8 + 1} possible values of {name}, {missing} never came up in 250 "
+            f"Of the {length - 8 + 1} possible values of {name}, {missing} never came up in {MANY} "
             "crops: some pixels at the edge are never seen, or hardly.",
             "torch.randint leaves out its upper end: torch.randint(height - size + 1, ...).",
+        )
+        counts = offsets.bincount()
+        expect(
+            counts.max() < 1.5 * counts.min(),
+            f"The values of {name} do not come up equally often: {counts.tolist()} of {MANY}.",
+            "torch.randint draws all of them alike; rounding halves the share of the two ends.",
         )
 
 
@@ -186,11 +199,17 @@ def _judge_generator(random_crops: RandomCrops) -> None:
     torch.manual_seed(1)
     first = _ask(random_crops, images, 20)
     torch.manual_seed(2)
+    before = torch.get_rng_state()
     again = _ask(random_crops, images, 20)
     expect(
         torch.equal(first, again),
         "The same seed gives other crops: what you draw does not come from the generator.",
         "torch.randint(..., generator=generator).",
+    )
+    expect(
+        torch.equal(before, torch.get_rng_state()),
+        "The random numbers of the whole program have changed, for all who draw after you.",
+        "Draw from the generator alone, and seed nothing.",
     )
     generator = torch.Generator().manual_seed(0)
     one, two = (random_crops(images, 20, generator) for _ in range(2))

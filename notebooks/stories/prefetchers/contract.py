@@ -15,7 +15,7 @@ import torch
 
 from course_utils.hardware.gpu import map_leaves
 from course_utils.teaching.exercise import expect, quiet_threads
-from notebooks.stories.prefetchers.bench import DiskError
+from notebooks.stories.prefetchers.bench import DiskError, make_pairs
 from notebooks.stories.prefetchers.trial import Make, Seen, Trial
 
 RUNS = 20
@@ -119,6 +119,17 @@ CONTRACT = (
         ),
     ),
     Clause(
+        "stream of the loop",
+        Trial(own_stream=True),
+        _NEVER_ENDS,
+        Broken(
+            lambda seen: seen.garbage,
+            "A loop that works on a stream of its own computes with garbage {seen.garbage} times: "
+            "another stream waits for the copies, or none.",
+            "At hand-over ask for the stream of the loop: self.gpu.current_stream().",
+        ),
+    ),
+    Clause(
         "nested batch",
         Trial(nested_batches, keep=True),
         hangs(
@@ -144,6 +155,30 @@ CONTRACT = (
         ),
     ),
     Clause(
+        "memory in flight",
+        Trial(depth=DEPTH, ahead=DEPTH + 1),
+        _NEVER_ENDS,
+        Broken(
+            lambda seen: seen.peak > DEPTH + 1,
+            f"With depth={DEPTH} there are {{seen.peak}} batches on the GPU at a time; {DEPTH + 1} "
+            "are enough: what the loop works on, and what is copied ahead. Count what waits in a "
+            "queue, what a thread has in hand, and the batch that a variable of yours still holds.",
+            "Keep only what is staged, and hand a batch over without keeping it: yield "
+            "staged.popleft().",
+        ),
+    ),
+    Clause(
+        "depth",
+        Trial(depth=DEPTH, ahead=DEPTH),
+        _NEVER_ENDS,
+        Broken(
+            lambda seen: seen.peak <= DEPTH,
+            f"With depth={DEPTH} the GPU holds {DEPTH + 1} batches at most times, and yours never "
+            "more than {seen.peak}: fewer than asked for are copied ahead.",
+            "Before a batch is handed over, stage until self.depth more are on their way.",
+        ),
+    ),
+    Clause(
         "second epoch",
         Trial(epochs=3),
         hangs(
@@ -164,10 +199,10 @@ CONTRACT = (
     ),
     Clause(
         "exception",
-        Trial(fails_at=3),
+        Trial(fails_at=3, depth=DEPTH),
         hangs(
-            "The loader raises, and the loop waits for ever. An error ends the thread it is raised "
-            "in, and nobody tells the loop.",
+            "The loader raises, and the loop never ends: a thread that the error has ended tells "
+            "nobody, or a `while` waits for what does not come.",
             "Without a thread it comes by itself; with one, send it through the queue and raise "
             "it.",
         ),
@@ -175,7 +210,7 @@ CONTRACT = (
             lambda seen: seen.error is None,
             "The loader raises after 3 batches, and the loop ends after {seen.count} as if all "
             "were well.",
-            "Catch the error where you ask the loader, and raise it after the batches before it.",
+            "Keep the error, ask the loader no more, and raise it after the batches before it.",
         ),
         Broken(
             lambda seen: not isinstance(seen.error, DiskError),
@@ -226,7 +261,7 @@ CONTRACT = (
     ),
     Clause(
         "losses read late",
-        Trial(epochs=RUNS, depth=1, late=range(0, RUNS, 2)),
+        Trial(make_pairs, epochs=RUNS, depth=1, late=range(0, RUNS, 2)),
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.spoilt,
@@ -235,30 +270,6 @@ CONTRACT = (
             "a step still reads it.",
             "At hand-over, for each tensor: tensor.record_stream(gpu.current_stream()). The stream "
             "of the copies, where its memory comes from, need not be told.",
-        ),
-    ),
-    Clause(
-        "memory in flight",
-        Trial(depth=DEPTH, ahead=DEPTH + 1),
-        _NEVER_ENDS,
-        Broken(
-            lambda seen: seen.peak > DEPTH + 1,
-            f"With depth={DEPTH} there are {{seen.peak}} batches on the GPU at a time; {DEPTH + 1} "
-            "are enough: what the loop works on, and what is copied ahead. Count what waits in a "
-            "queue, what a thread has in hand, and the batch that a variable of yours still holds.",
-            "Keep only what is staged, and hand a batch over without keeping it: yield "
-            "staged.popleft().",
-        ),
-    ),
-    Clause(
-        "depth",
-        Trial(depth=DEPTH, ahead=DEPTH),
-        _NEVER_ENDS,
-        Broken(
-            lambda seen: seen.peak <= DEPTH,
-            f"With depth={DEPTH} the GPU holds {DEPTH + 1} batches at most times, and yours never "
-            "more than {seen.peak}: fewer than asked for are copied ahead.",
-            "Before a batch is handed over, stage until self.depth more are on their way.",
         ),
     ),
     Clause(
