@@ -1,7 +1,9 @@
 """Check of notebook 07: a cache that never evicts, judged by the requests that it saves."""
 
+import multiprocessing
+import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,12 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from course_utils.hardware.storage import slow_storage
+from course_utils.loading.workers import nbytes
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
 from course_utils.words import plural
 
 ROWS = 60
-SHAPES = ((1024,), (16, 40))  # of a sample, int16
+KINDS = (((256,), np.int64), ((16, 40), np.int16))  # of a sample
 
 Make = type[Any]
 
@@ -22,11 +25,13 @@ Make = type[Any]
 class Rows(Dataset[torch.Tensor]):
     """Rows of a file on an emulated storage: a request for each, counted over all processes."""
 
-    def __init__(self, folder: str, shape: Sequence[int]):
+    def __init__(self, folder: str, shape: tuple[int, ...], dtype: type[np.integer[Any]]):
         """Make the file and the storage that it lies on."""
         rng = np.random.default_rng(7)
-        self.shape = tuple(shape)
-        self.values = rng.integers(1, 2**15, (ROWS, *shape), np.int16)
+        self.shape, self.dtype = shape, dtype
+        self.fails_once = -1  # the row whose next read raises
+        self.values = rng.integers(1, np.iinfo(dtype).max, (ROWS, *shape), dtype)
+        self.values[7] = 0  # zeros are a sample too
         self.sample_bytes = self.values[0].nbytes
         self.path = str(Path(folder, "rows.bin"))
         Path(self.path).write_bytes(self.values.tobytes())
@@ -37,10 +42,13 @@ class Rows(Dataset[torch.Tensor]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         row = range(ROWS)[index]
+        if row == self.fails_once:
+            self.fails_once = -1
+            raise OSError("the storage did not answer")
         with self.fs.open(self.path) as file:
             file.seek(row * self.sample_bytes)
             content = bytearray(file.read(self.sample_bytes))
-        return torch.frombuffer(content, dtype=torch.int16).reshape(self.shape)
+        return torch.from_numpy(np.frombuffer(content, self.dtype).reshape(self.shape))
 
     @property
     def requests(self) -> int:
@@ -52,17 +60,26 @@ class Rows(Dataset[torch.Tensor]):
 def never_evict(cached_class: Make) -> Verdict:
     """Judge a wrapper `Cached(dataset, budget)`: what it saves, keeps, and holds across workers."""
     with tempfile.TemporaryDirectory(prefix="cache-", ignore_cleanup_errors=True) as folder:
-        for shape in SHAPES:
-            rows = Rows(folder, shape)
+        for shape, dtype in KINDS:
+            rows = Rows(folder, shape, dtype)
             _judge_everything_fits(cached_class, rows)
+            _judge_failure(cached_class, rows)
             for share in (0.4, 0.9, 0, 0.5 / ROWS):
                 _judge_share(cached_class, rows, share)
         expect_in_a_file(cached_class)
-        _judge_workers(cached_class, Rows(folder, SHAPES[0]))
+        for how in _ways_to_start():
+            _judge_workers(cached_class, Rows(folder, *KINDS[0]), how)
     return right(
-        "What fits the budget is read once and never again, in the notebook and in workers; the "
-        "share of hits is the share of the data that fits."
+        "What fits the budget is read once and never again, in the notebook and in workers, "
+        f"started by {' and by '.join(_ways_to_start())}; the share found is the share that fits."
     )
+
+
+def _ways_to_start() -> list[str]:
+    """Name a way that pickles the dataset, and `fork`, which does not, where that is safe."""
+    known = multiprocessing.get_all_start_methods()
+    pickles = "forkserver" if "forkserver" in known else "spawn"
+    return ["fork", pickles] if sys.platform == "linux" else [pickles]
 
 
 def _judge_everything_fits(make: Make, rows: Rows) -> None:
@@ -90,7 +107,8 @@ def _judge_everything_fits(make: Make, rows: Rows) -> None:
     expect(
         again == 0,
         f"There is room for all {ROWS} samples, and the second epoch still makes "
-        f"{plural(again, 'request')}.",
+        f"{plural(again, 'request')}. Is there room, and is what is there noted? Beside it, that is: "
+        "a sample may be all zeros.",
         "A budget of B bytes has room for B // sample.nbytes samples.",
     )
     _judge_changes(make, rows)
@@ -107,6 +125,23 @@ def _judge_changes(make: Make, rows: Rows) -> None:
             "hands out the changed one: it gave away its own memory.",
             "Return a copy of what you keep: self.kept[index].clone().",
         )
+
+
+def _judge_failure(make: Make, rows: Rows) -> None:
+    """Let one read raise, and ask for that sample again."""
+    cached = make(rows, ROWS * rows.sample_bytes)
+    rows.fails_once = 5
+    try:
+        silent = not bool(cached[5].any())
+    except OSError:
+        silent = False
+    rows.fails_once = -1
+    expect(
+        not silent and bool(cached[5].any()),
+        "One read failed, and from then on the cache hands out zeros for that sample: it was noted "
+        "as there before it was.",
+        "Read the sample, write it, and only then note that it is there; let the error through.",
+    )
 
 
 def _judge_share(make: Make, rows: Rows, share: float) -> None:
@@ -139,29 +174,41 @@ def _judge_share(make: Make, rows: Rows, share: float) -> None:
             "come without a request: room is unused, or something was thrown out.",
             "Room for budget // sample.nbytes samples; what is kept stays.",
         )
+    held = nbytes(vars(cached))
+    expect(
+        held <= budget + 2 * rows.sample_bytes + 32 * ROWS,  # one for its shape, and notes
+        f"The budget is {budget:,} bytes, and the tensors of your cache take {held:,}: memory is "
+        "taken when a tensor is made, used or not.",
+        "Make room for budget // sample.nbytes samples, and for no more.",
+    )
 
 
-def _judge_workers(make: Make, rows: Rows) -> None:
+def _judge_workers(make: Make, rows: Rows, how: str) -> None:
     fits = ROWS // 2
     cached = make(rows, fits * rows.sample_bytes)
-    served = sum(len(batch) for batch in DataLoader(cached, 10, num_workers=2, timeout=120))
+    loader = DataLoader(
+        cached, 10, num_workers=2, timeout=120, multiprocessing_context=how, collate_fn=list
+    )
+    served = sum(map(len, loader))
     expect(
         served == ROWS,
         f"Two workers serve {served} of {ROWS} samples.",
         "len(cached) is len(self.dataset).",
     )
-    where = "After two workers have filled the cache, an epoch in the notebook"
+    where = f"After two workers, started by {how}, have filled the cache, an epoch in the notebook"
     hits = ROWS - _epoch(cached, rows, range(ROWS), where)
     expect(
         hits > 1,
-        "Two workers ran an epoch, and what they kept is gone: each had its own copy of the "
-        "dataset, and ended with the epoch. So every epoch begins with an empty cache.",
+        f"Two workers, started by {how}, ran an epoch, and what they kept is gone: each wrote into "
+        "a copy of its own. Pickling for a worker shares a tensor by itself, but fork pickles "
+        "nothing.",
         "Keep samples and notes in tensors that all processes see: "
         "torch.zeros(...).share_memory_(), made in __init__.",
     )
     expect(
         hits == fits,
-        f"Two workers filled a cache with room for {fits} samples; afterwards {hits} are there. "
+        f"Two workers, started by {how}, filled a cache with room for {fits} samples; {hits} are "
+        "there. "
         "A number that workers change, such as the next free place, is a copy in each of them.",
         "Give each sample a place that needs no agreement: sample i lies at place i, and what "
         "has no place is not kept.",
@@ -183,10 +230,17 @@ def _compare(cached: Any, rows: Rows, order: Iterable[int], where: str) -> None:
             f"cached[{index}] is {type(sample).__name__}; the dataset gives a tensor.",
             "Return what the dataset gives.",
         )
+        wanted = torch.from_numpy(rows.values[index])
+        expect(
+            sample.dtype == wanted.dtype,
+            f"{where} serves {sample.dtype}, and the dataset has {wanted.dtype}: a tensor made "
+            "without a dtype is float32, and large whole numbers lose digits in it.",
+            "Make the room like a sample: torch.zeros(places, *first.shape, dtype=first.dtype).",
+        )
         same = sample.shape == rows.shape and np.array_equal(sample, rows.values[index])
         expect(
             same,
             f"{where} serves another sample for index {index} than the dataset does. Two samples "
-            "were kept in one place, or one is handed out before it is there.",
+            "were kept in one place, numbers were rounded, or one is handed out before it is there.",
             "Sample i has its own place; write the sample first, and then that it is there.",
         )
