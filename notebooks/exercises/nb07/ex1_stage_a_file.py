@@ -32,6 +32,7 @@ def stage_a_file(stage: Stage) -> Verdict:
         try:
             name = _judge_copy(site)
             _judge_killed(site, name)
+            _judge_moved(site, name)
             _judge_changed(site)
             _judge_full(site)
             _judge_two(site)
@@ -60,7 +61,8 @@ class Site:
 
     def write(self, *, size: int = 0, older_s: float = 0) -> None:
         """Give the source new contents, of the same size, and `older_s` older than it was."""
-        before = self.source.stat().st_mtime if self.data else time.time()
+        # the first time ends in .75, so that some changes are within a second
+        before = self.source.stat().st_mtime if self.data else time.time() // 1 + 0.75
         self.data = self._rng.randbytes(size or len(self.data))
         self.source.write_bytes(self.data)
         os.utime(self.source, (before - older_s, before - older_s))
@@ -188,10 +190,27 @@ def _judge_killed(site: Site, name: str) -> None:
     )
 
 
+def _judge_moved(site: Site, name: str) -> None:
+    """Kill a job that renames into the place from elsewhere, where that becomes a copy."""
+    site.new_place()
+    site.run(limit=len(site.data) // 2, deadly=True, at_border=True)
+    target = site.place / name
+    expect(
+        not target.exists() or target.read_bytes() == site.data,
+        "The unfinished copy lies in another folder, and `place` is a file system of its own, as "
+        "/dev/shm is. Into that there is no renaming: shutil.move copies, a job was killed half "
+        "way, and half a file lies under the final name.",
+        "Copy to another name in the same folder, then os.replace(half, target).",
+    )
+
+
 def _judge_changed(site: Site) -> None:
     site.new_place()
     _good(site.run(), 1)
-    for older_s, what in ((-100, "newer"), (1000, "dated earlier, as a restored backup is")):
+    changes = [(-100.0, "newer"), (1000.0, "dated earlier, as a restored backup is")]
+    if site.source.stat().st_mtime % 1:  # the file system knows parts of a second
+        changes.append((0.5, "changed half a second before"))
+    for older_s, what in changes:
         site.write(older_s=older_s)
         first, second = _good(site.run(calls=2), 2)
         expect(
@@ -262,6 +281,12 @@ def _wait_for(
 
 def _good(results: list[Outcome], wanted: int) -> list[Outcome]:
     for result in results:
+        expect(
+            "[Errno 18]" not in result.get("error", ""),
+            "You rename from one file system into another, and that is an error: `place` may be "
+            "/dev/shm, and your unfinished copy lies elsewhere.",
+            "Copy to another name in the same folder, then os.replace(half, target).",
+        )
         expect(
             "error" not in result,
             f"stage stopped: {_explain(result)}.",

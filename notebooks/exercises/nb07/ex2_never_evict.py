@@ -1,6 +1,7 @@
 """Check of notebook 07: a cache that never evicts, judged by the requests that it saves."""
 
 import multiprocessing
+import pickle
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -107,8 +108,8 @@ def _judge_everything_fits(make: Make, rows: Rows) -> None:
     expect(
         again == 0,
         f"There is room for all {ROWS} samples, and the second epoch still makes "
-        f"{plural(again, 'request')}. Is there room, and is what is there noted? Beside it, that is: "
-        "a sample may be all zeros.",
+        f"{plural(again, 'request')}. Is there room, and is it noted beside a sample that it is "
+        "there? For a sample may be all zeros.",
         "A budget of B bytes has room for B // sample.nbytes samples.",
     )
     _judge_changes(make, rows)
@@ -189,7 +190,16 @@ def _judge_workers(make: Make, rows: Rows, how: str) -> None:
     loader = DataLoader(
         cached, 10, num_workers=2, timeout=120, multiprocessing_context=how, collate_fn=list
     )
-    served = sum(map(len, loader))
+    try:
+        served = sum(map(len, loader))
+    except (TypeError, pickle.PicklingError) as error:
+        expect(
+            "pickle" not in str(error).lower(),
+            f"Workers started by {how} get a pickled copy of the dataset, and there can be none "
+            f"of yours ({error}). Only a fork inherits such things.",
+            "Keep tensors with .share_memory_(): they reach any worker.",
+        )
+        raise
     expect(
         served == ROWS,
         f"Two workers serve {served} of {ROWS} samples.",
@@ -241,6 +251,6 @@ def _compare(cached: Any, rows: Rows, order: Iterable[int], where: str) -> None:
         expect(
             same,
             f"{where} serves another sample for index {index} than the dataset does. Two samples "
-            "were kept in one place, numbers were rounded, or one is handed out before it is there.",
+            "share a place, numbers were rounded, or one is handed out before it is there.",
             "Sample i has its own place; write the sample first, and then that it is there.",
         )

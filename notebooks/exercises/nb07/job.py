@@ -6,6 +6,7 @@ It prints a line of JSON for each call. Nothing heavy is imported: the check sta
 """
 
 import builtins
+import errno
 import importlib
 import json
 import os
@@ -13,6 +14,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,27 @@ def limit_open(size: int, *, deadly: bool) -> None:
     builtins.open = limited_open
 
 
+def border(place: str, at_border: Callable[[], None]) -> None:
+    """Let no renaming lead into `place` or out of it, as if that were a file system of its own.
+
+    Where one is refused, `at_border` is called before.
+    """
+
+    def guarded(rename: Callable[..., None]) -> Callable[..., None]:
+        def renamed(old: Any, new: Any, **how: Any) -> None:
+            roots = {Path(place) in Path(os.path.abspath(path)).parents for path in (old, new)}
+            if len(roots) > 1:
+                at_border()
+                said = os.strerror(errno.EXDEV)
+                raise OSError(errno.EXDEV, said, os.fspath(old), None, os.fspath(new))
+            rename(old, new, **how)
+
+        return renamed
+
+    for name in "rename", "replace", "link":
+        setattr(os, name, guarded(getattr(os, name)))
+
+
 def main(
     module: str,
     function: str,
@@ -97,6 +120,7 @@ def main(
     hold: bool = False,
     limit: int = 0,
     deadly: bool = False,
+    at_border: bool = False,
 ) -> None:
     """Call a function as often as ordered and print what came of it.
 
@@ -110,11 +134,18 @@ def main(
         hold: wait as soon as the source is read, until the file `signs`.go is there.
         limit: bytes that a file may have; 0: any number.
         deadly: to write beyond the limit ends the process, as SIGKILL would.
+        at_border: the limit begins where something is to be renamed into `place` from elsewhere.
     """
     stage = getattr(importlib.import_module(module), function)
     watch = Watch(source, signs, hold)
-    if limit:
-        limit_files(limit, deadly=deadly)
+
+    def begin() -> None:
+        if limit:
+            limit_files(limit, deadly=deadly)
+
+    border(place, begin if at_border else lambda: None)
+    if not at_border:
+        begin()
     watch.show("ready")
     for _ in range(calls):
         before = watch.reads
