@@ -496,7 +496,8 @@ Timeline({"alone": alone, "with a thread": ahead})
 # - the items of `source`, in order, in every epoch,
 # - at most `depth` items waiting, and one in the thread's hands,
 # - an exception of the source raised in the loop, after the items before it, however slow the loop is,
-# - after a `break` no thread left, and the iterator of the source closed, if it has a `close()`.
+# - soon after a `break` no thread left, and nothing of yours that still holds the iterator of the source: Python
+#   closes a generator that nobody holds.
 #
 # <details><summary>Hint 1</summary>
 #

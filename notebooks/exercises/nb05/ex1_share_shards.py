@@ -73,18 +73,27 @@ def _judge_places(
     streams = [stream_class(list(shards), rank, world_size) for rank in range(world_size)]
     events = [event for shard in shards for event in shard.events]
     served = Served(serve(streams, workers, _read), events)
+    opened = sum(shard.opened for shard in shards)
+    with in_worker(0, workers):
+        again = _read(streams[-1])
+    first = served.by_place[world_size - 1, 0]
+    expect(
+        again == first or len(again) != len(first),
+        "A place that reads twice serves other events, or another order: something is drawn "
+        "without a seed. Then every place deals from a pack of its own, and some events come twice.",
+        "Deal from self.shards as it is, or shuffle with a seed that all places share.",
+    )
     where = (
         f"With {plural(workers, 'worker')} on {plural(world_size, 'rank')} and "
         f"{plural(len(shards), 'shard')}"
     )
     _judge_share(served, shards, where)
-    _judge_reading(served, shards, where)
-    with in_worker(0, workers):
-        expect(
-            _read(streams[-1]) == served.by_place[world_size - 1, 0],
-            "The second epoch serves other events than the first: something was used up.",
-            "Work out the share anew in every __iter__, and keep nothing in self.",
-        )
+    _judge_reading(served, shards, opened, where)
+    expect(
+        again == first,
+        "The second epoch serves fewer or more events than the first: something was used up.",
+        "Work out the share anew in every __iter__, and keep nothing in self.",
+    )
 
 
 def _read(stream: Any) -> list[int]:
@@ -120,27 +129,28 @@ def _judge_share(served: Served[int], shards: Sequence[Shard], where: str) -> No
     expect(
         not served.twice,
         f"{where} {served.twice} of {len(served.wanted)} events are served more than once. The "
-        "shares overlap: where they start and how far they step do not belong together.",
+        "shares overlap: where they start and how far they step do not belong together, or places "
+        "do not deal from the same order.",
         "Start at the number of the place, rank * workers + worker, and step by the number of "
         "all places, world_size * workers.",
     )
     lost = [shard for shard in shards if not set(shard.events) <= served.counts.keys()]
     expect(
-        not lost or list(lost) != list(shards[-len(lost) :]),
-        f"{where} the last {len(lost)} are read by nobody. Shares of equal size lose the tail "
-        "when the shards do not divide evenly.",
+        not lost or len(lost) != len(shards) % len(served.by_place) or lost[-1] != shards[-1],
+        f"{where} nobody reads the end, {plural(len(lost), 'shard')}. Shares of equal size lose the "
+        "tail when the shards do not divide evenly.",
         "Deal them out like cards: shards[place::places] loses none.",
     )
     expect(
         not lost,
-        f"{where} nobody reads {plural(len(lost), 'shard')}.",
-        "Deal them out like cards: shards[place::places], with the places numbered from 0.",
+        f"{where} nobody reads {plural(len(lost), 'shard')}. The first place has the number 0, and "
+        "the step is the number of all places, a product and no sum.",
+        "Deal them out like cards: shards[rank * workers + worker :: world_size * workers].",
     )
 
 
-def _judge_reading(served: Served[int], shards: Sequence[Shard], where: str) -> None:
+def _judge_reading(served: Served[int], shards: Sequence[Shard], opened: int, where: str) -> None:
     """Judge who opened what: a share of the events is no share of the reading."""
-    opened = sum(shard.opened for shard in shards)
     expect(
         opened <= len(shards),
         f"{where} every event is served once, but {opened} shards are opened: places read events "

@@ -1,5 +1,7 @@
 """05.3: a prefetcher in a thread, judged by counts and events, never by speed."""
 
+from typing import Any
+
 from course_utils.teaching.exercise import Verdict, exercise, right
 from notebooks.stories.prefetchers import (
     Broken,
@@ -14,8 +16,8 @@ from notebooks.stories.prefetchers import (
 ITEMS = (0, None, "", False, 4, (), 6, 7)  # whatever may lie in a batch, nothing is special
 
 
-def _of_items(*, depth: int = 2, fails_at: int | None = None, epochs: int = 1) -> Trial:
-    return Trial(lambda: ITEMS, pinned=False, gpus=0, depth=depth, fails_at=fails_at, epochs=epochs)
+def _of_items(*, depth: int = 2, **how: Any) -> Trial:
+    return Trial(lambda: ITEMS, pinned=False, gpus=0, depth=depth, **how)
 
 
 def _without_end(*, depth: int, ahead: int, leave_after: int) -> Trial:
@@ -113,6 +115,16 @@ CLAUSES = (
             lambda seen: seen.count != 3,
             "The source gives 3 items and raises then; the loop gets {seen.count} of them.",
             "Send the exception through the same queue, behind the items.",
+        ),
+    ),
+    Clause(
+        "exception, slow loop",
+        _of_items(depth=3, fails_at=3, slow=True),
+        Broken(
+            lambda seen: seen.count != 3,
+            "The source gives 3 items and raises then, and a slow loop gets {seen.count} of them: "
+            "the exception overtakes items that wait in the queue.",
+            "Send the exception through the same queue, behind the items, and look nowhere else.",
         ),
     ),
     Clause(

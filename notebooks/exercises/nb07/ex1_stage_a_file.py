@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from course_utils.hardware.machine import SHM
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
 from course_utils.teaching.notebook import explain
 from notebooks.exercises.nb07 import job
@@ -155,7 +156,7 @@ def _judge_killed(site: Site, name: str) -> None:
     size = len(site.data)
     killed = site.run(limit=size // 2, deadly=True)
     expect(
-        not killed,
+        all("error" in outcome for outcome in killed),
         "The program that copies was killed half way, and stage returned as if all were well.",
         "Look at how it ended: subprocess.run(..., check=True); or copy with shutil.copy2.",
     )
@@ -192,14 +193,16 @@ def _judge_killed(site: Site, name: str) -> None:
 
 def _judge_moved(site: Site, name: str) -> None:
     """Kill a job that renames into the place from elsewhere, where that becomes a copy."""
-    site.new_place()
-    site.run(limit=len(site.data) // 2, deadly=True, at_border=True)
-    target = site.place / name
+    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as place:
+        site.place = Path(place)
+        site.run(limit=len(site.data) // 2, deadly=True, at_border=True)
+        target = site.place / name
+        is_whole = not target.exists() or target.read_bytes() == site.data
     expect(
-        not target.exists() or target.read_bytes() == site.data,
+        is_whole,
         "The unfinished copy lies in another folder, and `place` is a file system of its own, as "
-        "/dev/shm is. Into that there is no renaming: shutil.move copies, a job was killed half "
-        "way, and half a file lies under the final name.",
+        "/dev/shm is. Into that there is no renaming: shutil.move and mv copy. A job was killed "
+        "half way, and half a file lies under the final name.",
         "Copy to another name in the same folder, then os.replace(half, target).",
     )
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 _LOOK_EVERY_S = 0.01
+_PROGRAM = "subprocess.Popen", "os.system"
 
 
 class Watch:
@@ -32,7 +33,7 @@ class Watch:
     def hear(self, event: str, args: tuple[Any, ...]) -> None:
         """Listen to everything that Python reports about itself."""
         reading = event == "open" and self._is_read(*args[:2])
-        program = event in ("subprocess.Popen", "os.system") and self.source in str(args[:2])
+        program = event in _PROGRAM and self.source in str(args[:2])
         if not (reading or program):
             return
         self.reads += 1
@@ -144,7 +145,9 @@ def main(
             limit_files(limit, deadly=deadly)
 
     border(place, begin if at_border else lambda: None)
-    if not at_border:
+    if at_border:  # a program may be mv
+        sys.addaudithook(lambda event, _: begin() if event in _PROGRAM else None)
+    else:
         begin()
     watch.show("ready")
     for _ in range(calls):

@@ -61,6 +61,7 @@ class Trial:
     keep: bool = False  # the loop keeps its batches
     ahead: int = 0  # in each step a thread gets the time to load so many more
     leave_after: int | None = None  # batches, then break
+    slow: bool = False  # in each step a thread gets the time to do all that it may
     timed: bool = False  # the overlap is measured
 
 
@@ -147,6 +148,8 @@ class Seen:
             found.append(self._step(batch))
             self._progress.add()
             self._pause(len(found))
+            if self.trial.slow:
+                time.sleep(self.patience.settle)
             if len(found) == self.trial.leave_after:
                 # only when all is full does a thread show whether it waits for room
                 self.ahead = self.source.served.settle(self.patience.settle) - len(found)
