@@ -80,7 +80,7 @@ def _judge_places(
     expect(
         again == first or len(again) != len(first),
         "A place that reads twice serves other events, or another order: something is drawn "
-        "without a seed. Then every place deals from a pack of its own, and some events come twice.",
+        "without a seed. So every place deals from a pack of its own, and some events come twice.",
         "Deal from self.shards as it is, or shuffle with a seed that all places share.",
     )
     where = (
@@ -137,8 +137,8 @@ def _judge_share(served: Served[int], shards: Sequence[Shard], where: str) -> No
     lost = [shard for shard in shards if not set(shard.events) <= served.counts.keys()]
     expect(
         not lost or len(lost) != len(shards) % len(served.by_place) or lost[-1] != shards[-1],
-        f"{where} nobody reads the end, {plural(len(lost), 'shard')}. Shares of equal size lose the "
-        "tail when the shards do not divide evenly.",
+        f"{where} nobody reads the end, {plural(len(lost), 'shard')}. Shares of equal size lose "
+        "the tail when the shards do not divide evenly.",
         "Deal them out like cards: shards[place::places] loses none.",
     )
     expect(
