@@ -190,7 +190,10 @@ def hidden_machines(count: int) -> Sequence[Machine]:
     rng = np.random.default_rng(4)
     low = 5, 5, 30, 1, 1, 50, 10, 2, _MANY
     high = 400, 300, 90, 13, 19, 400, 150, 3, _MANY + 1
-    machines: list[Machine] = []
+    machines = [
+        Machine(10, 228, 60, 4, 32, 500, 50, 2, 6_000),  # what is shared just suffices
+        Machine(380, 10, 50, 4, 8, 400, 50, 2, 30_000),
+    ]
     while len(machines) < count:
         roomy = Machine(*rng.integers(low, high).tolist())
         free = round(needed_mb(roomy, enough(roomy)) * float(rng.uniform(0.6, 1.8)))

@@ -122,8 +122,8 @@ def _bytes_held(value: Any) -> int:
     """Return the bytes of what was read into memory; a map of a file is not."""
     if isinstance(value, np.ndarray):
         base: Any = value
-        while isinstance(base, np.ndarray):
-            base = base.base
+        while isinstance(base, np.ndarray | memoryview):
+            base = base.base if isinstance(base, np.ndarray) else base.obj
         return 0 if isinstance(base, mmap.mmap) else value.nbytes
     if isinstance(value, list | tuple | dict):
         return sum(map(_bytes_held, value.values() if isinstance(value, dict) else value))
@@ -131,7 +131,11 @@ def _bytes_held(value: Any) -> int:
 
 
 def _judge_in_workers(dataset: Any, path: str, method: str, expected: Any) -> None:
-    moves = _moves_a_position(dataset)
+    before = list(_positions(dataset))
+    dataset[0], dataset[ROWS - 1]
+    moved = before != list(_positions(dataset))
+    maps = any(isinstance(value, np.ndarray | mmap.mmap) for value in _values(dataset))
+    unmoved = not moved and (before or maps)
     batches = loader(
         _Watched(dataset),
         batch_size=BATCH,
@@ -146,7 +150,7 @@ def _judge_in_workers(dataset: Any, path: str, method: str, expected: Any) -> No
     expect(
         min(opens.values()) > 0,
         f"Under {method} a worker opened nothing: it read through what the notebook had open when "
-        f"the worker started. {_SHARED if moves or wrong else _UNMOVED}"
+        f"the worker started. {_UNMOVED if unmoved and not wrong else _SHARED}"
         f"{f' This time {wrong} of {ROWS} rows were wrong.' if wrong else ''}",
         _LAZY,
     )
@@ -202,14 +206,8 @@ def _close(dataset: Any) -> None:
             value.close()
 
 
-def _moves_a_position(dataset: Any) -> bool:
-    """Return whether reading moves the position of a file that the dataset holds open."""
-    before = list(_positions(dataset))
-    dataset[0], dataset[ROWS - 1]
-    return before != list(_positions(dataset))
-
-
 def _positions(dataset: Any) -> Iterator[int]:
+    """Yield where reading goes on in each file that the dataset holds open."""
     for value in _values(dataset):
         with suppress(OSError, ValueError, TypeError):
             file = value.fileno() if hasattr(value, "fileno") else value

@@ -60,8 +60,19 @@ def _judge_epochs(dataset_class: Callable[[int], Any], num_workers: int) -> None
     first, second = (_epoch(dataset, num_workers) for _ in range(2))
     torch.manual_seed(SEED)
     anew = _epoch(dataset_class(SAMPLES), num_workers)
+    expect(
+        torch.initial_seed() == SEED,
+        "Your dataset seeds PyTorch's own generator. The model draws from it as well: its dropout "
+        "would repeat after every sample.",
+        "Call no torch.manual_seed in a dataset.",
+    )
     torch.manual_seed(SEED)
     again = _epoch(dataset, num_workers)
+    expect(
+        max(first) > 1000,
+        f"None of {SAMPLES} numbers is larger than {max(first):g}.",
+        "Draw integers below 1,000,000, each as likely as the others.",
+    )
     _expect_distinct(first, anew, how)
     expect(
         first != second,
