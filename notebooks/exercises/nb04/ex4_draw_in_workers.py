@@ -29,8 +29,8 @@ def draw_in_workers(dataset_class: Callable[[int], Any]) -> Verdict:
     """Expect numbers that differ between samples, workers and epochs, and repeat with the seed."""
     expect_a_class(dataset_class, "a dataset", "builds its own")
     expect_in_a_file(dataset_class)
-    _expect_no_generator_of_torch(dataset_class(1))
     with torch.random.fork_rng(devices=()):  # the learner's seed stays
+        _expect_no_generator_of_torch(dataset_class(1))
         for num_workers in (2, 0):
             _judge_epochs(dataset_class, num_workers)
         _judge_joined(dataset_class)
