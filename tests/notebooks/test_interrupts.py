@@ -31,8 +31,10 @@ plt.close()
 """
 LEFT = """
 cu.cleanup_workers()
+import psutil
 from course_utils.teaching.notebook.leftovers import _children
-left = _children()
+# a server whose start was interrupted hears of it when it has started, and ends
+_, left = psutil.wait_procs(_children(), timeout=20)
 print(len(left), "left", *(f"\\n{p}: {p.ppid()} {p.cmdline()}" for p in left))
 """
 
