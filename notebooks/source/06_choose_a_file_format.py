@@ -536,6 +536,8 @@ climb("records, made contiguous", RecordLoader(here / "records.npy", 1024))
 # put it in one piece is a second copy. Now the files are cold.
 
 # %%
+from itertools import islice
+
 from course_utils.hardware.machine import drop_cache
 
 cold = here / "cold"
