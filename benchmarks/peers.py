@@ -25,7 +25,17 @@ import torch
 
 from benchmarks.ledger import Ledger, ledger
 from benchmarks.peer_files import write
-from benchmarks.peer_loaders import BATCHED, LIMIT, LISTED, PEERS, RECORDS, SAME_FILE, Epoch
+from benchmarks.peer_loaders import (
+    BATCHED,
+    CONTIGUOUS,
+    LIMIT,
+    LISTED,
+    PEERS,
+    RECORDS,
+    SAME_FILE,
+    THREE_LINES,
+    Epoch,
+)
 from course_utils.hardware.machine import drop_cache
 
 EVENTS, SINGLE, BATCH = 200_000, 4_096, 1_024
@@ -138,6 +148,8 @@ def print_bars(measured: dict[str, Measured]) -> None:
         ratio, most = (one.rate / measured[name].rate for one in (records, measured[LIMIT]))
         held = "holds" if ratio >= bar else f"DOES NOT HOLD; the limit itself has {most:.2f}"
         print(f"  {RECORDS} / {name}: {ratio:.2f} (bar {bar:g}) {held}")
+    ratio = measured[CONTIGUOUS].rate / measured[THREE_LINES].rate
+    print(f"  {CONTIGUOUS} / {THREE_LINES}: {ratio:.2f}; both give batches without gaps")
     once = "every event exactly once" if books.complete else "NOT every event exactly once"
     mixed = "shuffled over the whole set" if books.shuffled else "NOT shuffled over the whole set"
     print(f"  {RECORDS}, in all {len(records.seconds) + 1} epochs: {once}, {mixed}")
