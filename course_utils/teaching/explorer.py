@@ -3,6 +3,7 @@
 box = explorer()
 box             # switch strategy and times in the picture; no kernel is needed for that
 box.measure()   # run what is chosen now, and show the measurement below the prediction
+box.au          # predicted share of the time after the first step in which the GPU is busy
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ from course_utils.measure.picture import Control, Picture, TimelineGrid, facts, 
 from course_utils.measure.simulate import CPU_STAGES, Pipeline, simulate
 from course_utils.measure.spans import stage
 from course_utils.measure.trace import Trace, record
+from course_utils.words import percent
 
 Batch = dict[str, torch.Tensor]
 
 FILE = "batches.bin"
 HOURS_PER_MONTH = 730  # 365 days / 12 * 24 h, rounded
 SHARES = {"read_ms": 0.6, "decode_ms": 0.25, "transform_ms": 0.1, "collate_ms": 0.05}
+HOST_MS = 2.0  # of the main process for a batch, on two cores: benchmarks/model.py measures it
 COPY_MS = 8.0  # from pageable memory; half of it from pinned memory
 
 # Each strategy keeps what the one before it brought.
@@ -89,13 +92,27 @@ class Explorer(TimelineGrid):
         """Predicted idle share of what is chosen now."""
         return self._predicted[key(CONTROLS, self.state)].summary().idle
 
+    @property
+    def au(self) -> float:
+        """Predicted busy share after the first step, with what the main process takes."""
+        return simulate(replace(_pipeline(self.state), host_ms=HOST_MS)).summary().au
+
     def measure(self) -> Trace:
-        """Run what is chosen now with real workers; draw it below the prediction."""
+        """Run what is chosen now with real workers; draw it below the prediction.
+
+        The prediction is drawn anew, with what the model leaves out otherwise: the time that the
+        workers took to start here, and that of the main process.
+        """
         state = dict(self.state)
-        measured = run_pipeline(_pipeline(state))
-        predicted = self._predicted[key(CONTROLS, state)]
+        pipeline = _pipeline(state)
+        measured = run_pipeline(pipeline)
+        start_s = [trace.summary().start_up_s for trace in (measured, simulate(pipeline))]
+        late_ms = 1e3 * max(0.0, start_s[0] - start_s[1])
+        predicted = simulate(replace(pipeline, start_up_ms=late_ms, host_ms=HOST_MS))
         names = [f"{state['strategy']}, predicted", "measured"]
-        figures = self._facts(measured, state)
+        shares = (percent(trace.summary().au) for trace in (predicted, measured))
+        busy = "{} predicted, {} measured".format(*shares)
+        figures = {"GPU busy after the first step": busy, **self._facts(measured, state)}
         self.put(state, Picture([predicted, measured], names, facts=figures))
         return measured
 

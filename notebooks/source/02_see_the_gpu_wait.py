@@ -8,7 +8,7 @@
 # - why training becomes many times slower once the data outgrow the page cache,
 # - what `nvidia-smi` really counts,
 # - one small model that says how long a GPU waits,
-# - what brings a slow loader to light, and what an idle GPU costs.
+# - what brings a slow loader to light.
 #
 # **You need:** notebook 01. A CPU is enough. **Minutes:** {minutes}.
 
@@ -18,9 +18,9 @@ import course_utils as cu
 cu.ready("02")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Story and 2.1 (6), cache (6), nvidia-smi (4), stages (3), model with 2.2 and 2.3
-# (13), explorer (3), what exposes the loader (3), money with 2.4 (5). Short of time: leave out the
-# stages and 2.3.
+# **Instructor: plan.** Story and 2.1 (6), cache (5), nvidia-smi (3), model with 2.2 (13), prefetching (2),
+# what exposes the loader (3). The extra part is homework, or takes another half hour: 2.3 and
+# 2.4 are good to discuss in pairs.
 #
 # **Board.** Two rows, *load* and *compute*. Draw three batches end to end, write T = L + C below. Draw
 # them again, load of batch 2 under compute of batch 1: T = max(C, L). Leave it there for the hour.
@@ -31,23 +31,21 @@ cu.ready("02")
 # %% [markdown]
 # ## The hundred-day epoch
 #
-# A story, invented, but you will meet it. Ada trains on 100,000 events. Ten epochs take one day, and the
-# result is almost the best in the field. The conference is three months away. There is a larger file
-# with "ten times the data, a million events". So it will take ten days. She starts the job, goes for a
-# coffee, and comes back to this: <!-- given -->
+# Ada trains on 100,000 events. Ten epochs take one day, and the result is almost the best in the field. The
+# conference is three months away, and there is a larger file with "ten times the data, a million events", so
+# she expects ten days. She starts the job, goes for a coffee, and comes back to this: <!-- given -->
 #
 # ```
 # Epoch 1/10:   0%|   | 9/78125 [16:53<100.72 days, 111.39 s/it]     batch_size=128
 # ```
 #
-# Before you ask why, ask whether the numbers fit together.
+# Do the numbers fit?
 
 # %% [markdown]
-# ### Exercise 2.1 · 4 min · ●○○
+# ### Exercise 2.1 · 5 min · ●○○
 #
-# Three numbers from the bar, right within one percent. How many events does an epoch have?
-# How many days will ten epochs take? And how many times longer does *one event* take than in
-# the small run?
+# Find three numbers, each to within one percent. How many events does an epoch have? How many days will
+# ten epochs take? And how many times longer does *one event* take than in the small run?
 #
 # <details><summary>Hint 1</summary>
 #
@@ -68,17 +66,14 @@ slowdown_per_event = (111.39 / 128) / (86_400 / (10 * 100_000))  ### SOLUTION
 cu.check("02.1", events_per_epoch, days_ten_epochs, slowdown_per_event)
 
 # %% [markdown]
-# A file larger than the plan: that is bookkeeping. But why should *one event* take longer than before, with
-# the same code?
-
-# %% [markdown]
+# The file is larger than planned: that is bookkeeping. But why does *one event* take ten times as long?
+#
 # ## The cliff
 #
 # The operating system keeps what it has read from a disk in memory that nobody else needs: the **page
-# cache**. Read a file twice, and the second time it comes from memory. When the cache is full, what was
-# used longest ago is thrown out.
-#
-# The small file fitted. Guess what happens to a file that is just a little too large.
+# cache**. If you read a file twice, the second time it comes from memory. When the cache is full, what was
+# used longest ago is thrown out. The small file fitted. What happens to a file that is just a little too
+# large?
 
 # %%
 cu.predict(
@@ -89,9 +84,8 @@ cu.predict(
 )
 
 # %% [markdown]
-# Your own disk and its cache are too fast to see much. The course has an *emulated* storage: your local
-# files, delivered when a slower storage would have delivered them, behind a page cache of the size you
-# choose. Here the cache has room for 40 blocks.
+# Your own disk is too fast to see much. So the course *emulates* a storage: it delivers your files when a
+# slower one would have delivered them, and has a page cache of the size you choose, here 40 blocks.
 
 # %%
 import random
@@ -102,7 +96,6 @@ folder = cu.data_path("events", "S")  # the small set: 2,000 events
 cache_mb = 40 * BLOCK / 1e6
 
 
-# %%
 def hit_share(data_over_cache: float, shuffled: bool) -> float:
     storage = cu.slow_storage(folder, "laptop SSD", cache_mb=cache_mb)
     blocks = list(range(round(data_over_cache * 40)))
@@ -110,40 +103,34 @@ def hit_share(data_over_cache: float, shuffled: bool) -> float:
         for epoch in range(12):
             if epoch == 2:  # before, the cache fills
                 storage.reset_counters()
-            if shuffled:
-                random.shuffle(blocks)
-            for block in blocks:
+            for block in random.sample(blocks, len(blocks)) if shuffled else blocks:
                 file.seek(block * BLOCK)
                 file.read(1)
     return storage.counters().hit_share
 
 
 # %%
-import matplotlib.pyplot as plt
+from notebooks.stories.figures import curves
 
-plt.style.use("course_utils.plots")  # readable on light and on dark pages
 sizes = [0.5, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5]
-figure, panel = plt.subplots(figsize=(7, 2.8), layout="constrained")
-for shuffled, line in (False, "o-"), (True, "s--"):
-    name = "shuffled" if shuffled else "in order"
-    panel.plot(sizes, [100 * hit_share(size, shuffled) for size in sizes], line, label=name)
-panel.set(xlabel="data / page cache", ylabel="found in the cache (%)")
-panel.set_title("emulated storage", fontsize="medium")
-panel.legend()
-plt.close()  # the next line shows the figure; without this it would be shown twice
-figure
+found = {
+    "in order": [100 * hit_share(size, shuffled=False) for size in sizes],
+    "shuffled": [100 * hit_share(size, shuffled=True) for size in sizes],
+}
+curves(sizes, found, xlabel="data / page cache", ylabel="found in the emulated cache (%)")
 
 # %%
 cu.reveal("02a", 100 * hit_share(1.1, shuffled=False))
 
 # %% [markdown]
-# Not a tenth is lost, but everything: each block is thrown out shortly before it is needed again. Shuffled
-# reading still finds about 70 %, but there every miss costs more: nothing can be read ahead.
+# Not a tenth is lost, but everything: each block is thrown out shortly before it is needed again. (Real page
+# caches are a little kinder than this strict rule.) Shuffled reading still finds about 70 %, but there
+# every miss costs more, because nothing can be read ahead.
 #
 # ## See it
 #
-# Now a training loop, twice: the same events, loader and emulated GPU. The only difference: the first
-# page cache has room for all the data, the second for a tenth of them.
+# Now a training loop, twice. The only difference: the first page cache has room for all the data, the second for
+# a tenth of them.
 
 # %%
 from itertools import islice
@@ -173,8 +160,8 @@ data_mb = (folder / "npy" / "pulses.npy").stat().st_size / 1e6
 roomy = cu.slow_storage(folder, "busy Lustre", cache_mb=1.5 * data_mb)
 tight = cu.slow_storage(folder, "busy Lustre", cache_mb=0.1 * data_mb)
 
-fast_gpu = cu.get_accelerator(step_ms=15)
-first_epoch = train(fast_gpu, events_on(roomy), steps=125)
+gpu = cu.get_accelerator(step_ms=15)
+train(gpu, events_on(roomy), steps=125)  # a first epoch fills the cache
 
 # %%
 cu.predict(
@@ -182,55 +169,30 @@ cu.predict(
 )
 
 # %%
-roomy.reset_counters()
-fits = train(fast_gpu, events_on(roomy), steps=30)
-does_not_fit = train(fast_gpu, events_on(tight), steps=30)
-
-# %%
 from course_utils.measure.picture import Timeline
 
+fits = train(gpu, events_on(roomy), steps=30)
+does_not_fit = train(gpu, events_on(tight), steps=30)
 Timeline({"fits": fits, "does not fit": does_not_fit})
 
 # %%
 cu.reveal("02b", does_not_fit.summary().total_s / fits.summary().total_s)
 
 # %% [markdown]
-# Switch between the two; the time axis stays the same. In `fits` the GPU row is mostly full, in `does not
-# fit` mostly hatched: the GPU waits while the main process *reads*.
-#
-# The storage kept count. Its cache reads whole blocks, so more is read than used; a *look-up* asks for
-# a file's size.
-
-# %%
-print("fits:        ", roomy.counters())
-print("does not fit:", tight.counters())
-
-# %% [markdown]
-# ### An estimate from nine steps
-#
-# The bar promised its hundred days after nine steps, with a cold cache. What is that worth? We have such
-# an epoch: the first one on the roomy machine.
-
-# %%
-steps = [span for span in first_epoch.spans if span.lane == "gpu"]
-ends_s = [(step.end_ns - first_epoch.start_ns) / 1e9 for step in steps]
-print(f"after 9 steps the bar promises {ends_s[8] / 9 * len(ends_s):.1f} s")
-print(f"the epoch took                 {ends_s[-1]:.1f} s")
-print(f"the next one will take about   {fits.summary().total_s / 30 * len(ends_s):.1f} s")
+# In `fits` the GPU's row is mostly full. In `does not fit` it is mostly hatched, because the GPU waits while the
+# main process *reads*. Ada's training has fallen off the cliff.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** For 02a expect 90 % from nearly everybody, since a tenth does not fit. For 02b many say
-# 1.1 or 10. Let them explain the first one to each other: draw a cache with four places, and five blocks
-# read in a circle. The exact ratio in 02b depends on the file and the batch size; the shape does not.
+# **Instructor.** In prediction 2a a tenth does not fit, so 90 % is the answer to expect. For 2b 1.1 and 10
+# are tempting. Let them explain the first one to each other: draw a cache with four places, and five blocks
+# read in a circle. The exact ratio in 2b depends on the file and the batch size; the shape does not.
 
 # %% [markdown]
 # ## What nvidia-smi counts
 #
-# Is that not what `nvidia-smi` is for? Its *GPU-Util* is the percentage of the last sample period, a
-# second at most, in which **one or more kernels** were running. It does not ask how much of the GPU
-# they used.
-#
-# An RTX 3090 has 82 multiprocessors. On an emulated one we keep a single one of them busy.
+# Could `nvidia-smi` not have told her? Its *GPU-Util* is the percentage of the last sample period, a
+# second at most, in which **one or more kernels** were running. An RTX 3090 has 82 multiprocessors. On an
+# emulated one we keep a single one of them busy.
 
 # %%
 cu.predict("02c", "One of 82 multiprocessors works, 81 do nothing. GPU-Util says:", unit="%")
@@ -257,83 +219,45 @@ print(lonely)
 cu.reveal("02c", lonely.gpu_util)
 
 # %% [markdown]
-# Look at the **power**: it is close to that of a GPU at rest. Power is the better quick hint. Compare with
-# a GPU that gives all it has, then with one that starves for data:
+# *Perf* is the state of the clocks, from P0, the fastest, to P8, at rest. One busy multiprocessor is enough to
+# wake the card. Compare with a GPU that gives all it has, and with one that starves for data:
 
 # %%
 print(keep_busy(1.0))
 
 # %%
-starving_gpu = cu.get_accelerator(step_ms=15)
+starving_gpu = cu.get_accelerator(step_ms=15, emulate=True)
 train(starving_gpu, events_on(tight), steps=15)
 print(starving_gpu.smi())
 
 # %% [markdown]
-# A low *GPU-Util* does not prove a slow loader: tiny kernels, a loss read in every step, saving
-# checkpoints look the same. A high one proves nothing at all. The true idle time is in your trace.
-#
-# ## Five stages
-#
-# What does a GPU wait for? A batch goes through five stages: **read**, **decode**, **transform and
-# collate**, **transfer**, **compute**. Real photographs show them: JPEG files on an emulated network
-# drive, truly decoded and cropped by your CPU.
-
-# %%
-# %%worker_module photo_crop
-import torch
-
-
-def crop(image: torch.Tensor) -> torch.Tensor:
-    """Cut a random square out of a photograph and scale its values to 0..1."""
-    top, left = torch.randint(64, (2,)).tolist()
-    return image[:, top : top + 192, left : left + 192] / 255
-
-
-# %%
-from torch.utils.data import Subset
-
-from course_utils.loading.images import Jpegs
-
-images = cu.data_path("images")
-all_photos = Jpegs(images, crop, fs=cu.slow_storage(images, "NFS", cache_mb=0))
-photos = Subset(all_photos, random.sample(range(len(all_photos)), 192))
-
-gpu = cu.get_accelerator(step_ms=25)
-serial = train(gpu, DataLoader(photos, batch_size=16, shuffle=True), steps=12)
-serial.timeline()
-
-# %%
-stage_ms = dict.fromkeys(("read", "decode", "transform", "collate", "transfer", "compute"), 0.0)
-for span in serial.spans:
-    if span.stage in stage_ms:
-        stage_ms[span.stage] += span.duration_ns / 1e6 / serial.served
-print({stage: f"{ms:.1f} ms" for stage, ms in stage_ms.items()})
-
-# %% [markdown]
-# Milliseconds per batch. Reading waits and needs no CPU; decoding, transforming and collating need one.
-# That decides what helps.
+# **Power is the better quick hint**: far below its cap, the GPU has little to do. (Our panel guesses it, with a
+# straight line from *awake* to *full load*; believe your own card.) A high *GPU-Util* proves nothing. A low one
+# does not prove a slow loader: tiny kernels, a loss read in every step or checkpoints look the same. The true
+# idle time is in your trace.
 #
 # ## The model
 #
-# Four letters are enough for most of this course:
+# What does a GPU wait for? A batch goes through five stages: it is **read**, **decoded**, **transformed and
+# collated** and **transferred**; then the GPU **computes**. For most of this course four letters are enough:
 #
-# - **L**: time to load one batch on one worker; **C**: compute time of a step;
-# - **W**: number of workers; **P**: how many batches the machine can load at the same time. For CPU work P
-#   is the number of cores, for reading it is what the storage can serve.
+# - **L**: the time to load one batch on one worker, everything up to the transfer;
+# - **C**: the time to compute a step;
+# - **W**: the number of workers;
+# - **P**: how many batches the machine can load in parallel. For work on a CPU P is the number of cores, for
+#   reading it is what the storage can serve.
 #
-# Without workers the loop loads, then computes: **T = L + C**. With workers both happen at once, and the slower
-# one sets the pace: **T = max(C, L / min(W, P))**. The GPU computes C out of T, so it idles the share
+# Without workers the loop loads, then computes: **T = L + C** for a step. With workers both happen at once, and
+# the slower one sets the pace: **T = max(C, L / min(W, P))**. The GPU computes C out of T, so it idles the share
 # **1 − C / T**.
 #
-# Take L = 80 ms and C = 50 ms. The model says 7.7 steps per second without workers, 12.5 with one.
-# <!-- given -->
+# Take L = 80 ms and C = 50 ms. The model says 7.7 steps per second without workers, 12.5 with one. <!-- given -->
 
 # %%
 cu.predict("02d", "L = 80 ms, C = 50 ms. How many steps per second with two workers?", unit="it/s")
 
 # %% [markdown]
-# `cu.Pipeline` describes such a loop. `run_pipeline` runs it with real worker processes, on emulated
-# storage and an emulated GPU.
+# `cu.Pipeline` describes such a loop. `run_pipeline` runs it with real worker processes.
 
 # %%
 from course_utils.teaching.explorer import run_pipeline
@@ -361,23 +285,21 @@ Timeline({f"W = {w}": trace for w, trace in measured.items()})
 cu.reveal("02d", rate(measured[2]))
 
 # %% [markdown]
-# A third worker would change nothing: L / 3 is less than C already, and a GPU cannot be busier than busy.
+# A third worker would change nothing: with two, L / 2 is less than C already.
 #
-# Does the model hold for the photographs, where nobody set the times by hand?
-
-# %%
-loader = DataLoader(photos, batch_size=16, shuffle=True, num_workers=2)
-fed = train(gpu, loader, steps=12)
-load_ms = sum(stage_ms[stage] for stage in ("read", "decode", "transform", "collate"))
-for w, trace in (0, serial), (2, fed):
-    step_ms = load_ms + 25 if w == 0 else max(25, load_ms / w)
-    print(f"W = {w}: predicted {1000 / step_ms:4.1f} it/s, measured {rate(trace):4.1f}")
+# <details><summary>Where do C and P come from on a real GPU?</summary>
+#
+# A network with N parameters needs [about 6 N](https://arxiv.org/abs/2001.08361) floating-point operations for each
+# token, or other element, that it learns from. Divide them by what the tensor cores of your GPU really reach, well
+# below the figure in its data sheet, and you have C. For P leave one core free: a Python process that waits for
+# CUDA *spins*, asking again and again whether the GPU is done. With our emulated GPU it sleeps. <!-- given -->
+#
+# </details>
 
 # %% [markdown]
-# ### Exercise 2.2 · 4 min · ●●○
+# ### Exercise 2.2 · 10 min · ●●○
 #
-# Put the model into a function. Guess the idle shares first; the check tries these six cases and
-# twelve more.
+# Put the model into a function. First guess the idle shares in this table; the check tries more cases.
 #
 # | L (ms) | C (ms) | W | P |
 # |---|---|---|---|
@@ -415,42 +337,11 @@ def predict_idle(load_ms: float, step_ms: float, num_workers: int, parallel: int
 cu.check("02.2", predict_idle)
 
 # %% [markdown]
-# ### Exercise 2.3 · 3 min · ●●○
+# ## What prefetching cannot do
 #
-# A slide shows a run with one worker: "I/O / compute = 1.3, so 30 % of the time the GPU is waiting".
-# Is it? Return both shares: with a worker that loads while the GPU computes, and without one.
-# <!-- given -->
-#
-# <details><summary>Hint 1</summary>
-#
-# Set the compute time to 1. Then the ratio is the load time.
-#
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# 30 % of *what*? The GPU waits 0.3 units. How many units does the whole step last? <!-- given -->
-#
-# </details>
-
-
-# %%
-def waiting_share(load_over_compute: float) -> tuple[float, float]:
-    """Return the waiting share with one worker, and without workers."""
-    ### BEGIN SOLUTION
-    with_worker = 1 - 1 / max(1, load_over_compute)
-    without = load_over_compute / (load_over_compute + 1)
-    return with_worker, without
-    ### END SOLUTION
-
-
-cu.check("02.3", waiting_share)
-
-# %% [markdown]
-# ## What prefetching can do, and what not
-#
-# A lecture calls all this a matter of scheduling, which prefetching always solves. A worker may load ahead:
-# `prefetch_factor` says how many batches. Take one worker, L = 80 ms and C = 50 ms, and let it load 8
-# batches ahead instead of 2. <!-- given -->
+# The lecture notes that this course began with say that prefetching always solves the problem: a worker loads
+# `prefetch_factor` batches ahead. Take one worker, L = 80 ms and C = 50 ms, and let it load 8 batches ahead
+# instead of 2. <!-- given -->
 
 # %%
 cu.predict("02e", "How many steps per second with one worker, 8 batches ahead?", unit="it/s")
@@ -463,40 +354,11 @@ cu.reveal("02e", rate(ahead))
 
 # %% [markdown]
 # Nothing changes: longer shelves do not make a baker bake faster. Prefetching hides **latency** and
-# **variance**; it never raises **throughput**. This is what it is good for: two workers, fast enough
-# on average, but now slower, now faster.
-
-# %%
-uneven = cu.Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=2, jitter=0.8, steps=60)
-Timeline({f"{d} ahead": cu.simulate(replace(uneven, prefetch_factor=d)) for d in (1, 2, 4)})
+# **variance**; it never raises **throughput**.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** In 02d most are right once T = max(...) is on the board. 02e is the one to wait for: half the
-# room says 20 it/s. Ask who has set `prefetch_factor` in their own code, and why.
-#
-# In 2.3 let somebody defend the 30 %. It is right as a share of the compute time, so the answer to "is the
-# slide wrong?" is: it names the wrong whole. Write the base under every percentage.
-
-# %% [markdown]
-# ## Explore
-#
-# Predictions for all strategies; they need no kernel. Set the load time to 160 ms: how many workers
-# does it take to keep the GPU busy? The cards say what the idle time costs, in euros. <!-- given -->
-#
-# The model of four letters leaves out the copy to the GPU: the strategies *CUDA prefetch* and
-# *streaming* hide it, the others pay for it.
-
-# %%
-box = cu.explorer(start={"strategy": "CUDA prefetch", "load": 80, "step": 50, "workers": 2})
-box
-
-# %% [markdown]
-# `box.measure()` really runs what you have chosen. Look up: the result stands below the prediction. Choose
-# something else and run this cell again. *AU*, accelerator utilisation, is the busy share after the
-# first step.
-
-# %%
-print(box.measure().summary())
+# **Instructor.** Prediction 2d is easy once T = max(...) is on the board. 2e is the one to wait for: 20 it/s
+# is the tempting answer. Ask who has set `prefetch_factor` in their own code, and why.
 
 # %% [markdown]
 # ## What brings a slow loader to light
@@ -528,35 +390,192 @@ Timeline(traces)
 cu.reveal("02f", "a larger model")
 
 # %% [markdown]
-# Never mind a few percent: every run waits for its first batch.
+# (Never mind a few percent: every run waits for its first batch.) The lecture notes say that *larger models*
+# reveal the bottleneck. It is the other way round: more computing per batch gives the loader more time. What
+# shortens C exposes it.
 #
-# A lecture says that *larger models* reveal the bottleneck. It is the other way round: more computing
-# per batch gives the loader more time. What shortens C exposes it.
+# It happens. [Geti](https://github.com/open-edge-platform/geti/pull/5958), which trains vision models, ran well on CPUs,
+# where a step took about 8 s. On an RTX 3090 the same loader left the GPU idle 70 to 92 percent of the time; better
+# loader settings raised the rate from 3 to 13 it/s. And among more than a million jobs in
+# [Google's fleet](https://arxiv.org/abs/2101.12127), one in five spent over a third of its compute time in the
+# input pipeline.
 #
-# It happens. One project trained well on CPUs, where a step took about 8 s. On an RTX 3090 the same loader
-# left the GPU idle 70 to 92 percent of the time; better loader settings raised the rate from 3 to 13 it/s.
-# In a tutorial of a supercomputing centre, mixed precision made training 4.1 times faster: the loader has
-# to deliver 4.1 times as much. And among more than a million jobs in one company's fleet, one in five
-# spent over a third of its compute time in the input pipeline.
+# ## You now can
 #
-# Sources: [the project](https://github.com/open-edge-platform/geti/pull/5958),
-# [the tutorial](https://github.com/NERSC/sc25-dl-tutorial),
-# [the fleet](https://arxiv.org/abs/2101.12127).
+# - check whether the numbers of a progress bar fit together,
+# - say what *GPU-Util* counts, and measure true idle time instead,
+# - predict idle time from L, C, W and P, and say why prefetching adds no throughput,
+# - name what exposes a slow loader.
+#
+# The next notebook finds out *why* a GPU waits, before anything is changed.
+
+# %% [markdown]
+# # Extra
+#
+# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+
+# %% [markdown]
+# ## Explore, and measure
+#
+# The explorer predicts all strategies, and needs no kernel for that. The cards say what the idle time costs:
+# the honest price of a GPU is that of a *useful* hour, its rate divided by the share of time in which it works.
+#
+# Set the load time to 160 ms, with a step of 50 ms. How many workers keep the GPU busy? And how can
+# that be on the two cores that this model has? <!-- given -->
+
+# %%
+box = cu.explorer(start={"strategy": "CUDA prefetch", "load": 80, "step": 50, "workers": 2})
+box
+
+# %% [markdown]
+# <details><summary>The answer</summary>
+#
+# Four: 160 / 4 = 40 ms is less than 50. Two cores do not mean P = 2 for everything, since each stage has a P of
+# its own. Reading is 60 % of the load here, 96 ms; it only waits, so four batches are read at a time. The other
+# 64 ms compute, and two cores do that in 32 ms a batch. So T = max(50, 160 / 4, 64 / 2) = 50. What the GPU
+# still waits is for the first batch, and now and then for a slow one. <!-- given -->
+#
+# </details>
+#
+# `box.measure()` really runs what you have chosen, 60 steps with real workers. Its result stands beside the prediction
+# in the picture above, which is redrawn with what no prediction can know: how long *your* workers took to start.
+
+# %%
+measured = box.measure().summary()
+print(f"GPU busy after the first step: predicted {box.au:.0%}, measured {measured.au:.0%}")
+
+# %% [markdown]
+# The model is allowed an error of 5 points. On two cores the measurement may lack a few more: the main process has
+# to wait for a core while both workers compute, and the model knows of no such thing. If far more is missing,
+# something else is computing on your cores: run it again. <!-- given -->
+
+# %% [markdown]
+# ## An estimate from nine steps
+#
+# Ada's bar promised its hundred days after nine steps, with a cold cache. What is such a promise worth? Here is an
+# epoch whose data will fit, but are not in the cache yet.
+
+# %%
+cold = cu.slow_storage(folder, "busy Lustre", cache_mb=1.5 * data_mb)
+first_epoch = train(gpu, events_on(cold), steps=125)
+steps = [span for span in first_epoch.spans if span.lane == "gpu"]
+ends_s = [(step.end_ns - first_epoch.start_ns) / 1e9 for step in steps]
+print(f"after 9 steps the bar promises {ends_s[8] / 9 * len(ends_s):.1f} s")
+print(f"the epoch took                 {ends_s[-1]:.1f} s")
+print(f"the next one will take about   {fits.summary().total_s / 30 * len(ends_s):.1f} s")
+
+# %% [markdown]
+# ## Five stages of real photographs
+#
+# Nobody sets these times by hand: JPEG files on an emulated network drive, truly decoded and cropped by your CPU.
+
+# %%
+# %%worker_module photo_crop
+import torch
+
+
+def crop(image: torch.Tensor) -> torch.Tensor:
+    """Cut a random square out of a photograph and scale its values to 0..1."""
+    top, left = torch.randint(64, (2,)).tolist()
+    return image[:, top : top + 192, left : left + 192] / 255
+
+
+# %%
+from torch.utils.data import Subset
+
+from course_utils.loading.images import Jpegs
+
+images = cu.data_path("images")
+all_photos = Jpegs(images, crop, fs=cu.slow_storage(images, "NFS", cache_mb=0))
+photos = Subset(all_photos, random.sample(range(len(all_photos)), 192))
+
+photo_gpu = cu.get_accelerator(step_ms=25)
+serial = train(photo_gpu, DataLoader(photos, batch_size=16, shuffle=True), steps=12)
+serial.timeline()
+
+# %%
+stage_ms = dict.fromkeys(("read", "decode", "transform", "collate", "transfer", "compute"), 0.0)
+for span in serial.spans:
+    if span.stage in stage_ms:
+        stage_ms[span.stage] += span.duration_ns / 1e6 / serial.served
+print({stage: f"{ms:.1f} ms" for stage, ms in stage_ms.items()})
+
+# %% [markdown]
+# These are milliseconds per batch. Reading waits and needs no CPU; decoding, transforming and collating need
+# one. That decides what helps. Does the model of four letters hold here?
+
+# %%
+loader = DataLoader(photos, batch_size=16, shuffle=True, num_workers=2)
+fed = train(photo_gpu, loader, steps=12)
+load_ms = sum(stage_ms[stage] for stage in ("read", "decode", "transform", "collate"))
+for w, trace in (0, serial), (2, fed):
+    step_ms = load_ms + 25 if w == 0 else max(25, load_ms / w)
+    print(f"W = {w}: predicted {1000 / step_ms:4.1f} it/s, measured {rate(trace):4.1f}")
+
+# %% [markdown]
+# Without workers it does. With two of them the measurement is somewhat lower: twelve steps are few, the workers
+# share two cores with the main process, and each batch travels from one process to another, which L leaves
+# out. A model that misses by a tenth has still told you what to expect of a second worker. <!-- given -->
+#
+# ## What prefetching is good for
+#
+# Two workers, fast enough on average, but now slower, now faster:
+
+# %%
+uneven = cu.Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=2, jitter=0.8, steps=60)
+Timeline({f"{d} ahead": cu.simulate(replace(uneven, prefetch_factor=d)) for d in (1, 2, 4)})
+
+# %% [markdown]
+# A queue of finished batches carries the GPU over the slow ones.
+
+# %% [markdown]
+# ## Percent of what?
+#
+# ### Exercise 2.3 · 5 min · ●○○
+#
+# A slide shows a run with one worker: "I/O / compute = 1.3, so 30 % of the time the GPU is waiting".
+# Is it? Return both shares: with a worker that loads while the GPU computes, and without one.
+# <!-- given -->
+#
+# <details><summary>Hint 1</summary>
+#
+# Set the compute time to 1. Then the ratio is the load time.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# 30 % of *what*? The GPU waits 0.3 units. How many units does the whole step last? <!-- given -->
+#
+# </details>
+
+
+# %%
+def waiting_share(load_over_compute: float) -> tuple[float, float]:
+    """Return the waiting share with one worker, and without workers."""
+    ### BEGIN SOLUTION
+    with_worker = 1 - 1 / max(1, load_over_compute)
+    without = load_over_compute / (load_over_compute + 1)
+    return with_worker, without
+    ### END SOLUTION
+
+
+cu.check("02.3", waiting_share)
 
 # %% [markdown]
 # ## What it costs
 #
-# The honest price of a GPU is per *useful* hour: rate divided by the share of time in which it works.
-
-# %% [markdown]
-# ### Exercise 2.4 · 4 min · ●●○
+# Whoever speeds up the step has to look at the loader again. In a
+# [tutorial of NERSC](https://github.com/NERSC/sc25-dl-tutorial), a supercomputing centre, mixed precision made
+# training 4.1 times faster: the loader has to deliver 4.1 times as much. If it cannot, somebody pays.
 #
-# Three answers, in dollars as on the slides, right within one percent. <!-- given -->
+# ### Exercise 2.4 · 10 min · ●●○
+#
+# Find three answers, in dollars as on the slides of the lecture, each to within one percent. <!-- given -->
 #
 # 1. "A GPU at 3 dollars an hour that works 30 % of the time wastes 18,000 dollars a month." What is
 #    wasted in a month of 30 days? <!-- given -->
 # 2. A rack of 72 GPUs costs 2,821 dollars a day and works 30 % of the time. A well-fed training reaches
-#    80 %, not 100 %. How many dollars a day would the *same work* save then? <!-- given -->
+#    80 %, not 100 %. How many dollars a day are saved if the *same work* is done at 80 %? <!-- given -->
 # 3. What does one *useful* hour of one of these 72 GPUs cost today?
 #
 # <details><summary>Hint 1</summary>
@@ -581,14 +600,7 @@ cu.check("02.4", wasted_per_month, recoverable_per_day, per_useful_hour)
 # **Instructor.** The slide's 18,000 dollars are the *year*: 3 × 8,760 × 0.7 = 18,396. The rack: 2.5 million
 # over three years, 120 kW at 0.10 dollars per kWh, and 250 a day for cooling, space and staff. Objections
 # worth hearing: an idle GPU draws less power; the 250 are low. Against 100 % the waste would be 1,975 dollars
-# a day, but nobody reaches 100 %. For 02.6 some take the larger model for the culprit, as the lecture does.
-
-# %% [markdown]
-# ## You now can
+# a day, but nobody reaches 100 %.
 #
-# - check whether the numbers of a progress bar fit together, and not trust its first minutes,
-# - say what *GPU-Util* counts, and measure true idle time instead,
-# - predict idle time from L, C, W and P, and see that prefetching adds no throughput,
-# - name what exposes a loader, and price what can be recovered.
-#
-# The next part of the course is about finding out *why* a GPU waits, before changing anything.
+# In 2.3 let somebody defend the 30 %. It is right as a share of the compute time, so the answer to "is the
+# slide wrong?" is: it names the wrong whole. Write the base under every percentage.

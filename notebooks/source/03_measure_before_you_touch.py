@@ -7,9 +7,9 @@
 # **You will learn**
 #
 # - how much a better loader could gain at most, before you write one,
-# - to time a device that answers before it has finished,
-# - the differential test: loader alone, step alone, both together,
-# - which benchmarks lie, and which tool is blind to what.
+# - why a stopwatch blames the wrong line of a GPU program,
+# - the three runs that tell what limits a loop: loader alone, step alone, both together,
+# - to do the same with your own code.
 #
 # **You need:** notebook 02. A CPU is enough. **Minutes:** {minutes}.
 
@@ -19,9 +19,9 @@ import course_utils as cu
 cu.ready("03")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Headspace (5), asynchronous timing with 3.1 (9), differential test (5), clinic
-# (10), `cu.diagnose` (2), benchmark with 3.3 (9), tools with 3.4 (10). Short of time: leave out the
-# tools, and give the clinic three loops for each half of the room.
+# **Instructor: plan.** Headspace (4), asynchronous timing (4), three runs and own code (5), clinic (20),
+# `cu.diagnose` (2). Short of time: give the clinic three loops for each half of the room. The extra part is for a
+# second hour: timing with 3.2, benchmarks with 3.3, tools with 3.4.
 #
 # **Board.** Three boxes: *loader alone*, *step alone*, *together*. Below each a rate, filled in as the
 # notebook goes. Leave it there: the clinic is read off it.
@@ -32,8 +32,8 @@ cu.ready("03")
 # %% [markdown]
 # ## How much is there to gain?
 #
-# Two loops, the same events, the same emulated GPU. One reads from a busy cluster file system, the other
-# from a laptop SSD. Both have a plain loader without workers. Which one deserves a better loader?
+# Here are two loops with the same events and the same emulated GPU. One reads from a busy cluster file system, the
+# other from a laptop SSD; neither has workers. Which one deserves a better loader?
 
 # %%
 import time
@@ -44,29 +44,33 @@ from course_utils.loading.events import MemmapEvents, pad_collate
 
 folder = cu.data_path("events", "S")  # the small set: 2,000 events
 gpu = cu.get_accelerator(step_ms=40)
-clock = time.perf_counter
 
 
-def events_on(storage: str) -> MemmapEvents:
-    return MemmapEvents(folder, fs=cu.slow_storage(folder, storage, cache_mb=0))
+def loader_on(storage: str, num_workers: int = 0) -> DataLoader:
+    events = MemmapEvents(folder, fs=cu.slow_storage(folder, storage, cache_mb=0))
+    some = Subset(events, range(0, 2000, 4 if num_workers else 8))
+    return DataLoader(some, 16, shuffle=True, num_workers=num_workers, collate_fn=pad_collate)
 
 
 # %%
-def steps_per_s(batches) -> float:
-    """Train on all batches and return the steps per second, without the first one."""
+def per_second(batches, step, skip=5) -> float:
+    """Return the batches per second of a loop, without the first ones, which were prefetched."""
     ends = []
     for batch in batches:
-        gpu.step(gpu.upload(batch)).item()  # item() waits until the step is done
-        ends.append(clock())
+        step(batch)
+        ends.append(time.perf_counter())
+    ends = ends[skip:]
     return (len(ends) - 1) / (ends[-1] - ends[0])
 
 
+def step(batch):
+    gpu.step(gpu.upload(batch)).item()  # item() waits until the step is done
+
+
 # %%
-loaders, trained = {}, {}
+trained = {}
 for storage in "busy Lustre", "laptop SSD":
-    events = Subset(events_on(storage), range(0, 2000, 8))
-    loaders[storage] = DataLoader(events, 16, shuffle=True, collate_fn=pad_collate)
-    trained[storage] = steps_per_s(loaders[storage])
+    trained[storage] = per_second(loader_on(storage), step)
     print(f"{storage}: {trained[storage]:.1f} steps/s")
 
 # %%
@@ -82,11 +86,10 @@ cu.predict(
 # loader can gain more.
 
 # %%
-headspace = {}
-for storage, loader in loaders.items():
-    cached = next(iter(loader))
-    headspace[storage] = steps_per_s([cached] * 25) / trained[storage]
-    print(f"{storage}: {headspace[storage]:.2f} times faster at most")
+cached = next(iter(loader_on("laptop SSD")))
+alone = per_second([cached] * 30, step)
+headspace = {storage: alone / rate for storage, rate in trained.items()}
+print({storage: f"{factor:.2f} times faster at most" for storage, factor in headspace.items()})
 
 # %%
 cu.reveal("03a", headspace["laptop SSD"])
@@ -98,8 +101,8 @@ cu.reveal("03a", headspace["laptop SSD"])
 # %% [markdown]
 # ## Where does the time go?
 #
-# The obvious way: a stopwatch around each line. Three lines of a training loop, twice: as it stands, and
-# without the line that reads the loss.
+# The obvious way to find out is a stopwatch around each line. Here are three lines of a training loop, timed twice:
+# as they stand, and without the line that reads the loss.
 
 # %%
 import numpy as np
@@ -107,7 +110,7 @@ import numpy as np
 
 def stopwatch(batch, read_loss: bool, steps=30) -> dict[str, float]:
     """Return the milliseconds per step of each line."""
-    spent = np.zeros(3)
+    spent, clock = np.zeros(3), time.perf_counter
     for _ in range(steps):
         start = clock()
         on_gpu = gpu.upload(batch)
@@ -135,117 +138,47 @@ cu.predict(
 )
 
 # %%
-import matplotlib.pyplot as plt
+from notebooks.stories.figures import Bars
 
-plt.style.use("course_utils.plots")  # readable on light and on dark pages
-watched = {
-    "item() in every step": stopwatch(cached, read_loss=True),
-    "no item()": stopwatch(cached, read_loss=False),
-}
-figure, panels = plt.subplots(1, 2, figsize=(8, 1.8), sharex=True, layout="constrained")
-for panel, (name, spent) in zip(panels, watched.items(), strict=True):
-    panel.barh(list(spent), list(spent.values()), color="#3d85c6")
-    panel.set(title=name, xlabel="ms per step")
-    panel.invert_yaxis()
-plt.close()
-figure
+with_item = stopwatch(cached, read_loss=True)
+Bars("item() in every step", with_item, "ms")
 
 # %%
-cu.reveal("03b", watched["item() in every step"]["step"])
+cu.reveal("03b", with_item["step"])
 
 # %%
-slowest = max(watched["no item()"], key=watched["no item()"].get)
+without_item = stopwatch(cached, read_loss=False)
+Bars("no item()", without_item, "ms")
+
+# %%
+slowest = max(without_item, key=without_item.get)
 cu.reveal("03c", {"upload": "gpu.upload(batch)"}.get(slowest, slowest))
 
 # %% [markdown]
 # `gpu.step` only *hands over* the work and returns: CUDA is asynchronous. The time of the GPU lands on the
 # next line that has to **wait** for it. That is `item()`; without it, it is the copy to the device, which
 # queues behind the kernels. Then the stopwatch says "90 % of the time goes into loading", and somebody
-# buys faster disks. <!-- given -->
-#
-# A timing of a device needs a wait of its own: `gpu.synchronize()`, on CUDA `torch.cuda.synchronize()`. But
-# where? One in every step would change what you measure: the host could no longer prepare the next step
-# while the device works.
-
-# %% [markdown]
-# ### Exercise 3.1 · 5 min · ●●○
-#
-# Time a step as it is in a long run. `step()` launches one and returns its loss at once; the very first one takes
-# 40 times as long. The check brings a device, steps of its own, and a clock. Target: within 12 % for
-# steps that the GPU limits, and for one that the host limits. <!-- given -->
-#
-# <details><summary>Hint 1</summary>
-#
-# How often do you have to wait? Fewer times than you think: once before each reading of the clock.
-#
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# Warm up, wait, read the clock, launch many, wait, read the clock.
-#
-# </details>
-
-
-# %%
-def ms_per_step(gpu, step, clock=time.perf_counter) -> float:
-    """Return the milliseconds of one step in a long run."""
-    ### BEGIN SOLUTION
-    count = 50
-    for _ in range(3):
-        step()
-    gpu.synchronize()
-    start = clock()
-    for _ in range(count):
-        step()
-    gpu.synchronize()
-    return 1000 * (clock() - start) / count
-    ### END SOLUTION
-
-
-cu.check("03.1", ms_per_step)
+# buys faster disks. So whoever times a GPU has to wait for it, with `torch.cuda.synchronize()` before each
+# reading of the clock: once around many steps, not in every step. <!-- given -->
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 03a: most say 2 or more, because the loop has no workers. 03b: those who have never
-# profiled CUDA say 40. For 03c "it is gone" is the common answer; ask where 40 ms of work could go.
-#
-# In 3.1 the usual first attempt waits in every step. Draw it: host and device then take turns. It is
-# right only if the loop itself reads the loss in every step.
+# **Instructor.** In prediction 3a 2 or more is tempting, because the loop has no workers. In 3b those who have
+# never profiled CUDA say 40. For 3c "it is gone" is tempting; ask where 40 ms of work could go.
 
 # %% [markdown]
-# ## The differential test
+# ## Three runs
 #
-# Three numbers tell what limits a loop, whatever is inside it:
-#
-# 1. **the loader alone**: fetch batches, do nothing with them;
-# 2. **the step alone**: replay a cached batch;
-# 3. **both together**.
-#
-# Here with two workers. `steady_rate` fetches batches and leaves out the first ones; why, you will see
-# below.
+# Three rates tell what limits a loop, whatever is inside it: **the loader alone**, whose batches nobody uses; **the
+# step alone**, on a cached batch; **both together**. Here with two workers:
 
 # %%
-from course_utils.measure.diagnosis import steady_rate
-
-loader = DataLoader(
-    Subset(events_on("busy Lustre"), range(0, 2000, 4)),
-    batch_size=16,
-    shuffle=True,
-    num_workers=2,
-    collate_fn=pad_collate,
-)
-rates = {
-    "loader alone": steady_rate(loader, seconds=2).batches_per_s,
-    "step alone": steps_per_s([cached] * 25),
-    "together": steps_per_s(loader),
+loader = loader_on("busy Lustre", num_workers=2)
+runs = {
+    "loader alone": per_second(loader, lambda batch: None),
+    "step alone": per_second([cached] * 30, step),
+    "together": per_second(loader, step),
 }
-
-# %%
-figure, panel = plt.subplots(figsize=(7, 1.6), layout="constrained")
-panel.barh(list(rates), list(rates.values()), color="#3d85c6")
-panel.set(xlabel="batches per second")
-panel.invert_yaxis()
-plt.close()
-figure
+Bars("batches per second", runs, "/s")
 
 # %% [markdown]
 # | together is close to | the limit is |
@@ -254,19 +187,49 @@ figure
 # | the step alone | the step; no loader helps |
 # | neither, well below both | they do not overlap, or they compete for the same cores |
 #
-# **If it is the loader**, look at its workers while the loop runs. Asleep: they wait for the storage. Busy on a whole core
-# each: decoding or transforming. Half a core each while other cores are free: they share one. And look
-# at single batches, not only at the mean: batches are delivered in order, so one giant sample holds up all.
+# **If it is the loader**, look at its workers while the loop runs. If they sleep, they wait for the storage. If each
+# keeps a core busy, they decode or transform. If each gets half a core while others are free, they share
+# one. And look at single batches, not only at the mean: since batches are delivered in order, one giant sample
+# holds up all.
 #
-# **If it is the step**, ask whether the GPU is busy during the replay. If so, it is at work. If not, the
-# loop itself is in the way: Python, logging, an `item()` after every kernel.
+# **If it is the step**, ask whether the GPU computes during the replay. If it does, it is the limit. If not, the
+# loop itself is in the way: Python, logging, an `item()` after every kernel. (Ask a trace or a profiler. `nvidia-smi`
+# cannot tell, as you saw in notebook 02.)
+#
+# ### The same with your own code
+#
+# `per_second` is all you need. Here is a step in plain PyTorch, on the CPU, with everything that yours has:
+
+# %%
+import torch
+
+model = torch.nn.Sequential(torch.nn.Linear(4, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1))
+optimizer = torch.optim.AdamW(model.parameters())
+
+
+def train_step(batch):
+    optimizer.zero_grad()  # without it, the gradients of all steps add up
+    loss = model(batch["pulses"]).square().mean()  # your loss; on a GPU: batch["pulses"].to("cuda")
+    loss.backward()
+    optimizer.step()
+    return loss.item()  # on a GPU this waits for it
+
+
+print(f"loader alone {per_second(loader, lambda batch: None):5.1f} /s")
+print(f"step alone   {per_second([cached] * 30, train_step):5.1f} /s")
+print(f"together     {per_second(loader, train_step):5.1f} /s")
 
 # %% [markdown]
-# ### Exercise 3.2 · 8 min · ●●●
+# Copy `per_second` into your training script, and read its rates with the table above. What limits this loop?
+
+# %% [markdown]
+# ## The blind clinic
 #
-# **The blind clinic.** Six training loops, two workers each. All make about 12 steps per second, and their
-# owners all say: "my loader is slow". Each has one of six causes, each cause occurs once; which is
-# which was drawn for you alone. <!-- given -->
+# ### Exercise 3.1 · 20 min · ●●●
+#
+# Here are six training loops with two workers each. All make about 12 steps per second, and all their owners
+# say: "my loader is slow". Each has one of six causes, and each cause occurs once; which is which was drawn
+# for you alone. <!-- given -->
 #
 # | cause | in words |
 # |---|---|
@@ -277,8 +240,8 @@ figure
 # | `"sync"` | the step waits for the device again and again |
 # | `"gpu"` | the GPU is the limit: leave it alone |
 #
-# Name all six, with **few probes**: an expert needs 13. A probe used twice on the same loop counts once.
-# <!-- given -->
+# Name all six, with **few probes**: an expert needs 13. A probe used twice on the same loop counts once. If a
+# probe says that the machine was busy, use it again. <!-- given -->
 #
 # | probe | tells |
 # |---|---|
@@ -333,7 +296,7 @@ found |= {loop.name: examine(loop) for loop in (D, E, F)}
 
 
 # %% [markdown]
-# Your probes go into this cell, one after the other; add cells as you like.
+# Write your probes into this cell, one after the other; add cells as you like.
 
 # %%
 A.step_alone()
@@ -347,28 +310,10 @@ causes["D"] = found["D"]  ### SOLUTION
 causes["E"] = found["E"]  ### SOLUTION
 causes["F"] = found["F"]  ### SOLUTION
 
-cu.check("03.2", clinic, causes)
+cu.check("03.1", clinic, causes)
 
 # %%
 clinic
-
-# %% [markdown]
-# ### Let the machine do it
-#
-# `cu.diagnose(loader, step)` makes the same three runs on any loop of yours, and gathers the evidence. Ask it
-# about the loop above, and, once you have answered, about one of the six. Do you agree?
-
-
-# %%
-def step(batch):
-    gpu.step(gpu.upload(batch)).item()
-
-
-cu.diagnose(loader, step, seconds=18, synchronize=gpu.synchronize)
-
-# %%
-which = ""  # one of the letters
-clinic.second_opinion(which)
 
 # %% [markdown] tags=["instructor"]
 # **Instructor.** The clinic works in pairs: one asks for a probe, the other has to say *before* what each
@@ -377,25 +322,101 @@ clinic.second_opinion(which)
 # "sync" taken for the GPU, because the replay is slow.
 
 # %% [markdown]
-# ## Benchmarks that lie
+# ## Let the machine do it
 #
-# One pipeline, four answers. The loader is timed alone, once; but as everybody does, somebody warms up with one
-# step before. It takes a second.
+# `cu.diagnose(loader, step)` makes the same three runs with any loop of yours, looks at the workers meanwhile, and
+# says what it would change. Let it judge the loop on *busy Lustre*:
 
 # %%
-short = Subset(events_on("busy Lustre"), range(0, 2000, 5))
+cu.diagnose(loader, step, seconds=18, synchronize=gpu.synchronize)
+
+# %% [markdown]
+# Once you have answered exercise 3.1, ask it for a second opinion on one of the six. Do you agree?
+
+# %%
+which = ""  # one of the letters
+clinic.second_opinion(which)
+
+# %% [markdown]
+# ## You now can
+#
+# - say how much a better loader could gain at most, and leave a loop alone that has nothing to gain,
+# - distrust a stopwatch around a line that hands work to a GPU,
+# - find the cause with three runs and two looks at the workers, or with `cu.diagnose`,
+# - do all that with a training script of your own.
+#
+# [The checklist](../docs/checklist.md) holds the whole course on one page, from the symptom to the notebook that
+# cures it: print it. The next notebook opens the loader: what a worker is, and how many of them are right.
+
+# %% [markdown]
+# # Extra
+#
+# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+#
+# ## Time a step
+#
+# Where do the waits belong? One in every step would change what you measure: the host could no longer
+# prepare the next step while the device works.
+
+# %% [markdown]
+# ### Exercise 3.2 · 10 min · ●●○
+#
+# Time a step as it is in a long run. `step()` launches one and returns its loss at once; the very first one takes
+# 40 times as long. The check brings a device, steps of its own, and a clock. Your result has to be right within
+# 12 %, for steps that the GPU limits and for one that the host limits. <!-- given -->
+#
+# <details><summary>Hint 1</summary>
+#
+# How often do you have to wait? Fewer times than you think: once before each reading of the clock.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Warm up, wait, read the clock, launch many, wait, read the clock.
+#
+# </details>
+
+
+# %%
+def ms_per_step(gpu, step, clock=time.perf_counter) -> float:
+    """Return the milliseconds of one step in a long run."""
+    ### BEGIN SOLUTION
+    count = 50
+    for _ in range(3):
+        step()
+    gpu.synchronize()
+    start = clock()
+    for _ in range(count):
+        step()
+    gpu.synchronize()
+    return 1000 * (clock() - start) / count
+    ### END SOLUTION
+
+
+cu.check("03.2", ms_per_step)
+
+# %% [markdown] tags=["instructor"]
+# **Instructor.** In 3.2 the usual first attempt waits in every step. Draw it: host and device then take turns. It is
+# right only if the loop itself reads the loss in every step.
+
+# %% [markdown]
+# ## Benchmarks that lie
+#
+# **A full queue.** One pipeline, three answers. The loader is timed alone, once, but after a warm-up: before the clock
+# starts, somebody trains one step, which takes a second. <!-- given -->
+
+# %%
 small = DataLoader(
-    short, batch_size=8, shuffle=True, num_workers=2, prefetch_factor=4, collate_fn=pad_collate
+    loader.dataset, 8, shuffle=True, num_workers=2, prefetch_factor=4, collate_fn=pad_collate
 )
-start, times = clock(), []
+start, times = time.perf_counter(), []
 for batch in small:
     if not times:
         gpu.step(gpu.upload(batch), ms=1000).item()
-    times.append(clock())
+    times.append(time.perf_counter())
 answers = {
-    "the first 8 after the warm-up": 8 / (times[8] - times[0]),
-    "all, from the start": len(times) / (times[-1] - start),
-    "all but the first": (len(times) - 1) / (times[-1] - times[0]),
+    "the next 8": 8 / (times[8] - times[0]),
+    "from the start": len(times) / (times[-1] - start),
     "the last 20": 20 / (times[-1] - times[-21]),
 }
 
@@ -407,24 +428,20 @@ cu.predict(
 )
 
 # %%
-figure, panel = plt.subplots(figsize=(7, 1.8), layout="constrained")
-panel.barh(list(answers), list(answers.values()), color="#3d85c6")
-panel.set(xlabel="batches per second")
-panel.invert_yaxis()
-plt.close()
-figure
+Bars("batches per second", answers, "/s")
 
 # %%
-cu.reveal("03d", answers["the first 8 after the warm-up"] / answers["the last 20"])
+cu.reveal("03d", answers["the next 8"] / answers["the last 20"])
 
 # %% [markdown]
 # While the warm-up ran, the workers loaded on: two workers, four batches each. Eight batches then came
-# out of a full queue. Counting the start of the workers errs the other way round. `steady_rate` drops the first
-# `num_workers × prefetch_factor + 1` batches, and names the start-up separately.
-
-# %% [markdown]
+# out of a full queue. Whoever counts the start of the workers errs the other way round. So leave out the first
+# `num_workers × prefetch_factor + 1` batches. `steady_rate` in `course_utils.measure.diagnosis` does, and names the
+# start-up separately.
+#
 # **Warm and cold.** The second run of a benchmark finds its file in the page cache. `drop_cache` makes files cold
-# again, without special rights, and says so where the system cannot be asked.
+# again, without special rights, and says so where the system cannot be asked. And one run says nothing: repeat it,
+# and give the median and the spread.
 
 # %%
 from course_utils.hardware.machine import drop_cache
@@ -432,44 +449,14 @@ from course_utils.hardware.machine import drop_cache
 files = sorted((folder / "npz").rglob("*.npz"))
 print(drop_cache(folder / "npz"))
 for run in "first", "second", "third":
-    start = clock()
+    start = time.perf_counter()
     megabytes = sum(len(file.read_bytes()) for file in files) / 1e6
-    print(f"{run} run: {megabytes / (clock() - start):6.1f} MB/s")
+    print(f"{run} run: {megabytes / (time.perf_counter() - start):6.1f} MB/s")
 
 # %% [markdown]
-# **One run.** Batches picked out of a tensor in memory, ten times with one thread and ten times with two. Would
-# you have believed the first pair?
-
-# %%
-import torch
-
-table = torch.randn(30_000, 64)
-found = {}
-for threads in (1, 2):
-    torch.set_num_threads(threads)
-    found[threads] = []
-    for _ in range(10):
-        start = clock()
-        for rows in torch.randperm(len(table)).split(512):
-            table[rows]
-        found[threads].append(len(table) / (clock() - start))
-torch.set_num_threads(1)
-
-# %%
-figure, panel = plt.subplots(figsize=(7, 1.6), layout="constrained")
-for threads, rate in found.items():
-    panel.plot(rate, [threads] * 10, "o", alpha=0.6)
-panel.set(xlabel="rows per second", xscale="log", yticks=[1, 2], ylabel="threads", ylim=(0.5, 2.5))
-plt.close()
-figure
-
-# %% [markdown]
-# Waking a second thread can cost more than the work of a small batch. So fix `torch.set_num_threads(1)` in such
-# benchmarks (`cu.ready` did it for you), repeat, and print median and spread.
-#
-# **Count what was served.** A hands-on of a supercomputing centre printed 40.8 images per second with one worker and
-# 506.9 with two. Nobody asked how a second worker can be worth twelve. Our version, on an
-# emulated object store behind a cache:
+# **Count what was served.** A [workshop of ALCF](https://github.com/argonne-lcf/ALCF_Hands_on_HPC_Workshop), a
+# supercomputing centre, printed 40.8 images per second with one worker and 506.9 with two. How can a second worker be
+# worth twelve? Here is our version, on an emulated object store behind a cache:
 
 # %%
 # %%worker_module whole_file
@@ -491,9 +478,9 @@ class WholeFile(IterableDataset):
 def benchmark(events, num_workers: int) -> list[int]:
     whole = WholeFile(events)
     loader = DataLoader(whole, batch_size=16, num_workers=num_workers, collate_fn=pad_collate)
-    start = clock()
+    start = time.perf_counter()
     served = [event for batch in loader for event in batch["event_id"].tolist()]
-    seconds = clock() - start
+    seconds = time.perf_counter() - start
     rate = len(served) / seconds
     print(f"{num_workers} workers: {rate:6,.0f} events/s ({len(served):,} in {seconds:.1f} s)")
     return served
@@ -506,10 +493,10 @@ served = [benchmark(behind_a_cache, num_workers) for num_workers in (0, 2)]
 print("distinct:", [len(set(events)) for events in served])
 
 # %% [markdown]
-# ### Exercise 3.3 · 4 min · ●●○
+# ### Exercise 3.3 · 10 min · ●●○
 #
-# Which of these statements about `benchmark`, and the way it is called, name a **flaw**? Give their letters,
-# as in `{"a", "h"}`.
+# Which of these statements name a **flaw** of `benchmark`, or of the way it is called? Give their letters, as in
+# `{"a", "h"}`.
 #
 # - **a** Every worker walks over the whole file: events are served twice.
 # - **b** The runs share a page cache; only the first one finds it cold.
@@ -532,21 +519,17 @@ flaws = {"a", "b", "c", "d"}  ### SOLUTION
 cu.check("03.3", flaws)
 
 # %% [markdown]
-# The duplicates are the worst of them: they are in your training, too. The public dataset class of a
-# neutrino project serves 960, 1,920 and 3,840 events with 1, 2 and 4 workers. Of the 3,840 only 1,015 are
-# distinct. You will mend such a class in notebook 05.
+# The duplicates are the worst of them: they are in your training, too. You will mend such a dataset in notebook 05.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** For 03d most say 1 to 2. In the picture of the two threads the order of the dots says more than
-# their place: ask for the ratio of two dots chosen at random. Where cores are plenty and idle, the
-# second thread may even help; the spread stays. In 3.3 statement **f** divides the room: without a step the
+# **Instructor.** For prediction 3d 1 to 2 is tempting. In 3.3 statement **f** divides the room: without a step the
 # number is the loader's, which is what the title promises.
 
 # %% [markdown]
 # ## Tools, and what each is blind to
 #
-# The test tells *what* limits a loop. *Where* in the code is a question for a tool. Here is a dataset with a slow
-# line, and a small model that really computes, on the CPU.
+# Three runs tell *what* limits a loop. *Where* in the code it loses its time is a question for a tool. Here is a
+# dataset with a slow line, and a small model that really computes, on the CPU.
 
 # %%
 # %%worker_module slow_line
@@ -585,12 +568,11 @@ from course_utils.measure.exchange import load_profile
 from course_utils.paths import scratch_folder
 
 slow = SlowEvents(NpzEvents(folder))
-loader = DataLoader(Subset(slow, range(144)), 16, num_workers=2, collate_fn=pad_collate)
-model = torch.nn.Sequential(torch.nn.Linear(4, 512), torch.nn.ReLU(), torch.nn.Linear(512, 1))
+slow_loader = DataLoader(Subset(slow, range(144)), 16, num_workers=2, collate_fn=pad_collate)
 with profile(schedule=schedule(wait=2, warmup=1, active=6)) as profiler, cu.record() as trace:
-    for batch in trace.batches(loader):
+    for batch in trace.batches(slow_loader):
         with cu.stage("compute"):
-            model(batch["pulses"]).mean().backward()
+            train_step(batch)
         profiler.step()
 profiler.export_chrome_trace(str(scratch_folder() / "profile.json"))
 
@@ -600,13 +582,15 @@ from course_utils.measure.picture import Timeline
 Timeline({"torch.profiler": load_profile(scratch_folder() / "profile.json"), "our trace": trace})
 
 # %% [markdown]
-# No GPU takes part: for GPU, read *main process*. The profiler knows *that* it waits, and not *why*: workers are
-# other processes. Our trace shows them: each sends its spans with the batch.
+# The profiler knows *that* the main process waits, and not *why*: workers are other processes. Our trace shows them,
+# because each worker sends its spans along with the batch. `with cu.stage("decode"):` inside your own dataset
+# marks a stage there, as it does here in the loop.
 
 # %% [markdown]
 # ### From outside: py-spy, htop, iotop, pressure
 #
-# These need no change of the code, and look at processes that run already. All four at one running loader:
+# These look at processes that run already, and need no change of the code. Here are all four, looking at the same
+# running loader (`htop` and `iotop` are imitated):
 
 # %%
 from course_utils.hardware.machine import pressure
@@ -631,10 +615,26 @@ disk
 machine
 
 # %% [markdown]
-# ### On many nodes: DFTracer and DLIO
+# On Linux [perf](https://perfwiki.github.io) looks deeper, into C code and the kernel: `perf top -p PID`.
 #
-# DFTracer notes every read of every process of a job: file, offset, size, time. DLIO is a benchmark that reads
-# like a training does and pauses where a GPU would compute. Recorded traces of both:
+# ### On many nodes: tracers of I/O
+#
+# [DFTracer](https://github.com/llnl/dftracer) notes every read of every process of a job: file, offset, size, time.
+# You mark functions of your own with a decorator: <!-- given -->
+#
+# ```python
+# from dftracer.python import dftracer, dft_fn
+#
+# log = dftracer.initialize_log(logfile="loader", data_dir="/path/of/my/data", process_id=-1)
+#
+# @dft_fn("loader").log
+# def decode(sample): ...
+# ```
+#
+# [Darshan](https://www.mcs.anl.gov/research/projects/darshan/), installed in many centres, keeps counts and sizes for
+# each file of a job instead, and [Recorder](https://github.com/uiuc-hpc/Recorder) all calls with their arguments.
+# [DLIO](https://github.com/argonne-lcf/dlio_benchmark) is a benchmark that reads like a training does, and sleeps where
+# a GPU would compute. Here are recordings by DFTracer, of our loader and of DLIO:
 
 # %%
 from course_utils.measure.exchange import load_dftracer
@@ -644,10 +644,10 @@ names = {"our loader": "dftracer_loader.pfw.gz", "DLIO": "dlio_unet3d.pfw.gz"}
 Timeline({name: load_dftracer(recording(file)) for name, file in names.items()})
 
 # %% [markdown]
-# ### Exercise 3.4 · 3 min · ●○○
+# ### Exercise 3.4 · 5 min · ●○○
 #
-# Which tool answers which question? Choose for each one of `"torch.profiler"`, `"py-spy"`, `"top"` (or htop),
-# `"iotop"`, `"pressure"` (the files in /proc/pressure), `"DFTracer"`; each is needed once.
+# Which tool answers which question? For each, choose one of `"torch.profiler"`, `"py-spy"`, `"top"` (or `"htop"`),
+# `"iotop"`, `"pressure"` (the files in /proc/pressure) and `"DFTracer"`. Each is needed once.
 #
 # - `kernel`: which kernel takes most of the GPU's time?
 # - `line`: the job runs for hours already. In which line of Python is worker 1?
@@ -666,14 +666,3 @@ tool["stall"] = "pressure"  ### SOLUTION
 tool["file"] = "DFTracer"  ### SOLUTION
 
 cu.check("03.4", tool)
-
-# %% [markdown]
-# ## You now can
-#
-# - say how much a better loader could gain at most, and leave a loop alone that has nothing to gain,
-# - time a device that works asynchronously,
-# - find the cause with three runs and two looks at the workers, or with `cu.diagnose`,
-# - take a benchmark apart: burst, start-up, cache, spread, duplicates,
-# - choose the tool by the question.
-#
-# The next notebook opens the loader: what a worker is, and how many of them are right.

@@ -183,6 +183,13 @@ def test_the_picture_is_moved_by_keys_that_nobody_else_hears(show, grid):
     expect(timeline).to_have_attribute("data-batch", "0")
     press("Escape")
     expect(timeline).to_have_attribute("data-batch", "-1")
+    # with the focus on a button, from what is shown, and no batch that is not
+    timeline.get_by_role("button", name="Zoom in").focus()
+    press("0", "+", "+", "+", "End", "n")
+    followed = int(timeline.get_attribute("data-batch"))
+    assert followed > 1
+    press("n")
+    expect(timeline).to_have_attribute("data-batch", str(followed + 1))
     assert timeline.evaluate("() => heard") == []
     keys.press("x")
     assert timeline.evaluate("() => heard") == ["x"]
@@ -203,8 +210,9 @@ def test_the_mouse_zooms_with_control_drags_and_finds_batches_on_a_scaled_slide(
     page.mouse.move(box["x"] + x * 0.5, box["y"] + y * 0.5)
     expect(timeline.locator(".tip")).to_contain_text("gpu: compute, batch 2")
     expect(timeline).to_have_attribute("data-batch", "2")
-    page.mouse.move(1, 1)
+    timeline.evaluate("root => root.timeline.show()")  # another picture: what it said is past
     expect(timeline.locator(".tip")).to_be_hidden()
+    page.mouse.move(1, 1)
     timeline.locator("canvas").hover()
     page.keyboard.down("Control")
     page.mouse.wheel(0, -100)

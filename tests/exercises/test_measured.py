@@ -173,29 +173,38 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Clinic:
 
 
 def test_a_clinic_without_answers_is_not_attempted(asked: Clinic) -> None:
-    assert check("03.2", asked, dict.fromkeys(NAMES, ...)).status == "todo"
-    assert check("03.2", asked, {"A": "cpu"}).status == "todo"
+    assert check("03.1", asked, dict.fromkeys(NAMES, ...)).status == "todo"
+    assert check("03.1", asked, {"A": "cpu"}).status == "todo"
 
 
 def test_guessing_is_not_measuring(tmp_path: Path) -> None:
     clinic = Clinic(7, tmp_path)
-    assert_refused(check("03.2", clinic, discharge(clinic)), "not used a single probe")
+    assert_refused(check("03.1", clinic, discharge(clinic)), "not used a single probe")
 
 
-def test_six_right_causes_are_praised_with_their_probes(asked: Clinic) -> None:
-    verdict = check("03.2", asked, discharge(asked))
+def test_six_right_causes_with_one_probe_are_called_luck(asked: Clinic) -> None:
+    verdict = check("03.1", asked, discharge(asked))
     assert verdict.status == "right"
-    assert "All six, with 1 probe." in verdict.message
+    assert "All six, with 1 probe. So few" in verdict.message
+
+
+def test_a_wrong_cause_found_on_a_busy_machine_is_to_be_asked_again(
+    asked: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {**discharge(asked), "A": "cpu", "B": "cpu"}
+    assert "busy" not in str(check("03.1", asked, answers).next_step)
+    monkeypatch.setattr(Clinic, "disturbed", True)
+    assert "said that the machine was busy" in str(check("03.1", asked, answers).next_step)
 
 
 def test_a_word_that_is_no_cause_is_named(asked: Clinic) -> None:
-    assert_refused(check("03.2", asked, {**discharge(asked), "A": "disk"}), "'disk' is not among")
+    assert_refused(check("03.1", asked, {**discharge(asked), "A": "disk"}), "'disk' is not among")
 
 
 @pytest.mark.parametrize(("said", "true"), list(permutations(CAUSES, 2)))
 def test_every_mistaken_cause_is_explained(said: str, true: str, asked: Clinic) -> None:
     answers = discharge(asked)
     place = next(name for name, cause in answers.items() if cause == true)
-    verdict = check("03.2", asked, {**answers, place: said})
+    verdict = check("03.1", asked, {**answers, place: said})
     assert_refused(verdict, f"5 of 6 causes are right. Of one that you call {said!r}:")
     assert "fits another cause better" not in verdict.message

@@ -2,6 +2,7 @@
 
 import multiprocessing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from course_utils.errors import CourseError
 from notebooks.build import HERE, read_source, with_solutions
 from notebooks.stories.clinic import CAUSES, NAMES, Clinic, admit, discharge
 from notebooks.stories.clinic import clinic as clinic_module
-from notebooks.stories.clinic.clinic import Patient, workers_cpu
+from notebooks.stories.clinic.clinic import _FILES, Patient, workers_cpu
 
 SOURCE = HERE / "source/03_measure_before_you_touch.py"
 PROBES = {"batch_times", "loader_alone", "step_alone", "timeline", "together", "workers_cpu"}
@@ -54,7 +55,7 @@ def test_a_probe_used_twice_counts_once_and_a_second_opinion_comes_after_the_ans
         next(iter(clinic)).step_alone()
     assert clinic.probes == 1
     assert "A: step_alone" in repr(clinic)
-    assert "exercise 3.2" in str(clinic.second_opinion("A"))
+    assert "exercise 3.1" in str(clinic.second_opinion("A"))
     discharge(clinic)
     assert "Name one" in str(clinic.second_opinion(""))
     with pytest.raises(CourseError, match="no loop 'G'"):
@@ -66,15 +67,34 @@ def _worker(**ends: int) -> list[dict[str, int]]:
     return [first, {**first, "end_ns": 1000, "cores": 2, **ends}]
 
 
+def _run(*workers: list[dict[str, int]], disturbed: bool = False) -> Any:
+    return SimpleNamespace(by_worker=lambda: workers, disturbed=disturbed)
+
+
 def test_a_worker_that_waits_for_a_core_does_not_sleep() -> None:
-    found = workers_cpu("A", [_worker(cpu_ns=480, delay_ns=500), _worker(cpu_ns=100)])
+    found = workers_cpu("A", _run(_worker(cpu_ns=480, delay_ns=500), _worker(cpu_ns=100)))
     assert found.computes == (0.48, 0.1)
     assert found.sleeps == pytest.approx((0.02, 0.9))
     assert "compute 48 % and 10 % of the time, sleep 2 % and 90 %" in found.sentence
     # what the system does not tell is left out
-    found = workers_cpu("A", [_worker(cpu_ns=480, delay_ns=-1, cores=-1)])
+    found = workers_cpu("A", _run(_worker(cpu_ns=480, delay_ns=-1, cores=-1)))
     assert (found.computes, found.sleeps, found.cores) == ((0.48,), None, None)
     assert repr(found) == "A: The workers compute 48 % of the time."
+
+
+def test_a_loop_that_is_far_too_slow_says_that_the_machine_was_busy(
+    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = next(iter(clinic))
+    for disturbed in (True, False):
+        run = _run(_worker(cpu_ns=480), disturbed=disturbed)
+        monkeypatch.setattr(clinic_module._File, "run", lambda _, run=run: run)
+        finding = loop.workers_cpu()
+        assert finding.computes == (0.48,)
+        assert finding.sentence.endswith("use this probe again.") == disturbed
+        assert clinic.disturbed == disturbed
+    least = [_FILES[loop].loop.least_per_s for loop in clinic]
+    assert all(0.75 * 11 < rate < 0.75 * 14 for rate in least)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import pytest
 
 from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.teaching.explorer import STRATEGIES, explorer, run_pipeline
+from course_utils.words import percent
 
 LOOPS = {
     "naive": Pipeline(read_ms=40, decode_ms=10, step_ms=30, steps=20),
@@ -41,6 +42,9 @@ def test_a_measurement_is_drawn_below_its_prediction() -> None:
     assert measured.samples == 60 * 64
     assert "emulated" in measured.note
     assert box.picture.names == ("workers, predicted", "measured")
+    starts = [trace.summary().start_up_s for trace in box.picture.traces]
+    assert starts[0] == pytest.approx(starts[1], abs=0.05)  # the start of the workers is no miss
+    assert f"{percent(measured.summary().au)} measured" in str(box.picture.facts)
 
 
 @pytest.mark.slow

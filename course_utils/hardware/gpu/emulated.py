@@ -61,7 +61,9 @@ class Preset:
     pinned_gb_s: float  # host to device
     pageable_gb_s: float
     idle_w: float
+    awake_w: float  # while a program uses it and it computes nothing
     max_w: float
+    perf: str  # state of the clocks: at rest and at work
 
     @property
     def step_ms(self) -> float:
@@ -375,14 +377,19 @@ def _batch_number() -> int:
 def emulated_smi(
     preset: Preset, kernels: Sequence[Kernel], *, now_ns: int, memory_used: int
 ) -> Smi:
-    """Return what nvidia-smi would show at `now_ns` on a GPU that ran `kernels`, in order."""
+    """Return what nvidia-smi would show at `now_ns` on a GPU that ran `kernels`, in order.
+
+    The power is a guess: at rest without a kernel, else a line from awake to full load.
+    """
     begin = now_ns - SAMPLE_NS
     recent = [(_overlap(kernel, begin, now_ns), kernel.occupancy) for kernel in kernels]
     sm_active = sum(lasted * occupancy for lasted, occupancy in recent) / SAMPLE_NS
+    at_work = preset.awake_w + (preset.max_w - preset.awake_w) * sm_active
     return Smi(
         name=f"emulated {preset.name}",
+        perf=preset.perf.split()[bool(sm_active)],
         gpu_util=round(100 * sum(lasted for lasted, _ in recent) / SAMPLE_NS),
-        power_w=preset.idle_w + (preset.max_w - preset.idle_w) * sm_active,
+        power_w=at_work if sm_active else preset.idle_w,
         max_power_w=preset.max_w,
         memory_used=memory_used,
         memory_total=round(preset.memory_gib * 2**30),

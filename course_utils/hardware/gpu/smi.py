@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass
 
 SAMPLE_NS = 1_000_000_000  # the longest period that NVML uses
-_QUERY = "utilization.gpu,power.draw,power.limit,memory.used,memory.total"
+_QUERY = "pstate,utilization.gpu,power.draw,power.limit,memory.used,memory.total"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +20,7 @@ class Smi:
     """One look at the GPU; None where the figure is not available."""
 
     name: str
+    perf: str | None = None  # state of the clocks: P0, the fastest, to P12; at rest often P8
     gpu_util: int | None = None  # percent, as nvidia-smi shows it
     power_w: float | None = None
     max_power_w: float | None = None
@@ -36,6 +37,7 @@ class Smi:
             (
                 self.name,
                 "  nvidia-smi shows",
+                f"    Perf           {self.perf or 'not available'}",
                 f"    GPU-Util       {_share(self.gpu_util, 'of the last second had a kernel')}",
                 f"    Pwr:Usage/Cap  {power}",
                 f"    Memory-Usage   {memory}",
@@ -59,9 +61,11 @@ def nvidia_smi(name: str, uuid: str) -> Smi:
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return Smi(name=name)
-    util, power, limit, used, total = (_number(part) for part in answer.split(","))
+    perf, *figures = answer.strip().split(", ")
+    util, power, limit, used, total = map(_number, figures)
     return Smi(
         name=name,
+        perf=perf if perf.startswith("P") else None,
         gpu_util=None if util is None else round(util),
         power_w=power,
         max_power_w=limit,

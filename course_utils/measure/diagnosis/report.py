@@ -89,12 +89,16 @@ def _gain(diagnosis: Diagnosis) -> str:
     if diagnosis.cause == "memory":
         return "Predicted gain: not speed, but a run that does not end for want of memory."
     most = "at most " if diagnosis.at_most else ""
-    return f"Predicted gain: training {most}{diagnosis.gain:.2g} times as fast."
+    return f"Predicted gain: training {most}{_factor(diagnosis.gain)} times as fast."
 
 
 def _headspace(m: Measurements) -> str:
-    speed = f"{m.headspace:.2g} times as fast"
+    speed = f"{_factor(m.headspace)} times as fast"
     return f"Headspace: with an infinitely fast loader training would be {speed}."
+
+
+def _factor(times: float) -> str:
+    return f"{times:.2g}" if times < 100 else f"{times:,.0f}"
 
 
 def evidence(m: Measurements) -> dict[str, str]:

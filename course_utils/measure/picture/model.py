@@ -33,6 +33,8 @@ NOTICED_NS = 100_000  # shorter gaps than this are the launch of the next step, 
 LIGHT, DARK = "#ffffff", "#15181c"  # the two backgrounds
 TILE = 8  # width and height of a pattern tile in pixels
 
+MARK = 'with cu.stage("compute")'  # how a step that needs no `gpu` is drawn
+
 State = Mapping[str, str | int]
 
 
@@ -120,11 +122,11 @@ class Picture:
 def sentence(trace: SpanLog, name: str = "") -> str:
     """Return the one sentence that a learner should take from the picture of `trace`."""
     summary = summarise(trace)
-    name = f"{name[0].upper()}{name[1:]}: the" if name else "The"
+    name = f"{name[0].upper()}{name[1:]}: the {summary.who}" if name else f"The {summary.who}"
     if not summary.steps:
-        return f"{name} GPU computed nothing: call gpu.step(batch) in the loop."
+        return f"{name} computed nothing: call gpu.step(batch), or mark your step: {MARK}."
     computes, waits = percent(summary.utilisation), percent(summary.idle)
-    return f"{name} GPU computes {computes} of the time and waits {waits}{_reason(summary)}."
+    return f"{name} computes {computes} of the time and waits {waits}{_reason(summary)}."
 
 
 def _reason(summary: Summary) -> str:
@@ -138,15 +140,21 @@ def _reason(summary: Summary) -> str:
     return f", mostly for {awaited(stage)}{before}"
 
 
+def of_gpu(word: str, *traces: SpanLog) -> str:
+    """Return "GPU busy" for "Busy", or the word alone if a GPU takes part in none of the traces."""
+    on_gpu = any(summarise(trace).who == "GPU" for trace in traces)
+    return f"GPU {word.lower()}" if on_gpu else word
+
+
 def facts(trace: SpanLog) -> dict[str, str]:
-    """Return the figures shown as cards: GPU busy, idle gaps, duration, samples per second."""
+    """Return the figures shown as cards: busy share, idle gaps, duration, samples per second."""
     summary = summarise(trace)
     gaps = [end - start for start, end in idle_gaps(trace) if end - start >= NOTICED_NS]
     longest = f", longest {duration(max(gaps))}" if gaps else ""
     start, end = reach(trace)
     figures = {
-        "GPU busy": percent(summary.utilisation),
-        "GPU idle": plural(len(gaps), "gap") + longest,
+        of_gpu("Busy", trace): percent(summary.utilisation),
+        of_gpu("Idle", trace): plural(len(gaps), "gap") + longest,
         "Whole run": duration(end - start),
     }
     if summary.samples:
@@ -158,8 +166,10 @@ def figures(traces: Sequence[SpanLog], names: Sequence[str]) -> dict[str, str]:
     """Return the figures of a lone trace, of several how busy the GPU was in each."""
     if len(traces) == 1:
         return facts(traces[0])
-    shares = (percent(summarise(trace).utilisation) for trace in traces)
-    return {f"{name}: GPU busy": share for name, share in zip(names, shares, strict=True)}
+    return {
+        f"{name}: {of_gpu('busy', trace)}": percent(summarise(trace).utilisation)
+        for trace, name in zip(traces, names, strict=True)
+    }
 
 
 def key(controls: Sequence[Control], state: State) -> str:

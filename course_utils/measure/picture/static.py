@@ -20,6 +20,7 @@ from course_utils.measure.picture.model import (
     TILE,
     Look,
     Picture,
+    of_gpu,
 )
 from course_utils.measure.spans import (
     STAGES,
@@ -106,7 +107,7 @@ def _heading(picture: Picture, mark: str) -> Iterator[str]:
     x = 8
     shown = {name: look for name, look in LOOKS.items() if name in used}
     for name, look in {**shown, "idle": IDLE}.items():
-        text = "GPU idle" if name == "idle" else name
+        text = of_gpu(name, *picture.traces) if name == "idle" else name
         yield f'<rect x="{x}" y="9" width="24" height="13" rx="2" {_paint(mark, name, look)}/>'
         yield f'<text x="{x + 30}" y="16">{text}</text>'
         x += 52 + 7 * len(text)
@@ -121,7 +122,7 @@ def _axis(scale: _Scale, bottom: int) -> Iterator[str]:
 
 def _panel_header(trace: SpanLog, name: str, y: int) -> Iterator[str]:
     middle, summary = y + HEADER // 2, summarise(trace)
-    busy = f"GPU busy {percent(summary.utilisation)}"
+    busy = f"{of_gpu('busy', trace)} {percent(summary.utilisation)}"
     title = f'<tspan class="bold">{escape(name)}</tspan> · {busy}' if name else busy
     yield f'<rect class="paper" y="{y + 3}" width="{WIDTH}" height="{HEADER - 6}"/>'
     yield f'<text x="8" y="{middle}">{title}</text>'
@@ -226,7 +227,9 @@ def as_text(picture: Picture) -> str:
         lines += [_letters(trace, lane, longest) for lane in lanes(trace)]
     used = {span.stage for trace in picture.traces for span in trace.spans}
     legend = [f"{look.letter} {stage}" for stage, look in LOOKS.items() if stage in used]
-    return "\n".join([*lines, "", "   ".join([*legend, f"{IDLE.letter} GPU idle"])])
+    return "\n".join(
+        [*lines, "", "   ".join([*legend, f"{IDLE.letter} {of_gpu('idle', *picture.traces)}"])]
+    )
 
 
 def _letters(trace: SpanLog, lane: Lane, longest: int) -> str:

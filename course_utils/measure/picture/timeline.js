@@ -4,7 +4,7 @@
 export function listen(view) {
   const stopping = new AbortController(), on = (target, names, action, more = {}) =>
     names.split(" ").forEach((name) => target.addEventListener(name, action, { signal: stopping.signal, ...more }));
-  on(view.stage, "keydown", (event) => pressKey(view, event));
+  on(view.root, "keydown", (event) => pressKey(view, event));
   // JupyterLab and reveal.js have commands on the keys with which radio buttons are moved.
   on(view.root, "keydown", (event) => { if (event.target.matches("input,button,summary") && plain(event)) event.stopPropagation(); });
   on(view.stage, "wheel", (event) => turnWheel(view, event), { passive: false });
@@ -26,12 +26,13 @@ export function listen(view) {
 const plain = (event) => !event.ctrlKey && !event.metaKey && !event.altKey && !(event.shiftKey && event.key === "Enter");
 
 function pressKey(view, event) {
-  const { from, to, batch } = view.view;
+  if (event.target.matches("input") && !/^[np]$/.test(event.key)) return; // they move radio buttons
+  const { from, to } = view.view;
   const action = {
     ArrowLeft: () => view.pan(-1 / 8), ArrowRight: () => view.pan(1 / 8),
     "+": () => view.zoom(0.8), "=": () => view.zoom(0.8), "-": () => view.zoom(1.25), 0: () => view.look(0, view.domain),
     Home: () => view.look(0, to - from), End: () => view.look(view.domain - (to - from), view.domain),
-    n: () => view.follow(batch + 1), p: () => view.follow(batch - 1),
+    n: () => view.follow(1), p: () => view.follow(-1),
     Escape: () => { view.view.batch = -1; view.schedule(); },
   }[event.key];
   if (!action || !plain(event)) return;
@@ -83,7 +84,7 @@ function point(view, where) {
   tip.hidden = i < 0 && !idle;
   if (batch !== view.view.batch) { view.view.batch = batch; view.schedule(); }
   if (tip.hidden) return;
-  tip.textContent = idle ? `The GPU is idle for ${duration(idle[1] - idle[0])}\nfrom ${duration(idle[0])} on`
+  tip.textContent = idle ? `${ofGpu(trace.gpu, "idle")} for ${duration(idle[1] - idle[0])}\nfrom ${duration(idle[0])} on`
     : `${lane.name}: ${STAGES[lane.stage[i]]}${batch < 0 ? "" : `, batch ${batch}`}\n${duration(lane.end[i] - lane.start[i])}, from ${duration(lane.start[i])} on`;
   tip.style.left = `${Math.max(0, Math.min(where.x + 14, view.canvas.clientWidth - tip.offsetWidth - 2))}px`;
   tip.style.top = `${where.y + 18}px`;

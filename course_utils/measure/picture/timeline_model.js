@@ -10,6 +10,7 @@ export function openTrace(raw) {
   const gaps = gapsBetween(steps);
   return {
     note: raw.note, lanes, steps, gaps, end, stepsEnd,
+    gpu: !steps.length || stepLanes(lanes)[0].name === "gpu", // else the main process computes the steps
     spans: lanes.reduce((sum, lane) => sum + lane.start.length, 0),
     utilisation: stepsEnd ? total(steps) / stepsEnd : 0,
   };
@@ -140,6 +141,9 @@ export function percent(share) {
   if (share >= 0.995 && share < 1) return "> 99 %";
   return `${(100 * share).toFixed(0)} %`;
 }
+
+// "GPU busy", or "busy" alone where no GPU takes part.
+export const ofGpu = (gpu, word) => (gpu ? `GPU ${word}` : word);
 
 export const plural = (count, thing) => `${count.toLocaleString("en")} ${thing}${count === 1 ? "" : "s"}`;
 

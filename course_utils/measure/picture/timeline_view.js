@@ -35,7 +35,7 @@ export class View {
     Object.assign(this, { grid, extra });
     if (rebuilt) buildControls(this.form, grid.controls, (name, value) => this.choose(name, value));
     const names = STAGES.filter((_, i) => [grid, extra].some((data) => data?.traces.some((t) => t.lanes.some((l) => l.stage.includes(i)))));
-    fillLegend(this.legend, [...names, "idle"]);
+    this.stages = [...names, "idle"];
     this.show();
   }
 
@@ -80,6 +80,8 @@ export class View {
     const alone = rivals.filter((rival) => rival.traces.length === 1).flatMap((rival) => rival.traces[0].lanes);
     this.lanes = this.traces.length === 1 ? inOrder(alone.map((lane) => lane.name)) : undefined;
     this.view.batch = -1;
+    this.tip.hidden = true; // it spoke of the picture before
+    fillLegend(this.legend, this.stages, this.traces.some((trace) => trace.gpu));
     fillSentence(this.sentence, picture.sentence);
     fillFacts(this.facts, picture.facts);
     this.printed.textContent = stateText(controls, state);
@@ -154,14 +156,17 @@ export class View {
     this.look(from + step, to + step);
   }
 
-  // Follow batch number `batch` through all lanes, bring it into view, tell its story.
-  follow(batch) {
+  // Follow the next batch (`by` 1) or the one before through all lanes, bring it into view, tell its
+  // story. It begins with the first or the last one that starts in what is shown.
+  follow(by) {
     const spans = this.traces.flatMap((trace) => trace.lanes.flatMap((lane) =>
       [...lane.batch].map((number, i) => ({ number, start: lane.start[i], end: lane.end[i] }))));
     const last = spans.reduce((most, span) => Math.max(most, span.number), -1);
     if (last < 0) return;
-    this.view.batch = Math.min(Math.max(0, batch), last);
-    const mine = spans.filter((span) => span.number === this.view.batch), { from, to } = this.view;
+    const { from, to, batch } = this.view, shown = spans.filter((span) => span.number >= 0 && span.start >= from && span.start < to);
+    const first = (by > 0 ? Math.min : Math.max)(...(shown.length ? shown : [{ number: 0 }]).map((span) => span.number));
+    this.view.batch = batch < 0 ? first : Math.min(Math.max(0, batch + by), last);
+    const mine = spans.filter((span) => span.number === this.view.batch);
     const start = Math.min(...mine.map((span) => span.start)), end = Math.max(...mine.map((span) => span.end));
     const width = Math.max(to - from, end - start);
     if (start < from || end > to) this.look(start - width / 8, start + (width * 7) / 8);

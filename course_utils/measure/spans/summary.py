@@ -30,6 +30,7 @@ class Summary:
     ]  # stage or "host" -> share of the time in which the GPU waited for it
     samples: int
     distinct: int | None  # None: not known, because no sample ids were given
+    who: str  # that computes the steps: "GPU", or "main process" in a trace without one
 
     @property
     def complete(self) -> bool | None:
@@ -54,8 +55,8 @@ class Summary:
         ]
         waited = f",\nwaiting mostly for {', '.join(waits[:3])}" if waits else ""
         return (
-            f"The GPU computed {percent(self.utilisation)} of {self.total_s:.2f} s and was idle "
-            f"{percent(self.idle)}{waited}.\nAU {percent(self.au)} over "
+            f"The {self.who} computed {percent(self.utilisation)} of {self.total_s:.2f} s and was "
+            f"idle {percent(self.idle)}{waited}.\nAU {percent(self.au)} over "
             f"{plural(self.steps, 'step')}; the first one started after {self.start_up_s:.2f} s.\n"
             f"{self._ledger()}"
         )
@@ -94,6 +95,7 @@ def summarise(trace: SpanLog) -> Summary:
         stall=_stall(spans, steps, start, total),
         samples=trace.samples,
         distinct=None if ids is None else len(set(ids)),
+        who="GPU" if not steps or steps[0].lane == "gpu" else "main process",
     )
 
 

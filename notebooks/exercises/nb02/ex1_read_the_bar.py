@@ -41,8 +41,8 @@ NUMBERS = (
             ),
             (
                 SLOWDOWN / 10,
-                "You gave the small run one epoch. In its day it did ten, so it served a million "
-                "events.",
+                "A factor of 1 says that an event takes as long as before. Whoever gives the small "
+                "run one epoch finds that; in its day it did ten, and served a million events.",
             ),
             (1 / SLOWDOWN, "You divided the small run by the big one; turn the ratio round."),
         ),

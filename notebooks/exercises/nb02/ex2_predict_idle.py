@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, wrong
-from notebooks.exercises.judging import Kind, Slip, judge_rule
+from notebooks.exercises.judging import Kind, Slip, judge_rule, read_number
 
 # Times L to load a batch and C to compute it in ms, W workers, P batches that can load at a time.
 Loop = tuple[int, int, int, int]
@@ -19,6 +19,9 @@ SIX_LOOPS: tuple[Loop, ...] = (
     (240, 50, 2, 8),
     (20, 100, 4, 4),
 )
+# An idle share rounded to two digits is right, a whole number of milliseconds for L / W is not.
+UNEVEN: tuple[Loop, ...] = ((59, 15, 3, 3), (23, 5, 4, 8), (250, 40, 3, 3))
+WITHIN = 0.0051
 
 
 def true_idle(loop: Loop) -> float:
@@ -67,6 +70,11 @@ _SLIPS: tuple[Slip[Loop, float], ...] = (
         "Divide L by min(W, P).",
     ),
     (
+        _idle_if(lambda L, C, w, p: max(C, L / min(w + 1, p)) if w else L + C),
+        "You let the main process load, too. With workers it only takes what they have made.",
+        "Divide L by min(W, P).",
+    ),
+    (
         _idle_if(lambda L, C, w, p: max(C, L / p) if w else L + C),
         "You divide by what the machine could do at a time, even where there are fewer workers.",
         "Divide L by min(W, P).",
@@ -75,6 +83,11 @@ _SLIPS: tuple[Slip[Loop, float], ...] = (
         _idle_if(lambda L, C, w, p: max(C, L / min(max(w, 1), p))),
         "You treat 0 workers as 1. With 0 workers the loop itself loads, so nothing overlaps.",
         _SERIAL,
+    ),
+    (
+        _idle_if(lambda L, C, w, p: max(C, L // min(w, p)) if w else L + C),
+        "You cut L / min(W, P) off to whole milliseconds: `//` drops the rest of a division.",
+        "Divide with `/`.",
     ),
     (
         _idle_if(lambda L, C, w, p: L / min(w, p) if w else L + C),
@@ -87,16 +100,16 @@ _SLIPS: tuple[Slip[Loop, float], ...] = (
 
 @exercise("02.2", title="Predict the idle share")
 def predict_idle(predict: Time) -> Verdict:
-    """Expect the model of the notebook, for six loops and twelve hidden ones."""
+    """Expect the model of the notebook, for six loops and fifteen hidden ones."""
     hidden = np.random.default_rng(2).integers((10, 10, 0, 1), (400, 120, 9, 9), (12, 4))
     try:
         return judge_rule(
             lambda loop: predict(*loop),
-            cases=[*SIX_LOOPS, *map(tuple, hidden.tolist())],
+            cases=[*SIX_LOOPS, *UNEVEN, *map(tuple, hidden.tolist())],
             truth=true_idle,
             slips=_SLIPS,
-            answer=Kind(_read, lambda idle, other: abs(idle - other) <= 0.005),
-            praise="Six cases that you have seen and twelve that you have not. Two times and two "
+            answer=Kind(_read, lambda idle, other: abs(idle - other) <= WITHIN),
+            praise="Six cases that you have seen and fifteen that you have not. Two times and two "
             "counts say how long a GPU will wait.",
             otherwise=_explain,
         )
@@ -104,13 +117,14 @@ def predict_idle(predict: Time) -> Verdict:
         return wrong("You divide by the number of workers, and there may be none.", _SERIAL)
 
 
-def _read(_: Loop, idle: float | None) -> float:
+def _read(_: Loop, idle: object) -> float:
     expect(
         idle is not None,
         "Your function returns nothing in some cases. What it prints, nobody else can use.",
         "End every way through it with `return`.",
     )
-    return float(idle or 0)
+    refusal = f"Your function returns {idle!r}, not a number."
+    return read_number(idle, refusal, "Return the share itself, such as 0.375.")
 
 
 def _explain(loop: Loop, idle: float, _: float) -> tuple[str, str]:

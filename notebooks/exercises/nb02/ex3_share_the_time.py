@@ -5,7 +5,7 @@ from math import isclose
 from typing import Any
 
 from course_utils.teaching.exercise import Verdict, exercise, expect
-from notebooks.exercises.judging import Kind, Slip, judge_rule
+from notebooks.exercises.judging import Kind, Slip, judge_rule, read_number
 
 CLOSE = 0.005
 RATIOS = (1.3, 0.5, 1.0, 1.7, 4.0)
@@ -71,12 +71,13 @@ def share_the_time(waiting_share: Callable[[float], tuple[float, float]]) -> Ver
 
 
 def _read(_: float, shares: Any) -> Shares:
-    expect(
-        isinstance(shares, tuple) and len(shares) == 2,
-        f"Your function returns {shares!r}, not two shares.",
-        "End it with `return with_worker, without`.",
-    )
-    return float(shares[0]), float(shares[1])
+    shares = shares.tolist() if hasattr(shares, "tolist") else shares
+    refusal = f"Your function returns {shares!r}, not two shares."
+    advice = "End it with `return with_worker, without`."
+    expect(not isinstance(shares, str) and hasattr(shares, "__len__"), refusal, advice)
+    expect(len(shares) == 2, refusal, advice)
+    with_worker, without = (read_number(share, refusal, advice) for share in shares)
+    return with_worker, without
 
 
 def _close(share: float | None, other: float | None) -> bool:

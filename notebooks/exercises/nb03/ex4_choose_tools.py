@@ -12,7 +12,10 @@ QUESTIONS = words_beside(__file__)
 @exercise("03.4", title="Which tool answers which question")
 def choose_tools(answers: Mapping[str, str]) -> Verdict:
     """Compare the tool named for each question with the one that answers it."""
-    said = {question: answers.get(question) for question in QUESTIONS}
+    known = {tool.lower(): tool for tool in TOOLS} | {"htop": "top"}  # which is top in colours
+    said = {
+        name: known.get(str(answers.get(name)).lower(), answers.get(name)) for name in QUESTIONS
+    }
     for question, tool in said.items():
         expect_known([tool], TOOLS, "tools", f"For {question!r} choose one of: {', '.join(TOOLS)}.")
 

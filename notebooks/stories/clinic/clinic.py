@@ -11,11 +11,11 @@ the clinic counts them.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 from course_utils.errors import CourseError
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 NAMES = "ABCDEF"
 REPLAYED = 12  # steps on one batch
+BUSY = " But the machine was busy with something else meanwhile: use this probe again."
+
+Found = TypeVar("Found", bound="Finding")
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,9 +90,14 @@ def loop_rate(about: str, run: Run) -> LoopRate:
     return LoopRate(about, f"{rate:.1f} steps/s, the GPU is busy {percent(busy)}.", rate, busy)
 
 
-def workers_cpu(about: str, samples: Iterable[list[dict[str, int]]]) -> WorkersCpu:
+def loader_rate(about: str, run: Run) -> LoaderRate:
+    """Compute it from an epoch whose batches were only fetched."""
+    return LoaderRate(about, f"{run.per_s():.1f} batches/s.", run.per_s())
+
+
+def workers_cpu(about: str, run: Run) -> WorkersCpu:
     """Compute it from what the workers noted with their samples."""
-    ends = [(rows[0], rows[-1]) for rows in samples]
+    ends = [(rows[0], rows[-1]) for rows in run.by_worker()]
     allowed = max(last["cores"] for _, last in ends)
     computes = tuple(_share(*both, "cpu_ns") for both in ends)
     ready = [_share(*both, "delay_ns") for both in ends]
@@ -124,11 +132,11 @@ def _percents(shares: Iterable[float]) -> str:
     return " and ".join(map(percent, shares))
 
 
-def batch_times(about: str, samples: Iterable[list[dict[str, int]]]) -> BatchTimes:
+def batch_times(about: str, run: Run) -> BatchTimes:
     """Compute it from when each worker began and ended its samples."""
     times = [
         (rows[at + BATCH_SIZE - 1]["end_ns"] - rows[at]["start_ns"]) / 1e6
-        for rows in samples
+        for rows in run.by_worker()
         for at in range(0, len(rows), BATCH_SIZE)
     ]
     found = {"fastest": min(times), "median": median(times), "slowest": max(times)}
@@ -155,30 +163,27 @@ class Patient:
 
     def together(self) -> LoopRate:
         """Run loader and step together, as the owner does: steps per second, GPU busy."""
-        return loop_rate(f"{self.name}, together", _file(self, "together").run())
+        return _probe(self, "together", _File.run, loop_rate)
 
     def loader_alone(self) -> LoaderRate:
         """Fetch batches and do nothing with them: batches per second."""
-        rate = _file(self, "loader_alone").fetch().per_s()
-        return LoaderRate(f"{self.name}, loader alone", f"{rate:.1f} batches/s.", rate)
+        return _probe(self, "loader_alone", _File.fetch, loader_rate)
 
     def step_alone(self) -> LoopRate:
         """Replay one cached batch: steps per second without a loader, GPU busy."""
-        return loop_rate(f"{self.name}, step alone", _file(self, "step_alone").replay())
+        return _probe(self, "step_alone", _File.replay, loop_rate)
 
     def workers_cpu(self) -> WorkersCpu:
         """Watch the workers while the loop runs: how much they compute, and how much they sleep."""
-        run = _file(self, "workers_cpu").run()
-        return workers_cpu(f"{self.name}, CPU of the workers", run.by_worker())
+        return _probe(self, "workers_cpu", _File.run, workers_cpu)
 
     def batch_times(self) -> BatchTimes:
         """Time every batch in the worker that makes it: median and slowest."""
-        run = _file(self, "batch_times").run()
-        return batch_times(f"{self.name}, time of a batch", run.by_worker())
+        return _probe(self, "batch_times", _File.run, batch_times)
 
     def timeline(self) -> Timeline:
         """Draw the loop. Its dataset marks no stages, so all that a worker does is called read."""
-        return _file(self, "timeline").run().trace.timeline()
+        return _ask(self, "timeline", _File.run).trace.timeline()
 
 
 class Clinic:
@@ -204,6 +209,11 @@ class Clinic:
         """How many were used."""
         return sum(map(len, self.asked.values()))
 
+    @property
+    def disturbed(self) -> bool:
+        """Whether the machine was busy with something else when one of them was last looked at."""
+        return any(_FILES[patient].disturbed for patient in self)
+
     def __repr__(self) -> str:
         asked = [f"  {name}: {', '.join(used)}" for name, used in self.asked.items() if used]
         causes = ", ".join(f'"{cause}"' for cause in CAUSES)
@@ -212,9 +222,9 @@ class Clinic:
         )
 
     def second_opinion(self, name: str) -> Diagnosis | Finding:
-        """Return what `cu.diagnose` says of a loop, once exercise 3.2 was answered."""
+        """Return what `cu.diagnose` says of a loop, once exercise 3.1 was answered."""
         if not self._answered:
-            return _not_yet("First give your own answers in exercise 3.2, then ask again.")
+            return _not_yet("First give your own answers in exercise 3.1, then ask again.")
         if not name:
             return _not_yet(f"Name one of the loops {', '.join(NAMES)}, then ask again.")
         if name not in self._patients:
@@ -247,31 +257,43 @@ class _File:
     def __init__(self, loop: Loop):
         self.loop, self.asked = loop, list[str]()
         self._run: Run | None = None
+        self.disturbed = False  # when it was last looked at
 
     def run(self) -> Run:
         """Return the recording of the loop, which is made once: several probes look at it."""
-        if self._run is None:
-            self._run = Run(self.loop.loader, self.loop.step, self.loop.gpu)
+        if self._run is None or self._run.disturbed:
+            self._run = Run(self.loop)
         return self._run
 
     def fetch(self) -> Run:
-        return Run(self.loop.loader, self.loop.step, None)
+        return Run(self.loop, fetch=True)
 
     def replay(self) -> Run:
         loader = self.loop.loader
         batch = loader.collate_fn([loader.dataset[at] for at in range(BATCH_SIZE)])
-        return Run([batch] * REPLAYED, self.loop.step, self.loop.gpu)
+        return Run(self.loop, [batch] * REPLAYED)
 
 
 # Not an attribute of the loops: whoever looks at one shall see no more than its name.
 _FILES: WeakKeyDictionary[Patient, _File] = WeakKeyDictionary()
 
 
-def _file(patient: Patient, probe: str) -> _File:
+def _ask(patient: Patient, probe: str, runs: Callable[[_File], Run]) -> Run:
+    """Count the probe, and make the run that it needs."""
     file = _FILES[patient]
     if probe not in file.asked:
         file.asked.append(probe)
-    return file
+    run = runs(file)
+    file.disturbed = run.disturbed
+    return run
+
+
+def _probe(
+    patient: Patient, probe: str, runs: Callable[[_File], Run], find: Callable[[str, Run], Found]
+) -> Found:
+    run = _ask(patient, probe, runs)
+    finding = find(f"{patient.name}, {probe.replace('_', ' ')}", run)
+    return replace(finding, sentence=finding.sentence + BUSY) if run.disturbed else finding
 
 
 def _not_yet(advice: str) -> Finding:

@@ -19,6 +19,7 @@ from filelock import FileLock
 from torch.utils.data import DataLoader, Dataset
 
 from course_utils.hardware.gpu import EmulatedAccelerator, get_accelerator
+from course_utils.hardware.machine import usable_cores
 from course_utils.hardware.storage import UNLIMITED, SlowFileSystem, slow_storage
 from course_utils.measure.trace import Trace, record
 from course_utils.teaching.explorer import use_cpu
@@ -51,7 +52,9 @@ class Recipe:
         return replace(self, **{name: factor * getattr(self, name) for name in times})
 
 
-# All take about 80 ms a step: how slow a loop is says nothing about why.
+# All take about 80 ms a step: how slow a loop is says nothing about why. If it is far slower,
+# something else keeps the machine busy.
+STEP_MS, SLACK = 80, 0.75
 RECIPES = {
     "storage": Recipe(read=19),
     "cpu": Recipe(compute=19),
@@ -129,6 +132,8 @@ class Loop(NamedTuple):
     loader: DataLoader[Batch]
     step: Step
     gpu: EmulatedAccelerator
+    least_per_s: float  # of the loop on a machine that does nothing else
+    least_alone_per_s: float  # of its step
 
 
 def make_loops(folder: Path, seed: int) -> Iterator[Loop]:
@@ -137,14 +142,19 @@ def make_loops(folder: Path, seed: int) -> Iterator[Loop]:
     if not (folder / FILE).exists():
         (folder / FILE).write_bytes(bytes(BATCH_SIZE * STEPS))
     for number, cause in enumerate(rng.sample(CAUSES, len(CAUSES))):
-        recipe = RECIPES[cause].scaled(rng.uniform(0.9, 1.1))
+        factor = rng.uniform(0.9, 1.1)
+        recipe = RECIPES[cause].scaled(factor)
+        alone_ms = recipe.kernels * (recipe.kernel + recipe.host)
+        least = (
+            SLACK * 1e3 / ms if usable_cores() > 1 else 0 for ms in (factor * STEP_MS, alone_ms)
+        )
         samples = Samples(recipe, _storage(folder, recipe), str(folder / f"{number}.lock"))
         loader: DataLoader[Batch] = DataLoader(
             samples, batch_size=BATCH_SIZE, num_workers=WORKERS, worker_init_fn=Pin(recipe)
         )
         gpu = get_accelerator(emulate=True)  # also beside a real one: its times have to be known
         assert isinstance(gpu, EmulatedAccelerator)
-        yield Loop(cause, loader, _step(recipe, gpu), gpu)
+        yield Loop(cause, loader, _step(recipe, gpu), gpu, *least)
 
 
 def _step(recipe: Recipe, gpu: EmulatedAccelerator) -> Step:
@@ -166,14 +176,16 @@ def _storage(folder: Path, recipe: Recipe) -> SlowFileSystem:
 class Run:
     """One recorded epoch of a loop: workers, steps, and what the workers said of themselves."""
 
-    def __init__(self, loader: Iterable[Batch], step: Step, gpu: EmulatedAccelerator | None):
-        """Run it; without `gpu` the batches are only fetched."""
+    def __init__(self, loop: Loop, batches: Iterable[Batch] | None = None, *, fetch: bool = False):
+        """Run it, on other `batches` if there are any; to `fetch` is to do nothing with them."""
+        gpu = None if fetch else loop.gpu
+        least = loop.least_per_s if batches is None else loop.least_alone_per_s
         self.rows: list[dict[str, int]] = []  # one for each sample
         self.ends_ns: list[int] = []
         with record() as trace:
-            for batch in trace.batches(loader, ids="sample"):
+            for batch in trace.batches(batches or loop.loader, ids="sample"):
                 if gpu is not None:
-                    step(batch)
+                    loop.step(batch)
                 columns = [batch[name].tolist() for name in MADE]
                 self.rows += [
                     dict(zip(MADE, row, strict=True)) for row in zip(*columns, strict=True)
@@ -182,6 +194,7 @@ class Run:
             if gpu is not None:
                 gpu.synchronize()
         self.trace: Trace = trace
+        self.disturbed = self.per_s() < least  # by what else this machine does
 
     def per_s(self) -> float:
         """Return the steps or batches per second, without those that were prefetched."""

@@ -24,7 +24,9 @@ def test_a_kernel_on_one_multiprocessor_counts_in_full_but_for_the_power():
     assert full.idle == empty.idle == 0
     assert empty.sm_active == pytest.approx(1 / 82)
     assert full.power_w == RTX.max_w
-    assert empty.power_w == pytest.approx(RTX.idle_w, rel=0.25)
+    assert RTX.awake_w < empty.power_w < 0.33 * RTX.max_w
+    assert (full.perf, empty.perf, look(20, kernel(0, 10)).perf) == ("P2", "P2", "P8")
+    assert look(20, kernel(0, 10)).power_w == RTX.idle_w
 
 
 def test_only_the_last_sample_period_up_to_now_counts_for_all_but_the_idle_share():
@@ -63,11 +65,11 @@ def test_of_the_real_one_what_it_says_is_read_and_the_rest_is_not_available(monk
         monkeypatch.setattr(smi.subprocess, "run", lambda *_, **__: done)
         return nvidia_smi("NVIDIA H200", "GPU-1")
 
-    panel = answer("37, 210.55, 700.00, 1024, 143771\n")
-    assert (panel.gpu_util, panel.power_w, panel.max_power_w) == (37, 210.55, 700)
+    panel = answer("P0, 37, 210.55, 700.00, 1024, 143771\n")
+    assert (panel.perf, panel.gpu_util, panel.power_w) == ("P0", 37, 210.55)
     assert (panel.memory_used, panel.idle) == (2**30, None)
-    panel = answer("[N/A], [N/A], 350.00, 1, 2\n")
-    assert panel.gpu_util is None
+    panel = answer("[N/A], [N/A], [N/A], 350.00, 1, 2\n")
+    assert panel.gpu_util is panel.perf is None
     assert "Pwr:Usage/Cap  not available" in str(panel)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from course_utils.measure.picture import LOOKS, Control, Picture, facts, key, model, states
 from course_utils.measure.picture.model import IDLE, columns, pack, sentence, tick_ns
+from course_utils.measure.picture.static import as_svg, as_text
 from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.measure.spans import STAGES
 from tests.measure.handmade import naive, span, trace_of
@@ -54,7 +55,10 @@ def test_states_are_all_combinations_of_the_options_named_in_their_order():
             [span("main", "wait", 0, 5, 0), span("gpu", "compute", 5, 10, 0)],
             "computes 50 % of the time and waits 50 %, nearly all of it start-up.",
         ),
-        ([span("main", "read", 0, 5)], "computed nothing: call gpu.step(batch) in the loop."),
+        (
+            [span("main", "read", 0, 5)],
+            'computed nothing: call gpu.step(batch), or mark your step: with cu.stage("compute").',
+        ),
     ],
     ids=["busy, idle, reason", "no reason needed", "start-up", "no step"],
 )
@@ -73,6 +77,12 @@ def test_a_picture_describes_its_trace_and_compares_several():
     both = Picture([naive(), naive(step_ms=30)], ["predicted", "measured"])
     assert both.facts == {"predicted: GPU busy": "25 %", "measured: GPU busy": "50 %"}
     assert len(both.sentence.splitlines()) == 2
+    plain = Picture(
+        [trace_of(span("main", "wait", 0, 30), span("main", "compute", 30, 40))], ["cpu"]
+    )
+    assert plain.sentence.startswith("Cpu: the main process computes 25 %")
+    assert list(plain.facts)[:2] == ["Busy", "Idle"]
+    assert "GPU" not in as_text(plain) + as_svg(plain)
 
 
 def test_columns_begin_at_the_first_span_say_where_nested_ones_go_and_do_not_drift():
