@@ -174,8 +174,8 @@ except RuntimeError:
     traceback.print_exc(limit=-1, file=sys.stdout)
 
 # %% [markdown]
-# The usual cure: **pad** all events to the length of the longest one in the batch, and keep a **mask** that
-# says which pulses are real.
+# The usual cure is to **pad** all events to the length of the longest, and to keep a **mask** that says which
+# pulses are real.
 
 # %%
 cu.predict("01b", "In a shuffled batch of 64 padded events, how much is padding?", unit="%")
@@ -185,10 +185,10 @@ cu.predict("01b", "In a shuffled batch of 64 padded events, how much is padding?
 #
 # Write the `collate_fn`. It leaves the samples of `EventFiles` as they are and returns a dict:
 #
-# - `"pulses"`: float32, shape (B, T, 4), where T is the length of the longest event *of this batch*,
-#   zeros after the end of an event,
-# - `"mask"`: bool, shape (B, T), true where there is a pulse,
-# - `"energy"`: float32, shape (B,).
+# - `"pulses"`: float32, shape (events, longest, 4), as wide as the longest event *of this batch*, zeros
+#   after the end of an event,
+# - `"mask"`: bool, shape (events, longest), true where there is a pulse,
+# - `"energy"`: float32, shape (events,).
 #
 # Target: every mixture of lengths becomes one batch, in a worker too.
 #
@@ -201,7 +201,7 @@ cu.predict("01b", "In a shuffled batch of 64 padded events, how much is padding?
 # <details><summary>Hint 2: the mask</summary>
 #
 # Take it from the lengths, not from the values: a real pulse may contain zeros. Compare
-# `torch.arange(T)` with the lengths as a column, `lengths[:, None]`.
+# `torch.arange(longest)` with the lengths as a column, `lengths[:, None]`.
 #
 # </details>
 
@@ -354,7 +354,7 @@ def split_by_run(run_id: np.ndarray, share: float, seed: int) -> tuple[np.ndarra
 cu.check("01.2", split_by_run)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** In prediction 1c some say none, "it is a split", and some say a fifth. It is all of them.
+# **Instructor.** Who says none in prediction 1c thinks of events: "it is a split". It is all of the runs.
 # What goes wrong in 1.2: cutting the sorted file (validation gets the highest energies, and every
 # run), returning runs instead of positions, forgetting the seed, taking neighbouring runs.
 
@@ -419,9 +419,8 @@ print(server.counters())
 # ## When loading everything is right
 #
 # The [BabyLM challenge](https://babylm.github.io) trains language models on 10 or 100 million words.
-# The dataset class of one
-# published entry, BabyLlama, reads all of it in `__init__`, against every rule of thumb
-# ([its source](https://github.com/timinar/BabyLlama/blob/main/babylm_dataset.py)). Right or wrong?
+# The [dataset class](https://github.com/timinar/BabyLlama/blob/main/babylm_dataset.py) of one published
+# entry, BabyLlama, reads all of it in `__init__`, against every rule of thumb. Is that right or wrong?
 # Decide before you go on. Here is a class that does the same for plain words:
 
 # %%

@@ -84,7 +84,7 @@ def judge_loader(fed: Trace, *, opens: int = 768, pin_memory: bool = False) -> V
         (with_ids([0] * 768), "wrong", "void"),
         (loop(step_ms=600), "wrong", "6.0 times as long"),
         (loop(step_ms=50, num_workers=6), "wrong", "0.5 times as long"),
-        (loop(num_workers=8, decode_ms=900, cores=1), "todo", "too busy to judge"),
+        (loop(num_workers=6, decode_ms=150, cores=1), "todo", "too busy to judge"),
         (loop(num_workers=6), "right", "all distinct"),
         (loop(num_workers=12), "right", "all distinct"),
         (with_ids(None), "right", "as many samples. The first"),

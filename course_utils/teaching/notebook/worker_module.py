@@ -122,7 +122,7 @@ def _report(module: ModuleType, cell: str, again: bool) -> str:
         if symbol.is_assigned() and not symbol.is_imported() and symbol.get_name()[0] != "_"
     ]
     lines = [f"{module.__name__}.py defines {', '.join(made) or 'nothing'}."]
-    if again:
+    if again and any(inner.get_type() == "class" for inner in table.get_children()):
         lines.append(
             "Objects made before this keep the old code; run the cells that made them again."
         )

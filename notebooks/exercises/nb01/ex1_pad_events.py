@@ -76,8 +76,8 @@ def _judge_form(batch: Any, samples: list[Sample]) -> None:
     shape = tuple(batch["pulses"].shape)
     expect(
         not batch["pulses"].is_nested and len(shape) == 3 and shape[::2] == (len(samples), 4),
-        f"For {len(samples)} events the pulses have the shape {shape}; wanted is (B, T, 4), "
-        "also if B is 1.",
+        f"For {len(samples)} events the pulses have the shape {shape}; wanted is "
+        "(events, longest, 4), also for a batch of one event.",
         "Let pad_sequence put the batch first, and remove no axis.",
     )
 
@@ -95,7 +95,7 @@ def _judge_pulses(pulses: torch.Tensor, samples: list[Sample]) -> None:
         f"The longest event of this batch has {longest} pulses, your batch has room for "
         f"{pulses.shape[1]}. What is beyond is padding in every event; and a fixed width, or the "
         "longest event so far, fails for a longer one.",
-        "Take T from the samples of this batch.",
+        "Take the width from the samples of this batch.",
     )
     expect(
         pulses.dtype == torch.float32,
@@ -125,7 +125,7 @@ def _judge_mask(mask: torch.Tensor, pulses: torch.Tensor, samples: list[Sample])
         mask.shape == wanted.shape,
         f"The mask has the shape {tuple(mask.shape)}; wanted is one entry for each pulse, "
         f"{tuple(wanted.shape)}.",
-        "Compare torch.arange(T) with lengths[:, None].",
+        "Compare torch.arange(longest) with lengths[:, None].",
     )
     expect(
         mask.dtype == torch.bool,

@@ -80,8 +80,10 @@ def test_a_cell_that_another_one_came_after_is_run_again(
     else:
         with pytest.raises(CourseError):
             magic.run("mine_base", between)
-    magic.run("mine_base", "x = 2")
+    magic.run("mine_base", "x = 2\nclass Kind: pass")
     assert "keep the old code" in capsys.readouterr().out
+    magic.run("mine_base", "x = 2\ndef function(): return x")
+    assert "keep the old code" not in capsys.readouterr().out  # nothing was made of it
     magic.run("mine_user", "from mine_base import x")
     assert magic.names["x"] == 2
 
