@@ -68,7 +68,8 @@ def with_ids(ids: list[int] | None) -> Trace:
 
 
 def judge_loader(fed: Trace, *, opens: int = 768, pin_memory: bool = False) -> Verdict:
-    loader = SimpleNamespace(pin_memory=pin_memory)
+    workers = sum(lane.startswith("worker") for lane in fed.lanes)
+    loader = SimpleNamespace(pin_memory=pin_memory, num_workers=workers)
     storage = SimpleNamespace(counters=lambda: Counters(opens=opens))
     return check("00.2", loader, loop(), fed, storage)
 
@@ -77,6 +78,7 @@ def judge_loader(fed: Trace, *, opens: int = 768, pin_memory: bool = False) -> V
     ("fed", "status", "says"),
     [
         (loop(), "todo", "naive"),
+        (loop(read_ms=800), "todo", "naive"),
         (loop(num_workers=6, steps=5), "wrong", "does less"),
         (loop(num_workers=6, batch_size=8, steps=96), "wrong", "another job"),
         (loop(num_workers=2, prefetch_factor=16), "wrong", "side by side"),
