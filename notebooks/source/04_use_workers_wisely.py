@@ -23,7 +23,7 @@ cu.ready("04")
 #
 # **Board.** A box *notebook* and two boxes *worker*, each with its own small box *dataset*. An arrow with
 # numbers to each worker, one arrow with batches back. Everything in this notebook is a question about
-# that picture: which box is it in, and which arrow does it take?
+# that picture: in which box is it, and which arrow does it take?
 
 # %% [markdown]
 # ## A worker is a process
@@ -100,7 +100,7 @@ gpu = cu.get_accelerator(step_ms=40)
 
 
 # %%
-def epoch(loader: DataLoader) -> Trace:
+def one_epoch(loader: DataLoader) -> Trace:
     with cu.record() as trace:
         for batch in trace.batches(loader):
             gpu.step(gpu.upload(batch)).item()
@@ -112,7 +112,7 @@ from course_utils.measure.picture import Timeline
 
 how = {"num_workers": 1, "multiprocessing_context": "spawn", "persistent_workers": True}
 spawned = DataLoader(Subset(reading, range(64)), 4, collate_fn=pad_collate, **how)
-Timeline({"first epoch": epoch(spawned), "second epoch": epoch(spawned)})
+Timeline({"first epoch": one_epoch(spawned), "second epoch": one_epoch(spawned)})
 
 # %% [markdown]
 # The second epoch does not wait for its worker: `persistent_workers=True` kept it. Without that option each epoch
