@@ -285,24 +285,24 @@ workers_ms = pace_ms(starved)  # what the workers need for a batch, augmented
 parts = 0.25, 0.75  # A / C
 
 
-def paces(c):
-    """Return C, and T in ms with the workers augmenting and with the device for each A."""
+def runs(c):
+    """Return C, and traces with the workers augmenting and with the device for each A."""
     device = [{"augment": augment, "augment_ms": part * c} for part in parts]
     jobs = [(augmenting, {}), *((decoding, work) for work in device)]
     train = partial(train_epoch, chosen, step_ms=c)
-    return c, [pace_ms(steady(partial(train, loader, **work))) for loader, work in jobs]
+    return c, [steady(partial(train, loader, **work)) for loader, work in jobs]
 
 
 # %%
-trained = {"the GPU starves": paces(workers_ms / 3)}
+trained = {"the GPU starves": runs(workers_ms / 3)}
 
 # %%
-trained["the GPU is the bottleneck"] = paces(2 * workers_ms)
-places(trained, parts, (load_ms(starved), load_ms(fed)))
+trained["the GPU is the bottleneck"] = runs(2 * workers_ms)
+places(trained, parts)
 
 # %%
 _, (workers, device, *_) = trained["the GPU is the bottleneck"]
-cu.reveal("08d", device / workers)
+cu.reveal("08d", pace_ms(device) / pace_ms(workers))
 
 # %% [markdown]
 # On the left the workers are the bottleneck, and everything below the line is a gain. On the right they are not, and all that moves to

@@ -7,6 +7,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torchvision.utils import make_grid
 
+from course_utils.measure.trace import Trace
+from notebooks.stories.augment_loops import load_ms, pace_ms
+
 
 def show(rows: Mapping[str, Tensor]) -> Figure:
     """Draw rows of eight pictures, float 0..1 (8 or more, 3, height, width), each with its name."""
@@ -34,7 +37,8 @@ def bars(panels: Mapping[str, Mapping[str, float]]) -> Figure:
         for panel, (title, values) in zip(axes.flat, panels.items(), strict=True):
             drawn = panel.barh(list(values), list(values.values()), color=["C1", "C0", "C0"])
             colour = plt.rcParams["text.color"]
-            panel.bar_label(drawn, [f"{v:,.3g}" for v in values.values()], padding=3, color=colour)
+            labels = [f"{v:,.0f}" if v >= 100 else f"{v:.3g}" for v in values.values()]
+            panel.bar_label(drawn, labels, padding=3, color=colour)
             panel.set(title=title, xticks=[])
             panel.margins(x=0.2)
         axes[0, 0].invert_yaxis()
@@ -43,28 +47,27 @@ def bars(panels: Mapping[str, Mapping[str, float]]) -> Figure:
 
 
 def places(
-    trainings: Mapping[str, tuple[float, Sequence[float]]],
-    parts: Sequence[float],
-    loads_ms: tuple[float, float],
+    trainings: Mapping[str, tuple[float, Sequence[Trace]]], parts: Sequence[float]
 ) -> Figure:
     """Draw T / C over A / C, lines for the model with two workers, points for what was measured.
 
     Args:
-        trainings: by name C, and the T measured in the workers and on the device for each A.
+        trainings: by name C, and the traces with the workers augmenting, and with the device for
+            each A. L is what it was in these runs, with other programs beside them or without.
         parts: the A / C that were measured.
-        loads_ms: L with augmentation in the workers, and without.
     """
     with plt.style.context("course_utils.plots"):
         figure, panels = plt.subplots(
             1, len(trainings), sharey=True, figsize=(10, 2.8), layout="constrained"
         )
-        for panel, (name, (c, (workers, *device))) in zip(panels, trainings.items(), strict=True):
-            more, less = (load / 2 / c for load in loads_ms)
+        for panel, (name, (c, traces)) in zip(panels, trainings.items(), strict=True):
+            more, less = (load_ms(trace) / 2 / c for trace in traces[:2])
+            workers, *device = (pace_ms(trace) / c for trace in traces)
             panel.axhline(max(1, more), color="C0", label="workers, predicted")
-            panel.plot(0, workers / c, "oC0", clip_on=False, label="workers, measured")
+            panel.plot(0, workers, "oC0", clip_on=False, label="workers, measured")
             lines = [max(1 + a, less) for a in (0, *parts)]
             panel.plot([0, *parts], lines, "--C1", label="device, predicted")
-            panel.plot(parts, [t / c for t in device], "sC1", label="device, measured")
+            panel.plot(parts, device, "sC1", label="device, measured")
             panel.set(title=name, xlabel="A / C", ylim=0)
         panels[0].set_ylabel("T / C")
         panels[-1].legend(fontsize="small", loc="upper right")

@@ -12,7 +12,7 @@ from course_utils.words import percent, plural
 
 Interval = tuple[int, int]
 LOADING = ("read", "decode", "transform", "collate", "transfer")
-_AWAITED = {"wait": "the next batch", "transfer": "copies", "host": "the program"}
+_AWAITED = {"wait": "the next batch", "transfer": "copies", "host": "the program itself"}
 
 
 @dataclass(frozen=True)

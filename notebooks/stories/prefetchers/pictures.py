@@ -67,6 +67,8 @@ def draw_gains(
             points: tuple[Sequence[int], Sequence[float]] = [*gains[name]], [*gains[name].values()]
             panel.plot(*points, "os^"[number], color=f"C{number}", label=name)
         panel.set(xscale="log", xlabel="images in a batch (log)")
+        panel.set_xticks([*gains[name]], [str(count) for count in gains[name]])
+        panel.minorticks_off()
         panel.set_ylabel(f"times faster ({hardware})")
         panel.legend()
         plt.close(figure)

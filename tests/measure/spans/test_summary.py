@@ -72,7 +72,7 @@ def test_a_gap_belongs_to_the_copy_that_runs_in_it_then_to_the_wait_and_else_to_
     assert one_queue.stall["transfer"] == pytest.approx(30 / 80)
     assert one_queue.stall["wait"] == pytest.approx(3 / 80)
     assert one_queue.stall["host"] == pytest.approx(7 / 80)  # 50 to 52 and 55 to 60
-    assert "mostly for copies 38 %, the program 9 %, the next batch 4 %." in str(one_queue)
+    assert "mostly for copies 38 %, the program itself 9 %, the next batch 4 %." in str(one_queue)
     assert sum(one_queue.stall.values()) == pytest.approx(one_queue.idle)
 
 
