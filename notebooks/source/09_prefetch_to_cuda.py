@@ -236,7 +236,8 @@ epochs = [train(without_wait) for _ in range(20)]
 right_epochs = sum(right == len(wanted) for _, right in epochs)
 trace, right = epochs[0]
 print(f"hidden: {100 * hidden_share(trace.spans):.0f} %, epochs all right: {right_epochs} of 20")
-Timeline({f"2: nobody waits, {right} of {len(wanted)} batches right": trace})
+second = f"2: nobody waits, {right} of {len(wanted)} batches right"
+Timeline({"1: default stream": one_queue, second: trace})
 
 # %%
 cu.reveal("09e", right_epochs)
