@@ -318,10 +318,11 @@ def complete(urls, count):
 cu.check("10.1", epoch, mixed, complete)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 10a: most say 20 to 50. 10b and 10c: those who believe the notes say that one worker is enough. 10d: most
-# say 400 or 0. 10e: those who overlook *with replacement* say 20. 10f: nearly all say five; let them run the cell twice.
+# **Instructor.** 10a: who counts requests says 100, and the bytes make it a little less. 10b and 10c: those who believe the notes say
+# that one worker is enough. 10d: the tempting answers are 400 and 0. 10e: those who overlook *with replacement* say 20. 10f: those who
+# believe the name say five; let them run the cell twice.
 #
-# In exercise 10.1 `epoch` is often given `with_epoch`, and `complete` loses its handler and no more: the file that ends between two
+# In exercise 10.1 the tempting repairs are `with_epoch` for `epoch`, and no more than dropping the handler for `complete`: the file that ends between two
 # samples is what it is about. In several workers each would count its own share.
 
 # %% [markdown]
