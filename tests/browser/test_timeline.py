@@ -191,6 +191,7 @@ def test_the_picture_is_moved_by_keys_that_nobody_else_hears(show, grid):
     press("n")
     expect(timeline).to_have_attribute("data-batch", str(followed + 1))
     assert timeline.evaluate("() => heard") == []
+    timeline.locator(".stage").focus()
     keys.press("x")
     assert timeline.evaluate("() => heard") == ["x"]
 
