@@ -161,7 +161,7 @@ roomy = cu.slow_storage(folder, "busy Lustre", cache_mb=1.5 * data_mb)
 tight = cu.slow_storage(folder, "busy Lustre", cache_mb=0.1 * data_mb)
 
 gpu = cu.get_accelerator(step_ms=15)
-train(gpu, events_on(roomy), steps=125)  # a first epoch fills the cache
+filling = train(gpu, events_on(roomy), steps=125)  # the first epoch fills the cache
 
 # %%
 cu.predict(
