@@ -254,8 +254,8 @@ shard_shuffled = [event for shard in stream.shuffled(shards, rng) for event in s
 ways = {  # name: the order, and how many events are held in memory
     "in order": (range(n), 0),
     "shard": (shard_shuffled, 0),
-    "buffer": (stream.buffer_shuffle(range(n), 200, rng), 200),
-    "shard + buffer": (stream.buffer_shuffle(shard_shuffled, 200, rng), 200),
+    "buffer": ([*stream.buffer_shuffle(range(n), 200, rng)], 200),
+    "shard + buffer": ([*stream.buffer_shuffle(shard_shuffled, 200, rng)], 200),
     "block": (stream.BlockSampler(n, 10, together=20), 200),
     "offline": (rng.permutation(n), 0),
 }
