@@ -310,7 +310,7 @@ cu.reveal("01c", 100 * len(runs_valid & runs_train) / len(runs_valid))
 runs = np.unique(labels.run_id)
 for run in runs:
     share = np.mean(labels.kind[labels.run_id == run] == 0)
-    print(f"run {run}: {share:4.0%} cascades", round(60 * share) * "▇")
+    print(f"run {run}: {share:4.0%} cascades", round(60 * share) * "#")
 
 # %% [markdown]
 # Whoever recognises the run by its noise can guess the kind of the event without looking at it. The score
