@@ -13,7 +13,7 @@ from course_utils.measure.trace import record
 def test_every_figure_of_a_preset_names_its_source():
     lines = Path(emulated.__file__).with_name("presets.toml").read_text("utf-8").splitlines()
     figures = [line for line in lines if re.match(r"\w+ = ", line)]
-    assert len(figures) == 6 * len(PRESETS)
+    assert len(figures) == 8 * len(PRESETS)
     for line in figures:
         assert re.search(r"  # (specified|measured|assumed)\b.*: \S", line), line
 
