@@ -1,0 +1,36 @@
+"""What the README says of the time that notebooks and paths take is what the build counts."""
+
+import re
+
+from course_utils.paths import REPO
+from notebooks.build import HERE, parts
+
+README = (REPO / "README.md").read_text("utf-8")
+COUNTED = {path.stem[:2]: parts(path) for path in sorted((HERE / "source").glob("*.py"))}
+NOTEBOOK = re.compile(r"^\| \[(\d\d) .* \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE)
+PATH = re.compile(r"^\| \*\*[^|]*\*\* \| ([^|]*) \| (\d+) h (\d+) min \|$", re.MULTILINE)
+PIECE = re.compile(r"(\d\d)(?:–(\d\d))?( with what is extra)?(?:, |$)")
+
+
+def test_a_notebook_takes_the_minutes_that_the_readme_says() -> None:
+    said = {number: [core, extra] for number, core, extra in NOTEBOOK.findall(README)}
+    counted = {key: [str(p) if p.words else "" for p in both] for key, both in COUNTED.items()}
+    assert said == counted
+
+
+def test_a_path_takes_as_long_as_the_readme_says() -> None:
+    paths = PATH.findall(README)
+    assert paths
+    for pieces, hours, minutes in paths:
+        found = PIECE.findall(pieces)
+        assert "".join(match[0] for match in PIECE.finditer(pieces)) == pieces
+        counted = 0
+        for first, last, with_extra in found:
+            for number in range(int(first), int(last or first) + 1):
+                core, extra = COUNTED[f"{number:02}"]
+                counted += core.minutes + (extra.minutes if with_extra else 0)
+        assert (int(hours), int(minutes)) == divmod(counted, 60), pieces
+
+
+def test_all_cores_together_take_no_more_than_six_hours() -> None:
+    assert sum(core.minutes for core, _ in COUNTED.values()) <= 360
