@@ -25,9 +25,7 @@ class Summary:
     total_s: float
     start_up_s: float  # until the first step starts
     steps: int
-    stall: Mapping[
-        str, float
-    ]  # stage or "host" -> share of the time in which the GPU waited for it
+    stall: Mapping[str, float]  # stage or "host" -> share in which the GPU waited for it
     samples: int
     distinct: int | None  # None: not known, because no sample ids were given
     who: str  # that computes the steps: "GPU", or "main process" in a trace without one
