@@ -31,8 +31,8 @@ class CudaPrefetcher:
 
     Batches may be tensors, or dicts, lists, tuples, named tuples and dataclasses of them, nested;
     what is no tensor passes through. (A loader pins a dataclass only if that has a method
-    `pin_memory`.) (Pack a PackedSequence in the loop: its lengths have to stay
-    on the host.) Each loop over it is one epoch of the loader. An error of the loader is raised in
+    `pin_memory`. Pack a PackedSequence in the loop: its lengths have to stay on the host.) Each
+    loop over it is one epoch of the loader. An error of the loader is raised in
     the loop, after the batches that came before it. Leaving the loop drops what was copied ahead
     and lets the loader's workers go.
     """

@@ -28,14 +28,7 @@ def cleanup_workers() -> None:
     which holds its workers and the batches they had ready.
     """
     with _workers_may_die():
-        processes, unfinished = _children(), list(_iterators())
-        # Before anything is collected: of a loop that goes with what held it, torch hears too late
-        # that its queues are closed, and waits five seconds for each worker.
-        for iterator in unfinished:
-            with suppress(AttributeError):  # it was interrupted before it was whole
-                iterator._shutdown_workers()
-        loops = len(unfinished)
-        del unfinished
+        processes, loops = _children(), _end_loops()
         for name in ("last_traceback", "last_value", "last_exc", "last_type"):
             with suppress(AttributeError):
                 delattr(sys, name)
@@ -50,6 +43,19 @@ def cleanup_workers() -> None:
         return
     cleared, several = plural(loops, "unfinished loop"), "es" * (len(gone) != 1)
     print(f"Cleared away: {cleared} over a loader, {len(gone)} worker process{several}.")
+
+
+def _end_loops() -> int:
+    """End all loops over a loader, also those whose iterator has a name, and return how many.
+
+    Before anything is collected: with what held it, a loop loses its queues first, and torch then
+    waits five seconds for each worker to hear of the end.
+    """
+    unfinished = list(_iterators())
+    for iterator in unfinished:
+        with suppress(AttributeError):  # it was interrupted before it was whole
+            iterator._shutdown_workers()
+    return len(unfinished)
 
 
 @contextmanager
