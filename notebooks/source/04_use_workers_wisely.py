@@ -159,7 +159,7 @@ cu.reveal("04c", decode_rates[4] / decode_rates[1])
 
 # %%
 from course_utils.hardware.machine import usable_cores
-from notebooks.stories.worker_figures import rates_and_model
+from notebooks.stories.figures import rates_and_model
 
 rates_and_model(
     {"reading waits": (read_rates, 8), "decoding computes": (decode_rates, usable_cores())}
@@ -447,7 +447,7 @@ def first_batch_s(method: str) -> float:
 
 
 # %%
-from notebooks.stories.worker_figures import bars
+from notebooks.stories.figures import bars
 
 # the first worker of a forkserver waits for the server itself
 start_s = {m: [first_batch_s(m) for _ in range(1 if m == "spawn" else 2)][-1] for m in methods}
@@ -470,7 +470,7 @@ cu.reveal("04f", start_s["spawn"] / min(start_s.values()))
 import torch
 from torch.utils.data import BatchSampler, TensorDataset
 
-from notebooks.stories.worker_figures import bars
+from notebooks.stories.figures import bars
 
 rows = TensorDataset(torch.randn(100_000, 16))
 batches = BatchSampler(RandomSampler(rows), batch_size=512, drop_last=False)
@@ -571,7 +571,7 @@ cu.predict(
 )
 
 # %%
-from notebooks.stories.worker_figures import bars
+from notebooks.stories.figures import bars
 from notebooks.stories.worker_traps import compare
 
 lists = compare("strings", seconds=15)

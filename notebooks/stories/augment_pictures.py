@@ -2,48 +2,36 @@
 
 from collections.abc import Mapping, Sequence
 
-import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from torch import Tensor
 from torchvision.utils import make_grid
 
 from course_utils.measure.trace import Trace
 from notebooks.stories.augment_loops import load_ms, pace_ms
+from notebooks.stories.figures import drawing, value_bars
 
 
 def show(rows: Mapping[str, Tensor]) -> Figure:
     """Draw rows of eight pictures, float 0..1 (8 or more, 3, height, width), each with its name."""
-    with plt.style.context("course_utils.plots"):
-        size = 10, 1.5 * len(rows)
-        figure, panels = plt.subplots(len(rows), squeeze=False, figsize=size, layout="constrained")
-        for panel, (name, images) in zip(panels.flat, rows.items(), strict=True):
+    with drawing(10, 1.5 * len(rows), rows=len(rows)) as (figure, panels):
+        for panel, (name, images) in zip(panels, rows.items(), strict=True):
             panel.imshow(make_grid(images[:8], pad_value=0.5).permute(1, 2, 0).numpy())
             panel.set(title=name, xticks=[], yticks=[], frame_on=False)
-        plt.close(figure)
     return figure
 
 
 def bars(panels: Mapping[str, Mapping[str, float]]) -> Figure:
     """Draw a panel for each title, a bar for each name in it, with its value."""
-    with plt.style.context("course_utils.plots"):
-        figure, axes = plt.subplots(
-            1,
-            len(panels),
-            sharey=True,
-            squeeze=False,
-            figsize=(4 + 3 * len(panels), 1.7),
-            layout="constrained",
-        )
-        for panel, (title, values) in zip(axes.flat, panels.items(), strict=True):
-            drawn = panel.barh(list(values), list(values.values()), color=["C1", "C0", "C0"])
-            colour = plt.rcParams["text.color"]
-            labels = [f"{v:,.0f}" if v >= 100 else f"{v:.3g}" for v in values.values()]
-            panel.bar_label(drawn, labels, padding=3, color=colour)
+    width, count = 4 + 3 * len(panels), len(panels)
+    with drawing(width, 1.7, columns=count, sharey=True) as (figure, axes):
+        for panel, (title, values) in zip(axes, panels.items(), strict=True):
+            value_bars(panel, values, _figures, color=["C1", "C0", "C0"])
             panel.set(title=title, xticks=[])
-            panel.margins(x=0.2)
-        axes[0, 0].invert_yaxis()
-        plt.close(figure)
     return figure
+
+
+def _figures(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def places(
@@ -56,10 +44,7 @@ def places(
             each A. L is what it was in these runs, with other programs beside them or without.
         parts: the A / C that were measured.
     """
-    with plt.style.context("course_utils.plots"):
-        figure, panels = plt.subplots(
-            1, len(trainings), sharey=True, figsize=(10, 2.8), layout="constrained"
-        )
+    with drawing(10, 2.8, columns=len(trainings), sharey=True) as (figure, panels):
         for panel, (name, (c, traces)) in zip(panels, trainings.items(), strict=True):
             more, less = (load_ms(trace) / 2 / c for trace in traces[:2])
             workers, *device = (pace_ms(trace) / c for trace in traces)
@@ -71,5 +56,4 @@ def places(
             panel.set(title=name, xlabel="A / C", ylim=0)
         panels[0].set_ylabel("T / C")
         panels[-1].legend(fontsize="small", loc="upper right")
-        plt.close(figure)
     return figure

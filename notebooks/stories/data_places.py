@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -17,6 +16,7 @@ from course_utils.hardware.storage import VirtualClock, slow_storage
 from course_utils.loading.events import Events, MemmapEvents, NpzEvents
 from course_utils.loading.staging import stage_to_shm
 from course_utils.loading.stream import batched
+from notebooks.stories.figures import drawing, value_bars
 
 
 def epoch_s(events: Any, clock: Callable[[], int] = time.perf_counter_ns) -> float:
@@ -41,15 +41,10 @@ def warm_s(*folders: Path) -> list[float]:
 
 def draw_rungs(seconds: Mapping[str, float]) -> Figure:
     """Draw how long an epoch takes from each place."""
-    with plt.style.context("course_utils.plots"):
-        figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")
-        colours = ["C0" if name.startswith("emulated") else "C1" for name in seconds]
-        bars = panel.barh(list(seconds), list(seconds.values()), color=colours)
-        panel.bar_label(bars, fmt="%.2g s", padding=3, color=plt.rcParams["text.color"])
+    colours = ["C0" if name.startswith("emulated") else "C1" for name in seconds]
+    with drawing(7, 2.2) as (figure, (panel,)):
+        value_bars(panel, seconds, "{:.2g} s".format, color=colours)
         panel.set(xscale="log", xlabel="seconds for an epoch, loading only (log)")
-        panel.invert_yaxis()
-        panel.margins(x=0.2)
-    plt.close(figure)  # a notebook shows what the cell returns, and only that
     return figure
 
 
@@ -75,8 +70,7 @@ def draw_break_even(folder: Path) -> tuple[Figure, float, float]:
         "one file on Lustre": break_even("busy Lustre", MemmapEvents, folder, "npy"),
     }
     paid, epochs = [], np.linspace(0, 3, 50)
-    with plt.style.context("course_utils.plots"):
-        figure, panels = plt.subplots(1, 2, figsize=(9, 2.6), layout="constrained")
+    with drawing(9, 2.6, columns=2) as (figure, panels):
         for panel, (name, (stage_s, cold_s, staged_s)) in zip(panels, cases.items(), strict=True):
             paid.append(stage_s / (cold_s - staged_s))
             panel.plot(epochs, cold_s * epochs, "--", label="from the storage")
@@ -85,5 +79,4 @@ def draw_break_even(folder: Path) -> tuple[Figure, float, float]:
             panel.set(title=f"{name}: paid after {paid[-1]:.2f}", xlabel="epochs", xticks=range(4))
         panels[0].set_ylabel("seconds of loading\n(emulated)")
         panels[0].legend()
-    plt.close(figure)
     return figure, paid[0], paid[1]

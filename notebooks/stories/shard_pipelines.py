@@ -4,24 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib.pyplot as plt
 import webdataset as wds
 from matplotlib.figure import Figure
 
 from course_utils.words import plural
+from notebooks.stories.figures import drawing, value_bars
 
 Urls = Sequence[str]
 
 
 def plot_epochs(seconds: Mapping[str, float]) -> Figure:
     """Return bars of the seconds that each epoch takes, on a logarithmic axis."""
-    with plt.style.context("course_utils.plots"):
-        figure, panel = plt.subplots(figsize=(7, 1.4), layout="constrained")
-        bars = panel.barh(list(seconds), list(seconds.values()))
-        panel.bar_label(bars, fmt="%.3g s", padding=3, color=plt.rcParams["text.color"])
+    with drawing(7, 1.4) as (figure, (panel,)):
+        value_bars(panel, seconds, "{:.3g} s".format)
         panel.set(xscale="log", xlim=(1, 1500), xlabel="seconds for an epoch, emulated S3 (log)")
-        panel.invert_yaxis()
-        plt.close(figure)
     return figure
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from course_utils.hardware.storage import SlowFileSystem, slow_storage
 from course_utils.loading.events import pad_collate
 from course_utils.loading.stream import EventShards
 from course_utils.measure.trace import Trace, record
+from notebooks.stories.figures import drawing
 
 BATCH, STEPS = 32, 16
 
@@ -74,13 +74,11 @@ def train_on(folder: str | Path, *, interleave: int, chunk: int, buffer: int) ->
 
 def draw_batch_means(runs: Mapping[str, Run]) -> Figure:
     """Draw the mean energy of each batch, and where 95 of 100 shuffled batches would be."""
-    with plt.style.context("course_utils.plots"):
-        figure, panel = plt.subplots(figsize=(7, 2.6), layout="constrained")
+    with drawing(7, 2.6) as (figure, (panel,)):
         for (name, run), line in zip(runs.items(), ("o-", "s--", "^:"), strict=False):
             panel.plot(run.means, line, label=name)
         middle, width = run.energy.mean(), 2 * run.ideal
         panel.axhspan(middle - width, middle + width, color="#808080", alpha=0.3)
         panel.set(xlabel="step", ylabel="mean energy\nof a batch (log10 GeV)")
         panel.legend()
-    plt.close(figure)  # a notebook shows what the cell returns, and only that
     return figure

@@ -23,6 +23,7 @@ from course_utils.hardware.machine import facts as machine_facts
 from course_utils.hardware.storage import StoragePreset, VirtualClock, slow_storage, storage_preset
 from course_utils.loading.events import read_labels
 from course_utils.words import duration
+from notebooks.stories.figures import drawing
 from notebooks.stories.formats_compared import shown
 
 CODECS = ("gzip", "zstd", "lz4")
@@ -86,7 +87,7 @@ class CompressionTable:
     def picture(self) -> Figure:
         """Draw the time relative to raw data over the bandwidth; where it is 1, they cross."""
         bandwidths = np.geomspace(*_RANGE, 100).tolist()
-        with shown.drawing(self._title, width=7, height=4) as (figure, (panel,)):
+        with drawing(7, 4, title=self._title) as (figure, (panel,)):
             panel.axhline(1, color="gray", linewidth=1)
             panel.annotate("raw", (_RANGE[0], 1), (4, 4), textcoords="offset points", color="gray")
             for row, stroke, colour in zip(self.rows[1:], _STROKES, shown.COLOURS, strict=False):

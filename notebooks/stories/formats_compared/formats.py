@@ -36,6 +36,7 @@ from course_utils.hardware.storage import (
 from course_utils.loading.events import FORMATS, EventArrays, Events, open_events, read_labels
 from course_utils.paths import need_room
 from course_utils.words import duration
+from notebooks.stories.figures import drawing
 from notebooks.stories.formats_compared import shown
 
 PRESETS = ("busy Lustre", "S3")
@@ -153,12 +154,9 @@ class FormatTable:
         }
         read = {how: [self.cost(n, S3, how).amplification for n in self.names] for how in PATTERNS}
         height = range(len(self.names), 0, -1)
-        with shown.drawing(
-            f"{self.events:,} events · {self.machine}",
-            width=11.5,
-            height=1.6 + 0.3 * len(self.names),
-            panels=len(panels) + 1,
-        ) as (figure, axes):
+        title = f"{self.events:,} events · {self.machine}"
+        tall, columns = 1.6 + 0.3 * len(self.names), len(panels) + 1
+        with drawing(11.5, tall, columns=columns, title=title, sharey=True) as (figure, axes):
             drawn = {**panels, AMPLIFICATION: read}
             for panel, (title, found) in zip(axes, drawn.items(), strict=True):
                 for how, look in PATTERNS.items():

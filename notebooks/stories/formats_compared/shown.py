@@ -1,14 +1,12 @@
 """How a comparison shows itself: as a picture and as HTML."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from html import escape
 
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_utils.measure.picture import LOOKS
+from notebooks.stories.figures import drawing, value_bars
 
 # each has a contrast of 3:1 or more on white and on #111; markers or strokes tell them apart too
 COLOURS = (*(LOOKS[stage].colour for stage in ("read", "collate", "transfer")), "#d55e00")
@@ -24,25 +22,6 @@ white-space:nowrap}.cf td:first-child,.cf th:first-child{text-align:left!importa
 .cf th[colspan]{text-align:center!important}.cf .best{font-weight:bold}.cf .soft{opacity:.75}
 .cf summary{cursor:pointer;font-weight:bold}
 """
-
-
-@contextmanager
-def drawing(
-    title: str, *, width: float, height: float, panels: int = 1
-) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Give a figure of panels side by side that share their y axis, in the style of the course."""
-    with plt.style.context("course_utils.plots"):
-        figure, axes = plt.subplots(
-            1,
-            panels,
-            figsize=(width, height),
-            sharey=True,
-            layout="constrained",
-            squeeze=False,
-        )
-        figure.suptitle(title, color="gray", fontsize="small")
-        yield figure, list(axes[0])
-    plt.close(figure)  # a notebook shows what the cell returns, and only that
 
 
 def table(head: Cells, rows: Sequence[Cells], groups: Sequence[tuple[str, int]] = ()) -> str:
@@ -83,10 +62,9 @@ def draw_ladder(rates: Mapping[str, float]) -> Figure:
         rates: events/s by the name of the loader.
     """
     slowest = next(iter(rates.values()))
-    ratios = [rate / slowest for rate in rates.values()]
-    with drawing("", width=7, height=0.8 + 0.35 * len(rates)) as (figure, (panel,)):
-        panel.bar_label(panel.barh([*rates], ratios, color=COLOURS[0]), fmt="{:,.0f}", padding=4)
-        panel.set(xscale="log", xlim=(0.7, 5 * max(ratios)))
+    ratios = {name: rate / slowest for name, rate in rates.items()}
+    with drawing(7, 0.8 + 0.35 * len(rates)) as (figure, (panel,)):
+        value_bars(panel, ratios, "{:,.0f}".format, color=COLOURS[0])
+        panel.set(xscale="log", xlim=(0.7, 5 * max(ratios.values())))
         panel.set_xlabel(f"times as many events/s as {next(iter(rates))}")
-        panel.invert_yaxis()  # the first rung on top
     return figure

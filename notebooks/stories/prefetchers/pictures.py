@@ -6,18 +6,18 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from notebooks.stories.figures import drawing
+
 
 def draw_copies(copies_ms: Mapping[str, tuple[float, float]], hardware: str) -> Figure:
     """Draw for each kind of copy the ms until the program goes on, and until the batch is there."""
-    with plt.style.context("course_utils.plots"):
-        figure, panel = plt.subplots(figsize=(7, 2.2), layout="constrained")
+    with drawing(7, 2.2) as (figure, (panel,)):
         (held, there), names = zip(*copies_ms.values(), strict=True), list(copies_ms)
         panel.barh(names, there, color="none", edgecolor="C0", hatch="//", label="batch is there")
         panel.barh(names, held, color="C1", height=0.4, label="program goes on")
         panel.set(xlabel=f"ms until ... ({hardware})")
         panel.invert_yaxis()
         panel.legend()
-        plt.close(figure)
     return figure
 
 
@@ -25,10 +25,7 @@ def draw_designs(
     runs: Mapping[str, Mapping[str, tuple[float, int]]], batches: int, hardware: str
 ) -> Figure:
     """Draw for each kind of loop and each design the share hidden, and how many are right."""
-    with plt.style.context("course_utils.plots"):
-        figure, panels = plt.subplots(
-            1, len(runs), sharey=True, figsize=(8, 2.8), layout="constrained"
-        )
+    with drawing(8, 2.8, columns=len(runs), sharey=True) as (figure, panels):
         for panel, (title, found) in zip(panels, runs.items(), strict=True):
             shares, right = zip(*found.values(), strict=True)
             colours = ["C0" if count == batches else "C1" for count in right]
@@ -38,7 +35,6 @@ def draw_designs(
             panel.set(title=title, xlim=(0, 170), xticks=(0, 50, 100))
             panel.set_xlabel(f"% of the copying hidden ({hardware})")
         panels[0].invert_yaxis()
-        plt.close(figure)
     return figure
 
 
@@ -57,8 +53,7 @@ def draw_gains(
         copy_ms: for each image.
         hardware: where it was measured.
     """
-    with plt.style.context("course_utils.plots"):
-        figure, panel = plt.subplots(figsize=(7, 2.8), layout="constrained")
+    with drawing(7, 2.8) as (figure, (panel,)):
         for number, (name, (launch, step, load)) in enumerate(trainings.items()):
             fine = np.geomspace(min(gains[name]), max(gains[name]), 200)
             slow, compute, copy = load * fine, launch + step * fine, copy_ms * fine
@@ -71,5 +66,4 @@ def draw_gains(
         panel.minorticks_off()
         panel.set_ylabel(f"times faster ({hardware})")
         panel.legend()
-        plt.close(figure)
     return figure
