@@ -8,19 +8,18 @@ out as from a measured run, so that prediction and measurement are drawn and sum
 
 from __future__ import annotations
 
-import heapq
-import math
-from collections import deque
-from collections.abc import Generator, Iterator
+import sys
+from collections.abc import Generator
 from dataclasses import dataclass, fields
-from itertools import count
 
 import numpy as np
+import simpy
 
 from course_utils.measure.spans import Span
 from course_utils.measure.trace import Trace
 
 CPU_STAGES = ("decode", "transform", "collate")
+_Process = Generator[simpy.Event, None, None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,21 +76,21 @@ class _Model:
 
     def __init__(self, pipeline: Pipeline):
         self.pipeline = p = pipeline
-        self.loop = _EventLoop()
-        self.trace = Trace(clock=lambda: _ns(self.loop.now_ms))
+        self.loop = simpy.Environment()  # its times are ms
+        self.trace = Trace(clock=lambda: _ns(self.loop.now))
         self.trace.note = "simulated"
-        self.storage = _Slots(self.loop, p.storage_streams)
-        self.cpu = _Slots(self.loop, p.cores)
-        self.asked_for = [_Signal() for _ in range(p.steps)]
-        self.ready = [_Signal() for _ in range(p.steps)]
+        self.storage = simpy.Resource(self.loop, p.storage_streams or sys.maxsize)
+        self.cpu = simpy.Resource(self.loop, p.cores or sys.maxsize)
+        self.asked_for = [self.loop.event() for _ in range(p.steps)]
+        self.ready = [self.loop.event() for _ in range(p.steps)]
         self.copy_free = self.gpu_free = 0.0  # when the engine has done what it was given so far
         self.factors = _factors(p)
 
     def run(self) -> Trace:
         p = self.pipeline
         for worker in range(min(p.num_workers, p.steps)):
-            self.loop.start(self._worker(worker), p.start_up_ms)
-        self.loop.start(self._main_overlapped() if p.overlap else self._main_serial())
+            self.loop.process(self._worker(worker))
+        self.loop.process(self._main_overlapped() if p.overlap else self._main_serial())
         self.loop.run()
         self.trace.end_ns = _ns(self.gpu_free)
         return self.trace
@@ -99,37 +98,36 @@ class _Model:
     def _load(self, batch: int, lane: str) -> _Process:
         p = self.pipeline
         for stage in ("read", *CPU_STAGES):
-            duration = float(getattr(p, f"{stage}_ms") * self.factors[stage][batch])
-            if not duration:
-                continue
-            resource = self.cpu if stage in CPU_STAGES else self.storage
-            yield from resource.take()
-            start = self.loop.now_ms
-            yield duration
-            self._add(lane, stage, start, self.loop.now_ms, batch)
-            resource.give_back()
+            if duration := float(getattr(p, f"{stage}_ms") * self.factors[stage][batch]):
+                resource = self.cpu if stage in CPU_STAGES else self.storage
+                with resource.request() as turn:
+                    yield turn
+                    start = self.loop.now
+                    yield self.loop.timeout(duration)
+                    self._add(lane, stage, start, self.loop.now, batch)
 
     def _worker(self, worker: int) -> _Process:
+        yield self.loop.timeout(self.pipeline.start_up_ms)
         for batch in range(worker, self.pipeline.steps, self.pipeline.num_workers):
             yield self.asked_for[batch]
             yield from self._load(batch, f"worker {worker}")
-            self.loop.happen(self.ready[batch])
+            self.ready[batch].succeed()
 
     def _next(self, batch: int) -> _Process:
         """Do what `next(loader)` does: load, or wait for the workers, who get new tasks then."""
-        p, start = self.pipeline, self.loop.now_ms
+        p, start = self.pipeline, self.loop.now
         if p.num_workers == 0:
             yield from self._load(batch, "main")
         else:
             ahead = p.num_workers * p.prefetch_factor
             if batch == 0:
                 for task in self.asked_for[:ahead]:
-                    self.loop.happen(task)
+                    task.succeed()
             yield self.ready[batch]
             if batch + ahead < p.steps:
-                self.loop.happen(self.asked_for[batch + ahead])
-        yield float(p.host_ms)
-        self._add("main", "wait", start, self.loop.now_ms, batch)
+                self.asked_for[batch + ahead].succeed()
+        yield self.loop.timeout(p.host_ms)
+        self._add("main", "wait", start, self.loop.now, batch)
         served = range(batch * p.batch_size, (batch + 1) * p.batch_size)
         self.trace.serve(p.batch_size, served)
         self.trace.served += 1
@@ -139,7 +137,7 @@ class _Model:
             yield from self._next(batch)
             copied = self._copy(batch, self.gpu_free)  # same stream: behind the step before
             if not self.pipeline.pinned:
-                yield copied - self.loop.now_ms
+                yield self.loop.timeout(copied - self.loop.now)
             yield from self._step(batch, copied)
 
     def _main_overlapped(self) -> _Process:
@@ -152,17 +150,17 @@ class _Model:
         yield from self._step(self.pipeline.steps - 1, copied[-1])
 
     def _copy(self, batch: int, not_before: float) -> float:
-        start = max(self.loop.now_ms, self.copy_free, not_before)
+        start = max(self.loop.now, self.copy_free, not_before)
         self.copy_free = start + self.pipeline.copy_ms
         self._add("copy", "transfer", start, self.copy_free, batch)
         return self.copy_free
 
     def _step(self, batch: int, copied: float) -> _Process:
-        start = max(self.loop.now_ms, self.gpu_free, copied)
+        start = max(self.loop.now, self.gpu_free, copied)
         self.gpu_free = start + self.pipeline.step_ms
         self._add("gpu", "compute", start, self.gpu_free, batch)
         if self.pipeline.sync:
-            yield self.gpu_free - self.loop.now_ms
+            yield self.loop.timeout(self.gpu_free - self.loop.now)
 
     def _add(self, lane: str, stage: str, start_ms: float, end_ms: float, batch: int) -> None:
         if end_ms > start_ms:
@@ -180,74 +178,3 @@ def _factors(pipeline: Pipeline) -> dict[str, np.ndarray]:
 
 def _ns(ms: float) -> int:
     return round(ms * 1e6)
-
-
-# A minimal discrete-event loop: processes that take time, wait for signals and share resources.
-
-_Process = Generator["float | _Signal", None, None]
-
-
-class _Signal:
-    """Something that happens once, and the processes that wait for it."""
-
-    def __init__(self) -> None:
-        self.happened = False
-        self.waiting: list[_Process] = []
-
-
-class _EventLoop:
-    """Run processes that yield either a delay in ms or a signal to wait for."""
-
-    def __init__(self) -> None:
-        self.now_ms = 0.0
-        self._queue: list[tuple[float, int, _Process]] = []
-        self._order = count()
-
-    def start(self, process: _Process, delay_ms: float = 0.0) -> None:
-        """Let `process` begin, or go on, after `delay_ms`."""
-        heapq.heappush(self._queue, (self.now_ms + delay_ms, next(self._order), process))
-
-    def happen(self, signal: _Signal) -> None:
-        """Wake all processes that wait for `signal`."""
-        signal.happened = True
-        for process in signal.waiting:
-            self.start(process)
-
-    def run(self) -> None:
-        """Go on until no process has anything left to do."""
-        while self._queue:
-            self.now_ms, _, process = heapq.heappop(self._queue)
-            self._resume(process)
-
-    def _resume(self, process: _Process) -> None:
-        for wanted in process:
-            if isinstance(wanted, float):
-                self.start(process, wanted)
-                return
-            if not wanted.happened:
-                wanted.waiting.append(process)
-                return
-
-
-class _Slots:
-    """A resource with a number of places, given out first come, first served."""
-
-    def __init__(self, loop: _EventLoop, places: int | None):
-        self.loop = loop
-        self.free = math.inf if places is None else places
-        self.queue = deque[_Signal]()
-
-    def take(self) -> Iterator[_Signal]:
-        """Wait for a place: `yield from slots.take()`."""
-        if self.free:
-            self.free -= 1
-        else:
-            self.queue.append(turn := _Signal())
-            yield turn
-
-    def give_back(self) -> None:
-        """Hand the place to the first in the queue."""
-        if self.queue:
-            self.loop.happen(self.queue.popleft())
-        else:
-            self.free += 1
