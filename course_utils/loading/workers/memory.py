@@ -95,26 +95,10 @@ class ShmBudget:
         )
 
 
-def shm_budget(
-    batch: Any,
-    num_workers: int,
-    prefetch_factor: int | None = None,
-    *,
-    staged_bytes: int = 0,
-    programs_bytes: int = 0,
-    loaders: int = 1,
-) -> ShmBudget:
-    """Return the budget of this machine; the arguments are those of DataLoader and ShmBudget."""
-    return ShmBudget(
-        nbytes(batch),
-        num_workers,
-        memory_bytes=memory(),
-        prefetch_factor=prefetch_factor or DEFAULT_PREFETCH,
-        shm_bytes=known(shm_size),
-        staged_bytes=staged_bytes,
-        programs_bytes=programs_bytes,
-        loaders=loaders,
-    )
+def shm_budget(batch: Any, num_workers: int, **others: int) -> ShmBudget:
+    """Return the budget of this machine; `others` are fields of `ShmBudget`."""
+    machine: dict[str, Any] = {"memory_bytes": memory(), "shm_bytes": known(shm_size)}
+    return ShmBudget(nbytes(batch), num_workers, **{**machine, **others})
 
 
 def unique_mb(pid: int) -> float:
