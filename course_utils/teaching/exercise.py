@@ -173,12 +173,16 @@ def _limit(seconds: float) -> Iterator[None]:
 
 
 def expect_a_class(attempt: Any, what: str, why: str) -> None:
-    """Refuse an object where a class is wanted: `what` it is, and `why` the check needs more."""
+    """Refuse an object where a class is wanted, and a class that no worker could import.
+
+    The first is told `what` it is, and `why` the check needs more.
+    """
     expect(
         isinstance(attempt, type),
         f"This is {what}, not a class. The check {why}.",
         "Hand over the class itself, without parentheses.",
     )
+    expect_in_a_file(attempt)
 
 
 def expect_in_a_file(attempt: Any) -> None:

@@ -13,21 +13,3 @@ from notebooks.exercises.judging.rules import (
     read_number,
 )
 from notebooks.exercises.judging.served import Served, expect_the_same_in_real_workers, serve
-
-__all__ = [
-    "Kind",
-    "Number",
-    "Served",
-    "Slip",
-    "draw",
-    "expect_known",
-    "expect_the_same_in_real_workers",
-    "judge_labels",
-    "judge_numbers",
-    "judge_rule",
-    "loader",
-    "number",
-    "read_number",
-    "serve",
-    "words_beside",
-]

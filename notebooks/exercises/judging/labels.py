@@ -22,11 +22,7 @@ def judge_labels(
 ) -> Verdict:
     """Judge each label, in the order of `true`.
 
-    Args:
-        said: the learner's label of each thing.
-        true: the right one.
-        objection: from a thing with a wrong label to a misconception and a next step.
-        praise: for who has them all right.
+    What is wrong with the label of a thing, and what to do now, is for `objection` to say.
     """
     for thing, label in true.items():
         if said[thing] != label:

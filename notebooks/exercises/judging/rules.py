@@ -1,6 +1,6 @@
 """Judge rules and numbers: right, or wrong just as somebody with a known misconception is wrong."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, isclose
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -31,17 +31,10 @@ def judge_rule(
     praise: str,
     otherwise: Callable[[Case, Answer, Answer], tuple[str, str]],
 ) -> Verdict:
-    """Judge the learner's `rule` by what it answers in all the cases.
+    """Judge the learner's `rule` by what it answers in all the cases, shown and hidden.
 
-    Args:
-        rule: from a case to an answer.
-        cases: those that the learner sees, and hidden ones.
-        truth: the right rule.
-        slips: known wrong rules; the first that agrees in every case names the misconception.
-        answer: what kind of answers these are.
-        praise: for who is right in every case.
-        otherwise: from the first case that differs, the answer and the true one to a misconception
-            and a next step.
+    The first of the `slips` that agrees in every case names the misconception; `otherwise` makes a
+    misconception and a next step of the first case that differs, the answer and the true one.
     """
     answers = [answer.read(case, rule(case)) for case in cases]
 
@@ -96,7 +89,7 @@ class Number(NamedTuple):
     name: str
     truth: float
     next_step: str
-    slips: tuple[tuple[float, str], ...]  # a wrong number, and the idea behind it
+    slips: Mapping[float, str]  # from a wrong number to the idea behind it
     tolerance: float = 0.01
 
 
@@ -105,17 +98,13 @@ def judge_numbers(answers: Sequence[Any], numbers: Sequence[Number], praise: str
     for number, said in zip(numbers, answers, strict=True):
         refusal = f"{number.name} is {said!r}, not a number."
         answer = read_number(said, refusal, "Write digits: 1_000_000.")
-        if idea := _idea_behind(answer, number):
+        ideas = {number.truth: "", **number.slips}
+        near = (
+            idea
+            for other, idea in ideas.items()
+            if isclose(answer, other, rel_tol=number.tolerance)
+        )
+        if idea := next(near, "That is not what the figures say."):
             shown = f"{answer:,.0f}" if abs(answer) >= 1000 else f"{answer:.4g}"
             return wrong(f"{number.name} = {shown}: {idea}", number.next_step)
     return right(praise)
-
-
-def _idea_behind(answer: float, number: Number) -> str | None:
-    def close(other: float) -> bool:
-        return isclose(answer, other, rel_tol=number.tolerance)
-
-    if close(number.truth):
-        return None
-    ideas = (idea for slip, idea in number.slips if close(slip))
-    return next(ideas, "That is not what the figures say.")

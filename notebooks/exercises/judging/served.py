@@ -19,10 +19,7 @@ def serve(
 ) -> dict[Place, list[Item]]:
     """Return what each place serves; with 0 workers the main process of each rank is the place.
 
-    Args:
-        streams: one for each rank, as each makes it before its workers get copies.
-        workers: of each rank.
-        read: takes an epoch from a stream.
+    Each rank has made its stream before its `workers` get copies; `read` takes an epoch from it.
     """
     served = {}
     for rank, stream in enumerate(streams):
@@ -86,12 +83,7 @@ def expect_the_same_in_real_workers(
 ) -> None:
     """Refuse a stream, that of the second of 2 ranks, which two real workers divide in another way.
 
-    Args:
-        stream: what the rank makes.
-        read: takes the items from an epoch.
-        things: what they are called.
-        because: what it means if they are others.
-        next_step: what to do then.
+    `read` takes its items, called `things`, from an epoch; other items come `because` of something.
     """
     wanted = [item for items in serve([stream], 2, read).values() for item in items]
     served = read(DataLoader(stream, batch_size=None, num_workers=2, timeout=120))

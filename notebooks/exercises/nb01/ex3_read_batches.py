@@ -8,14 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_utils.hardware.storage import SlowFileSystem, slow_storage
-from course_utils.teaching.exercise import (
-    Verdict,
-    exercise,
-    expect,
-    expect_a_class,
-    expect_in_a_file,
-    right,
-)
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 from course_utils.teaching.notebook import data_path
 from course_utils.words import plural
 from notebooks.exercises.judging import loader
@@ -55,7 +48,6 @@ def read_batches(dataset_class: type[Any]) -> Verdict:
             "Work on a copy: sorted(indices) makes a new list, indices.sort() changes the old one.",
         )
     counts = [_judge_requests(make, storage, events, seed) for seed in range(3)]
-    expect_in_a_file(dataset_class)
     batches = [block_batch(len(events), seed) for seed in range(10, 14)]
     batches_found = loader(make(), batch_sampler=batches)
     for batch, found in zip(batches, batches_found, strict=True):

@@ -13,39 +13,34 @@ NUMBERS = (
         "events_per_epoch",
         STEPS * BATCH,
         "The bar counts steps, and a step is a whole batch: multiply the two.",
-        (
-            (1e6, "A million is what the plan says, not what the bar says."),
-            (STEPS, "Those are the steps, not the events."),
-            (STEPS / BATCH, "You divided the steps by the batch size."),
-        ),
+        {
+            1e6: "A million is what the plan says, not what the bar says.",
+            STEPS: "Those are the steps, not the events.",
+            STEPS / BATCH: "You divided the steps by the batch size.",
+        },
     ),
     Number(
         "days_ten_epochs",
         10 * EPOCH_DAYS,
         "One epoch takes 100.72 days; take ten of them.",
-        (
-            (EPOCH_DAYS, "The bar belongs to one epoch; the training has ten, as before."),
-            (10, "Ten days is the hope, not what the bar says."),
-        ),
+        {
+            EPOCH_DAYS: "The bar belongs to one epoch; the training has ten, as before.",
+            10: "Ten days is the hope, not what the bar says.",
+        },
     ),
     Number(
         "slowdown_per_event",
         SLOWDOWN,
         "Divide the seconds of a step by its 128 events, then compare with the small run.",
-        (
-            (EPOCH_DAYS, "You compared days with days, but more events went by."),
-            (
-                10 * EPOCH_DAYS,
-                "You compared the whole runs. A factor of 100 in there is no slowdown: the file "
-                "has 100 times the events.",
-            ),
-            (
-                SLOWDOWN / 10,
-                "A factor of 1 says that an event takes as long as before. Whoever gives the small "
-                "run one epoch finds that; in its day it did ten, and served a million events.",
-            ),
-            (1 / SLOWDOWN, "You divided the small run by the big one; turn the ratio round."),
-        ),
+        {
+            EPOCH_DAYS: "You compared days with days, but more events went by.",
+            10 * EPOCH_DAYS: "You compared the whole runs. A factor of 100 in there is no "
+            "slowdown: the file has 100 times the events.",
+            SLOWDOWN / 10: "A factor of 1 says that an event takes as long as before. Whoever "
+            "gives the small run one epoch finds that; in its day it did ten, and served a million "
+            "events.",
+            1 / SLOWDOWN: "You divided the small run by the big one; turn the ratio round.",
+        },
     ),
 )
 

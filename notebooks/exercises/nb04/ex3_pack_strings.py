@@ -16,14 +16,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from course_utils.teaching.exercise import (
-    Verdict,
-    exercise,
-    expect,
-    expect_a_class,
-    expect_in_a_file,
-    right,
-)
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 
 Strings = Sequence[str]
 
@@ -48,7 +41,6 @@ def pack_strings(packed_class: type[Any]) -> Verdict:
         _judge_objects(packed, len(names))
         _judge_bytes(packed, names)
     _judge_speed(packed_class)
-    expect_in_a_file(packed_class)
     few = f"At most {MOST_OBJECTS} objects, and few bytes beside the text itself."
     if not sys.platform.startswith("linux"):
         return right(f"{few} How pages are shared after a fork can be measured on Linux only.")

@@ -6,14 +6,7 @@ from typing import Any
 import torch
 from torch.utils.data import ConcatDataset
 
-from course_utils.teaching.exercise import (
-    Verdict,
-    exercise,
-    expect,
-    expect_a_class,
-    expect_in_a_file,
-    right,
-)
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 from notebooks.exercises.judging import loader
 
 SAMPLES = 32
@@ -28,7 +21,6 @@ _PER_DRAW = (
 def draw_in_workers(dataset_class: Callable[[int], Any]) -> Verdict:
     """Expect numbers that differ between samples, workers and epochs, and repeat with the seed."""
     expect_a_class(dataset_class, "a dataset", "builds its own")
-    expect_in_a_file(dataset_class)
     with torch.random.fork_rng(devices=()):  # the learner's seed stays
         _expect_no_generator_of_torch(dataset_class(1))
         for num_workers in (2, 0):

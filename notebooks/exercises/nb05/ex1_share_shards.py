@@ -11,7 +11,6 @@ from course_utils.teaching.exercise import (
     exercise,
     expect,
     expect_a_class,
-    expect_in_a_file,
     in_worker,
     right,
 )
@@ -49,7 +48,6 @@ def share_of_a_place(stream_class: type[Any]) -> Verdict:
     )
     for workers, world_size, count in product(WORKERS, RANKS, COUNTS):
         _judge_places(stream_class, _shards(count), workers, world_size)
-    expect_in_a_file(stream_class)
     expect_the_same_in_real_workers(
         stream_class(_shards(7), 1, 2),
         lambda epoch: list(map(int, epoch)),
