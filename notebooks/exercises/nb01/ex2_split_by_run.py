@@ -28,8 +28,7 @@ def split_by_run(split: Split) -> Verdict:
             "The function changes run_id itself: afterwards no event knows its run any more.",
             "Work on a copy: np.sort(x) makes a new array, x.sort() and a shuffle change the old.",
         )
-        _judge_leak(train, valid, run_id)
-        _judge_complete(train, valid, run_id)
+        _judge_parts(train, valid, run_id)
         _judge_share(valid, run_id, share)
     _judge_seed(split, _run_ids(40, 9))
     return right("No run is in both parts, every event in one, and the seed decides which.")
@@ -73,7 +72,7 @@ def _positions(parts: Any, run_id: NDArray[np.int32]) -> tuple[NDArray[np.intp],
     return train, valid
 
 
-def _judge_leak(train: NDArray[Any], valid: NDArray[Any], run_id: NDArray[Any]) -> None:
+def _judge_parts(train: NDArray[Any], valid: NDArray[Any], run_id: NDArray[Any]) -> None:
     both, runs = np.intersect1d(run_id[train], run_id[valid]), np.unique(run_id[valid])
     how = "Divide the runs, np.unique(run_id), and give each event to the part of its run."
     expect(
@@ -89,9 +88,6 @@ def _judge_leak(train: NDArray[Any], valid: NDArray[Any], run_id: NDArray[Any]) 
         "one run share its noise and its dead strings: they are not independent.",
         how,
     )
-
-
-def _judge_complete(train: NDArray[Any], valid: NDArray[Any], run_id: NDArray[Any]) -> None:
     served = np.bincount(np.concatenate([train, valid]), minlength=len(run_id))
     expect(
         (served > 0).all(),

@@ -55,29 +55,27 @@ _LIMITS = (
 _MEMORY = "Compare W * (worker_mb + prefetch_factor * batch_mb) with free_mb."
 
 
-def _plotted(p: Callable[[Machine], int], *, counts_memory: bool) -> Slip[Machine, float | None]:
-    """Return the rule of who takes the plot's model, min(W, P) / L, with this P."""
-
-    def rule(m: Machine) -> int | None:
-        fits = needed_mb(m, enough(m)) <= m.free_mb or not counts_memory
-        return enough(m) if enough(m) <= p(m) and fits else None
-
-    return (
-        rule,
-        "You allow P workers at most, as in the plot: there a batch only waited, or only computed. "
-        "Here it does both, and while one worker waits, another one has its core: the 8 of the "
-        "cluster node need less than one of 4 cores.",
-        "Compare cpu_ms / cores and read_ms / streams with step_ms, each for itself.",
-    )
-
-
-_P: tuple[Callable[[Machine], int], ...] = (
-    lambda m: m.cores,
-    lambda m: m.streams,
-    lambda m: min(m.cores, m.streams),
+_PLOTTED = (
+    "You allow P workers at most, as in the plot: there a batch only waited, or only computed. "
+    "Here it does both, and while one worker waits, another one has its core: the 8 of the "
+    "cluster node need less than one of 4 cores.",
+    "Compare cpu_ms / cores and read_ms / streams with step_ms, each for itself.",
 )
+
+
+def _up_to(most: int, workers: int | None) -> int | None:
+    return workers if workers and workers <= most else None
+
+
+def _in_memory(m: Machine) -> int | None:
+    return smallest(replace(m, cores=_MANY, streams=_MANY))
+
+
 SLIPS: tuple[Slip[Machine, float | None], ...] = (
-    *(_plotted(p, counts_memory=counts) for p in _P for counts in (True, False)),
+    (lambda m: _up_to(m.cores, enough(m)), *_PLOTTED),
+    (lambda m: _up_to(m.cores, _in_memory(m)), *_PLOTTED),
+    (lambda m: _up_to(min(m.cores, m.streams), enough(m)), *_PLOTTED),
+    (lambda m: _up_to(min(m.cores, m.streams), _in_memory(m)), *_PLOTTED),
     (
         lambda m: smallest(m) or 0,
         "You return 0 where no number of workers will do. With 0 workers the loop loads each "
@@ -112,12 +110,12 @@ SLIPS: tuple[Slip[Machine, float | None], ...] = (
         _LIMITS,
     ),
     (
-        lambda m: smallest(replace(m, cores=_MANY, streams=_MANY)),
+        _in_memory,
         "You forget what the workers share: cores for cpu_ms, storage streams for read_ms.",
         _LIMITS,
     ),
     (
-        lambda m: None if enough(m) > m.cores else smallest(m),
+        lambda m: _up_to(m.cores, smallest(m)),
         "You allow no more workers than cores. A worker that waits for the storage needs no core: "
         "on the cluster node 8 workers need less than one.",
         "Compare cpu_ms / cores with step_ms, not W with cores.",
@@ -217,15 +215,12 @@ def _read(machine: Machine, workers: Any) -> float | None:
 def _explain(machine: Machine, answer: float | None, true: float | None) -> tuple[str, str]:
     said = "None" if answer is None else plural(int(answer), "worker")
     if true is None:
-        because, next_step = f"no W will do: {_forbids(machine)}", _LIMITS
+        because = f"no W will do: {_forbids(machine)}"
     elif answer is None:
-        because, next_step = "there is a W that feeds the GPU and fits", _LIMITS
+        because = "there is a W that feeds the GPU and fits"
     else:
-        less = answer < true
-        because, next_step = (
-            f"that {'leaves the GPU waiting' if less else 'is more than it takes'}",
-            _GENERAL,
-        )
+        because = "that leaves the GPU waiting" if answer < true else "that is more than it takes"
+    next_step = _LIMITS if None in (answer, true) else _GENERAL
     return f"For {_name(machine)} you return {said}, but {because}.", next_step
 
 
