@@ -102,7 +102,8 @@ cu.reveal("00a", 100 * naive.summary().utilisation)
 #
 # The cure is to do things at the same time. The next timeline is not measured but *predicted* by a
 # small model, so that you can switch and see the result at once. It describes another loop, in which
-# a batch takes 80 ms to load and a step 50 ms: <!-- given -->
+# a batch takes 80 ms to load and a step 50 ms. <!-- given --> From *workers* on, each strategy adds
+# something to the one above it:
 #
 # - **naive**: the main program does everything, one after the other;
 # - **workers**: other processes load the batches;

@@ -155,7 +155,7 @@ print(f"{len(events):,} events; event 17 has {len(sample['pulses']):,} pulses, b
 sample["pulses"][:3]
 
 # %% [markdown]
-# Why not read everything in `__init__`? **If the data fit into memory once for each process, do. If not,
+# Why not read everything in `__init__`? **If the data fit into memory once for each process, do so. If not,
 # keep `__init__` light and `__getitem__` lazy.**
 
 # %% [markdown]
@@ -308,9 +308,11 @@ cu.reveal("01c", 100 * len(runs_valid & runs_train) / len(runs_valid))
 
 # %%
 runs = np.unique(labels.run_id)
-for run in runs:
-    share = np.mean(labels.kind[labels.run_id == run] == 0)
-    print(f"run {run}: {share:4.0%} cascades", round(60 * share) * "#")
+cascades = [100 * np.mean(labels.kind[labels.run_id == run] == 0) for run in runs]
+plt.figure(figsize=(7, 2.5))
+plt.bar(runs, cascades)
+plt.gca().set(xlabel="run", ylabel="cascades (%)")
+plt.show()
 
 # %% [markdown]
 # Whoever recognises the run by its noise can guess the kind of the event without looking at it. The score
@@ -620,6 +622,12 @@ cu.check("01.3", BatchedPulseFile)
 # Compare with `neighbours` in `course_utils/loading/events/contract.py`, which the datasets of the course
 # use. Where two wanted events have a small gap between them, it reads the gap as well and throws it away.
 # Why can that be faster, although it reads more?
+#
+# <details><summary>The answer</summary>
+#
+# A request waits 10 ms on this storage. In that time 5 MB could have come. <!-- given -->
+#
+# </details>
 
 # %% [markdown] tags=["instructor"]
 # **Instructor.** Answer to the question: a request waits 10 ms on this storage, in which 5 MB could

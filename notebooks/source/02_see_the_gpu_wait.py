@@ -245,7 +245,7 @@ print(starving_gpu.smi())
 # - **C**: the time to compute a step;
 # - **W**: the number of workers;
 # - **P**: how many batches the machine can load in parallel. For work on a CPU P is the number of cores, for
-#   reading it is what the storage can serve.
+#   reading how many the storage serves at once.
 #
 # Without workers the loop loads, then computes: **T = L + C** for a step. With workers both happen at once, and
 # the slower one sets the pace: **T = max(C, L / min(W, P))**. The GPU computes C out of T, so it idles the share

@@ -212,7 +212,7 @@ def train_step(batch):
     loss = model(batch["pulses"]).square().mean()  # your loss; on a GPU: batch["pulses"].to("cuda")
     loss.backward()
     optimizer.step()
-    return loss.item()  # on a GPU this waits for it
+    return loss.item()  # on a GPU this waits until the step is done
 
 
 print(f"loader alone {per_second(loader, lambda batch: None):5.1f} /s")

@@ -179,7 +179,7 @@ rates_and_model(
 # Most batches do both: they wait `read_ms` for the storage **and** compute `cpu_ms` on a core. Then one P is
 # not enough, since three things can be too slow:
 #
-# | What | Batches per second, at most |
+# | What | Batches per ms, at most |
 # |---|---|
 # | W workers, each busy for L = `read_ms` + `cpu_ms` with a batch | W / L |
 # | the storage, which serves `streams` batches at a time | `streams` / `read_ms` |
@@ -366,8 +366,8 @@ hang
 cu.reveal("04e", "waits for ever" if "Stopped" in hang.ending else "raises an error")
 
 # %% [markdown]
-# A thread of the worker pickles the batch; the error ends that thread, and the loop never hears of it. So send
-# tensors, arrays, numbers and strings. Other failures say more:
+# A thread of the worker pickles the batch. It prints its error, drops the batch and goes on; the loop never hears
+# of it. So send tensors, arrays, numbers and strings. Other failures say more:
 #
 # - `Can't get attribute 'MyDataset' on <module '__main__'`: the worker looked for your class in *its* `__main__`,
 #   which is empty. So such cells begin with `%%worker_module`.

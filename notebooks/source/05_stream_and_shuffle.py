@@ -196,7 +196,9 @@ cu.check("05.1", ShardStream)
 # request. They pass through a `buffer` of so many events, from which the next one is drawn at random.
 
 # %%
-cu.predict("05b", "16 places for each batch, not one: how many times longer?", unit="times")
+cu.predict(
+    "05b", "16 places for each batch, not one: how many times longer is a run?", unit="times"
+)
 
 # %%
 from course_utils.measure.picture import Timeline
@@ -214,7 +216,8 @@ Timeline({name: run.trace for name, run in runs.items()})
 cu.reveal("05b", runs["16 places"].total_s / runs["one place"].total_s)
 
 # %% [markdown]
-# One place is cheap. But what is in its batches? The grey band holds 95 of 100 shuffled ones.
+# One place is cheap. But what is in its batches? In the next picture a grey band holds the mean energies of
+# 95 of 100 batches that are drawn at random.
 
 # %%
 for name, run in runs.items():
@@ -222,8 +225,9 @@ for name, run in runs.items():
 draw_batch_means(runs)
 
 # %% [markdown]
-# A batch from one place is a batch of one energy: 32 events, and hardly more information than one. Long
-# pieces buy little scatter with few requests, and pay with memory.
+# A batch from one place is a batch of one energy: 32 events, and hardly more information than one. Sixteen
+# places even beat chance, since each gives two events to every batch. Long pieces buy little scatter with
+# few requests, and pay with memory.
 #
 # ## Four ways to shuffle
 #
@@ -271,9 +275,10 @@ stream.draw_together(quality)
 cu.reveal("05c", quality["buffer"].ratio)
 
 # %% [markdown]
-# Each picture is the file against itself, low energies at the top left. Yellow events often share a batch; an
-# even green is what we want. A buffer alone only widens the diagonal: most events move by less than its length,
-# and one in eight moves farther. It depends on the order on disk: on this file it is no better than none.
+# Each picture is the file against itself, low energies at the top left. Where it is yellow, two events often
+# share a batch; an even green is what we want. A buffer alone only widens the diagonal: most events move by less
+# than its length, and one in eight moves farther. What it is worth depends on the order on disk: on this file it
+# is no better than none.
 #
 # On a file that was shuffled *once*, reading in order is already ideal, and a shard shuffle makes every epoch
 # different. It costs one copy of the data.

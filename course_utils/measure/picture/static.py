@@ -41,11 +41,20 @@ LANE_HEIGHT, GPU_HEIGHT, GAP, HEADER = 18, 30, 6, 28
 LETTERS, MARGIN = 72, 17  # of the time axis of a text, and left of it: name and share of the lane
 COLUMN = 3  # pixels of one column where spans are too narrow to be drawn one by one
 
+ON_LIGHT = (
+    f"--fg:#1b1f24;--soft:#5b6570;--bg:{LIGHT};--line:#dfe3e8;--track:#f3f5f7;--idle:{IDLE.colour}"
+)
+ON_DARK = (
+    f"--fg:#f2f4f7;--soft:#a8b0ba;--bg:{DARK};--line:#363c44;--track:#20252b;--idle:{IDLE_DARK}"
+)
+
+# The theme of JupyterLab, where there is one, counts more than that of the system.
 STYLE = f"""
-.ct{{--fg:#1b1f24;--soft:#5b6570;--bg:{LIGHT};--line:#dfe3e8;--track:#f3f5f7;--idle:{IDLE.colour};
+.ct{{{ON_LIGHT};
 font:12px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;max-width:100%;height:auto}}
-@media screen and (prefers-color-scheme:dark){{.ct{{--fg:#f2f4f7;--soft:#a8b0ba;--bg:{DARK};
---line:#363c44;--track:#20252b;--idle:{IDLE_DARK}}}}}
+@media screen and (prefers-color-scheme:dark){{.ct{{{ON_DARK}}}}}
+@media screen{{[data-jp-theme-light=true] .ct{{{ON_LIGHT}}}}}
+@media screen{{[data-jp-theme-light=false] .ct{{{ON_DARK}}}}}
 .ct text{{fill:var(--fg);dominant-baseline:middle}}.ct .soft{{fill:var(--soft);font-size:11px}}
 .ct .bold{{font-weight:600;font-size:14px}}.ct .end{{text-anchor:end}}.ct .mid{{text-anchor:middle}}
 .ct .line{{stroke:var(--line)}}.ct .track{{fill:var(--track)}}.ct .paper{{fill:var(--bg)}}

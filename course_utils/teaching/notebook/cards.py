@@ -60,7 +60,7 @@ def _bar(row: Bar, share: float) -> str:
     edge = "#808080" if row.guessed else "#3d85c6"
     return (
         '<div style="display:flex;align-items:center;margin-top:4px">'
-        f'<span style="width:6.5em">{escape(row.name)}</span>'
+        f'<span style="width:8em">{escape(row.name)}</span>'
         '<span style="flex:1;max-width:22em">'
         f'<span style="display:block;box-sizing:border-box;height:14px;width:{share:.1%};'
         f'min-width:2px;border:1px solid {edge};background:{fill};print-color-adjust:exact">'
