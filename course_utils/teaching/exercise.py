@@ -24,7 +24,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 from unittest.mock import patch
 
 from course_utils.errors import CourseError
@@ -83,7 +83,12 @@ def todo(message: str = "") -> Verdict:
 def expect(holds: object, misconception: str, next_step: str) -> None:
     """Go on if `holds`; else end the check as wrong."""
     if not holds:
-        raise _Refused(wrong(misconception, next_step))
+        refuse(misconception, next_step)
+
+
+def refuse(misconception: str, next_step: str) -> NoReturn:
+    """End the check as wrong."""
+    raise _Refused(wrong(misconception, next_step))
 
 
 Judge = Callable[..., Verdict]

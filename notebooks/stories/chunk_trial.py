@@ -8,10 +8,9 @@ not.
 """
 
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -24,23 +23,20 @@ SLAB = 4  # neighbouring planes that are read together
 CUBE = 48  # edge of the cube that is cut out
 
 Shape = tuple[int, int, int]
-Place = tuple[slice, slice, slice]
+Place = tuple[slice, ...]
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """What a read costs on average."""
 
     requests: float
     amplification: float  # bytes read for each byte that was wanted
 
     def __str__(self) -> str:
-        """Say it in a few words."""
         return f"{self.requests:,.0f} requests, {self.amplification:.2f} times the bytes"
 
 
-@dataclass(frozen=True)
-class ChunkTrial:
+class ChunkTrial(NamedTuple):
     """What the two kinds of reads cost with one chunk shape."""
 
     chunks: Shape
@@ -48,7 +44,6 @@ class ChunkTrial:
     cube: Cost  # CUBE voxels along each axis, from anywhere
 
     def __str__(self) -> str:
-        """Say it in three lines."""
         return f"chunks of {self.chunks}\n  a slab: {self.slab}\n  a cube: {self.cube}"
 
 
@@ -66,12 +61,12 @@ def try_chunks(chunks: Shape | bool, *, seed: int = 0, reads: int = 8) -> ChunkT
     with tempfile.TemporaryDirectory() as folder:
         with h5py.File(f"{folder}/volume.h5", "w") as file:
             written = file.create_dataset("volume", data=_volume(), chunks=chunks, fletcher32=True)
-            shape: Shape = written.chunks
+            shape = written.chunks
         storage = counting_storage(folder)
         with storage.open("volume.h5") as raw, h5py.File(raw, "r", rdcc_nbytes=0) as file:
-            slabs, cubes = _places(seed, reads)
             read = file["volume"].__getitem__
-            return ChunkTrial(shape, _cost(storage, read, slabs), _cost(storage, read, cubes))
+            costs = (_cost(storage, read, places) for places in _places(seed, reads))
+            return ChunkTrial(shape, *costs)
 
 
 @cache
@@ -79,14 +74,12 @@ def _volume() -> NDArray[np.float32]:
     return np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
 
 
-def _places(seed: int, reads: int) -> tuple[list[Place], list[Place]]:
+def _places(seed: int, reads: int) -> Iterator[list[Place]]:
+    """Yield the slabs, then the cubes."""
     rng = np.random.default_rng(seed)
-    whole = slice(None)
-    tops = rng.integers(SHAPE[0] - SLAB + 1, size=reads).tolist()
-    slabs = [(slice(top, top + SLAB), whole, whole) for top in tops]
-    corners = rng.integers(np.array(SHAPE) - CUBE + 1, size=(reads, 3))
-    cubes = [tuple(slice(start, start + CUBE) for start in corner) for corner in corners.tolist()]
-    return slabs, cubes  # type: ignore[return-value]  # mypy loses the three of a tuple
+    for window in (SLAB, *SHAPE[1:]), (CUBE, CUBE, CUBE):
+        corners = rng.integers(np.subtract(SHAPE, window) + 1, size=(reads, 3))
+        yield [tuple(map(slice, corner, corner + window)) for corner in corners]
 
 
 def _cost(

@@ -1,7 +1,6 @@
 """Count what torch is asked to do: the operations, and the bytes that they write."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -9,27 +8,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-@dataclass
-class Operations:
+class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The operations of a function, and those that only look at a tensor in another way."""
 
-    calls: int = 0
-    views: int = 0
-    bytes_written: int = 0
-
-
-def count_operations(function: Callable[..., Any], *given: Any) -> tuple[Operations, Any]:
-    """Return the count for `function(*given)`, and what the function returns."""
-    mode = _Counting()
-    with mode:
-        result = function(*given)
-    return mode.counted, result
-
-
-class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.counted = Operations()
+    calls = views = bytes_written = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -42,11 +24,17 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if func._schema.is_mutable or _storage(tensor) not in known
         ]
         if written:
-            self.counted.calls += 1
-            self.counted.bytes_written += sum(tensor.nbytes for tensor in written)
+            self.calls += 1
+            self.bytes_written += sum(tensor.nbytes for tensor in written)
         else:
-            self.counted.views += 1
+            self.views += 1
         return result
+
+
+def count_operations(function: Callable[..., Any], *given: Any) -> tuple[Operations, Any]:
+    """Return the count for `function(*given)`, and what the function returns."""
+    with Operations() as counted:  # type: ignore[no-untyped-call]
+        return counted, function(*given)
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:

@@ -1,7 +1,5 @@
 """05.3: a prefetcher in a thread, judged by counts and events, never by speed."""
 
-from typing import Any
-
 from course_utils.teaching.exercise import Verdict, exercise, right
 from notebooks.stories.prefetchers import (
     Broken,
@@ -16,19 +14,11 @@ from notebooks.stories.prefetchers import (
 ITEMS = (0, None, "", False, 4, (), 6, 7)  # whatever may lie in a batch, nothing is special
 
 
-def _of_items(*, depth: int = 2, **how: Any) -> Trial:
-    return Trial(lambda: ITEMS, pinned=False, gpus=0, depth=depth, **how)
-
-
-def _without_end(*, depth: int, ahead: int, leave_after: int) -> Trial:
-    return Trial(lambda: None, gpus=0, depth=depth, ahead=ahead, leave_after=leave_after)
-
-
 def _runs_ahead(depth: int) -> Clause:
     asked = f"asked to load {depth} ahead"
     return Clause(
         f"{depth} ahead",
-        _without_end(depth=depth, ahead=depth, leave_after=1),
+        Trial(lambda: None, gpus=0, depth=depth, ahead=depth, leave_after=1),
         Broken(
             lambda seen: seen.hung and not seen.leaving,
             "The first item never arrives: the whole source is read before, and it may be endless.",
@@ -52,7 +42,7 @@ def _runs_ahead(depth: int) -> Clause:
 CLAUSES = (
     Clause(
         "order",
-        _of_items(),
+        Trial(lambda: ITEMS, pinned=False, gpus=0, depth=2),
         hangs(
             "The loop never ends: the thread is through, and the consumer still waits for more.",
             "Put an object of your own behind the last item, and stop when it arrives.",
@@ -79,7 +69,7 @@ CLAUSES = (
     _runs_ahead(3),
     Clause(
         "second epoch",
-        _of_items(epochs=3),
+        Trial(lambda: ITEMS, pinned=False, gpus=0, depth=2, epochs=3),
         hangs(
             "The second epoch waits for ever. The thread was started once, in __init__, and is "
             "gone.",
@@ -94,7 +84,7 @@ CLAUSES = (
     ),
     Clause(
         "exception",
-        _of_items(depth=1, fails_at=3),
+        Trial(lambda: ITEMS, pinned=False, gpus=0, depth=1, fails_at=3, slow=True),
         hangs(
             "The source raises, and the loop waits for ever. An exception ends the thread it is "
             "raised in, and nobody tells the consumer.",
@@ -113,15 +103,6 @@ CLAUSES = (
         ),
         Broken(
             lambda seen: seen.count != 3,
-            "The source gives 3 items and raises then; the loop gets {seen.count} of them.",
-            "Send the exception through the same queue, behind the items.",
-        ),
-    ),
-    Clause(
-        "exception, slow loop",
-        _of_items(depth=3, fails_at=3, slow=True),
-        Broken(
-            lambda seen: seen.count != 3,
             "The source gives 3 items and raises then, and a slow loop gets {seen.count} of them: "
             "the exception overtakes items that wait in the queue.",
             "Send the exception through the same queue, behind the items, and look nowhere else.",
@@ -129,7 +110,7 @@ CLAUSES = (
     ),
     Clause(
         "break",
-        _without_end(depth=2, ahead=2, leave_after=3),
+        Trial(lambda: None, gpus=0, depth=2, ahead=2, leave_after=3),
         hangs(
             "The loop does not get out of its break: it waits for a thread that waits for room in "
             "the queue.",

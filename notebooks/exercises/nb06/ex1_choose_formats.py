@@ -3,15 +3,14 @@
 import atexit
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from course_utils.hardware.storage import SlowFileSystem, counting_storage
+from course_utils.hardware.storage import counting_storage
 from course_utils.loading.events import FORMATS as ALL_FORMATS
 from course_utils.loading.events import EventArrays, Events, open_events
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
@@ -25,20 +24,17 @@ BATCH = 256  # events asked for at once by who reads in order
 TWICE = 2  # the requests, or the bytes, of a good choice are too many
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """What the storage was asked for."""
 
     requests: int  # opens and look-ups among them: each is a round trip
     bytes_read: int
 
     def __str__(self) -> str:
-        """Say it in a few words."""
         return f"{plural(self.requests, 'request')} for {self.bytes_read / 1e6:,.2f} MB"
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """Who asks for what."""
 
     name: str
@@ -52,13 +48,12 @@ class Case:
 def format_for_each_case(training: str, histogram: str, display: str, one_pass: str) -> Verdict:
     """Judge the names of four formats by really reading from them."""
     chosen = dict(zip(CASES, (training, histogram, display, one_pass), strict=True))
-    for name in chosen.values():
+    for key, name in chosen.items():
         expect(
             isinstance(name, str) and name in FORMATS,
             f"{name!r} is none of the formats here.",
             f"Choose one of {', '.join(FORMATS)}.",
         )
-    for key, name in chosen.items():
         case, asked = CASES[key], ask(key, name)
         good = ask(key, case.good)
         expect(
@@ -107,23 +102,20 @@ def _some_events(_name: str, dataset: Events) -> None:
 def all_charges(name: str, dataset: Events) -> NDArray[np.float32]:
     """Return the charges of all pulses, reading as little else as the format allows."""
     if name == "parquet":
-        found = dataset.file.read(columns=["charge"], use_threads=False)["charge"].to_numpy()
+        found = dataset.file.read(columns=["charge"], use_threads=False)["charge"]
     elif name == "root":
         found = np.concatenate(dataset.file["charge"].array(library="np"))
     elif name == "sqlite":
-        found = np.array(dataset.file.execute("SELECT charge FROM pulses").fetchall())[:, 0]
+        found = np.ravel(dataset.file.execute("SELECT charge FROM pulses").fetchall())
     else:
         samples = dataset.__getitems__(range(len(dataset)))
         found = np.concatenate([sample["pulses"].numpy()[:, 1] for sample in samples])
-    charges: NDArray[np.float32] = found.astype(np.float32, copy=False)
-    return charges
+    return np.asarray(found, np.float32)
 
 
 def _one_by_id(name: str, dataset: Events) -> None:
     if name != "sqlite":  # the others have no index: a table of all ids tells where it is
-        storage: SlowFileSystem = dataset.fs
-        with storage.open(f"{dataset.folder}/ids.npy") as file:
-            file.read()
+        dataset.fs.cat_file(f"{dataset.folder}/ids.npy")
     dataset[len(dataset) // 2]
 
 

@@ -4,7 +4,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
+from runpy import run_path
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,6 @@ def ragged_shards(write_shards: Write, read_event: Read) -> Verdict:
             "Hand them over without parentheses: write_shards, then read_event.",
         )
         expect_in_a_file(function)
-    read_afresh = _afresh(read_event)
     worst = 0
     for sizes in _SIZES:
         with tempfile.TemporaryDirectory() as folder:
@@ -40,9 +39,9 @@ def ragged_shards(write_shards: Write, read_event: Read) -> Verdict:
             write_shards([event.copy(order="K") for event in events], folder)
             _judge_files(Path(folder), events)
             storage = counting_storage(folder)
-            for index in _order(len(events)):
+            for index in sorted(range(len(events)), key=lambda index: index * 7919 % 1009):
                 worst = max(worst, _judge_event(read_event, storage, folder, events, index))
-            _judge_memory(read_afresh, storage, folder, events)
+            _judge_memory(_afresh(read_event), storage, folder, events)
     return right(
         f"Every event comes back the same, the empty and the last ones too, with at most "
         f"{plural(worst, 'request')} and hardly a byte more than its own."
@@ -66,13 +65,6 @@ def _events(sizes: Sequence[int]) -> list[Pulses]:
         table = rng.normal(size=(2 * size, 4)).astype(np.float32)
         events.append(table[::2] if index % 3 == 1 else np.asfortranarray(table[:size]))
     return events
-
-
-def _order(count: int) -> list[int]:
-    """Return the first and the last events, and some between, in an order nobody expects."""
-    edges = {0, 1, PER_SHARD - 1, PER_SHARD, count // 2, count - 2, count - 1}
-    chosen = edges.intersection(range(count)).union(range(0, count, 17))
-    return sorted(chosen, key=lambda index: index * 7919 % 1009)
 
 
 def _judge_files(folder: Path, events: Sequence[Pulses]) -> None:
@@ -135,7 +127,12 @@ def _judge_event(
     expect(
         counted.requests <= READS,
         f"Event {index} takes {counted.requests} requests; {READS} are allowed. "
-        + _why(counted.requests),
+        + (
+            "np.load reads the head of a file in several small pieces, and unpickling reads bit by "
+            "bit."
+            if counted.requests > READS + 1
+            else "Where it begins and where it ends stand side by side in the file."
+        ),
         "Read both offsets with one read(16) of int64, seek, and read the pulses with another.",
     )
     beside = counted.bytes_read - events[index].nbytes
@@ -147,14 +144,6 @@ def _judge_event(
         "Seek to the first byte of the event, and read up to its last.",
     )
     return counted.requests
-
-
-def _why(requests: int) -> str:
-    return (
-        "np.load reads the head of a file in several small pieces, and unpickling reads bit by bit."
-        if requests > READS + 1
-        else "Where it begins and where it ends stand side by side in the file."
-    )
 
 
 def _judge_pulses(found: Any, wanted: Pulses, name: str) -> None:
@@ -208,8 +197,6 @@ def _judge_memory(
 
 def _afresh(function: Read) -> Read:
     """Return the same function out of a second, untouched copy of its module."""
-    module = sys.modules[function.__module__]
-    file, copy = str(module.__file__), ModuleType(f"{module.__name__}_afresh")
-    exec(compile(Path(file).read_text("utf-8"), file, "exec"), vars(copy))
-    found: Read = getattr(copy, function.__name__)
+    copy = run_path(str(sys.modules[function.__module__].__file__))
+    found: Read = copy[function.__name__]
     return found

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from course_utils.teaching.exercise import Verdict, exercise, expect, refuse, right
 
 Shrink = Callable[[NDArray[Any]], Any]
 
@@ -36,19 +36,13 @@ _REFUSED: dict[str, dict[str, list[float] | NDArray[Any]]] = {
     "the sum is the same, and the numbers are not": {"-1 beside 65,536": [-1, 65_536]},
     "astype cuts off what stands behind the point": {
         "0.5": [0.5, 1],
-        "65,534.75": [65_534.75],
-        "-0.25": [-0.25],
         "0.5 between whole numbers": [0, 0.5, 1],
     },
     "close is not equal, and for allclose a half is close to 60,000": {
         "60,000.3": [60_000.3],
         "3.000000001": [3.000000001, 1],
     },
-    "it compares as False with everything, and becomes any number": {
-        "NaN": [1, np.nan],
-        "NaN alone": [np.nan],
-        "infinity": [np.inf, 2],
-    },
+    "it compares as False with everything, and becomes any number": {"NaN": [1, np.nan]},
 }
 
 
@@ -60,18 +54,21 @@ def shrink_without_loss(to_uint16: Shrink) -> Verdict:
         "This is no function; the check calls yours with arrays of its own.",
         "Hand over the function itself, without parentheses.",
     )
-    for name, values in _FITS.items():
-        _judge_fitting(to_uint16, name, values)
-    for why, cases in _REFUSED.items():
-        for name, numbers in cases.items():
-            _judge_refusal(to_uint16, name, np.array(numbers), why)
+    with warnings.catch_warnings():
+        # a cast of NaN warns on some machines, and on others not
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for name, values in _FITS.items():
+            _judge_fitting(to_uint16, name, values)
+        for why, cases in _REFUSED.items():
+            for name, numbers in cases.items():
+                _judge_refusal(to_uint16, name, np.array(numbers), why)
     return right("What fits comes back the same in a quarter of the bytes; all else is refused.")
 
 
 def _judge_fitting(to_uint16: Shrink, name: str, values: NDArray[Any]) -> None:
     before = values.copy()
     try:
-        found = _call(to_uint16, values)
+        found = to_uint16(values)
     except ValueError as error:
         expect(
             len(values),
@@ -89,14 +86,13 @@ def _judge_fitting(to_uint16: Shrink, name: str, values: NDArray[Any]) -> None:
             "are kept; whether they fit is in the numbers.",
             "Judge the values, not the dtype: pulses keep sensor numbers as float32.",
         )
-        expect(
-            False,
+        refuse(
             f"Refused, though they fit: {name} ({error}).",
             "Refuse only what is lost; the dtype says nothing of that.",
         )
     expect(
         isinstance(found, np.ndarray) and found.dtype == np.uint16,
-        f"For {name} you return {_kind(found)}, not an array of uint16.",
+        f"For {name} you return {_named(found)}, not an array of uint16.",
         "Return values.astype(np.uint16), after you have made sure that it loses nothing.",
     )
     expect(
@@ -113,33 +109,24 @@ def _judge_fitting(to_uint16: Shrink, name: str, values: NDArray[Any]) -> None:
 
 def _judge_refusal(to_uint16: Shrink, name: str, values: NDArray[Any], why: str) -> None:
     try:
-        found = _call(to_uint16, values)
+        found = to_uint16(values)
     except ValueError:
         return
     except (AssertionError, OverflowError, TypeError) as error:
-        expect(
-            False,
+        refuse(
             f"{name} raises {type(error).__name__}. A caller that expects ValueError misses it, "
             "and an assert is gone under python -O.",
             "Write: if ...: raise ValueError(...).",
         )
     if "numpy goes on" in why and np.array_equal(found, values.clip(0, 65_535)):
         why = "what was too large or too small was set to the limit, which looks like a measurement"
-    expect(
-        False,
+    refuse(
         f"{name} goes through: {_some(values)} became {_some(found)}. It is silent: {why}.",
         "Convert, compare the result with what came in, and raise ValueError if they differ.",
     )
 
 
-def _call(to_uint16: Shrink, values: NDArray[Any]) -> Any:
-    with warnings.catch_warnings():
-        # a cast of NaN warns on some machines, and on others not
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return to_uint16(values)
-
-
-def _kind(found: Any) -> str:
+def _named(found: Any) -> str:
     return f"an array of {found.dtype}" if isinstance(found, np.ndarray) else type(found).__name__
 
 

@@ -1,7 +1,7 @@
 """Check of notebook 08: work moved from the workers to the device, judged by bytes and values."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,20 +16,25 @@ SIDE, SIZE = 256, 224
 CROP_BYTES = 3 * SIZE * SIZE
 CLOSE = 1e-4
 _NEEDS_VALUES = "nonzero", "Tensor.item()", "Cannot copy out", "can't convert meta"
+_WINDOW = "image[:, top : top + 224, left : left + 224]."
+_FLIP = "torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images)."
+_WIDTH = "The last dimension is the width: images.flip(-1)."
 
 InWorker = Callable[[Tensor, int, int], Tensor]
 OnDevice = Callable[[Tensor, Tensor], Tensor]
 
 
-class _Samples(NamedTuple):
-    images: Tensor  # uint8 (batch, 3, SIDE, SIDE)
-    corners: Sequence[tuple[int, int]]
-    flips: Tensor  # bool (batch,)
+class _Samples:
+    """Images, the corner of the crop in each, and which are to be flipped."""
 
-    @property
-    def cut(self) -> Tensor:
-        """The crops, uint8."""
-        return self.through(lambda image, y, x: image[:, y : y + SIZE, x : x + SIZE])
+    def __init__(self, batch: int):
+        generator = torch.Generator().manual_seed(batch)
+        images = torch.randint(256, (batch, 3, SIDE, SIDE), generator=generator)
+        self.images = images.to(torch.uint8)
+        corners = torch.randint(SIDE - SIZE + 1, (batch, 2), generator=generator)
+        self.corners: list[list[int]] = corners.tolist()
+        self.flips = torch.arange(batch) % 3 != 1
+        self.cut = self.through(lambda image, y, x: image[:, y : y + SIZE, x : x + SIZE])
 
     def through(self, in_worker: InWorker) -> Tensor:
         """Return what a worker makes of each image, as a batch."""
@@ -41,35 +46,26 @@ class _Samples(NamedTuple):
         return torch.where(self.flips.view(-1, 1, 1, 1), self.cut.flip(dimension), self.cut)
 
 
-def _samples(batch: int, seed: int) -> _Samples:
-    generator = torch.Generator().manual_seed(seed)
-    images = torch.randint(256, (batch, 3, SIDE, SIDE), generator=generator).to(torch.uint8)
-    corners = torch.randint(SIDE - SIZE + 1, (batch, 2), generator=generator)
-    flips = torch.arange(batch) % 3 != 1  # in every batch of two or more both occur
-    return _Samples(images, [(int(y), int(x)) for y, x in corners], flips)
-
-
 @exercise("08.1", title="Move the work to the device")
 def split(in_worker: InWorker, on_device: OnDevice) -> Verdict:
     """Judge two functions that do together what the workers did alone."""
-    few, many = _samples(4, 0), _samples(12, 1)
-    sent = _judge_worker(in_worker, few)
-    calls, result = _on_device(on_device, sent, few.flips)
-    _judge_values(result, few)
-    sent = many.through(in_worker)
-    more, result = _on_device(on_device, sent, many.flips)
-    _judge_values(result, many)
+    calls = []
+    for samples in _Samples(4), _Samples(12):
+        sent = _judge_worker(in_worker, samples)
+        work, result = _on_device(on_device, sent, samples.flips)
+        _judge_values(result, samples)
+        calls.append(work.calls)
+    few, many = calls
     expect(
-        more.calls <= calls.calls,
-        f"on_device launches {calls.calls} operations for 4 images and {more.calls} for 12: it "
-        "works on one image after the other.",
-        "Write it for the whole batch: torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), "
-        "images).",
+        many <= few,
+        f"on_device launches {few} operations for 4 images and {many} for 12: it works on one "
+        "image after the other.",
+        f"Write it for the whole batch: {_FLIP}",
     )
-    _judge_device(on_device, sent, many.flips)
+    _judge_device(on_device, sent, samples.flips)
     return right(
         f"A quarter of the bytes over the bus, nearly no work in the workers, and the same values: "
-        f"{calls.calls} operations on the device, whatever the batch size."
+        f"{few} operations on the device, whatever the batch size."
     )
 
 
@@ -102,7 +98,7 @@ def _judge_worker(in_worker: InWorker, samples: _Samples) -> Tensor:
     expect(
         crop.dtype == torch.uint8 and crop.shape == (3, SIZE, SIZE),
         f"in_worker returns {crop.dtype} of {tuple(crop.shape)}, not uint8 of (3, {SIZE}, {SIZE}).",
-        "Return image[:, top : top + 224, left : left + 224].",
+        f"Return {_WINDOW}",
     )
     expect(
         work.bytes_written <= CROP_BYTES,
@@ -113,7 +109,7 @@ def _judge_worker(in_worker: InWorker, samples: _Samples) -> Tensor:
     expect(
         torch.equal(sent, samples.cut),
         "What in_worker returns is not the window with its corner at (top, left).",
-        "Rows first: image[:, top : top + 224, left : left + 224].",
+        f"Rows first: {_WINDOW}",
     )
     return sent
 
@@ -135,7 +131,7 @@ def _on_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> tuple[Operat
     expect(
         torch.equal(sent, before),
         "on_device writes into the batch that it was given, which somebody else may still read.",
-        "Make a new tensor: torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images).",
+        f"Make a new tensor: {_FLIP}",
     )
     return found
 
@@ -152,8 +148,8 @@ def _judge_values(result: Any, samples: _Samples) -> None:
         f"on_device returns {result.dtype}; the model is trained in float32.",
         "images / 255 is float32 already.",
     )
-    for wrong_values, misconception, next_step in _slips(samples):
-        expect(not _equal(result, wrong_values), misconception, next_step)
+    for misconception, (values, next_step) in _slips(samples).items():
+        expect(not _equal(result, values), misconception, next_step)
     expect(
         _equal(result, truth),
         f"The values differ by up to {(result - truth).abs().max():.2g} from those of the given "
@@ -173,7 +169,7 @@ def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
         not any(words in said for words in _NEEDS_VALUES),
         "The values are right, but the host waits for the device in each step: how large an index "
         "with True and False becomes, or which way an `if` goes, is decided by values there.",
-        "Compute both and choose: torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images).",
+        f"Compute both and choose: {_FLIP}",
     )
     expect(
         not ("expected device" in said or "same device" in said),
@@ -183,53 +179,41 @@ def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
     )
 
 
-def _slips(samples: _Samples) -> list[tuple[Tensor, str, str]]:
-    flipped, flips = samples.turned(-1), samples.flips.view(-1, 1, 1, 1)
+def _slips(samples: _Samples) -> dict[str, tuple[Tensor, str]]:
+    """Return where known misconceptions lead, and the next step from there."""
+    cut, flipped = samples.cut, samples.turned(-1)
     scaled = flipped / 255
-    return [
-        (
-            normalise(samples.cut / 255),
-            "No image is flipped: flips is not used.",
-            "torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images).",
-        ),
-        (
-            normalise(samples.cut.flip(-1) / 255),
-            "Every image is flipped. flips says which ones are to be.",
-            "torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images).",
-        ),
-        (
-            normalise(torch.where(flips, samples.cut, samples.cut.flip(-1)) / 255),
-            "Those images are flipped that are not to be, and the others are not.",
+
+    def finished(crops: Tensor) -> Tensor:
+        return normalise(crops / 255)
+
+    return {
+        "No image is flipped: flips is not used.": (finished(cut), _FLIP),
+        "Every image is flipped. flips says which ones are to be.": (finished(cut.flip(-1)), _FLIP),
+        "Those images are flipped that are not to be, and the others are not.": (
+            finished(torch.where(samples.flips.view(-1, 1, 1, 1), cut, cut.flip(-1))),
             "torch.where(condition, a, b) takes a where the condition holds.",
         ),
-        (
+        "// divides whole numbers: of uint8 it leaves 0 or 1.": (
             normalise((flipped // 255).float()),
-            "// divides whole numbers: of uint8 it leaves 0 or 1.",
             "images / 255 gives float32.",
         ),
-        (
-            normalise(samples.turned(0) / 255),
-            "flip(0) turns round the order of the images in the batch, not the images.",
-            "The last dimension is the width: images.flip(-1).",
+        "flip(0) turns round the order of the images in the batch, not the images.": (
+            finished(samples.turned(0)),
+            _WIDTH,
         ),
-        (
-            normalise(samples.turned(-2) / 255),
-            "The images are turned upside down.",
-            "The last dimension is the width: images.flip(-1).",
-        ),
-        (
+        "The images are turned upside down.": (finished(samples.turned(-2)), _WIDTH),
+        "The values are normalised but were never scaled: uint8 goes up to 255, and mean and "
+        "standard deviation are those of values up to 1.": (
             normalise(flipped.float()),
-            "The values are normalised but were never scaled: uint8 goes up to 255, and mean and "
-            "standard deviation are those of values up to 1.",
             "Divide by 255 first.",
         ),
-        (scaled, "The values are scaled but not normalised.", "Subtract MEAN, divide by STD."),
-        (
+        "The values are scaled but not normalised.": (scaled, "Subtract MEAN, divide by STD."),
+        "The mean is subtracted, but nothing is divided by the standard deviation.": (
             scaled - MEAN,
-            "The mean is subtracted, but nothing is divided by the standard deviation.",
             "(images / 255 - MEAN) / STD.",
         ),
-    ]
+    }
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:

@@ -1,12 +1,11 @@
 """Check of notebook 08: crops for a whole batch. Its images say in each pixel where it lies."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from course_utils.teaching.exercise import Verdict, exercise, expect, refuse, right
 from notebooks.stories.operations import count_operations
 
 MANY = 2_000  # crops, so that each place comes up hundreds of times
@@ -22,14 +21,18 @@ _OFFSETS = "torch.randint(height - size + 1, (batch,), generator=generator), the
 @exercise("08.3", title="Random crops for a whole batch")
 def crop_a_batch(random_crops: RandomCrops) -> Verdict:
     """Judge `random_crops(images, size, generator)` by which pixels it takes."""
-    _judge_windows(random_crops, batch=64, height=40, width=40, size=24)
-    _judge_windows(random_crops, batch=64, height=30, width=60, size=24)
-    _judge_windows(random_crops, batch=64, height=60, width=30, size=24)
+    for height, width in (40, 40), (30, 60), (60, 30):
+        _judge_windows(random_crops, height, width)
     _judge_channels(random_crops)
     _judge_range(random_crops)
     _judge_generator(random_crops)
     _judge_edges(random_crops)
-    few, many = (_count(random_crops, batch) for batch in (4, 32))
+    counts = []
+    for batch in 4, 32:
+        images, generator = _coordinates(batch, 40, 40), torch.Generator().manual_seed(0)
+        counted, _ = count_operations(random_crops, images, 24, generator)
+        counts.append(counted.calls + counted.views)
+    few, many = counts
     expect(
         many <= few,
         f"For 4 images you ask torch for {few} operations, for 32 it is {many}: there is a loop "
@@ -44,24 +47,20 @@ def crop_a_batch(random_crops: RandomCrops) -> Verdict:
 
 def _coordinates(batch: int, height: int, width: int) -> Tensor:
     """Return uint8 (batch, 3, height, width): row, column and sample of each pixel."""
-    parts = torch.meshgrid(
-        torch.arange(batch), torch.arange(height), torch.arange(width), indexing="ij"
-    )
-    return torch.stack([parts[1], parts[2], parts[0]], 1).to(torch.uint8)
+    sample, row, column = torch.meshgrid(*map(torch.arange, (batch, height, width)), indexing="ij")
+    return torch.stack([row, column, sample], 1).to(torch.uint8)
 
 
-def _ask(random_crops: RandomCrops, images: Tensor, size: int, seed: int = 0) -> Tensor:
+def _ask(random_crops: RandomCrops, images: Tensor, size: int) -> Tensor:
     """Return the crops; refuse what is no batch of them."""
     before, (height, width) = images.clone(), images.shape[-2:]
     try:
-        crops: Any = random_crops(images, size, torch.Generator().manual_seed(seed))
+        crops = random_crops(images, size, torch.Generator().manual_seed(0))
     except IndexError:
-        square = height == width
-        expect(
-            False,
+        refuse(
             f"A window of {size} reaches outside of an image of height {height} and width {width}.",
             "The last possible offset is height - size: torch.randint(height - size + 1, ...)."
-            if square
+            if height == width
             else "Rows end at the height and columns at the width: (batch, channels, height, "
             "width).",
         )
@@ -87,31 +86,26 @@ def _ask(random_crops: RandomCrops, images: Tensor, size: int, seed: int = 0) ->
         f"The crops are {crops.dtype}: four or more times the bytes before anybody needs them.",
         "Leave them in uint8: indexing does not change the type.",
     )
-    whole: Tensor = crops.to(torch.int64)
-    return whole
+    return crops
 
 
-def _judge_windows(
-    random_crops: RandomCrops, *, batch: int, height: int, width: int, size: int
-) -> None:
-    crops = _ask(random_crops, _coordinates(batch, height, width), size)
-    rows, columns, samples = crops.unbind(1)
+def _judge_windows(random_crops: RandomCrops, height: int, width: int) -> None:
+    rows, columns, samples = _ask(random_crops, _coordinates(64, height, width), 24).unbind(1)
     top, left = rows[:, :1, :1], columns[:, :1, :1]
     expect(
-        torch.equal(samples, torch.arange(batch).view(-1, 1, 1).expand_as(samples)),
+        (samples == torch.arange(64).view(-1, 1, 1)).all(),
         "Pixels of one sample end up in another.",
         "Crop i is cut out of images[i]: torch.arange(batch).view(-1, 1, 1, 1) as the first index.",
     )
-    steps = torch.arange(size)
-    down, across = top + steps[:, None], left + steps
-    swapped = (rows == top + steps) & (columns == left + steps[:, None])
+    across = torch.arange(24)
+    down = across[:, None]
     expect(
-        not swapped.all(),
+        not ((rows == top + across) & (columns == left + down)).all(),
         "Rows and columns are swapped: the pictures come out mirrored at their diagonal.",
         "Rows vary along dimension 2, columns along dimension 3.",
     )
     expect(
-        ((rows == down) & (columns == across)).all(),
+        ((rows == top + down) & (columns == left + across)).all(),
         "What you return is no window: its pixels are not neighbours in the image.",
         "One offset for each sample: offset + torch.arange(size).",
     )
@@ -120,19 +114,18 @@ def _judge_windows(
 
 def _judge_offsets(top: Tensor, left: Tensor, *, square: bool) -> None:
     windows = len({*zip(top.tolist(), left.tolist(), strict=True)})
-    several = len({*top.tolist()}) > 1, len({*left.tolist()}) > 1
     expect(
-        any(several),
+        windows > 1,
         f"All {len(top)} samples are cut at the same place, ({int(top[0])}, {int(left[0])}): one "
         "set of random numbers for the batch, as torchvision draws it.",
         f"Draw an offset for each sample: {_OFFSETS}",
     )
-    fixed = "rows" if several[1] else "columns"
-    expect(
-        all(several),
-        f"The offset of the {fixed} is the same for all {len(top)} samples.",
-        f"Draw both for each sample: {_OFFSETS}",
-    )
+    for name, offsets in ("rows", top), ("columns", left):
+        expect(
+            len({*offsets.tolist()}) > 1,
+            f"The offset of the {name} is the same for all {len(top)} samples.",
+            f"Draw both for each sample: {_OFFSETS}",
+        )
     expect(
         not (square and torch.equal(top, left)),
         "Each sample's two offsets are equal: all windows lie on the diagonal.",
@@ -176,19 +169,15 @@ def _judge_range(random_crops: RandomCrops) -> None:
 
 
 def _judge_edges(random_crops: RandomCrops) -> None:
-    for batch, height, width in ((1, 16, 16), (3, 16, 40), (3, 40, 16)):
-        images = _coordinates(batch, height, width)
-        crops = _ask(random_crops, images, 16)
-        if height == width:
-            expect(
-                torch.equal(crops, images.long()),
-                "Where the window is as large as the image, the image itself has to come out.",
-                f"There is one possible offset then, 0: {_OFFSETS}",
-            )
-    channels_last = _coordinates(5, 30, 20).permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
-    same = (_ask(random_crops, x, 9) for x in (channels_last, channels_last.contiguous()))
+    image, images = _coordinates(1, 16, 16), _coordinates(5, 30, 20)
     expect(
-        torch.equal(*same),
+        torch.equal(_ask(random_crops, image, 16), image),
+        "Where the window is as large as the image, the image itself has to come out.",
+        f"There is one possible offset then, 0: {_OFFSETS}",
+    )
+    channels_last = images.contiguous(memory_format=torch.channels_last)
+    expect(
+        torch.equal(_ask(random_crops, channels_last, 9), _ask(random_crops, images, 9)),
         "Images in channels-last memory give other crops than the same images in the usual one.",
         "Index the tensor instead of looking at its memory.",
     )
@@ -212,16 +201,8 @@ def _judge_generator(random_crops: RandomCrops) -> None:
         "Draw from the generator alone, and seed nothing.",
     )
     generator = torch.Generator().manual_seed(0)
-    one, two = (random_crops(images, 20, generator) for _ in range(2))
-    other = _ask(random_crops, images, 20, seed=5)
     expect(
-        not torch.equal(one, two) and not torch.equal(first, other),
+        not torch.equal(*(random_crops(images, 20, generator) for _ in range(2))),
         "Every call gives the same crops: so every epoch does, and the augmentation is frozen.",
         "Draw from the generator as it comes, and do not seed it.",
     )
-
-
-def _count(random_crops: RandomCrops, batch: int) -> int:
-    generator = torch.Generator().manual_seed(0)
-    counted, _ = count_operations(random_crops, _coordinates(batch, 40, 40), 24, generator)
-    return counted.calls + counted.views
