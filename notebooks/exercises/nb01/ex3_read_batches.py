@@ -1,7 +1,6 @@
 """Exercise 01.3: what a dataset asks of the storage for a batch."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,8 +30,7 @@ def read_batches(dataset_class: type[Any]) -> Verdict:
     expect_a_class(dataset_class, "a dataset", "builds its own on a storage that counts")
     folder = data_path("events") / "npy"
     offsets = np.load(folder / "offsets.npy")
-    pulses = np.load(folder / FILE, mmap_mode="r")
-    events = [pulses[a:b] for a, b in pairwise(offsets)]
+    events = np.split(np.load(folder / FILE, mmap_mode="r"), offsets[1:-1])
     storage = slow_storage(folder, "laptop SSD", cache_mb=0)
 
     def make() -> Any:
@@ -49,8 +47,7 @@ def read_batches(dataset_class: type[Any]) -> Verdict:
         )
     counts = [_judge_requests(make, storage, events, seed) for seed in range(3)]
     batches = [block_batch(len(events), seed) for seed in range(10, 14)]
-    batches_found = loader(make(), batch_sampler=batches)
-    for batch, found in zip(batches, batches_found, strict=True):
+    for batch, found in zip(batches, loader(make(), batch_sampler=batches), strict=True):
         _judge_events(found, batch, events)
     most = plural(max(counts), "request")
     return right(f"{most} for a batch, instead of one for each of {BLOCKS * BLOCK} events.")
@@ -77,9 +74,10 @@ def _judge_events(found: Any, batch: Sequence[int], events: Events) -> None:
         "sampler with replacement does.",
         "Read each event once, but hand it out for each number in `indices`.",
     )
-    whole = _same(found, batch, events)
+    wanted, in_order = ([events[index] for index in some] for some in (batch, sorted(batch)))
+    whole = all(map(np.array_equal, found, wanted))
     expect(
-        whole or not _same(found, sorted(batch), events),
+        whole or not all(map(np.array_equal, found, in_order)),
         "The events come sorted. The loader believes that event 0 of your list is the first "
         "number it asked for.",
         "End with: return [found[index] for index in indices].",
@@ -91,17 +89,17 @@ def _judge_events(found: Any, batch: Sequence[int], events: Events) -> None:
     )
 
 
-def _same(found: Sequence[Any], batch: Sequence[int], events: Events) -> bool:
-    pairs = zip(found, batch, strict=True)
-    return all(np.array_equal(np.asarray(event), events[index]) for event, index in pairs)
-
-
 def _judge_requests(
     make: Callable[[], Any], storage: SlowFileSystem, events: Events, seed: int
 ) -> int:
     batch = block_batch(len(events), seed)
-    in_order, _ = _read(make(), storage, sorted(batch), events)
-    requests, bytes_read = _read(make(), storage, batch, events)
+    counted = []
+    for order in sorted(batch), batch:
+        dataset = make()
+        storage.reset_counters()
+        _judge_events(dataset.__getitems__(order.copy()), order, events)
+        counted.append(storage.counters())
+    in_order, requests = (one.requests for one in counted)
     most = len(batch) // FEWER
     expect(
         requests and in_order,
@@ -121,7 +119,7 @@ def _judge_requests(
         f"{in_order}. Neighbours are not side by side in a shuffled batch.",
         "Sort the numbers before you look for neighbours.",
     )
-    times = bytes_read / sum(events[index].nbytes for index in batch)
+    times = counted[1].bytes_read / sum(events[index].nbytes for index in batch)
     expect(
         times <= MORE,
         f"{plural(requests, 'request')}, but {times:.0f} times the bytes of the events: you read "
@@ -129,13 +127,3 @@ def _judge_requests(
         "Begin a new request where a number is missing.",
     )
     return requests
-
-
-def _read(
-    dataset: Any, storage: SlowFileSystem, batch: list[int], events: Events
-) -> tuple[int, int]:
-    """Return how many requests and how many bytes the dataset needs for `batch`."""
-    storage.reset_counters()
-    _judge_events(dataset.__getitems__(list(batch)), batch, events)
-    counted = storage.counters()
-    return counted.requests, counted.bytes_read

@@ -14,48 +14,36 @@ from notebooks.exercises.judging import read_number
 
 TOLERANCE = 0.12
 WARM_UP = 40  # the first step takes so many times as long, on the host and on the device
-
-
 # What the kernels of a step take on the device, and what launching them takes on the host, in ms.
 CASES = ((8, 3), (5, 2), (40, 9), (2, 6))  # the last one is bound by the host
 
 
-class Bench:
+class _Bench:
     """A device and a step under a clock of their own; notes in which order they are used."""
 
     def __init__(self, kernel_ms: float, host_ms: float):
         self.kernel_ms, self.host_ms = kernel_ms, host_ms
         # in a long run, host and device work at the same time
         self.truth_ms = max(kernel_ms, host_ms)
-        self.now_ns = 10**12
-        self.log = ""  # r: the clock is read, s: a step is launched, w: the host waits
+        self.now_ns, self.log = 10**12, ""
         self.gpu = EmulatedAccelerator(PRESETS["RTX 3090"], clock=self)
         self.batch = self.gpu.upload(torch.zeros(1))
-        self.log = ""
+        self.log = ""  # r: the clock is read, s: a step is launched, w: the host waits
 
     def clock(self) -> float:
-        """Return the seconds."""
         self.log += "r"
         return self.now_ns / 1e9
 
     def step(self) -> Any:
-        """Launch a step and return its loss."""
         factor = 1 if "s" in self.log else WARM_UP
         self.log += "s"
         self.now_ns += round(factor * self.host_ms * 1e6)
         return self.gpu.step(self.batch, ms=factor * self.kernel_ms)
 
-    @property
-    def launches(self) -> int:
-        """How many steps were launched."""
-        return self.log.count("s")
-
-    def __call__(self) -> int:
-        """Return the nanoseconds, to the device."""
+    def __call__(self) -> int:  # by the device
         return self.now_ns
 
-    def sleep_until(self, end_ns: int) -> None:
-        """Let the host wait for the device."""
+    def sleep_until(self, end_ns: int) -> None:  # by the host that waits for the device
         self.log += "w"
         self.now_ns = max(self.now_ns, end_ns)
 
@@ -64,21 +52,20 @@ class Bench:
 def time_a_step(ms_per_step: Callable[..., float]) -> Verdict:
     """Try the function on steps of hidden lengths."""
     for kernel_ms, host_ms in CASES:
-        bench = Bench(kernel_ms, host_ms)
-        found = ms_per_step(bench.gpu, bench.step, clock=bench.clock)
-        _judge(found, bench)
+        bench = _Bench(kernel_ms, host_ms)
+        _judge(ms_per_step(bench.gpu, bench.step, clock=bench.clock), bench)
     return right(
         "Warm up, wait, start the clock, launch many, wait once, stop the clock: right for a step "
         "that the GPU limits and for one that the host limits."
     )
 
 
-def _judge(returned: object, bench: Bench) -> None:
-    log, truth = bench.log, bench.truth_ms
+def _judge(returned: object, bench: _Bench) -> None:
+    log, truth, launches = bench.log, bench.truth_ms, bench.log.count("s")
     refusal = f"The function returned {returned!r}, not a number."
     found = read_number(returned, refusal, "Return the milliseconds of one step.")
     expect(
-        bench.launches,
+        launches,
         "The function never calls step().",
         "Call step() many times between two readings.",
     )
@@ -109,23 +96,22 @@ def _judge(returned: object, bench: Bench) -> None:
         "Call `gpu.synchronize()` before you read the clock the second time.",
     )
     expect(
-        bench.launches < 6 or found < 0.7 * (bench.launches - 5) * truth,
+        launches < 6 or found < 0.7 * (launches - 5) * truth,
         f"{seen}: that is the time of all the steps together.",
         "Divide by the number of steps between the two readings of the clock.",
     )
     expect(
-        log.count("w") < 0.6 * bench.launches or bench.launches < 3,
+        log.count("w") < 0.6 * launches or launches < 3,
         f"{seen}. You wait for the device in every step; then the host cannot launch the next step "
         "while the device computes, and you time a loop that nobody runs.",
         "Launch many steps and wait once, after the last one.",
     )
-    waited = "w" in log.rpartition("s")[2].partition("r")[0]
+    before, last = log.partition("r")[0], log.rpartition("s")[2]
     expect(
-        waited or found > truth,
+        "w" in last.partition("r")[0] or found > truth,
         f"{seen}. The clock was stopped before the device had finished.",
         "Call `gpu.synchronize()` before you read the clock the second time.",
     )
-    before = log.partition("r")[0]
     expect(
         "s" not in before or before.endswith("w"),
         f"{seen}. Your warm-up was launched, but the device was still busy with it when you "

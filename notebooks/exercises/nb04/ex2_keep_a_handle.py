@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import pickle
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from course_utils.hardware.gpu import leaves
+from course_utils.loading.workers import nbytes
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 from notebooks.exercises.judging import loader
 
@@ -36,7 +37,9 @@ _LAZY = (
 def keep_a_handle(dataset_class: Callable[[str], Any]) -> Verdict:
     """Read rows in workers under every start method; count wrong rows, and opens by process."""
     expect_a_class(dataset_class, "a dataset", "builds its own on a file of its own")
-    methods = _ways()
+    methods = multiprocessing.get_all_start_methods()
+    if "forkserver" in methods:  # which sends the dataset just as spawn does
+        methods = [one for one in methods if one != "spawn"]
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = str(Path(folder) / "rows.bin")
         rows = np.random.default_rng().integers(2**62, size=(ROWS, ROW))
@@ -45,17 +48,13 @@ def keep_a_handle(dataset_class: Callable[[str], Any]) -> Verdict:
         _judge_here(dataset, rows)
         for method in methods:
             _judge_in_workers(dataset, path, method, rows)
-        _close(dataset)
+        for value in _values(dataset):
+            if hasattr(value, "close"):  # some systems delete no file that is open
+                value.close()
     return right(
         f"{ROWS} rows by 2 workers under {' and '.join(methods)}: none wrong, and every worker "
         "opened the file once for itself, although the notebook had used the dataset before."
     )
-
-
-def _ways() -> list[str]:
-    """Return the start methods to try: spawn sends the dataset just as forkserver does."""
-    methods = multiprocessing.get_all_start_methods()
-    return [one for one in methods if one != "spawn" or "forkserver" not in methods]
 
 
 def _judge_here(dataset: Any, rows: Any) -> None:
@@ -95,10 +94,10 @@ def _expect_light(dataset: Any, misconception: str, next_step: str) -> None:
     except (TypeError, pickle.PicklingError) as error:
         expect("pickle" not in str(error), misconception, next_step)
         raise
-    held = sum(map(_bytes_held, _values(dataset)))
+    in_memory = [one for one in leaves(_values(dataset)) if not _looks_into_a_map(one)]
     size = 8 * ROW * ROWS
     expect(
-        max(sent, held) < size,
+        max(sent, nbytes(in_memory)) < size,
         f"The file has {size:,} bytes, and the dataset has read all of them: as many are kept in "
         "each process, or sent to each worker. That is no way for a file of 1 TB; and a memory map "
         "is pickled with all its data.",
@@ -110,16 +109,10 @@ def _values(dataset: Any) -> list[Any]:
     return list(getattr(dataset, "__dict__", {}).values())
 
 
-def _bytes_held(value: Any) -> int:
-    """Return the bytes of what was read into memory; a map of a file is not."""
-    if isinstance(value, np.ndarray):
-        base: Any = value
-        while isinstance(base, np.ndarray | memoryview):
-            base = base.base if isinstance(base, np.ndarray) else base.obj
-        return 0 if isinstance(base, mmap.mmap) else value.nbytes
-    if isinstance(value, list | tuple | dict):
-        return sum(map(_bytes_held, value.values() if isinstance(value, dict) else value))
-    return len(value) if isinstance(value, bytes | bytearray) else 0
+def _looks_into_a_map(value: Any) -> bool:
+    while isinstance(value, np.ndarray | memoryview):
+        value = value.base if isinstance(value, np.ndarray) else value.obj
+    return isinstance(value, mmap.mmap)
 
 
 def _judge_in_workers(dataset: Any, path: str, method: str, expected: Any) -> None:
@@ -128,15 +121,9 @@ def _judge_in_workers(dataset: Any, path: str, method: str, expected: Any) -> No
     moved = before != list(_positions(dataset))
     maps = any(isinstance(value, np.ndarray | mmap.mmap) for value in _values(dataset))
     unmoved = not moved and (before or maps)
-    batches = loader(
-        _Watched(dataset),
-        batch_size=BATCH,
-        worker_init_fn=_CountOpens(path),
-        multiprocessing_context=method,
-    )
-    rows, opens, wrong = Counter[int](), dict[int, int](), 0
+    batches = loader(_Watched(dataset, path), batch_size=BATCH, multiprocessing_context=method)
+    opens, wrong = dict[int, int](), 0
     for index, (row, worker, opened) in enumerate(one for batch in batches for one in batch):
-        rows[worker] += 1
         opens[worker] = opened
         wrong += not np.array_equal(row, expected[index])
     expect(
@@ -149,7 +136,7 @@ def _judge_in_workers(dataset: Any, path: str, method: str, expected: Any) -> No
     most = max(opens.values())
     expect(
         most <= 2,
-        f"Under {method} a worker opened the file {most} times for {max(rows.values())} rows. On "
+        f"Under {method} a worker opened the file {most} times for {ROWS // 2} rows. On "
         "a file server each opening is a request to a server that all users share.",
         "Keep the file open between the rows; one opening for each process.",
     )
@@ -163,39 +150,23 @@ def _judge_in_workers(dataset: Any, path: str, method: str, expected: Any) -> No
 class _Watched:
     """Beside each row, note the process that read it and how often that had opened the file."""
 
-    def __init__(self, dataset: Any):
-        self.dataset = dataset
+    def __init__(self, dataset: Any, path: str):
+        self.dataset, self.opens, self.listens = dataset, 0, False
+        self.name = os.path.basename(path)  # in a folder of its own, however the path is written
 
     def __len__(self) -> int:
         return ROWS
 
     def __getitem__(self, index: int) -> tuple[Any, int, int]:
-        row = np.array(self.dataset[index])
-        return row, os.getpid(), _CountOpens.opens
-
-
-class _CountOpens:
-    """Count in a worker how often a file is opened, in whatever way Python opens files."""
-
-    opens = 0
-
-    def __init__(self, path: str):
-        self.name = os.path.basename(path)  # in a folder of its own, however the path is written
-
-    def __call__(self, _worker: int) -> None:
-        sys.addaudithook(self._hear)  # the worker ends soon, and the hook with it
+        if not self.listens:
+            sys.addaudithook(self._hear)  # the worker ends soon, and the hook with it
+            self.listens = True
+        return np.array(self.dataset[index]), os.getpid(), self.opens
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        name = arguments[0] if event == "open" else None
+        name = arguments[0] if event == "open" else None  # in whatever way Python opens files
         if isinstance(name, str | bytes) and os.fsdecode(name).endswith(self.name):
-            _CountOpens.opens += 1
-
-
-def _close(dataset: Any) -> None:
-    """Close what the dataset holds open, so that its file can be deleted on any system."""
-    for value in _values(dataset):
-        if hasattr(value, "close"):
-            value.close()
+            self.opens += 1
 
 
 def _positions(dataset: Any) -> Iterator[int]:

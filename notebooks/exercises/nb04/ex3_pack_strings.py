@@ -3,9 +3,7 @@
 import gc
 import math
 import multiprocessing
-import os
 import pickle
-import subprocess
 import sys
 import timeit
 from collections.abc import Callable, Sequence
@@ -17,6 +15,7 @@ import numpy as np
 import psutil
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
+from course_utils.teaching.notebook import run_demo
 
 Strings = Sequence[str]
 
@@ -45,16 +44,14 @@ def pack_strings(packed_class: type[Any]) -> Verdict:
     if not sys.platform.startswith("linux"):
         return right(f"{few} How pages are shared after a fork can be measured on Linux only.")
     packed_mb, list_mb = _grown_elsewhere(packed_class)
+    larger = f"Reading a list of {LONG_LIST:,} names made a forked worker {list_mb:.0f} MB larger"
     expect(
         packed_mb * FEWER <= list_mb,
-        f"Reading a list of {LONG_LIST:,} names made a forked worker {list_mb:.0f} MB larger, "
-        f"yours {packed_mb:.0f} MB. Something that it reads is counted, and counting writes.",
+        f"{larger}, yours {packed_mb:.0f} MB. Something that it reads is counted, and counting "
+        "writes.",
         "Keep the text in one array or one bytes object, and make a string only to return it.",
     )
-    return right(
-        f"{few} Reading a list of {LONG_LIST:,} names made a forked worker {list_mb:.0f} MB "
-        f"larger, yours {packed_mb:.1f} MB."
-    )
+    return right(f"{few} {larger}, yours {packed_mb:.1f} MB.")
 
 
 def names_like(count: int) -> list[str]:
@@ -74,26 +71,24 @@ def _judge_contents(packed: Strings, names: Strings) -> None:
         f"{len(names):,} strings went in, len() says {len(packed):,}.",
         "N strings have N + 1 boundaries: the end of each one, and a zero before the first.",
     )
-    for index, name in enumerate(names):
-        found = packed[index]
-        if found == name:
-            continue
-        expect(
-            isinstance(found, str),
-            f"packed[{index}] is {type(found).__name__}; whoever used the list expects a str.",
-            "Decode on the way out: .decode() of bytes.",
-        )
-        expect(
-            name.isascii() and all(map(str.isascii, names)),
-            f"Where {_short(name)} should be, {_short(found)} comes out. Characters like ü take "
-            "more than one byte, so an offset in characters is not one in bytes.",
-            "Encode first, then take the lengths of what came out.",
-        )
-        expect(
-            False,
-            f"packed[{index}] is {_short(found)}, where the list had {_short(name)}.",
-            "Compare the boundaries of the first three strings with their lengths.",
-        )
+    index = next((index for index, name in enumerate(names) if packed[index] != name), 0)
+    found, name = packed[index], names[index]
+    expect(
+        isinstance(found, str),
+        f"packed[{index}] is {type(found).__name__}; whoever used the list expects a str.",
+        "Decode on the way out: .decode() of bytes.",
+    )
+    expect(
+        found == name or "".join(names).isascii(),
+        f"Where {_short(name)} should be, {_short(found)} comes out. Characters like ü take more "
+        "than one byte, so an offset in characters is not one in bytes.",
+        "Encode first, then take the lengths of what came out.",
+    )
+    expect(
+        found == name,
+        f"packed[{index}] is {_short(found)}, where the list had {_short(name)}.",
+        "Compare the boundaries of the first three strings with their lengths.",
+    )
     numpy_index = packed[np.int64(0)]  # type: ignore[call-overload]  # what samplers may give
     expect(
         numpy_index == names[0],
@@ -144,7 +139,10 @@ def _short(thing: Any) -> str:
 
 def _judge_speed(packed_class: type[Any]) -> None:
     """Refuse to go through all text for each string; a busy machine makes both lists slow."""
-    few_s, many_s = (_seconds(packed_class(names_like(count))) for count in (1_000, 30_000))
+    few_s, many_s = (
+        min(timeit.repeat("one[len(one) // 2]", number=2, repeat=20, globals={"one": one})) / 2
+        for one in map(packed_class, map(names_like, (1_000, 30_000)))
+    )
     expect(
         many_s < max(SLOWER * few_s, 50e-6),
         f"A string out of 30,000 takes {many_s * 1e6:,.0f} µs, out of 1,000 {few_s * 1e6:,.0f} µs: "
@@ -153,15 +151,9 @@ def _judge_speed(packed_class: type[Any]) -> None:
     )
 
 
-def _seconds(packed: Strings) -> float:
-    """Return the shortest of some times to get a string out."""
-    return min(timeit.repeat(lambda: packed[len(packed) // 2], number=2, repeat=20)) / 2
-
-
 def _judge_objects(packed: Strings, count: int) -> None:
-    objects = _count_objects(packed, limit=10 * MOST_OBJECTS)
     expect(
-        count < MOST_OBJECTS or objects <= MOST_OBJECTS,
+        count < MOST_OBJECTS or _count_objects(packed) <= MOST_OBJECTS,
         f"It holds an object for each of the {count:,} strings, or several. Each has a reference "
         "count of its own, and reading it writes there: the page is copied.",
         "Join all the text into one bytes object or uint8 array, and keep the boundaries in one "
@@ -169,23 +161,20 @@ def _judge_objects(packed: Strings, count: int) -> None:
     )
 
 
-def _count_objects(thing: Any, limit: int) -> int:
-    """Count the objects of which `thing` consists, up to `limit`."""
-    seen: dict[int, Any] = {}
-    waiting = [thing]
-    while waiting and len(seen) < limit:
-        one = waiting.pop()
-        if id(one) in seen or isinstance(one, _CODE):
-            continue
-        seen[id(one)] = one
-        # dtype "O" holds objects; StringDType keeps its text itself, and makes them on the way out
-        if isinstance(one, np.ndarray) and one.dtype.kind == "O":
-            waiting.extend(one.ravel()[:limit].tolist())
-        waiting.extend(gc.get_referents(one))
-    return len(seen)
-
-
 _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
+
+
+def _count_objects(thing: Any) -> int:
+    """Count the objects of which `thing` consists, as far as that tells many from few."""
+    seen: dict[int, Any] = {}
+    new = [thing]
+    while new and len(seen) <= MOST_OBJECTS:
+        seen |= {id(one): one for one in new}
+        # dtype "O" holds objects; StringDType keeps its text itself, and makes them on the way out
+        arrays = (one for one in new if isinstance(one, np.ndarray) and one.dtype.kind == "O")
+        inside = (*gc.get_referents(*new), *(item for array in arrays for item in array.flat))
+        new = [one for one in inside if id(one) not in seen and not isinstance(one, _CODE)]
+    return len(seen)
 
 
 def _judge_bytes(packed: Strings, names: Strings) -> None:
@@ -208,32 +197,25 @@ def _judge_bytes(packed: Strings, names: Strings) -> None:
 
 def _grown_elsewhere(kind: type[Any]) -> list[float]:
     """Measure `grown_mb` of it and of a list in a new process, which nothing has filled."""
-    program = (
+    run = run_demo(
         f"from {kind.__module__} import {kind.__qualname__} as kind\n"
-        f"from {__name__} import grown_mb\nprint(grown_mb(kind), grown_mb(list))"
+        f"from {__name__} import grown_mb\nprint(grown_mb(kind), grown_mb(list))",
+        seconds=PATIENCE_S,
     )
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", program]
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=env)
-    except subprocess.TimeoutExpired:
-        expect(
-            False,
-            f"Packing and reading {LONG_LIST:,} names took longer than {PATIENCE_S} s; a list "
-            "needs less than one.",
-            "Look for what is done for each string and grows with their number. If this machine is "
-            "busy, run the check again.",
-        )
+    expect(
+        run.seconds < PATIENCE_S,
+        f"Packing and reading {LONG_LIST:,} names took longer than {PATIENCE_S} s; a list needs "
+        "less than one.",
+        "Look for what is done for each string and grows with their number. If this machine is "
+        "busy, run the check again.",
+    )
+    last_line = (run.output or run.ending).splitlines()[-1][:200]
     expect(
         not run.returncode,
-        f"With {LONG_LIST:,} names in a process of its own it failed: {_last_line(run.stderr)}",
+        f"With {LONG_LIST:,} names in a process of its own it failed: {last_line}",
         "Try it in a cell: MyStrings([f'name {i}' for i in range(300_000)]).",
     )
-    return [float(mb) for mb in run.stdout.split()]
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["without a word"])[-1][:200]
+    return [float(mb) for mb in last_line.split()]
 
 
 def grown_mb(kind: Callable[[list[str]], Strings], count: int = LONG_LIST) -> float:
@@ -244,17 +226,13 @@ def grown_mb(kind: Callable[[list[str]], Strings], count: int = LONG_LIST) -> fl
     grown = fork.Value("d", math.nan)
 
     def read_all() -> None:
-        before = _own_mb()
+        told = psutil.Process().memory_full_info  # uss: what would be freed if this process ended
+        before = told().uss
         for index in range(count):
             names[index]
-        grown.value = _own_mb() - before
+        grown.value = (told().uss - before) / 1e6
 
     reader = fork.Process(target=read_all)
     reader.start()
     reader.join()
     return float(grown.value)
-
-
-def _own_mb() -> float:
-    """Return what would be freed if this process ended; without torch, which is large."""
-    return float(psutil.Process().memory_full_info().uss) / 1e6

@@ -22,24 +22,21 @@ def draw_in_workers(dataset_class: Callable[[int], Any]) -> Verdict:
     """Expect numbers that differ between samples, workers and epochs, and repeat with the seed."""
     expect_a_class(dataset_class, "a dataset", "builds its own")
     with torch.random.fork_rng(devices=()):  # the learner's seed stays
-        _expect_no_generator_of_torch(dataset_class(1))
+        one = dataset_class(1)
+        one[0]
+        expect(
+            not any(isinstance(kept, torch.Generator) for kept in vars(one).values()),
+            "The dataset keeps a torch.Generator. Many versions of PyTorch cannot send it to a "
+            "worker; and where they can, each worker gets a copy, and all draw the same numbers.",
+            "Leave it out: torch.randint(1_000_000, ()) draws from a generator that PyTorch seeds "
+            "in each worker.",
+        )
         for num_workers in (2, 0):
             _judge_epochs(dataset_class, num_workers)
         _judge_joined(dataset_class)
     return right(
         f"{SAMPLES} samples, {SAMPLES} different numbers, new ones in the next epoch, and the same "
         "again after the same torch.manual_seed: with 2 workers and with none."
-    )
-
-
-def _expect_no_generator_of_torch(dataset: Any) -> None:
-    dataset[0]
-    expect(
-        not any(isinstance(kept, torch.Generator) for kept in vars(dataset).values()),
-        "The dataset keeps a torch.Generator. Many versions of PyTorch cannot send it to a worker; "
-        "and where they can, each worker gets a copy, and all draw the same numbers.",
-        "Leave it out: torch.randint(1_000_000, ()) draws from a generator that PyTorch seeds in "
-        "each worker.",
     )
 
 
