@@ -49,8 +49,8 @@ cu.predict(
 )
 
 # %% [markdown]
-# We write the same events in all seven formats and read them in two ways: 256 events **in order**, and **one event** from
-# anywhere. <!-- given --> This disk is timed; Lustre, the storage of many clusters, and S3, a storage in the cloud, are emulated.
+# We write the same 1,000 events in all seven formats and read them in two ways: 256 events **in order**, and **one event**
+# from anywhere. <!-- given --> This disk is timed; Lustre, the storage of many clusters, and S3, a storage in the cloud, are emulated.
 
 # %%
 from notebooks.stories.formats_compared import compare_formats
@@ -85,8 +85,8 @@ formats
 # %% [markdown]
 # ## Columns are for questions about columns
 #
-# What is Parquet good at, then? It keeps each column apart, and of each column in each row group the minimum and maximum. So
-# a *filter* can skip the groups that cannot hold an answer; this is called push-down.
+# What is Parquet good at, then? It keeps each column apart, and notes the minimum and maximum of each column in each row
+# group. So a *filter* can skip the groups that cannot hold an answer; this is called push-down.
 
 # %%
 cu.predict(
@@ -122,13 +122,14 @@ cu.reveal("06b", shares["one event"])
 
 # %% [markdown]
 # A column costs a column: here Parquet is at its best. The filter on the charge skips groups, since this file is sorted by
-# energy. The filter on the id skips none, since every group holds small and large ids. *Push-down is no random access.*
-# Random access takes an **index**, a tree that leads from an id to its page. SQLite has one.
+# energy. The filter on the id skips none, since every group holds small and large ids. (The file's end, its directory, is
+# even read twice.) *Push-down is no random access.* Random access takes an **index**, a tree that leads from an id to its
+# page. SQLite has one.
 #
 # ### Exercise 6.1 · 5 min · ●○○
 #
-# Choose `"npz"`, `"npy"`, `"hdf5"`, `"parquet"`, `"sqlite"`, `"tar"` or `"root"` for each case; they are made as in the table
-# of units above. The check really reads, and compares requests (opens included) and bytes with those of a good choice.
+# Choose `"npz"`, `"npy"`, `"hdf5"`, `"parquet"`, `"sqlite"`, `"tar"` or `"root"` for each case. The files are made as in
+# the table of units above. The check really reads, and compares requests (opens included) and bytes with those of a good choice.
 #
 # - `training`: random events, one here and one there, from busy Lustre
 # - `histogram`: the charges of all pulses, and nothing else
@@ -204,7 +205,7 @@ for chunks in (256, 4), (65536, 4), (65536, 1), True:
 #
 # A volume has 64 × 192 × 192 voxels. One network reads **slabs** of four neighbouring planes, `volume[z : z + 4]`. Another
 # reads **cubes** of 48 voxels along each axis, from anywhere. Both read the same file, and HDF5's cache of chunks is
-# switched off, as real files are larger. Choose a chunk shape (z, y, x). For the slab *and* for the cube, a read must <!-- given -->
+# switched off. Choose a chunk shape (z, y, x). For the slab *and* for the cube, a read must <!-- given -->
 #
 # - fetch at most 2 times the bytes that are wanted, <!-- given -->
 # - and take at most 400 requests.
@@ -455,7 +456,7 @@ fast = train(Columns(here, [*fields], 128))
 Timeline({"npz per event": npz, "three lines": fast})
 
 # %% [markdown]
-# Without a worker and without prefetching, the gaps between the steps are slivers.
+# From the last rung, without a worker and without prefetching, the gaps between the steps are slivers.
 #
 # ## What threads do to a gather
 #
@@ -506,7 +507,7 @@ rates = {}
 for programs in 0, 2:
     for threads in 1, 2:
         rates[programs, threads] = gather_beside(programs, threads)
-        print(f"{programs} programs, {threads} threads: {rates[programs, threads]:,.0f} events/s")
+        print(f"programs: {programs}, threads: {threads}, {rates[programs, threads]:,.0f} events/s")
 
 # %%
 gain = rates[2, 2] / rates[2, 1]
@@ -676,7 +677,7 @@ for name, (ending, read) in WAYS.items():
     with storage.open(f"{number}.{ending}") as file:
         megabytes = read(file).nbytes / 2**20
     asked[name] = storage.counters().requests
-    print(f"{name:27} {megabytes:4.0f} MiB, {asked[name]:4} requests")
+    print(f"{name:27} {megabytes:4.0f} MiB, requests: {asked[name]:4}")
 
 # %%
 small = {name: asked[f"{name}, np.load"] > 10 for name in ("npz", "npy")}
@@ -723,7 +724,7 @@ from notebooks.stories.formats_compared import VARIANTS
 compare_formats(events, VARIANTS).picture()
 
 # %% [markdown]
-# Compare the last panel with the one above: the container is the same, and the unit decides.
+# Compare the HDF5 files in the last panel: the container is the same, and the unit decides.
 #
 # ## Events of different lengths
 #

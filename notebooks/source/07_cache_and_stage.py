@@ -35,8 +35,8 @@ cu.ready("07")
 # | local NVMe | a disk in the node | often the batch system, after the job |
 #
 # Behind them lies the storage of the cluster. How long does an epoch of 2,000 events in random order take from each?
-# Four are emulated, two are real: our files have been read before, so they are in the page cache, and
-# `stage_to_shm` copies them to `/dev/shm`.
+# Four are emulated, two are real: our files were read before and are in the page cache, and
+# `stage_to_shm` *stages* them: it copies them to `/dev/shm`.
 
 # %%
 cu.predict("07a", "How many times faster is /dev/shm than a warm page cache?", unit="times")
@@ -60,9 +60,8 @@ cu.reveal("07a", rungs["page cache"] / rungs["/dev/shm"])
 # What it buys is **certainty**: no other job, and no large copy of your own, pushes your data out.
 #
 # Remember the cliff of notebook 02: data a little too large for the page cache, read in the same order
-# again and again, are never found there. (It throws out what was *least recently used*, LRU. Linux refines that,
-# so its cliff is less steep.) There are two ways out: **stage** what fits into memory; otherwise keep what fits,
-# and **never evict**.
+# again and again, are never found there. (It throws out what was *least recently used*, LRU.) There are two ways out:
+# **stage** what fits into memory; otherwise keep what fits, and **never evict**.
 #
 # ## When staging pays
 #
@@ -70,7 +69,7 @@ cu.reveal("07a", rungs["page cache"] / rungs["/dev/shm"])
 #
 # $$n = \frac{t_\text{stage}}{t_\text{cold epoch} - t_\text{staged epoch}}$$
 #
-# epochs. Take 2,000 small files on NFS, and one large file on a busy Lustre. <!-- given -->
+# epochs. Take 2,000 small files on NFS, and one large file on busy Lustre. <!-- given -->
 
 # %%
 cu.predict("07b", "The 2,000 small files: after how many epochs has staging paid?", unit="epochs")
@@ -179,15 +178,15 @@ def requests_of_epochs(dataset):
     return requests
 
 
-in_a_dict, shared = requests_of_epochs(Keeps(few)), requests_of_epochs(SampleCache(few, 5))
+in_a_dict, shared = requests_of_epochs(Keeps(few)), requests_of_epochs(SampleCache(few, 5))  # MB
 print("requests in two epochs:", in_a_dict, "in a dict,", shared, "in a SampleCache")
 
 # %%
 cu.reveal("07d", in_a_dict[1])
 
 # %% [markdown]
-# All of them: each worker filled the dict of its own copy of the dataset, and the copies ended with the epoch. What
-# shall stay lies in **shared memory**, made before the workers start, as in the course's `SampleCache`.
+# All of them: each worker filled the dict of its own copy of the dataset, and the copies ended with the epoch. What is
+# to stay must lie in **shared memory** made before the workers start, as in the course's `SampleCache`.
 #
 # A tensor gets there by `share_memory_()`. It may *seem* to work without: under `forkserver` and `spawn` the dataset
 # is pickled for the workers, and pickling moves its tensors to shared memory. Under `fork` nothing is pickled,
@@ -198,9 +197,9 @@ cu.reveal("07d", in_a_dict[1])
 #
 # ### Exercise 7.2 · 10 min · ●●○
 #
-# Write a cache around a dataset of equal tensors. It keeps at most `budget` bytes of samples and never throws one
-# out. From the second epoch on it makes one request for each sample that does not fit, and none for the others,
-# also when workers fill it, however they start. The check changes samples that it got, and lets a read fail once.
+# Write a cache around a dataset whose tensors have one shape and type. It keeps at most `budget` bytes of samples and
+# never throws one out. From the second epoch on it makes one request for each sample that does not fit, and none for
+# the others, also when workers fill it, however they start. The check changes samples it got, and lets a read fail once.
 #
 # <details><summary>Hint 1: what to keep</summary>
 #
@@ -270,7 +269,8 @@ print("removed:", staged.unstage())
 # ### Exercise 7.3 · 10 min · ●●○
 #
 # How many MB may be staged so that the job lives? Each worker has `prefetch_factor` batches ready in `/dev/shm`,
-# and one more is in use. Without workers nothing travels. `program_mb` is the training program alone.
+# and the loop has one more in use. Without workers nothing travels. `program_mb` is the training program alone,
+# `worker_mb` one worker.
 
 # %%
 from notebooks.exercises.nb07.problem import JOBS, Job
@@ -340,14 +340,14 @@ shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # wha
 # %% [markdown]
 # ## Stage a file yourself
 #
-# Python has no `mv`, but all that the repaired script needs.
+# Python has all that the repaired script needs.
 #
 # ### Exercise 7.1 · 20 min · ●●●
 #
 # `stage(source, place)` copies a file into a folder and returns the path of the copy. The check kills it half way,
 # gives it too little room, lets two run at once, and changes the source. The target:
 #
-# - never a half file under the final name, and nothing left behind;
+# - never a half file under the final name, and none left over after an error;
 # - one copy, however many ask, and no second one while the source is the same.
 #
 # <details><summary>Hint 1: the order of things</summary>
@@ -427,16 +427,16 @@ for epoch in range(2):
 #
 # ## Before the random part
 #
-# Where does an augmentation belong? Here a random run of 32 pulses stands for a crop.
+# Where does an augmentation belong? Here a random stretch of 32 pulses stands for a crop.
 
 
 # %%
-# %%worker_module random_runs
+# %%worker_module random_stretches
 import torch
 from torch.utils.data import Dataset
 
 
-class RandomRuns(Dataset):
+class RandomStretches(Dataset):
     def __init__(self, dataset):
         self.dataset = dataset
 
@@ -452,26 +452,26 @@ class RandomRuns(Dataset):
 # %%
 cu.predict(
     "07e",
-    "An event in eight epochs, cached after its random run was cut: how many different runs "
-    "does the model see?",
-    unit="runs",
+    "An event in eight epochs, cached after its random stretch was cut: how many different "
+    "stretches does the model see?",
+    unit="stretches",
 )
 
 # %%
 events = MemmapEvents(folder)
 long = int(np.diff(events.offsets).argmax())
 orders = {
-    "cut, then cached": Keeps(RandomRuns(events)),
-    "cached, then cut": RandomRuns(Keeps(events)),
+    "cut, then cached": Keeps(RandomStretches(events)),
+    "cached, then cut": RandomStretches(Keeps(events)),
 }
-runs = {
+stretches = {
     name: len({dataset[long].numpy().tobytes() for _ in range(8)})
     for name, dataset in orders.items()
 }
-print(runs)
+print(stretches)
 
 # %%
-cu.reveal("07e", runs["cut, then cached"])
+cu.reveal("07e", stretches["cut, then cached"])
 
 # %% [markdown]
 # Cached behind the random part, the augmentation is frozen: it costs as before and brings nothing. Cache what is
@@ -480,12 +480,12 @@ cu.reveal("07e", runs["cut, then cached"])
 # ## Many nodes
 #
 # One more reason to stage comes with the second node. Where one reader already fills the line of a shared server,
-# eight readers get an eighth each, while NVMe disks in the nodes grow with them. The copy to all nodes goes
-# through the same line, though, once. For ImageNet-21k, say courses of the
+# eight readers get an eighth each, while every node brings an NVMe disk of its own. The copy to all nodes goes
+# through that line too, but only once. For ImageNet-21k, say courses of the
 # [Jülich Supercomputing Centre](https://helmholtzai-fzj.github.io/2025-06-course-Bringing-Deep-Learning-Workloads-to-JSC-supercomputers/02-speedup-data-loading.html),
 # the copy to `$SCRATCH` takes 21 minutes and more; they advise `/dev/shm` for data below 500 GB.
 #
-# Checkpoints go through it as well, in the other direction: while one is
+# Checkpoints go through that line as well, in the other direction: while one is
 # written, all nodes wait, so write it to the node first and let it move on while the training runs.
 #
 # Large machines work on the shared rung itself:

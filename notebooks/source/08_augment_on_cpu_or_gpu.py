@@ -140,7 +140,8 @@ for name, trace in ("in the workers", starved), ("on the device", fed):
 #
 # ## Over the bus
 #
-# Which of the two should cross it: photographs of 256² pixels as they were decoded, or augmented ones of 224² pixels in float32?
+# Which of the two should cross the bus, the line between host and GPU: photographs of 256² pixels as they were decoded, or augmented
+# ones of 224² pixels in float32?
 
 # %%
 cu.predict("08b", "How many times as long do the float32 crops take over the bus?", unit="times")
@@ -313,7 +314,7 @@ cu.reveal("08d", pace_ms(device) / pace_ms(workers))
 #
 # ### Exercise 8.2 · 5 min · ●○○
 #
-# Where should a job augment, and how long does a step take then? All the time there are as many workers as cores. Target: the smaller T,
+# Where should a job augment, and how long does a step take then? There are always as many workers as cores. Target: the smaller T,
 # and nothing that does not fit. The check tries these three jobs and sixty more.
 
 # %%
@@ -456,9 +457,10 @@ bars({"ms on one core of this CPU": cpu_ms, "operations of torch": operations})
 cu.reveal("08e", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one batch"])
 
 # %% [markdown]
-# The batch is *slower* here. Between two operations one photograph stays in the processor's cache, while a batch of them
-# goes to memory and back. Besides, torchvision stays in uint8 to the end and touches only the pixels of the window, where
-# `Augment` multiplies whole images with matrices in float32. That is the kind of work that a GPU is made for.
+# The batch is *slower* here. Little of that is due to the batch, since `Augment` is nearly as slow one at a time. It
+# multiplies whole images with matrices in float32, where torchvision stays in uint8 to the end and touches only the pixels
+# of the window. That is the kind of work that a GPU is made for. What the batch adds is the way to memory and back: between
+# two operations, one photograph stays in the processor's cache, and 64 do not.
 #
 # On a GPU the right panel counts. An operation is a **launch** or more, and each launch costs the host some microseconds, however
 # little there is to do. One at a time, every photograph has launches of its own; in one batch their number does not

@@ -111,7 +111,7 @@ cu.reveal("09b", copies_ms["pinned in the loop"][1] / copies_ms["pageable"][1])
 # ## Streams, events, and who waits for whom
 #
 # - A **stream** is a queue on the device. What is in it runs one after the other.
-# - Two streams of PyTorch know nothing of each other. All you do without asking goes to the *default stream*.
+# - Two streams of PyTorch know nothing of each other. What names no stream goes to the *default stream*.
 # - An **event** is a mark in a stream. Another stream can wait for it, or the program can.
 #
 # The lecture notes that this course grew out of prefetch batches, and say at the top of the training loop: *inputs and targets already on
@@ -313,9 +313,9 @@ for read_late in False, True:
 # It has no thread. The loader has its workers, and one thread that pins. All that
 # is left to do is to enqueue, which takes microseconds. What one more thread would add is a way to hang.
 #
-# ## What is wrong with it?
+# ## What is wrong with the prefetcher of the notes?
 #
-# This is the design of the notes, in our words. Find as many defects as you can before you run the cell after the next.
+# Here it is, in our words. Find as many defects as you can before the table below names them.
 
 # %%
 import inspect
@@ -376,7 +376,7 @@ cu.check("09.1", a, b, c, d, e, f, g, h, i, j)
 # %% [markdown]
 # ### Exercise 9.2 · 10 min · ●●○
 #
-# Repair it. The launch of a copy and the handling of errors are given: an error of the loader waits until what was copied before it is handed over. Targets:
+# Repair that prefetcher. Given are the launch of a copy and the handling of errors: an error of the loader is raised once all that was copied before it has been handed over. Targets:
 #
 # - all checksums are right, in loops that read each loss and in loops that read them late,
 # - 80 % of the copying is hidden, for batches of any shape, <!-- given -->
@@ -523,7 +523,7 @@ cu.reveal("09h", 100 * runs["loss read in each step"]["whole_stream"][0])
 
 # %% [markdown]
 # `whole_stream` also waits for the copy *after* ours, which is under way already, so it hides something only if the program is
-# far ahead. `stream_first` has the same lines in the other order, as PyTorch's tutorial has, and hides all but the first copy. Who waits for an event need not think about that order.
+# far ahead. `stream_first` has the same lines in the other order, as the prefetcher in [NVIDIA's Apex](https://github.com/NVIDIA/apex/blob/123854c30cf2470e9295eefbe32efc8a81d08264/examples/imagenet/main_amp.py) has, and hides all but the first copy. Who waits for an event need not think about that order.
 #
 # `record_stream` is a convenience. PyTorch's documentation advises whoever owns a batch to keep it instead, until an event behind its last step has passed.
 #

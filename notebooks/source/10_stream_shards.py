@@ -262,7 +262,7 @@ cu.reveal("10f", len(orders))
 # These three pipelines are taken from lecture notes and recipes. All of them run, and none does what its comment says. Repair them where they stand:
 #
 # - `epoch` gives every key once, and each epoch has a new order,
-# - `mixed` decodes one sample to serve one,
+# - `mixed` decodes a sample only when it is about to serve it,
 # - `complete` raises an error when fewer than `count` samples came, wherever a file was cut off.
 #
 # <details><summary>Hint 1: order</summary>

@@ -44,7 +44,7 @@ def places(
             each A. L is what it was in these runs, with other programs beside them or without.
         parts: the A / C that were measured.
     """
-    with drawing(10, 2.8, columns=len(trainings), sharey=True) as (figure, panels):
+    with drawing(10, 3.1, columns=len(trainings), sharey=True) as (figure, panels):
         for panel, (name, (c, traces)) in zip(panels, trainings.items(), strict=True):
             more, less = (load_ms(trace) / 2 / c for trace in traces[:2])
             workers, *device = (pace_ms(trace) / c for trace in traces)
@@ -55,5 +55,6 @@ def places(
             panel.plot(parts, device, "sC1", label="device, measured")
             panel.set(title=name, xlabel="A / C", ylim=0)
         panels[0].set_ylabel("T / C")
-        panels[-1].legend(fontsize="small", loc="upper right")
+        entries = panels[0].get_legend_handles_labels()
+        figure.legend(*entries, loc="outside lower right", ncols=4, frameon=False)
     return figure

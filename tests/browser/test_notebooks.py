@@ -19,7 +19,6 @@ WITH_SWITCHES = {
     "04_use_workers_wisely",
     "05_stream_and_shuffle",
     "06_choose_a_file_format",
-    "07_cache_and_stage",
     "08_augment_on_cpu_or_gpu",
     "09_prefetch_to_cuda",
     "10_stream_shards",

@@ -57,7 +57,7 @@ class Pattern(NamedTuple):
     size: int  # of a batch
     batches: int
     repeats: int  # draws, of which the median counts
-    marker: str  # shape as well as colour tells the three apart
+    marker: str  # shape as well as colour tells them apart
     colour: str
 
 

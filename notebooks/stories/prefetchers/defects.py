@@ -178,7 +178,7 @@ PROOFS = (
     Proof(
         "Copies and steps are on one stream",
         (Try("overlap"),),
-        lambda seen: f"hidden share of the copies {percent(seen.hidden)}",
+        lambda seen: f"hidden, of the copies after the first: {percent(seen.hidden)}",
     ),
     Proof(
         "The copy is only enqueued, and no event tells of its end",
@@ -192,9 +192,8 @@ PROOFS = (
             Try("losses read late", partial(Again, side_stream_with_wait), late=range(RUNS)),
         ),
         lambda unwaited, late: (
-            f"wrong with a second stream in {unwaited.spoilt} of {RUNS} runs; "
-            "with a wait too, but without record_stream and with losses read late, in "
-            f"{late.spoilt}"
+            f"with a second stream: wrong in {unwaited.spoilt} of {RUNS} runs; with a wait too, "
+            f"but no record_stream, and losses read late: wrong in {late.spoilt}"
         ),
         lambda _, late: f"wrong in {late.spoilt} of {RUNS} runs, losses read late",
     ),
