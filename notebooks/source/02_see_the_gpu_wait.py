@@ -465,6 +465,10 @@ print(f"the epoch took                 {ends_s[-1]:.1f} s")
 print(f"the next one will take about   {fits.summary().total_s / 30 * len(ends_s):.1f} s")
 
 # %% [markdown]
+# The first steps read everything from the storage; later ones find more and more of it in the cache. So do not
+# judge a loader by its first steps, and not by its first epoch either.
+
+# %% [markdown]
 # ## Five stages of real photographs
 #
 # Nobody sets these times by hand: JPEG files on an emulated network drive, truly decoded and cropped by your CPU.
@@ -498,7 +502,8 @@ stage_ms = dict.fromkeys(("read", "decode", "transform", "collate", "transfer", 
 for span in serial.spans:
     if span.stage in stage_ms:
         stage_ms[span.stage] += span.duration_ns / 1e6 / serial.served
-print({stage: f"{ms:.1f} ms" for stage, ms in stage_ms.items()})
+for stage, ms in stage_ms.items():
+    print(f"{stage:9} {ms:5.1f} ms")
 
 # %% [markdown]
 # These are milliseconds per batch. Reading waits and needs no CPU; decoding, transforming and collating need

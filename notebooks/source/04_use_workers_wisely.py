@@ -375,7 +375,7 @@ cu.reveal("04e", "waits for ever" if "Stopped" in hang.ending else "raises an er
 # - You interrupted a loop (■): its workers end, but the traceback keeps their batches. This clears them away:
 
 # %%
-cu.cleanup_workers()
+cu.cleanup_workers()  # it also ends the persistent worker from above
 
 # %% [markdown]
 # ## The finished loader

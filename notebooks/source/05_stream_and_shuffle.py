@@ -188,12 +188,12 @@ cu.check("05.1", ShardStream)
 # ## One place or many
 #
 # Now the order. A batch can come from *one* place of the file, or a little of it from each of many. That takes one
-# request, or many; our emulated network drive needs 10 ms for each, and a step takes 20 ms. <!-- given -->
+# request, or many; our emulated, busy Lustre needs 10 ms for each, and a step takes 20 ms. <!-- given -->
 #
 # A third way is to read *long* pieces of many places, hold them in memory, and draw from there.
 #
 # The course's `EventShards` does all three. It reads `interleave` shards in turn, `chunk` events with one
-# request. They pass through a `buffer` of so many events, from which the next one is drawn at random.
+# request. They pass through a buffer of `buffer` events, from which the next one is drawn at random.
 
 # %%
 cu.predict(
@@ -221,7 +221,8 @@ cu.reveal("05b", runs["16 places"].total_s / runs["one place"].total_s)
 
 # %%
 for name, run in runs.items():
-    print(f"{name}: scatter {run.scatter:.1f} times the ideal, {run.storage.counters()}")
+    requests = run.storage.counters().requests
+    print(f"{name}: scatter {run.scatter:.1f} times the ideal, {requests} requests")
 draw_batch_means(runs)
 
 # %% [markdown]
@@ -236,7 +237,7 @@ draw_batch_means(runs)
 # - **block**: read small pieces in random order, and shuffle a few of them together;
 # - **buffer**: hold some samples, and give away a random one for each that comes in.
 #
-# `mixing` measures how much the mean energies of the batches scatter, beside a full shuffle's
+# `mixing` measures how much the mean energies of the batches scatter, in units of a full shuffle's
 # sigma / sqrt(batch size), and counts *who sits with whom*.
 
 # %%
@@ -253,7 +254,7 @@ from course_utils.loading import stream
 
 energy = runs["one place"].energy
 n, rng = len(energy), np.random.default_rng(0)
-shards = stream.blocks(n, 100)  # 20 runs of 100 events, in the order on disk
+shards = stream.blocks(n, 100)  # 20 pieces of 100 events, in the order on disk
 shard_shuffled = [event for shard in stream.shuffled(shards, rng) for event in shard]
 ways = {  # name: the order, and how many events are held in memory
     "in order": (range(n), 0),
