@@ -179,6 +179,9 @@ class ObjectStore:
                 process.stdin.write(json.dumps(self._settings) + "\n")
                 process.stdin.flush()
             said = process.stdout.readline().strip()
+        except BaseException:  # an interrupted cell keeps its traceback, and with that this store
+            self.close()
+            raise
         finally:
             patience.cancel()
         if not said.isdigit():

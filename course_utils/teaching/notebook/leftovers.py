@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 import psutil
+from IPython.core.getipython import get_ipython
 
 import course_utils.forks  # noqa: F401  (so that an interrupt during a fork is heard)
 from course_utils.words import plural
@@ -29,9 +30,7 @@ def cleanup_workers() -> None:
     """
     with _workers_may_die():
         processes, loops = _children(), _end_loops()
-        for name in ("last_traceback", "last_value", "last_exc", "last_type"):
-            with suppress(AttributeError):
-                delattr(sys, name)
+        _forget_errors()
         for loader in _alive("DataLoader"):
             loader._iterator = None  # persistent workers: the next loop starts new ones
         gc.collect()
@@ -43,6 +42,17 @@ def cleanup_workers() -> None:
         return
     cleared, several = plural(loops, "unfinished loop"), "es" * (len(gone) != 1)
     print(f"Cleared away: {cleared} over a loader, {len(gone)} worker process{several}.")
+
+
+def _forget_errors() -> None:
+    """Let go of the last error, and so of all that its frames hold."""
+    for name in ("last_traceback", "last_value", "last_exc", "last_type"):
+        with suppress(AttributeError):
+            delattr(sys, name)
+    if shell := get_ipython():
+        shell.InteractiveTB.tb = None
+        if shell.last_execution_result:
+            shell.last_execution_result.error_in_exec = None
 
 
 def _end_loops() -> int:

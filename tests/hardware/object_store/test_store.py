@@ -154,6 +154,19 @@ def test_a_server_that_says_nothing_is_ended_and_one_that_ended_is_said(folder, 
     assert children() == before
 
 
+def test_an_interrupt_while_it_starts_leaves_no_process_however_long_it_is_remembered(
+    folder, monkeypatch
+):
+    def interrupt(settings):
+        raise KeyboardInterrupt
+
+    before = children()
+    monkeypatch.setattr(module.json, "dumps", interrupt)
+    with pytest.raises(KeyboardInterrupt) as _remembered:
+        object_store(folder, None)
+    assert children() == before
+
+
 def read_and_leave(store):
     assert get(store) == DATA
     with pytest.raises(CourseError, match="A worker has a copy of the store"):

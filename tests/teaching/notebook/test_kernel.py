@@ -151,3 +151,25 @@ def test_a_worker_that_dies_is_an_error_in_a_cell_and_none_between_two(
         # Python may hear of the first death as late as here: then the cell ends with its error
         assert any(kernel.run(STARTS).strip().isdigit() for _ in range(3))
         assert kernel.run(DIES_IN_A_CELL) == "RuntimeError"
+
+
+FAILS = """
+import weakref
+
+class Thing:
+    pass
+
+def fail(thing):
+    global seen
+    seen = weakref.ref(thing)
+    raise OSError
+
+fail(Thing())
+"""
+
+
+def test_what_the_last_error_holds_goes_with_it(kernel: Kernel) -> None:
+    assert kernel.result(FAILS).error
+    assert kernel.run("print(seen() is None)") == "False\n"
+    kernel.run("cu.cleanup_workers()")
+    assert kernel.run("print(seen() is None)") == "True\n"
