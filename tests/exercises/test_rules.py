@@ -33,7 +33,8 @@ from tests.exercises.solutions import assert_refused
             "08.2": ex2_where_to_augment.SLIPS,
             "09.3": ex3_when_pinning_loses.SLIPS,
         }.items()
-        for rule, misconception, _ in slips
+        for misconception, (_, *rules) in slips.items()
+        for rule in rules
     ],
 )
 def test_the_cases_tell_each_slip_from_the_others(

@@ -5,7 +5,7 @@ from notebooks.exercises.judging.loading import loader
 from notebooks.exercises.judging.rules import (
     Kind,
     Number,
-    Slip,
+    Slips,
     draw,
     judge_numbers,
     judge_rule,

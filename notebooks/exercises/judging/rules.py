@@ -1,6 +1,6 @@
 """Judge rules and numbers: right, or wrong just as somebody with a known misconception is wrong."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, isclose
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -10,8 +10,8 @@ from course_utils.teaching.exercise import Verdict, expect, right, wrong
 
 Case = TypeVar("Case")
 Answer = TypeVar("Answer")
-# what somebody answers in each case, the idea behind it, and the next step
-Slip = tuple[Callable[[Case], Answer], str, str]
+# from a misconception to the next step, and the rules of those who have it
+Slips = Mapping[str, tuple[str, *tuple[Callable[[Case], Answer], ...]]]
 
 
 class Kind(NamedTuple, Generic[Case, Answer]):
@@ -26,14 +26,14 @@ def judge_rule(
     *,
     cases: Sequence[Case],
     truth: Callable[[Case], Answer],
-    slips: Iterable[Slip[Case, Answer]],
+    slips: Slips[Case, Answer],
     answer: Kind[Case, Answer],
     praise: str,
     otherwise: Callable[[Case, Answer, Answer], tuple[str, str]],
 ) -> Verdict:
     """Judge the learner's `rule` by what it answers in all the cases, shown and hidden.
 
-    The first of the `slips` that agrees in every case names the misconception; `otherwise` makes a
+    The first of the `slips` that agrees in every case is the misconception; `otherwise` makes a
     misconception and a next step of the first case that differs, the answer and the true one.
     """
     answers = [answer.read(case, rule(case)) for case in cases]
@@ -43,8 +43,8 @@ def judge_rule(
 
     if agrees(truth):
         return right(praise)
-    for slip, misconception, next_step in slips:
-        if agrees(slip):
+    for misconception, (next_step, *rules) in slips.items():
+        if any(map(agrees, rules)):
             return wrong(misconception, next_step)
     rows = ((case, one, truth(case)) for case, one in zip(cases, answers, strict=True))
     return wrong(*otherwise(*next(row for row in rows if not answer.same(*row[1:]))))

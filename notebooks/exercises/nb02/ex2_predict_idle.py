@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, wrong
-from notebooks.exercises.judging import Kind, Slip, judge_rule, read_number
+from notebooks.exercises.judging import Kind, Slips, judge_rule, read_number
 
 # Times L to load a batch and C to compute it in ms, W workers, P batches that can load at a time.
 Loop = tuple[int, int, int, int]
@@ -36,66 +36,51 @@ def _idle_if(total_ms: Time) -> Callable[[Loop], float]:
 
 _MAX = "With workers T = max(C, L / min(W, P))."
 _SERIAL = "Add a line for num_workers == 0: T = L + C."
-_SLIPS: tuple[Slip[Loop, float], ...] = (
-    (
-        lambda loop: 100 * true_idle(loop),
-        "These are percentages; a share lies between 0 and 1.",
+_SLIPS: Slips[Loop, float] = {
+    "These are percentages; a share lies between 0 and 1.": (
         "Leave out the factor 100.",
+        lambda loop: 100 * true_idle(loop),
     ),
-    (
-        lambda loop: 1 - true_idle(loop),
-        "That is the share in which the GPU computes.",
+    "That is the share in which the GPU computes.": (
         "Idle is what it lacks to 1.",
+        lambda loop: 1 - true_idle(loop),
     ),
-    (
-        lambda loop: true_idle(loop) / (1 - true_idle(loop)),
-        "You divided the wait by the compute time. A share of the time is a share of the whole "
-        "step.",
+    "You divided the wait by the compute time. A share of the time is a share of the whole step.": (
         "Divide by T: idle = 1 - C / T.",
+        lambda loop: true_idle(loop) / (1 - true_idle(loop)),
     ),
-    (
+    "You add load and compute time with workers, too. Workers load while the GPU computes, so the "
+    "slower of the two sets the pace.": (
+        _MAX,
         _idle_if(lambda L, C, w, p: C + (L / min(w, p) if w else L)),
-        "You add load and compute time with workers, too. Workers load while the GPU computes, so "
-        "the slower of the two sets the pace.",
-        _MAX,
     ),
-    (
+    "You leave the workers out: with them loading and computing overlap.": (
+        _MAX,
         _idle_if(lambda L, C, w, p: L + C),
-        "You leave the workers out: with them loading and computing overlap.",
-        _MAX,
     ),
-    (
+    "You let every worker count, but eight workers on two cores do the work of two.": (
+        "Divide L by min(W, P).",
         _idle_if(lambda L, C, w, p: max(C, L / w) if w else L + C),
-        "You let every worker count, but eight workers on two cores do the work of two.",
-        "Divide L by min(W, P).",
     ),
-    (
+    "You let the main process load, too. With workers it only takes what they have made.": (
+        "Divide L by min(W, P).",
         _idle_if(lambda L, C, w, p: max(C, L / min(w + 1, p)) if w else L + C),
-        "You let the main process load, too. With workers it only takes what they have made.",
-        "Divide L by min(W, P).",
     ),
-    (
+    "You divide by what the machine could do at a time, even where there are fewer workers.": (
+        "Divide L by min(W, P).",
         _idle_if(lambda L, C, w, p: max(C, L / p) if w else L + C),
-        "You divide by what the machine could do at a time, even where there are fewer workers.",
-        "Divide L by min(W, P).",
     ),
-    (
-        _idle_if(lambda L, C, w, p: max(C, L / min(max(w, 1), p))),
-        "You treat 0 workers as 1. With 0 workers the loop itself loads, so nothing overlaps.",
+    "You treat 0 workers as 1. With 0 workers the loop itself loads, so nothing overlaps.": (
         _SERIAL,
+        _idle_if(lambda L, C, w, p: max(C, L / min(max(w, 1), p))),
     ),
-    (
-        _idle_if(lambda L, C, w, p: max(C, L // min(w, p)) if w else L + C),
-        "You cut L / min(W, P) off to whole milliseconds: `//` drops the rest of a division.",
+    "You cut L / min(W, P) off to whole milliseconds: `//` drops the rest of a division.": (
         "Divide with `/`.",
+        _idle_if(lambda L, C, w, p: max(C, L // min(w, p)) if w else L + C),
     ),
-    (
-        _idle_if(lambda L, C, w, p: L / min(w, p) if w else L + C),
-        "Your idle share is negative where loading is the faster part. A step is never shorter "
-        "than its compute time.",
-        _MAX,
-    ),
-)
+    "Your idle share is negative where loading is the faster part. A step is never shorter than "
+    "its compute time.": (_MAX, _idle_if(lambda L, C, w, p: L / min(w, p) if w else L + C)),
+}
 
 
 @exercise("02.2", title="Predict the idle share")

@@ -5,7 +5,7 @@ from math import isclose
 from typing import Any
 
 from course_utils.teaching.exercise import Verdict, exercise, expect
-from notebooks.exercises.judging import Kind, Slip, judge_rule, read_number
+from notebooks.exercises.judging import Kind, Slips, judge_rule, read_number
 
 CLOSE = 0.005
 RATIOS = (1.3, 0.5, 1.0, 1.7, 4.0)
@@ -21,38 +21,33 @@ def _serial(ratio: float) -> float:
     return ratio / (ratio + 1)
 
 
-_PERCENT = (
-    "These are percentages; a share lies between 0 and 1.",
-    "Leave out the factor 100.",
-)
-_OF_COMPUTE = (
-    "30 % is the wait divided by the compute time, as on the slide. The question is for a share of "
-    "all the time.",
-    "Divide the wait by the time of the whole step.",
-)
 _HOW = "Set compute to 1 and load to the ratio: load / (load + compute)."
-_SLIPS: tuple[Slip[float, Shares], ...] = (
-    (lambda ratio: (100 * _overlapped(ratio), None), *_PERCENT),
-    (lambda ratio: (None, 100 * _serial(ratio)), *_PERCENT),
-    (lambda ratio: (ratio - 1, None), *_OF_COMPUTE),
-    (lambda ratio: (max(0.0, ratio - 1), None), *_OF_COMPUTE),
-    (
-        lambda ratio: (1 - 1 / ratio, None),
-        "At a ratio of 0.5 your share with a worker is negative. A worker that is faster than the "
-        "GPU lets nobody wait, and a step still lasts as long as its compute time.",
+_SLIPS: Slips[float, Shares] = {
+    "These are percentages; a share lies between 0 and 1.": (
+        "Leave out the factor 100.",
+        lambda ratio: (100 * _overlapped(ratio), None),
+        lambda ratio: (None, 100 * _serial(ratio)),
+    ),
+    "30 % is the wait divided by the compute time, as on the slide. The question is for a share "
+    "of all the time.": (
+        "Divide the wait by the time of the whole step.",
+        lambda ratio: (ratio - 1, None),
+        lambda ratio: (max(0.0, ratio - 1), None),
+    ),
+    "At a ratio of 0.5 your share with a worker is negative. A worker that is faster than the GPU "
+    "lets nobody wait, and a step still lasts as long as its compute time.": (
         "The step lasts max(load, compute).",
+        lambda ratio: (1 - 1 / ratio, None),
     ),
-    (
-        lambda ratio: (_serial(ratio), _overlapped(ratio)),
-        "The two shares are the wrong way round: without workers the GPU waits longer.",
+    "The two shares are the wrong way round: without workers the GPU waits longer.": (
         "Return the share with a worker first.",
+        lambda ratio: (_serial(ratio), _overlapped(ratio)),
     ),
-    (
-        lambda ratio: (_overlapped(ratio), _overlapped(ratio)),
-        "You return the same share twice, but without workers nothing overlaps.",
+    "You return the same share twice, but without workers nothing overlaps.": (
         _HOW,
+        lambda ratio: (_overlapped(ratio), _overlapped(ratio)),
     ),
-)
+}
 
 
 @exercise("02.3", title="A ratio of 1.3")

@@ -11,7 +11,7 @@ import numpy as np
 
 from course_utils.teaching.exercise import Verdict, exercise, expect
 from course_utils.words import plural
-from notebooks.exercises.judging import Kind, Slip, judge_rule
+from notebooks.exercises.judging import Kind, Slips, judge_rule
 from notebooks.exercises.nb04.problem import MACHINES, Machine
 
 HIDDEN = 60
@@ -55,14 +55,6 @@ _LIMITS = (
 _MEMORY = "Compare W * (worker_mb + prefetch_factor * batch_mb) with free_mb."
 
 
-_PLOTTED = (
-    "You allow P workers at most, as in the plot: there a batch only waited, or only computed. "
-    "Here it does both, and while one worker waits, another one has its core: the 8 of the "
-    "cluster node need less than one of 4 cores.",
-    "Compare cpu_ms / cores and read_ms / streams with step_ms, each for itself.",
-)
-
-
 def _up_to(most: int, workers: int | None) -> int | None:
     return workers if workers and workers <= most else None
 
@@ -71,100 +63,74 @@ def _in_memory(m: Machine) -> int | None:
     return smallest(replace(m, cores=_MANY, streams=_MANY))
 
 
-SLIPS: tuple[Slip[Machine, float | None], ...] = (
-    (lambda m: _up_to(m.cores, enough(m)), *_PLOTTED),
-    (lambda m: _up_to(m.cores, _in_memory(m)), *_PLOTTED),
-    (lambda m: _up_to(min(m.cores, m.streams), enough(m)), *_PLOTTED),
-    (lambda m: _up_to(min(m.cores, m.streams), _in_memory(m)), *_PLOTTED),
-    (
-        lambda m: smallest(m) or 0,
-        "You return 0 where no number of workers will do. With 0 workers the loop loads each "
-        "batch itself, and the GPU waits meanwhile.",
+SLIPS: Slips[Machine, float | None] = {
+    "You allow P workers at most, as in the plot: there a batch only waited, or only computed. "
+    "Here it does both, and while one worker waits, another one has its core: the 8 of the "
+    "cluster node need less than one of 4 cores.": (
+        "Compare cpu_ms / cores and read_ms / streams with step_ms, each for itself.",
+        lambda m: _up_to(m.cores, enough(m)),
+        lambda m: _up_to(m.cores, _in_memory(m)),
+        lambda m: _up_to(min(m.cores, m.streams), enough(m)),
+        lambda m: _up_to(min(m.cores, m.streams), _in_memory(m)),
+    ),
+    "You return 0 where no number of workers will do. With 0 workers the loop loads each batch "
+    "itself, and the GPU waits meanwhile.": (
         "Return None there: it says that something else has to change.",
+        lambda m: smallest(m) or 0,
     ),
-    (
+    "One worker for each core is a rule that looks at neither the data nor the GPU.": (
+        _GENERAL,
         lambda m: m.cores,
-        "One worker for each core is a rule that looks at neither the data nor the GPU.",
-        _GENERAL,
     ),
-    (
+    "You never return None, though on some machines no W feeds the GPU or fits the memory.": (
+        _LIMITS,
         enough,
-        "You never return None, though on some machines no W feeds the GPU or fits the memory.",
-        _LIMITS,
     ),
-    (
+    "You leave out the memory. Each worker holds worker_mb and its batches in flight.": (
+        _MEMORY,
         lambda m: smallest(replace(m, free_mb=_MANY)),
-        "You leave out the memory. Each worker holds worker_mb and its batches in flight.",
-        _MEMORY,
     ),
-    (
-        lambda m: smallest(replace(m, cores=_MANY)),
-        "You forget that workers share the cores: however many there are, the machine needs "
-        "cpu_ms / cores for a batch.",
+    "You forget that workers share the cores: however many there are, the machine needs cpu_ms / "
+    "cores for a batch.": (_LIMITS, lambda m: smallest(replace(m, cores=_MANY))),
+    "You forget that workers share the storage: however many there are, it needs read_ms / "
+    "streams for a batch.": (_LIMITS, lambda m: smallest(replace(m, streams=_MANY))),
+    "You forget what the workers share: cores for cpu_ms, storage streams for read_ms.": (
         _LIMITS,
-    ),
-    (
-        lambda m: smallest(replace(m, streams=_MANY)),
-        "You forget that workers share the storage: however many there are, it needs "
-        "read_ms / streams for a batch.",
-        _LIMITS,
-    ),
-    (
         _in_memory,
-        "You forget what the workers share: cores for cpu_ms, storage streams for read_ms.",
-        _LIMITS,
     ),
-    (
-        lambda m: _up_to(m.cores, smallest(m)),
-        "You allow no more workers than cores. A worker that waits for the storage needs no core: "
-        "on the cluster node 8 workers need less than one.",
+    "You allow no more workers than cores. A worker that waits for the storage needs no core: on "
+    "the cluster node 8 workers need less than one.": (
         "Compare cpu_ms / cores with step_ms, not W with cores.",
+        lambda m: _up_to(m.cores, smallest(m)),
     ),
-    (
-        lambda m: min(enough(m), m.cores, m.streams),
-        "You cut W down to the P of the plot. Then the GPU waits; and a worker that waits for the "
-        "storage needs no core.",
-        _LIMITS,
-    ),
-    (
-        lambda m: min(enough(m), m.cores),
-        "You cut W down to the cores. Then the GPU waits; and a worker that waits for the storage "
-        "needs no core at all.",
-        _LIMITS,
-    ),
-    (
+    "You cut W down to the P of the plot. Then the GPU waits; and a worker that waits for the "
+    "storage needs no core.": (_LIMITS, lambda m: min(enough(m), m.cores, m.streams)),
+    "You cut W down to the cores. Then the GPU waits; and a worker that waits for the storage "
+    "needs no core at all.": (_LIMITS, lambda m: min(enough(m), m.cores)),
+    "You count the workers' own memory, but not the batches that lie ready.": (
+        _MEMORY,
         lambda m: smallest(replace(m, batch_mb=0)),
-        "You count the workers' own memory, but not the batches that lie ready.",
-        _MEMORY,
     ),
-    (
-        lambda m: smallest(replace(m, prefetch_factor=1)),
-        "You count one batch for each worker. It loads prefetch_factor batches ahead, 2 unless "
-        "you say otherwise.",
-        _MEMORY,
-    ),
-    (
+    "You count one batch for each worker. It loads prefetch_factor batches ahead, 2 unless you "
+    "say otherwise.": (_MEMORY, lambda m: smallest(replace(m, prefetch_factor=1))),
+    "You round down: so many workers are a little too slow, and the GPU waits.": (
+        "Use math.ceil.",
         lambda m: smallest(m) and int((m.read_ms + m.cpu_ms) / m.step_ms),
-        "You round down: so many workers are a little too slow, and the GPU waits.",
-        "Use math.ceil.",
     ),
-    (
+    "You round to the nearest number: where it is the lower one the GPU waits.": (
+        "Use math.ceil.",
         lambda m: smallest(m) and round((m.read_ms + m.cpu_ms) / m.step_ms),
-        "You round to the nearest number: where it is the lower one the GPU waits.",
-        "Use math.ceil.",
     ),
-    (
+    "You leave the reading out. While a worker waits for the storage it can do nothing else.": (
+        _GENERAL,
         lambda m: smallest(m) and ceil(m.cpu_ms / m.step_ms),
-        "You leave the reading out. While a worker waits for the storage it can do nothing else.",
-        _GENERAL,
     ),
-    (
+    "That is the largest number that fits. More workers than needed gain nothing, and each takes "
+    "memory and a start.": (
+        _GENERAL,
         lambda m: smallest(m) and int(m.free_mb / (m.worker_mb + 2 * m.batch_mb)),
-        "That is the largest number that fits. More workers than needed gain nothing, and each "
-        "takes memory and a start.",
-        _GENERAL,
     ),
-)
+}
 
 
 @exercise("04.1", title="Choose the number of workers")

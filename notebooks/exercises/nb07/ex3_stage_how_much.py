@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from course_utils.teaching.exercise import Verdict, exercise
-from notebooks.exercises.judging import Slip, draw, judge_rule, number
+from notebooks.exercises.judging import Slips, draw, judge_rule, number
 from notebooks.exercises.nb07.problem import JOBS, Job
 
 HIDDEN = draw(
@@ -22,14 +22,14 @@ HIDDEN = draw(
 Count = Callable[[Job], int]
 
 
-def room(job: Job) -> float:
-    """Return the MB that may be staged."""
-    return max(0.0, _room(job))
-
-
 def in_flight(job: Job) -> int:
     """Return how many batches are on their way; without workers none is."""
     return job.workers * job.prefetch_factor + 1 if job.workers else 0
+
+
+def room(job: Job) -> float:
+    """Return the MB that may be staged."""
+    return max(0.0, _room(job))
 
 
 def _room(job: Job, batches: Count = in_flight) -> float:
@@ -45,70 +45,56 @@ def _in_memory(job: Job, batches: Count = in_flight) -> float:
     return job.memory_mb - programs_mb - batches(job) * job.batch_mb
 
 
-def _none(_: Job) -> int:
-    return 0
-
-
-_ONE_READY = (
-    "A worker has more than one batch ready: prefetch_factor of them.",
-    "On their way are (workers * prefetch_factor + 1) * batch_mb.",
-)
-SLIPS: tuple[Slip[Job, float], ...] = (
-    (
-        lambda job: job.shm_mb,
-        "You fill /dev/shm to the brim. The batches of the workers travel through it too: the "
-        "first one dies of a bus error.",
+SLIPS: Slips[Job, float] = {
+    "You fill /dev/shm to the brim. The batches of the workers travel through it too: the first "
+    "one dies of a bus error.": (
         "Leave room for what is on its way: (workers * prefetch_factor + 1) * batch_mb.",
+        lambda job: job.shm_mb,
     ),
-    (
-        _in_shm,
-        "You look at the size of /dev/shm only. It is a limit and no memory: what lies there "
-        "counts as memory of the job, and above memory_mb the kernel kills it.",
+    "You look at the size of /dev/shm only. It is a limit and no memory: what lies there counts "
+    "as memory of the job, and above memory_mb the kernel kills it.": (
         "Take the smaller of two limits: /dev/shm, and the memory less program, workers and "
         "batches.",
+        _in_shm,
     ),
-    (
-        _in_memory,
-        "You look at the memory only. A file system that is full is full, however much memory "
-        "is left.",
+    "You look at the memory only. A file system that is full is full, however much memory is "
+    "left.": (
         "Take the smaller of two limits: the memory that is left, and /dev/shm less the batches.",
+        _in_memory,
     ),
-    (
-        lambda job: min(_in_shm(job, _none), _in_memory(job)),
-        "In the memory you have counted the batches, in /dev/shm you have not: they travel "
-        "through it.",
+    "In the memory you have counted the batches, in /dev/shm you have not: they travel through "
+    "it.": (
         "Subtract what is on its way from shm_mb as well.",
+        lambda job: min(_in_shm(job, lambda _: 0), _in_memory(job)),
     ),
-    (
-        lambda job: min(_in_shm(job), _in_memory(job, _none)),
-        "In /dev/shm you have counted the batches, in the memory you have not: what lies there "
-        "is memory.",
+    "In /dev/shm you have counted the batches, in the memory you have not: what lies there is "
+    "memory.": (
         "Subtract what is on its way from memory_mb as well.",
+        lambda job: min(_in_shm(job), _in_memory(job, lambda _: 0)),
     ),
-    (
-        lambda job: _room(replace(job, worker_mb=0)),
-        "You forget that every worker is a process with a memory of its own.",
+    "You forget that every worker is a process with a memory of its own.": (
         "Subtract workers * worker_mb from the memory.",
+        lambda job: _room(replace(job, worker_mb=0)),
     ),
-    (
-        lambda job: _room(replace(job, program_mb=0)),
-        "You forget the training program itself.",
+    "You forget the training program itself.": (
         "Subtract program_mb from the memory.",
+        lambda job: _room(replace(job, program_mb=0)),
     ),
-    (
-        lambda job: _room(job, lambda j: j.workers * j.prefetch_factor),
-        "workers * prefetch_factor batches lie ready, and one more is in use.",
+    "workers * prefetch_factor batches lie ready, and one more is in use.": (
         "Add that one: (workers * prefetch_factor + 1) * batch_mb.",
+        lambda job: _room(job, lambda j: j.workers * j.prefetch_factor),
     ),
-    (lambda job: _room(job, lambda j: j.workers), *_ONE_READY),
-    (lambda job: _room(job, lambda j: j.workers + 1 if j.workers else 0), *_ONE_READY),
-    (
-        lambda job: _room(job, lambda j: j.workers * j.prefetch_factor + 1),
-        "You count a batch in use where there are no workers. The program makes it itself then, "
-        "in its own memory: program_mb has it.",
+    "A worker has more than one batch ready: prefetch_factor of them.": (
+        "On their way are (workers * prefetch_factor + 1) * batch_mb.",
+        lambda job: _room(job, lambda j: j.workers),
+        lambda job: _room(job, lambda j: j.workers + 1 if j.workers else 0),
+    ),
+    "You count a batch in use where there are no workers. The program makes it itself then, in "
+    "its own memory: program_mb has it.": (
         "Without workers nothing is on its way.",
+        lambda job: _room(job, lambda j: j.workers * j.prefetch_factor + 1),
     ),
-)
+}
 
 
 @exercise("07.3", title="How much may be staged?")

@@ -5,7 +5,7 @@ from math import isclose
 from typing import Any
 
 from course_utils.teaching.exercise import Verdict, exercise, expect
-from notebooks.exercises.judging import Kind, Slip, draw, judge_rule, read_number
+from notebooks.exercises.judging import Kind, Slips, draw, judge_rule, read_number
 from notebooks.exercises.nb08.problem import JOBS, Job
 
 HIDDEN = 400  # few of them tell what is nearly right
@@ -38,64 +38,59 @@ decide = _decide_by()
 
 _T_CPU = "In the workers: T = max(C, (L + augment_cpu) / cores)."
 _T_GPU = "On the device: T = max(C + A, L / cores)."
-_ON_THE_DEVICE: dict[str, Time] = {
-    "On the device the augmentation is free in your model. It takes A of the same GPU that "
-    "computes the step.": lambda j: max(j.step_ms, j.load_ms / j.cores),
-    "You let the GPU augment and compute at the same time. Both fill it: one comes after the "
-    "other.": lambda j: max(j.step_ms, j.augment_gpu_ms, j.load_ms / j.cores),
-    "On the device you forget that the workers still read and decode.": lambda j: (
-        j.step_ms + j.augment_gpu_ms
-    ),
-    "You add the loading to the step. Workers load while the GPU computes.": lambda j: (
-        j.step_ms + j.augment_gpu_ms + j.load_ms / j.cores
-    ),
-}
-SLIPS: tuple[Slip[Job, Answer], ...] = (
-    (
-        lambda job: ("GPU", on_gpu(job)),
-        "You always augment on the GPU. Where the GPU is the bottleneck this adds A to each step, "
-        "and where its memory is full it cannot be done.",
+SLIPS: Slips[Job, Answer] = {
+    "You always augment on the GPU. Where the GPU is the bottleneck this adds A to each step, and "
+    "where its memory is full it cannot be done.": (
         "Compute both times, take the smaller one, and look at free_mb.",
+        lambda job: ("GPU", on_gpu(job)),
     ),
-    (
-        lambda job: ("CPU", on_cpu(job)),
-        "You always augment in the workers. Where the GPU waits for them it has time to spare.",
+    "You always augment in the workers. Where the GPU waits for them it has time to spare.": (
         "Compute both times and take the smaller one.",
+        lambda job: ("CPU", on_cpu(job)),
     ),
-    (
-        lambda job: min(("GPU", on_gpu(job)), ("CPU", on_cpu(job)), key=lambda answer: answer[1]),
-        "You do not look at the memory: with more than free_mb the training stops, out of memory.",
+    "You do not look at the memory: with more than free_mb the training stops, out of memory.": (
         "Only if augment_mb <= free_mb may the answer be GPU.",
+        lambda job: min(("GPU", on_gpu(job)), ("CPU", on_cpu(job)), key=lambda answer: answer[1]),
     ),
-    *((_decide_by(gpu=time), idea, _T_GPU) for idea, time in _ON_THE_DEVICE.items()),
-    (
+    "On the device the augmentation is free in your model. It takes A of the same GPU that "
+    "computes the step.": (_T_GPU, _decide_by(gpu=lambda j: max(j.step_ms, j.load_ms / j.cores))),
+    "You let the GPU augment and compute at the same time. Both fill it: one comes after the "
+    "other.": (
+        _T_GPU,
+        _decide_by(gpu=lambda j: max(j.step_ms, j.augment_gpu_ms, j.load_ms / j.cores)),
+    ),
+    "On the device you forget that the workers still read and decode.": (
+        _T_GPU,
+        _decide_by(gpu=lambda j: j.step_ms + j.augment_gpu_ms),
+    ),
+    "You add the loading to the step. Workers load while the GPU computes.": (
+        _T_GPU,
+        _decide_by(gpu=lambda j: j.step_ms + j.augment_gpu_ms + j.load_ms / j.cores),
+    ),
+    "You add loading and computing. With workers both happen at once, and the slower one sets the "
+    "pace.": (
+        f"{_T_CPU} {_T_GPU}",
         _decide_by(
             lambda j: j.step_ms + (j.load_ms + j.augment_cpu_ms) / j.cores,
             lambda j: j.step_ms + j.augment_gpu_ms + j.load_ms / j.cores,
         ),
-        "You add loading and computing. With workers both happen at once, and the slower one sets "
-        "the pace.",
-        f"{_T_CPU} {_T_GPU}",
     ),
-    (
+    "You let one core do it all; the times are for one, and there are `cores` of them.": (
+        f"{_T_CPU} {_T_GPU}",
         _decide_by(
             lambda j: max(j.step_ms, j.load_ms + j.augment_cpu_ms),
             lambda j: max(j.step_ms + j.augment_gpu_ms, j.load_ms),
         ),
-        "You let one core do it all; the times are for one, and there are `cores` of them.",
-        f"{_T_CPU} {_T_GPU}",
     ),
-    (
-        _decide_by(lambda j: max(j.step_ms, j.augment_cpu_ms / j.cores)),
-        "In the workers you count the augmentation only. They read and decode as well.",
+    "In the workers you count the augmentation only. They read and decode as well.": (
         _T_CPU,
+        _decide_by(lambda j: max(j.step_ms, j.augment_cpu_ms / j.cores)),
     ),
-    (
-        lambda job: (decide(job)[0], (on_gpu if decide(job)[0] == "CPU" else on_cpu)(job)),
-        "The place is right, but the time is that of the other one.",
+    "The place is right, but the time is that of the other one.": (
         "Return the time that belongs to the place.",
+        lambda job: (decide(job)[0], (on_gpu if decide(job)[0] == "CPU" else on_cpu)(job)),
     ),
-)
+}
 
 
 @exercise("08.2", title="Where to augment?")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from course_utils.teaching.exercise import Verdict, exercise
-from notebooks.exercises.judging import Slip, draw, judge_rule, number
+from notebooks.exercises.judging import Slips, draw, judge_rule, number
 from notebooks.exercises.nb09.problem import CASES, PAGEABLE_GB_S, PINNED_GB_S, Case
 
 HIDDEN = 6  # cases that nobody has seen
@@ -38,63 +38,52 @@ def _if(pin: str, loop: Time) -> Time:
     return lambda case: predicted_ms(case, {**_LOOPS, pin: loop})
 
 
-SLIPS: tuple[Slip[Case, float], ...] = (
-    (
-        _if("nowhere", lambda c: max(_host(c), c.step_ms)),
-        "You hide the copy from pageable memory behind the step. non_blocking=True changes nothing "
-        "there: the program is held up by the copy, and launches the step only then.",
+SLIPS: Slips[Case, float] = {
+    "You hide the copy from pageable memory behind the step. non_blocking=True changes nothing "
+    "there: the program is held up by the copy, and launches the step only then.": (
         "Nowhere pinned: the copy and the step add up.",
+        _if("nowhere", lambda c: max(_host(c), c.step_ms)),
     ),
-    (
-        _if("in the loop", lambda c: max(_bus(c), c.step_ms)),
-        "You take pinning in the loop to cost nothing. It is a copy, which the program itself "
-        "makes.",
+    "You take pinning in the loop to cost nothing. It is a copy, which the program itself makes.": (
         "In the loop: mb / PAGEABLE_GB_S for the pinning, and then the step.",
+        _if("in the loop", lambda c: max(_bus(c), c.step_ms)),
     ),
-    (
-        _if("in the loop", lambda c: max(_host(c), c.step_ms)),
-        "You hide the pinning in the loop behind the step. The program pins, and launches the step "
-        "only then; what is hidden is the copy after it.",
+    "You hide the pinning in the loop behind the step. The program pins, and launches the step "
+    "only then; what is hidden is the copy after it.": (
         "In the loop: pinning and step add up.",
+        _if("in the loop", lambda c: max(_host(c), c.step_ms)),
     ),
-    (
-        _if("in the loop", lambda c: _host(c) + _bus(c) + c.step_ms),
-        "In the loop you add the copy of the pinned batch. That one is hidden: it runs on its own "
-        "stream beside the step before.",
+    "In the loop you add the copy of the pinned batch. That one is hidden: it runs on its own "
+    "stream beside the step before.": (
         "In the loop: pinning and step, no more.",
+        _if("in the loop", lambda c: _host(c) + _bus(c) + c.step_ms),
     ),
-    (
-        _if("in the loader", lambda c: max(_bus(c), c.step_ms)),
-        "You let the loader pin for nothing. Its thread copies each batch, at PAGEABLE_GB_S, and "
-        "where that takes longer than the step, the loop waits for it.",
+    "You let the loader pin for nothing. Its thread copies each batch, at PAGEABLE_GB_S, and "
+    "where that takes longer than the step, the loop waits for it.": (
         "In the loader there is one more stage beside the others: max(load, pin, step).",
+        _if("in the loader", lambda c: max(_bus(c), c.step_ms)),
     ),
-    (
-        _if("in the loader", lambda c: c.step_ms),
-        "You forget the copies where the loader pins: a step can be shorter than they are.",
+    "You forget the copies where the loader pins: a step can be shorter than they are.": (
         "In the loader: max(load, pin, step).",
+        _if("in the loader", lambda c: c.step_ms),
     ),
-    (
-        _if("in the loader", lambda c: _bus(c) + c.step_ms),
-        "You add copy and step where the loader pins. They run at the same time.",
+    "You add copy and step where the loader pins. They run at the same time.": (
         "What runs at the same time takes as long as the longest of it.",
+        _if("in the loader", lambda c: _bus(c) + c.step_ms),
     ),
-    (
-        lambda c: _LOOPS[c.pin](c),
-        "You forget the workers: a loop is never faster than they deliver, however well it copies.",
+    "You forget the workers: a loop is never faster than they deliver, however well it copies.": (
         "max(load_ms, ...) in all three cases.",
+        lambda c: _LOOPS[c.pin](c),
     ),
-    (
-        lambda c: c.load_ms + _LOOPS[c.pin](c),
-        "You add the loading. The workers load while the loop does all the rest.",
+    "You add the loading. The workers load while the loop does all the rest.": (
         "max(load_ms, ...): whichever takes longer.",
+        lambda c: c.load_ms + _LOOPS[c.pin](c),
     ),
-    (
-        _if("nowhere", lambda c: _bus(c) + c.step_ms),
-        "You copy from pageable memory at the speed of pinned memory.",
+    "You copy from pageable memory at the speed of pinned memory.": (
         "Nowhere pinned: mb / PAGEABLE_GB_S.",
+        _if("nowhere", lambda c: _bus(c) + c.step_ms),
     ),
-)
+}
 
 
 @exercise("09.3", title="When pinning loses")
