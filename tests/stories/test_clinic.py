@@ -11,7 +11,7 @@ from course_utils.errors import CourseError
 from notebooks.build import HERE, read_source, with_solutions
 from notebooks.stories.clinic import CAUSES, NAMES, Clinic, admit, discharge
 from notebooks.stories.clinic import clinic as clinic_module
-from notebooks.stories.clinic.clinic import _FILES, Patient, workers_cpu
+from notebooks.stories.clinic.clinic import _FILES, Patient, WorkersCpu
 
 SOURCE = HERE / "source/03_measure_before_you_touch.py"
 PROBES = {"batch_times", "loader_alone", "step_alone", "timeline", "together", "workers_cpu"}
@@ -72,12 +72,12 @@ def _run(*workers: list[dict[str, int]], disturbed: bool = False) -> Any:
 
 
 def test_a_worker_that_waits_for_a_core_does_not_sleep() -> None:
-    found = workers_cpu("A", _run(_worker(cpu_ns=480, delay_ns=500), _worker(cpu_ns=100)))
+    found = WorkersCpu("A", _run(_worker(cpu_ns=480, delay_ns=500), _worker(cpu_ns=100)))
     assert found.computes == (0.48, 0.1)
     assert found.sleeps == pytest.approx((0.02, 0.9))
     assert "compute 48 % and 10 % of the time, sleep 2 % and 90 %" in found.sentence
     # what the system does not tell is left out
-    found = workers_cpu("A", _run(_worker(cpu_ns=480, delay_ns=-1, cores=-1)))
+    found = WorkersCpu("A", _run(_worker(cpu_ns=480, delay_ns=-1, cores=-1)))
     assert (found.computes, found.sleeps, found.cores) == ((0.48,), None, None)
     assert repr(found) == "A: The workers compute 48 % of the time."
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
@@ -36,13 +36,11 @@ BUSY = " But the machine was busy with something else meanwhile: use this probe 
 Found = TypeVar("Found", bound="Finding")
 
 
-@dataclass(frozen=True, repr=False)
 class Finding:
     """What a probe found: a sentence, and a few bars."""
 
-    about: str
-    sentence: str
-    bars: tuple[Bar, ...] = field(default=(), kw_only=True)
+    def __init__(self, about: str, sentence: str, bars: Iterable[Bar] = ()):
+        self.about, self.sentence, self.bars = about, sentence, tuple(bars)
 
     def __repr__(self) -> str:
         """Say it in words."""
@@ -52,76 +50,45 @@ class Finding:
         return card("plain", self.about, self.sentence, body=bars(self.bars))
 
 
-@dataclass(frozen=True, repr=False)
 class LoopRate(Finding):
     """How fast a loop runs, and how busy it keeps the GPU."""
 
-    steps_per_s: float
-    gpu_busy: float  # share of the time, 0 to 1
+    def __init__(self, about: str, run: Run):
+        self.steps_per_s, self.gpu_busy = run.per_s(), run.gpu_busy()  # busy: a share, 0 to 1
+        said = f"{self.steps_per_s:.1f} steps/s, the GPU is busy {percent(self.gpu_busy)}."
+        super().__init__(about, said)
 
 
-@dataclass(frozen=True, repr=False)
 class LoaderRate(Finding):
     """How fast a loader delivers when nobody computes."""
 
-    batches_per_s: float
+    def __init__(self, about: str, run: Run):
+        self.batches_per_s = run.per_s()
+        super().__init__(about, f"{self.batches_per_s:.1f} batches/s.")
 
 
-@dataclass(frozen=True, repr=False)
 class WorkersCpu(Finding):
     """What the workers do with their time while the loop runs: shares of 0 to 1, by worker."""
 
-    computes: tuple[float, ...]
-    sleeps: tuple[float, ...] | None  # None: the system does not tell
-    cores: int | None  # that they may use; None: the system does not tell
-
-
-@dataclass(frozen=True, repr=False)
-class BatchTimes(Finding):
-    """How long the workers take for each batch."""
-
-    median_ms: float
-    slowest_ms: float
-
-
-def loop_rate(about: str, run: Run) -> LoopRate:
-    """Compute it from a recorded epoch, or from one batch that was replayed."""
-    rate, busy = run.per_s(), run.gpu_busy()
-    return LoopRate(about, f"{rate:.1f} steps/s, the GPU is busy {percent(busy)}.", rate, busy)
-
-
-def loader_rate(about: str, run: Run) -> LoaderRate:
-    """Compute it from an epoch whose batches were only fetched."""
-    return LoaderRate(about, f"{run.per_s():.1f} batches/s.", run.per_s())
-
-
-def workers_cpu(about: str, run: Run) -> WorkersCpu:
-    """Compute it from what the workers noted with their samples."""
-    ends = [(rows[0], rows[-1]) for rows in run.by_worker()]
-    allowed = max(last["cores"] for _, last in ends)
-    computes = tuple(_share(*both, "cpu_ns") for both in ends)
-    ready = [_share(*both, "delay_ns") for both in ends]
-    sleeps = tuple(max(0.0, 1 - a - b) for a, b in zip(computes, ready, strict=True))
-    tells = all(last["delay_ns"] >= 0 for _, last in ends)
-    sentence = f"The workers compute {_percents(computes)} of the time"
-    if tells:
-        sentence += f", sleep {_percents(sleeps)}"
-    if allowed >= 0:
-        sentence += f", and may run on {allowed} of {plural(all_cores(), 'core')}"
-    rows = [("computes", computes), ("sleeps", sleeps if tells else ())]
-    return WorkersCpu(
-        about,
-        f"{sentence}.",
-        computes,
-        sleeps if tells else None,
-        allowed if allowed >= 0 else None,
-        bars=tuple(
-            Bar(f"{worker} {name}", share, percent(share))
-            for worker in range(len(ends))
-            for name, shares in rows
-            for share in shares[worker : worker + 1]
-        ),
-    )
+    def __init__(self, about: str, run: Run):
+        ends = [(rows[0], rows[-1]) for rows in run.by_worker()]
+        self.computes = tuple(_share(*both, "cpu_ns") for both in ends)
+        ready = [_share(*both, "delay_ns") for both in ends]
+        sleeps = tuple(max(0.0, 1 - a - b) for a, b in zip(self.computes, ready, strict=True))
+        cores = max(last["cores"] for _, last in ends)  # that they may use
+        # what the system does not tell is None
+        self.sleeps = sleeps if all(last["delay_ns"] >= 0 for _, last in ends) else None
+        self.cores = cores if cores >= 0 else None
+        said, drawn = f"The workers compute {_percents(self.computes)} of the time", list[Bar]()
+        if self.sleeps:
+            said += f", sleep {_percents(self.sleeps)}"
+        if self.cores:
+            said += f", and may run on {self.cores} of {plural(all_cores(), 'core')}"
+        for worker, computes in enumerate(self.computes):
+            drawn.append(Bar(f"{worker} computes", computes, percent(computes)))
+            if self.sleeps:
+                drawn.append(Bar(f"{worker} sleeps", sleeps[worker], percent(sleeps[worker])))
+        super().__init__(about, f"{said}.", drawn)
 
 
 def _share(first: dict[str, int], last: dict[str, int], clock: str) -> float:
@@ -132,22 +99,23 @@ def _percents(shares: Iterable[float]) -> str:
     return " and ".join(map(percent, shares))
 
 
-def batch_times(about: str, run: Run) -> BatchTimes:
-    """Compute it from when each worker began and ended its samples."""
-    times = [
-        (rows[at + BATCH_SIZE - 1]["end_ns"] - rows[at]["start_ns"]) / 1e6
-        for rows in run.by_worker()
-        for at in range(0, len(rows), BATCH_SIZE)
-    ]
-    found = {"fastest": min(times), "median": median(times), "slowest": max(times)}
-    return BatchTimes(
-        about,
-        f"One worker takes {found['median']:.0f} ms for a batch (median), "
-        f"{found['slowest']:.0f} ms for the slowest of {len(times)}.",
-        found["median"],
-        found["slowest"],
-        bars=tuple(Bar(name, ms, f"{ms:.0f} ms") for name, ms in found.items()),
-    )
+class BatchTimes(Finding):
+    """How long one worker takes for a batch."""
+
+    def __init__(self, about: str, run: Run):
+        times = [
+            (rows[at + BATCH_SIZE - 1]["end_ns"] - rows[at]["start_ns"]) / 1e6
+            for rows in run.by_worker()
+            for at in range(0, len(rows), BATCH_SIZE)
+        ]
+        self.median_ms, self.slowest_ms = median(times), max(times)
+        found = {"fastest": min(times), "median": self.median_ms, "slowest": self.slowest_ms}
+        super().__init__(
+            about,
+            f"One worker takes {self.median_ms:.0f} ms for a batch (median), "
+            f"{self.slowest_ms:.0f} ms for the slowest of {len(times)}.",
+            (Bar(name, ms, f"{ms:.0f} ms") for name, ms in found.items()),
+        )
 
 
 class Patient:
@@ -163,23 +131,23 @@ class Patient:
 
     def together(self) -> LoopRate:
         """Run loader and step together, as the owner does: steps per second, GPU busy."""
-        return _probe(self, "together", _File.run, loop_rate)
+        return _probe(self, "together", _File.run, LoopRate)
 
     def loader_alone(self) -> LoaderRate:
         """Fetch batches and do nothing with them: batches per second."""
-        return _probe(self, "loader_alone", _File.fetch, loader_rate)
+        return _probe(self, "loader_alone", _File.fetch, LoaderRate)
 
     def step_alone(self) -> LoopRate:
         """Replay one cached batch: steps per second without a loader, GPU busy."""
-        return _probe(self, "step_alone", _File.replay, loop_rate)
+        return _probe(self, "step_alone", _File.replay, LoopRate)
 
     def workers_cpu(self) -> WorkersCpu:
         """Watch the workers while the loop runs: how much they compute, and how much they sleep."""
-        return _probe(self, "workers_cpu", _File.run, workers_cpu)
+        return _probe(self, "workers_cpu", _File.run, WorkersCpu)
 
     def batch_times(self) -> BatchTimes:
         """Time every batch in the worker that makes it: median and slowest."""
-        return _probe(self, "batch_times", _File.run, batch_times)
+        return _probe(self, "batch_times", _File.run, BatchTimes)
 
     def timeline(self) -> Timeline:
         """Draw the loop. Its dataset marks no stages, so all that a worker does is called read."""
@@ -293,7 +261,8 @@ def _probe(
 ) -> Found:
     run = _ask(patient, probe, runs)
     finding = find(f"{patient.name}, {probe.replace('_', ' ')}", run)
-    return replace(finding, sentence=finding.sentence + BUSY) if run.disturbed else finding
+    finding.sentence += BUSY * run.disturbed
+    return finding
 
 
 def _not_yet(advice: str) -> Finding:
@@ -303,10 +272,8 @@ def _not_yet(advice: str) -> Finding:
 def _own_seed(folder: Path) -> int:
     """Return a seed that stays the same in this folder, so that answers stay right."""
     path = folder / "seed.txt"
-    if not path.exists():
-        replace_file(path, str(random.SystemRandom().randrange(10**6)))
-    try:
+    with suppress(FileNotFoundError, ValueError):  # what is there may be no number
         return int(path.read_text("utf-8"))
-    except ValueError:
-        path.unlink()
-        return _own_seed(folder)
+    seed = random.SystemRandom().randrange(10**6)
+    replace_file(path, str(seed))
+    return seed

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -94,17 +95,11 @@ class Samples(Dataset[Batch]):
 MADE = ("sample", "start_ns", "end_ns", "cpu_ns", "delay_ns", "process", "cores")
 
 
-class Pin:
-    """A `worker_init_fn` that puts every worker on the same core, as a wrong launcher does."""
-
-    def __init__(self, numbers: Recipe):
-        self._numbers = numbers
-
-    def __call__(self, worker: int) -> None:
-        """Do it in the worker."""
-        if self._numbers.one_core and _can_pin():
-            process = psutil.Process()
-            process.cpu_affinity(process.cpu_affinity()[:1])
+def _pin(recipe: Recipe, worker: int) -> None:
+    """Put every worker on the same core, as a wrong launcher does, if the recipe says so."""
+    if recipe.one_core and _can_pin():
+        process = psutil.Process()
+        process.cpu_affinity(process.cpu_affinity()[:1])
 
 
 def _can_pin() -> bool:
@@ -144,16 +139,18 @@ def make_loops(folder: Path, seed: int) -> Iterator[Loop]:
     for number, cause in enumerate(rng.sample(CAUSES, len(CAUSES))):
         factor = rng.uniform(0.9, 1.1)
         recipe = RECIPES[cause].scaled(factor)
-        alone_ms = recipe.kernels * (recipe.kernel + recipe.host)
-        least = (
-            SLACK * 1e3 / ms if usable_cores() > 1 else 0 for ms in (factor * STEP_MS, alone_ms)
-        )
-        samples = Samples(recipe, _storage(folder, recipe), str(folder / f"{number}.lock"))
+        limits = replace(UNLIMITED, request_ms=recipe.read, requests_at_once=WORKERS)
+        storage = slow_storage(folder, limits)
         loader: DataLoader[Batch] = DataLoader(
-            samples, batch_size=BATCH_SIZE, num_workers=WORKERS, worker_init_fn=Pin(recipe)
+            Samples(recipe, storage, str(folder / f"{number}.lock")),
+            batch_size=BATCH_SIZE,
+            num_workers=WORKERS,
+            worker_init_fn=partial(_pin, recipe),
         )
         gpu = get_accelerator(emulate=True)  # also beside a real one: its times have to be known
         assert isinstance(gpu, EmulatedAccelerator)
+        at_most = factor * STEP_MS, recipe.kernels * (recipe.kernel + recipe.host)
+        least = (SLACK * 1e3 / ms if usable_cores() > 1 else 0 for ms in at_most)
         yield Loop(cause, loader, _step(recipe, gpu), gpu, *least)
 
 
@@ -167,32 +164,25 @@ def _step(recipe: Recipe, gpu: EmulatedAccelerator) -> Step:
     return step
 
 
-def _storage(folder: Path, recipe: Recipe) -> SlowFileSystem:
-    """Return a storage that answers a request after `recipe.read`."""
-    limits = replace(UNLIMITED, request_ms=recipe.read, requests_at_once=WORKERS)
-    return slow_storage(folder, limits)
-
-
 class Run:
     """One recorded epoch of a loop: workers, steps, and what the workers said of themselves."""
 
     def __init__(self, loop: Loop, batches: Iterable[Batch] | None = None, *, fetch: bool = False):
         """Run it, on other `batches` if there are any; to `fetch` is to do nothing with them."""
-        gpu = None if fetch else loop.gpu
         least = loop.least_per_s if batches is None else loop.least_alone_per_s
         self.rows: list[dict[str, int]] = []  # one for each sample
         self.ends_ns: list[int] = []
         with record() as trace:
             for batch in trace.batches(batches or loop.loader, ids="sample"):
-                if gpu is not None:
+                if not fetch:
                     loop.step(batch)
-                columns = [batch[name].tolist() for name in MADE]
-                self.rows += [
+                columns = (batch[name].tolist() for name in MADE)
+                self.rows += (
                     dict(zip(MADE, row, strict=True)) for row in zip(*columns, strict=True)
-                ]
+                )
                 self.ends_ns.append(trace.clock())
-            if gpu is not None:
-                gpu.synchronize()
+            if not fetch:
+                loop.gpu.synchronize()
         self.trace: Trace = trace
         self.disturbed = self.per_s() < least  # by what else this machine does
 

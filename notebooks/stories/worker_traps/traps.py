@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ from torch.utils.data import DataLoader, Dataset
 from course_utils.loading.workers import LazyFile, PackedStrings, unique_mb, worker_init
 
 Numbers = dict[str, Any]  # what a demonstration counted or measured: name -> plain value
-Demonstration = Callable[[bool], Numbers]
 
 # Where a demonstration does not hang on the start method, it takes the one that is quick.
 QUICK = "fork" if sys.platform == "linux" else "spawn"
@@ -29,18 +28,15 @@ class Trap(NamedTuple):
     """What is known of a demonstration without running it."""
 
     title: str
-    needs: str  # the start method that it is about; "": any
+    needs: str = ""  # the start method that it is about; "": any
 
 
-TRAPS: dict[str, Trap] = {}
-
-
-def _trap(title: str, *, needs: str = "") -> Callable[[Demonstration], Demonstration]:
-    def register(demonstration: Demonstration) -> Demonstration:
-        TRAPS[demonstration.__name__] = Trap(title, needs)
-        return demonstration
-
-    return register
+TRAPS = {
+    "threads": Trap("Every worker computes with as many threads as there are cores"),
+    "strings": Trap("Reading a list of strings copies it into every worker", needs="fork"),
+    "one_handle": Trap("Workers read through one handle, and get rows of each other", needs="fork"),
+    "unpicklable": Trap("What cannot be pickled never arrives"),
+}
 
 
 class Products(Dataset[float]):
@@ -56,7 +52,6 @@ class Products(Dataset[float]):
         return float(matrix[0, 0])
 
 
-@_trap("Every worker computes with as many threads as there are cores")
 def threads(mended: bool) -> Numbers:
     """Let as many workers as cores multiply matrices; the seconds of an epoch."""
     loader = DataLoader(
@@ -66,8 +61,7 @@ def threads(mended: bool) -> Numbers:
         multiprocessing_context=QUICK,
     )
     start = time.perf_counter()
-    for _ in loader:
-        pass
+    list(loader)
     return {"seconds": round(time.perf_counter() - start, 2)}
 
 
@@ -85,7 +79,6 @@ class Names(Dataset[int]):
         return sum(len(self.names[i]) for i in range(index * part, (index + 1) * part))
 
 
-@_trap("Reading a list of strings copies it into every worker", needs="fork")
 def strings(mended: bool) -> Numbers:
     """Let two forked workers read 300,000 names; by how many MB of its own one grew."""
     names: Sequence[str] = [f"run_{i:09d}/event_{i:09d}.npz" for i in range(300_000)]
@@ -98,8 +91,7 @@ def strings(mended: bool) -> Numbers:
     workers = batches._workers  # type: ignore[attr-defined]
     next(batches)  # they are there now
     at_start = max(unique_mb(worker.pid) for worker in workers)
-    for _ in batches:
-        pass
+    list(batches)
     at_end = max(unique_mb(worker.pid) for worker in workers)
     return {"MB by which a worker grew": round(at_end - at_start, 1)}
 
@@ -123,7 +115,6 @@ class Rows(Dataset[bool]):
         return int.from_bytes(file.read(ROW), "little") != index
 
 
-@_trap("Workers read through one handle, and get rows of each other", needs="fork")
 def one_handle(mended: bool) -> Numbers:
     """Let two forked workers read all rows; how many came out wrong."""
     with tempfile.TemporaryDirectory() as folder:
@@ -136,27 +127,6 @@ def one_handle(mended: bool) -> Numbers:
     return {f"wrong of {ROWS:,} rows": wrong}
 
 
-def outcome(loader: DataLoader[Any]) -> Numbers:
-    """Run an epoch; how many batches came, and the first line of what went wrong."""
-    numbers: Numbers = {"batches": 0, "error": "none"}
-    start = time.perf_counter()
-    try:
-        try:
-            for _ in loader:
-                numbers["batches"] += 1
-        except Exception as caught:
-            numbers["error"] = _first_line(caught)
-    except RuntimeError as late:  # the news of a dead worker interrupts whatever runs just then
-        numbers["error"] = _first_line(late)
-    return {**numbers, "seconds": round(time.perf_counter() - start, 1)}
-
-
-def _first_line(error: BaseException) -> str:
-    while error.__cause__ and str(error.__cause__):  # "exited unexpectedly" has a signal as cause
-        error = error.__cause__
-    return (str(error) or type(error).__name__).splitlines()[0].strip()
-
-
 class WithLock(Dataset[Any]):
     """Puts into its samples what cannot be pickled."""
 
@@ -167,15 +137,10 @@ class WithLock(Dataset[Any]):
         return index, threading.Lock()
 
 
-@_trap("What cannot be pickled never arrives")
 def unpicklable(mended: bool) -> Numbers:
-    """Send a lock: it hangs for ever, or, with a timeout, ends with an error."""
-    return outcome(
-        DataLoader(
-            WithLock(),
-            batch_size=None,
-            num_workers=1,
-            timeout=2 if mended else 0,
-            multiprocessing_context=QUICK,
-        )
+    """Send a lock: it hangs for ever, or, with a timeout, ends with an error; how many came."""
+    timeout = 2 if mended else 0
+    loader = DataLoader(
+        WithLock(), None, num_workers=1, timeout=timeout, multiprocessing_context=QUICK
     )
+    return {"samples": len(list(loader))}
