@@ -10,12 +10,7 @@ from course_utils.hardware.gpu import checksum, timed_accelerator
 from course_utils.loading.prefetch import CudaPrefetcher
 from course_utils.measure.spans import hidden_share
 from course_utils.measure.trace import record
-from notebooks.stories.prefetchers import (
-    default_stream,
-    prove_all,
-    side_stream,
-    side_stream_with_wait,
-)
+from notebooks.stories.prefetchers import SideStream, prove_all
 
 BATCHES, RUNS = 6, 20
 Design = Callable[[Any, Iterable[Any]], Iterator[Any]]
@@ -67,22 +62,40 @@ def _train(design: Design, *, late: bool = False) -> tuple[float, int]:
 
 def percent_hidden_on_the_default_stream() -> float:
     """Return how much of its copying is hidden where copies and steps share a stream."""
-    return _train(default_stream)[0]
+
+    def design(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
+        ready = None
+        for batch in [*batches, None]:
+            before = ready
+            if batch is not None:
+                ready = gpu.upload(batch, non_blocking=True)
+            if before is not None:
+                yield before
+
+    return _train(design)[0]
 
 
 def right_epochs_without_a_wait() -> int:
     """Count the epochs in which all is right, though no step waits for its copy."""
-    return sum(_train(side_stream)[1] == BATCHES for _ in range(RUNS))
+    return sum(_train(_without_wait)[1] == BATCHES for _ in range(RUNS))
 
 
 def percent_hidden_with_a_wait() -> float:
     """Return how much of its copying is hidden, after the first, where steps wait for an event."""
-    return _train(side_stream_with_wait)[0]
+    return _train(_with_wait)[0]
 
 
 def right_epochs_with_losses_read_late() -> int:
     """Count the epochs without record_stream in which all is right, the losses read at the end."""
-    return sum(_train(side_stream_with_wait, late=True)[1] == BATCHES for _ in range(RUNS))
+    return sum(_train(_with_wait, late=True)[1] == BATCHES for _ in range(RUNS))
+
+
+def _without_wait(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
+    return iter(SideStream(batches, gpu))
+
+
+def _with_wait(gpu: Any, batches: Iterable[Any]) -> Iterator[Any]:
+    return iter(SideStream(batches, gpu, wait=True))
 
 
 def percent_hidden_behind_a_whole_stream() -> float:

@@ -40,11 +40,16 @@ def value_bars(
         panel.invert_yaxis()
 
 
-def bars(values: Mapping[str, float], label: str) -> Figure:
-    """Draw a bar for each value, and write the value behind it; `label` says what they are."""
+def bars(
+    values: Mapping[str, float],
+    label: str,
+    say: Callable[[float], str] = "{:.3g}".format,
+    **axes: Any,
+) -> Figure:
+    """Draw a bar for each value, and what `say` says of it; `label` says what they are."""
     with drawing(7, 0.7 + 0.3 * len(values)) as (figure, (panel,)):
-        value_bars(panel, values, "{:.3g}".format)
-        panel.set(xlabel=label)
+        value_bars(panel, values, say)
+        panel.set(xlabel=label, **axes)
     return figure
 
 

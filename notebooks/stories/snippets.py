@@ -105,13 +105,12 @@ def compare_snippets(urls: Sequence[str], *names: str) -> Pairs:
         CourseError: the process came to no end.
     """
     chosen = [SNIPPETS[name] for name in names]
-    here = [snippet for snippet in chosen if not _missing(snippet)]
-    found = _all([code for snippet in here for code in (snippet.broken, snippet.mended)], urls)
-
-    def said(snippet: Snippet, code: str) -> str:
-        return _missing(snippet) or found[code]
-
-    return Pairs(Pair(one, said(one, one.broken), said(one, one.mended)) for one in chosen)
+    codes = [code for one in chosen if not _missing(one) for code in (one.broken, one.mended)]
+    said = dict(zip(codes, _all(codes, urls), strict=False))
+    return Pairs(
+        Pair(one, *(_missing(one) or said[code] for code in (one.broken, one.mended)))
+        for one in chosen
+    )
 
 
 def outcome(code: str, urls: Sequence[str]) -> str:
@@ -132,17 +131,15 @@ def outcome(code: str, urls: Sequence[str]) -> str:
     return said.getvalue().replace(folder + os.sep, "").strip()
 
 
-def _all(codes: Sequence[str], urls: Sequence[str]) -> dict[str, str]:
+def _all(codes: Sequence[str], urls: Sequence[str]) -> list[str]:
     """Return what each says; they share a process, because every new one imports torch again."""
-    if not codes:
-        return {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
-        program = _PROGRAM.format(home=home, codes=list(codes), urls=list(urls), end=_END)
+        program = _PROGRAM.format(home=home, codes=codes, urls=list(urls), end=_END)
         demo = run_demo(program, seconds=120)
     said = [text.strip() for text in demo.output.split(_END.strip())]
     if demo.returncode or len(said) <= len(codes):  # each text is followed by the end
         raise CourseError(f"The snippets did not come to their end; run again.\n{demo}")
-    return dict(zip(codes, said, strict=False))
+    return said
 
 
 def _numbered(count: int) -> Iterator[dict[str, Any]]:

@@ -6,16 +6,9 @@ from functools import partial
 
 import pytest
 
-from notebooks.stories.prefetchers import (
-    NotesPrefetcher,
-    Trial,
-    default_stream,
-    prove_all,
-    side_stream,
-    side_stream_with_wait,
-)
+from notebooks.stories.prefetchers import NotesPrefetcher, SideStream, Trial, prove_all
 from notebooks.stories.prefetchers.bench import Source, make_pairs
-from notebooks.stories.prefetchers.defects import Again
+from notebooks.stories.prefetchers.defects import on_current
 from notebooks.stories.prefetchers.trial import Seen
 
 
@@ -52,16 +45,14 @@ def test_an_epoch_of_the_notes_ends_whatever_the_queue_holds(count):
     assert (seen.ending, seen.spoilt) == (f"{count} batches", 0)
 
 
-def test_one_stream_hides_nothing_two_without_a_wait_read_garbage_and_with_one_all_is_right():
-    twenty = Trial(make_pairs, epochs=20, timed=True)
-    one = Seen(partial(Again, default_stream), twenty)
-    assert (one.hidden, one.spoilt) == (0, 0)
-    assert all(map(math.isnan, Seen(partial(Again, side_stream), Trial(make_pairs)).found))
-    assert Seen(partial(Again, side_stream_with_wait), twenty).spoilt == 0  # each loss is read
+WAITING = on_current(SideStream, wait=True)
 
 
-@pytest.mark.parametrize("design", [default_stream, side_stream_with_wait])
+def test_a_second_stream_without_a_wait_reads_garbage_and_with_one_all_is_right():
+    assert all(map(math.isnan, Seen(on_current(SideStream), Trial(make_pairs)).found))
+    assert Seen(WAITING, Trial(make_pairs, epochs=20)).spoilt == 0  # each loss is read
+
+
 @pytest.mark.parametrize("count", [0, 1])
-def test_a_design_serves_a_short_epoch(design, count):
-    seen = Seen(partial(Again, design), Trial(partial(make_pairs, count)))
-    assert seen.ending == f"{count} batches"
+def test_a_design_serves_a_short_epoch(count):
+    assert Seen(WAITING, Trial(partial(make_pairs, count))).ending == f"{count} batches"

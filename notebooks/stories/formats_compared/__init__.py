@@ -2,4 +2,3 @@
 
 from notebooks.stories.formats_compared.compression import compare_codecs
 from notebooks.stories.formats_compared.formats import VARIANTS, compare_formats
-from notebooks.stories.formats_compared.shown import draw_ladder

@@ -8,12 +8,11 @@ Reading n bytes at bandwidth B takes n / B. Compressed to 1 / r of that and deco
 after the other, it takes n / (r B) + n / D. The two are equal at B = D (1 - 1 / r).
 """
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+import timeit
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +29,6 @@ CODECS = ("gzip", "zstd", "lz4")
 PRESETS = ("laptop SSD", "NFS")
 MOST = 8_000_000  # bytes of pulses; more take longer and say the same
 BLOCK = 2**18  # bytes that are compressed, and later read, at a time
-_REPEATS = 5
 _RANGE = 10, 10_000  # MB/s: from Wi-Fi to a fast SSD
 _STROKES = ("-", "--", ":")
 _NOTE = (
@@ -42,19 +40,11 @@ _NOTE = (
 
 @dataclass(frozen=True)
 class CodecRow:
-    """One codec.
+    """What a codec costs, or no codec."""
 
-    Attributes:
-        name: "raw" or a codec.
-        ratio: bytes before for each byte after.
-        decode_mb_s: 10^6 bytes of pulses that one core gets out of it per second.
-        seconds: what it takes to read all blocks and then decode them, by storage: emulated time
-            and measured computing.
-    """
-
-    name: str
-    ratio: float
-    decode_mb_s: float
+    ratio: float  # bytes before for each byte after
+    decode_mb_s: float  # 10^6 bytes of pulses that one core gets out of it per second
+    # to read all blocks and then decode them, by storage: emulated time and measured computing
     seconds: Mapping[str, float]
 
     @property
@@ -69,20 +59,16 @@ class CodecRow:
 
 @dataclass(frozen=True)
 class CompressionTable:
-    """What each codec costs, raw data first; it draws itself."""
+    """What each codec costs, by its name, "raw" data first; it draws itself."""
 
-    rows: Sequence[CodecRow]
+    rows: Mapping[str, CodecRow]
     bandwidths: Mapping[str, float]  # in MB/s, of each emulated storage
     megabytes: float  # 10^6 bytes, raw
     machine: str
 
-    def row(self, name: str) -> CodecRow:
-        """Return what is known of a codec."""
-        return next(row for row in self.rows if row.name == name)
-
     def ratio(self, name: str, storage: str) -> float:
         """Return how many times as long as raw data a codec takes on an emulated storage."""
-        return self.row(name).seconds[storage] / self.row("raw").seconds[storage]
+        return self.rows[name].seconds[storage] / self.rows["raw"].seconds[storage]
 
     def picture(self) -> Figure:
         """Draw the time relative to raw data over the bandwidth; where it is 1, they cross."""
@@ -90,12 +76,13 @@ class CompressionTable:
         with drawing(7, 4, title=self._title) as (figure, (panel,)):
             panel.axhline(1, color="gray", linewidth=1)
             panel.annotate("raw", (_RANGE[0], 1), (4, 4), textcoords="offset points", color="gray")
-            for row, stroke, colour in zip(self.rows[1:], _STROKES, shown.COLOURS, strict=False):
-                label = f"{row.name}: up to {row.crossover_mb_s:,.0f} MB/s"
+            for name, stroke, colour in zip(CODECS, _STROKES, shown.COLOURS, strict=False):
+                row = self.rows[name]
+                label = f"{name}: up to {row.crossover_mb_s:,.0f} MB/s"
                 costs = [row.cost_at(mb_s) for mb_s in bandwidths]
                 panel.plot(bandwidths, costs, stroke, color=colour, label=label)
                 for storage, mb_s in self.bandwidths.items():
-                    panel.plot(mb_s, self.ratio(row.name, storage), "o", color=colour)
+                    panel.plot(mb_s, self.ratio(name, storage), "o", color=colour)
             for storage, mb_s in self.bandwidths.items():
                 panel.axvline(mb_s, color="gray", linewidth=0.5)
                 panel.text(mb_s, 1.01, storage, ha="center", transform=panel.get_xaxis_transform())
@@ -116,19 +103,14 @@ class CompressionTable:
     def _title(self) -> str:
         return f"{self.megabytes:,.1f} MB of pulses · {self.machine}"
 
-    def _cells(self) -> list[list[str]]:
-        rows = []
-        for row in self.rows:
+    def _cells(self) -> Iterator[list[str]]:
+        for name, row in self.rows.items():
             speeds = [f"{mb_s:,.0f} MB/s" for mb_s in (row.decode_mb_s, row.crossover_mb_s)]
             times = [
-                f"{self.ratio(row.name, storage):.2f}× {duration(1e9 * seconds)}"
+                f"{self.ratio(name, storage):.2f}× {duration(1e9 * seconds)}"
                 for storage, seconds in row.seconds.items()
             ]
-            plain = row.name == "raw"
-            rows.append(
-                [row.name, f"{1 / row.ratio:.2f}×", *(["", ""] if plain else speeds), *times]
-            )
-        return rows
+            yield [name, f"{1 / row.ratio:.2f}×", *(speeds if name in CODECS else ["", ""]), *times]
 
 
 def compare_codecs(
@@ -147,9 +129,9 @@ def compare_codecs(
     pulses = np.load(Path(folder) / "npy/pulses.npy", mmap_mode="r")
     content = pulses.reshape(-1)[: MOST // 4].tobytes()
     blocks = [content[start : start + BLOCK] for start in range(0, len(content), BLOCK)]
-    figures = [storage_preset(each) if isinstance(each, str) else each for each in presets]
+    figures = list(map(storage_preset, presets))
     with TemporaryDirectory() as place:
-        rows = [_row(name, blocks, Path(place), figures) for name in ("raw", *CODECS)]
+        rows = {name: _row(name, blocks, Path(place), figures) for name in ("raw", *CODECS)}
     bandwidths = {f"emulated {each.name}": each.stream_mb_s for each in figures}
     return CompressionTable(rows, bandwidths, len(content) / 1e6, machine_facts.stamp())
 
@@ -157,46 +139,33 @@ def compare_codecs(
 def _row(
     name: str, blocks: Sequence[bytes], folder: Path, presets: Sequence[StoragePreset]
 ) -> CodecRow:
-    size = sum(map(len, blocks))
-    if name == "raw":
-        stored, decode_s = list(blocks), 0.0
-    else:
+    size, stored, decode_s = sum(map(len, blocks)), blocks, 0.0
+    if name in CODECS:
         codec = pa.Codec(name)
         stored = [codec.compress(block, asbytes=True) for block in blocks]
-        decode_s = _fastest(lambda: _decode(codec, stored, blocks))
+
+        def decode() -> None:
+            for compressed, block in zip(stored, blocks, strict=True):
+                codec.decompress(compressed, decompressed_size=len(block))
+
+        decode_s = min(timeit.repeat(decode, number=1))  # only other programs make it take longer
     (folder / name).write_bytes(b"".join(stored))
     lengths = [len(block) for block in stored]
     return CodecRow(
-        name,
         ratio=size / sum(lengths),
         decode_mb_s=size / 1e6 / decode_s if decode_s else float("inf"),
         seconds={
-            f"emulated {preset.name}": _read_s(folder, name, lengths, preset) + decode_s
+            f"emulated {preset.name}": _read_s(folder / name, lengths, preset) + decode_s
             for preset in presets
         },
     )
 
 
-def _decode(codec: Any, stored: Sequence[bytes], blocks: Sequence[bytes]) -> None:
-    for compressed, block in zip(stored, blocks, strict=True):
-        codec.decompress(compressed, decompressed_size=len(block))
-
-
-def _fastest(action: Callable[[], None]) -> float:
-    """Return the shortest time: only other programs make decoding take longer."""
-    seconds = []
-    for _ in range(_REPEATS):
-        start = time.perf_counter()
-        action()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
-
-
-def _read_s(folder: Path, name: str, lengths: Sequence[int], preset: StoragePreset) -> float:
+def _read_s(path: Path, lengths: Sequence[int], preset: StoragePreset) -> float:
     """Return the emulated seconds; what the emulation itself computes does not count."""
-    fs = slow_storage(folder, preset)
+    fs = slow_storage(path.parent, preset)
     clock = VirtualClock(fs, computing=lambda: 0)
-    with fs.open(name) as file:
+    with fs.open(path.name) as file:
         for length in lengths:
             file.read(length)
     return clock.waited / 1e9

@@ -12,7 +12,7 @@ except where it says "warm". What is counted includes the opening of files that 
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -66,7 +66,6 @@ PATTERNS = {
     "in order": Pattern(64, 4, 3, "s", shown.COLOURS[0]),
     "one event": Pattern(1, 1, 7, "o", shown.COLOURS[3]),
 }
-_GROUPS = [("", 1)] * 3 + [(name, 2) for name in ("time", "requests", "amplification")]
 _NOTE = (
     "“In order” is 256 neighbouring events, “one event” one from anywhere. Time is that of a file "
     "which is open; first comes how many times the best of its column it is. Requests are reads "
@@ -79,43 +78,28 @@ _NEVER_COLD = " This system cannot be asked to forget a file, so that nothing he
 
 @dataclass(frozen=True)
 class Cost:
-    """What it took to read some events, as a median over a few draws of them.
+    """What it took to read some events, as a median over a few draws of them."""
 
-    Attributes:
-        seconds: the wall's on this disk; emulated and computing time on emulated storage.
-        requests: reads that went to the storage.
-        opens: how often a file was opened or looked up.
-        amplification: bytes that the storage delivered for each byte of pulses.
-    """
-
-    seconds: float
-    requests: float
-    opens: float
-    amplification: float
+    seconds: float  # the wall's on this disk; emulated and computing time on emulated storage
+    requests: float  # reads that went to the storage
+    opens: float  # how often a file was opened or looked up
+    amplification: float  # bytes that the storage delivered for each byte of pulses
 
 
 @dataclass(frozen=True)
 class FormatRow:
-    """One format.
+    """What one format costs to write and to read."""
 
-    Attributes:
-        name: as in `data_scripts.convert_events --to`.
-        write_s: seconds to write it; what the system still keeps in memory then is not waited for.
-        size: bytes of its files.
-        costs: what reading costs, by storage and pattern ("in order", "one event").
-    """
-
-    name: str
-    write_s: float
-    size: int
-    costs: Mapping[tuple[str, str], Cost]
+    write_s: float  # what the system still keeps in memory then is not waited for
+    size: int  # bytes of its files
+    costs: Mapping[tuple[str, str], Cost]  # by storage and pattern
 
 
 @dataclass(frozen=True)
 class FormatTable:
-    """What each format costs on each storage; it draws itself."""
+    """What each format costs on each storage, by its name; it draws itself."""
 
-    rows: Sequence[FormatRow]
+    rows: Mapping[str, FormatRow]
     events: int
     pulses: int
     machine: str
@@ -123,48 +107,42 @@ class FormatTable:
     @property
     def names(self) -> list[str]:
         """The formats, the fastest over all storages and patterns first."""
-        ratios = {
-            row.name: [self.ratio(row.name, *place) for place in row.costs] for row in self.rows
-        }
-        return sorted(ratios, key=lambda name: float(np.mean(np.log(ratios[name]))))
+
+        def slowness(name: str) -> float:
+            return float(np.log([self.ratio(name, *at) for at in self.rows[name].costs]).mean())
+
+        return sorted(self.rows, key=slowness)
 
     @property
     def storages(self) -> list[str]:
         """The storages, this disk first; it is left out cold where it cannot be made so."""
-        return list(dict.fromkeys(storage for storage, _ in self.rows[0].costs))
-
-    def row(self, name: str) -> FormatRow:
-        """Return what is known of one format."""
-        return next(row for row in self.rows if row.name == name)
+        return list(dict.fromkeys(storage for storage, _ in self.rows["npy"].costs))
 
     def cost(self, name: str, storage: str, pattern: str) -> Cost:
         """Return what it costs to read a format from a storage in one of two ways."""
-        return self.row(name).costs[storage, pattern]
+        return self.rows[name].costs[storage, pattern]
 
     def ratio(self, name: str, storage: str, pattern: str) -> float:
         """Return how many times as long it takes as with the best format there."""
-        best = min(row.costs[storage, pattern].seconds for row in self.rows)
+        best = min(row.costs[storage, pattern].seconds for row in self.rows.values())
         return self.cost(name, storage, pattern).seconds / best
 
     def picture(self) -> Figure:
         """Draw the time of each format relative to the best, and how much it reads in vain."""
-        panels = {
-            storage: {how: [self.ratio(name, storage, how) for name in self.names] for how in looks}
-            for storage, looks in dict.fromkeys((WARM, *self.storages[-2:]), PATTERNS).items()
-        }
-        read = {how: [self.cost(n, S3, how).amplification for n in self.names] for how in PATTERNS}
-        height = range(len(self.names), 0, -1)
-        title = f"{self.events:,} events · {self.machine}"
-        tall, columns = 1.6 + 0.3 * len(self.names), len(panels) + 1
-        with drawing(11.5, tall, columns=columns, title=title, sharey=True) as (figure, axes):
-            drawn = {**panels, AMPLIFICATION: read}
-            for panel, (title, found) in zip(axes, drawn.items(), strict=True):
+        names, titles = self.names, (WARM, *self.storages[-2:], AMPLIFICATION)
+        height, tall = range(len(names), 0, -1), 1.6 + 0.3 * len(names)
+        with drawing(11.5, tall, columns=4, title=self._title, sharey=True) as (figure, axes):
+            for panel, title in zip(axes, titles, strict=True):
                 for how, look in PATTERNS.items():
-                    panel.plot(found[how], height, look.marker, color=look.colour, label=how)
-                panel.set(xscale="log", xlabel="times the best" if title in panels else "")
+                    if title == AMPLIFICATION:
+                        found = [self.cost(name, S3, how).amplification for name in names]
+                    else:
+                        found = [self.ratio(name, title, how) for name in names]
+                    panel.plot(found, height, look.marker, color=look.colour, label=how)
+                panel.set(xscale="log", xlabel="times the best" * (title != AMPLIFICATION))
                 panel.set_title(title, fontsize="medium")
                 panel.grid(color="gray", alpha=0.3, linewidth=0.5)
-            axes[0].set_yticks(height, [FORMATS[name].title for name in self.names])
+            axes[0].set_yticks(height, [FORMATS[name].title for name in names])
             legend = axes[0].get_legend_handles_labels()
             figure.legend(*legend, loc="outside lower right", ncols=2, frameon=False)
         return figure
@@ -174,38 +152,36 @@ class FormatTable:
 
     def _repr_html_(self) -> str:
         """Show a table for each storage, of which the first is open."""
-        head = ["format", "size", "write", *[*PATTERNS] * 3]
-        parts = [
+        head = ["format", "size", "write"]
+        head += [
+            f"{what}, {how}" for what in ("time", "requests", "amplification") for how in PATTERNS
+        ]
+        tables = [
             f"<summary>{escape(storage)}</summary>"
-            f"{shown.table(head, list(self._cells(storage)), _GROUPS)}</details>"
+            f"{shown.table(head, self._cells(storage))}</details>"
             for storage in self.storages
         ]
-        return shown.page(self._title, f'<details open="">{"<details>".join(parts)}', self._note)
+        note = _NOTE + _NEVER_COLD * (COLD not in self.storages)
+        return shown.page(self._title, f'<details open="">{"<details>".join(tables)}', note)
 
     @property
     def _title(self) -> str:
         size = PULSE * self.pulses / 1e6
         return f"{self.events:,} events, {size:,.1f} MB of pulses · {self.machine}"
 
-    @property
-    def _note(self) -> str:
-        return _NOTE if COLD in self.storages else _NOTE + _NEVER_COLD
-
     def _cells(self, storage: str) -> Iterator[list[str]]:
         """Yield 9 cells for each format: name, size, writing, two times, twice two counts."""
         for name in self.names:
-            row = self.row(name)
-            costs = {pattern: row.costs[storage, pattern] for pattern in PATTERNS}
+            row = self.rows[name]
+            costs = [row.costs[storage, pattern] for pattern in PATTERNS]
+            ratios = [_times(self.ratio(name, storage, pattern)) for pattern in PATTERNS]
             yield [
                 FORMATS[name].title,
                 f"{row.size / (PULSE * self.pulses):.2f}×",
                 duration(1e9 * row.write_s),
-                *(
-                    f"{_times(self.ratio(name, storage, pattern))} {duration(1e9 * cost.seconds)}"
-                    for pattern, cost in costs.items()
-                ),
-                *(_requests(cost) for cost in costs.values()),
-                *(f"{cost.amplification:.3g}" for cost in costs.values()),
+                *(f"{a} {duration(1e9 * b.seconds)}" for a, b in zip(ratios, costs, strict=True)),
+                *map(_requests, costs),
+                *(f"{cost.amplification:.3g}" for cost in costs),
             ]
 
 
@@ -244,11 +220,12 @@ def compare_formats(
     names = ["npy", *(name for name in names if name != "npy")]  # it brings the labels, for all
     room = len(names) * (2 * events.pulses.nbytes + 8192 * len(events))
     need_room(beside, room, otherwise="or compare fewer events with most=500")
-    rows = []
+    rows = {}
     with TemporaryDirectory(prefix=".formats-", dir=beside, ignore_cleanup_errors=True) as place:
         for name in tqdm(names, unit="format", disable=None):
-            write_s, size = write(name, events, Path(place))
-            rows.append(FormatRow(name, write_s, size, Reader(name, Path(place)).costs()))
+            rows[name] = FormatRow(
+                *write(name, events, Path(place)), Reader(name, Path(place)).costs()
+            )
     return FormatTable(rows, len(events), len(events.pulses), machine_facts.stamp())
 
 
@@ -305,7 +282,7 @@ class Reader:
 
     def _on_disk(self, chosen: list[Draw], few: list[Draw]) -> dict[str, float]:
         dataset = self._opened()
-        _read_all(dataset, chosen[-1])  # imports, and what the system reads ahead
+        _seconds(dataset, chosen[-1])  # imports, and what the system reads ahead
         seconds = {WARM: median(_seconds(dataset, draw) for draw in chosen)}
         if can_forget():
             seconds[COLD] = median(self._cold(draw) for draw in few)
@@ -318,29 +295,21 @@ class Reader:
         return _seconds(dataset, draw)
 
     def _on(self, fs: SlowFileSystem, chosen: Iterable[Draw]) -> Cost:
-        clock = VirtualClock(fs)
-        dataset = self._opened(fs)
-        seconds, requests, opens, read, wanted = [], [], [], 0, 0
+        clock, dataset = VirtualClock(fs), self._opened(fs)
+        found, read, wanted = [], 0, 0
         for draw in chosen:
             fs.drop_caches()
             fs.reset_counters()
-            start = clock()
-            _read_all(dataset, draw)
-            seconds.append((clock() - start) / 1e9)
-            counters = fs.counters()
-            requests.append(counters.requests)
-            opens.append(counters.opens + counters.lookups)
+            taken, counters = _seconds(dataset, draw, clock), fs.counters()
+            found.append((taken, counters.requests, counters.opens + counters.lookups))
             read += counters.bytes_read
             wanted += PULSE * sum(int(self._lengths[batch].sum()) for batch in draw)
-        return Cost(median(seconds), median(requests), median(opens), read / max(1, wanted))
+        seconds, requests, opens = map(median, zip(*found, strict=True))
+        return Cost(seconds, requests, opens, read / max(1, wanted))
 
 
-def _read_all(dataset: Events, draw: Draw) -> None:
+def _seconds(dataset: Events, draw: Draw, clock: Callable[[], int] = time.perf_counter_ns) -> float:
+    start = clock()
     for batch in draw:
         dataset.__getitems__(batch)
-
-
-def _seconds(dataset: Events, draw: Draw) -> float:
-    start = time.perf_counter()
-    _read_all(dataset, draw)
-    return time.perf_counter() - start
+    return (clock() - start) / 1e9

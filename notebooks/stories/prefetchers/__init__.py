@@ -2,11 +2,5 @@
 
 from notebooks.stories.prefetchers.bench import DiskError
 from notebooks.stories.prefetchers.contract import CONTRACT, RUNS, Broken, Clause, hangs, judge_all
-from notebooks.stories.prefetchers.defects import (
-    NotesPrefetcher,
-    default_stream,
-    prove_all,
-    side_stream,
-    side_stream_with_wait,
-)
+from notebooks.stories.prefetchers.defects import NotesPrefetcher, SideStream, prove_all
 from notebooks.stories.prefetchers.trial import Make, Trial

@@ -1,16 +1,17 @@
-"""The prefetcher of the notes, its ten defects, and the designs on the way to `CudaPrefetcher`.
+"""The prefetcher of the notes, its ten defects, and a design on the way to `CudaPrefetcher`.
 
-`NotesPrefetcher` has the design that a lecture note prints (the code is ours, the idea is not). The
-functions below it are steps between: each mends one thing, and breaks or leaves another. A defect
-is a clause of the contract that the notes break, and `CudaPrefetcher` keeps.
+`NotesPrefetcher` has the design that a lecture note prints (the code is ours, the idea is not).
+`SideStream` is a step between. A defect is a clause of the contract that the notes break, and
+`CudaPrefetcher` keeps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from queue import Empty, Queue
 from threading import Thread
 from typing import Any, NamedTuple
@@ -19,12 +20,13 @@ from course_utils.hardware.gpu import Accelerator
 from course_utils.loading.prefetch import CudaPrefetcher
 from course_utils.teaching.exercise import quiet_threads
 from course_utils.words import percent, plural
-from notebooks.stories.prefetchers.bench import Machine, Source, make_pairs
+from notebooks.stories.prefetchers.bench import Machine, make_pairs
 from notebooks.stories.prefetchers.contract import CONTRACT, PAGEABLE, RUNS
 from notebooks.stories.prefetchers.trial import Make, Patience, Seen
 
 NOTES_HANG = Patience(hang=0.4, leave=0.1)  # their thread is dead or stuck then
 OURS_DOES_NOT = Patience(hang=30, settle=0.01)  # and has no thread to wait for
+Say = Callable[..., str]
 _CLAUSES = {clause.name: clause for clause in (*CONTRACT, PAGEABLE)}
 
 
@@ -50,39 +52,35 @@ class NotesPrefetcher:
         self.queue.put(None)  # the end
 
 
-def default_stream(gpu: Accelerator, batches: Iterable[Any]) -> Iterator[Any]:
-    """Copy one batch ahead, on the stream of the steps: right, and nothing is hidden."""
-    return _one_ahead(lambda batch: gpu.upload(batch, non_blocking=True), batches)
+class SideStream:
+    """Copies one batch ahead, on a stream of its own; a step that does not wait reads garbage.
+
+    With a wait it is right, until a batch is dropped that is still read.
+    """
+
+    def __init__(self, loader: Iterable[Any], gpu: Accelerator, *, wait: bool = False):
+        self.loader, self.gpu, self.wait = loader, gpu, wait
+
+    def __iter__(self) -> Iterator[Any]:
+        copies, ready = self.gpu.Stream(), None
+        for batch in chain(self.loader, [None]):
+            before, ready = ready, None
+            if batch is not None:
+                with self.gpu.stream(copies):
+                    ready = self.gpu.upload(batch, non_blocking=True), copies.record_event()
+            if before is not None:
+                if self.wait:
+                    self.gpu.current_stream().wait_event(before[1])
+                yield before[0]
+            del before  # or it would be kept until the copy after the next
 
 
-def side_stream(gpu: Accelerator, batches: Iterable[Any], *, wait: bool = False) -> Iterator[Any]:
-    """Copy one batch ahead, on a stream of its own: a step that does not wait reads garbage."""
-    copies = gpu.Stream()
-
-    def stage(batch: Any) -> tuple[Any, Any]:
-        with gpu.stream(copies):
-            return gpu.upload(batch, non_blocking=True), copies.record_event()
-
-    for batch, arrived in _one_ahead(stage, batches):
-        if wait:
-            gpu.current_stream().wait_event(arrived)
-        yield batch
-        del batch  # or it would be kept until the copy after the next
+def on_current(design: Callable[..., Iterable[Any]], **options: Any) -> Make:
+    """Return how to make a design that is told its GPU: on the one that is current."""
+    return lambda loader, devices: design(loader, devices.current(), **options)
 
 
-# right, until a batch is dropped that is still read
-side_stream_with_wait = partial(side_stream, wait=True)
-
-
-def _one_ahead(stage: Callable[[Any], Any], batches: Iterable[Any]) -> Iterator[Any]:
-    ready = None
-    for batch in batches:
-        ready, before = stage(batch), ready
-        if before is not None:
-            yield before
-        del before
-    if ready is not None:
-        yield ready
+OURS = on_current(CudaPrefetcher)
 
 
 class Defect(NamedTuple):
@@ -95,16 +93,6 @@ class Defect(NamedTuple):
     proven: bool  # the notes break each clause that was tried, and ours keeps it
 
 
-class Again:
-    """A design that is a generator, begun anew in each epoch."""
-
-    def __init__(self, design: Callable[..., Iterator[Any]], loader: Source, devices: Machine):
-        self.design, self.loader, self.gpu = design, loader, devices.current()
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.design(self.gpu, self.loader)
-
-
 class Try:
     """A clause, tried in a way of its own; batches are pairs, which is all that the notes take."""
 
@@ -113,32 +101,26 @@ class Try:
         self.trial = replace(self.clause.trial, **{"batches": make_pairs, "depth": None, **trial})
 
 
-@dataclass(frozen=True)
 class Proof:
-    """A defect that is still to be shown: what is tried, and how to say what was seen."""
+    """A defect that is still to be shown: how to say what was seen, and what is tried."""
 
-    title: str
-    tries: tuple[Try, ...]
-    notes: Callable[..., str]
-    ours: Callable[..., str] | None = None  # None: the same words
+    def __init__(self, title: str, say: Say, *tries: Try, ours: Say | None = None):
+        """Say of ours what is said of the notes, unless it has words of its own."""
+        self.title, self.tries, self.say, self.say_ours = title, tries, say, ours or say
 
     def run(self, number: int) -> Defect:
         """Try the design of the notes, and ours."""
         with quiet_threads():
             theirs = [Seen(one.make, one.trial, NOTES_HANG) for one in self.tries]
-            mine = [Seen(_ours, one.trial, OURS_DOES_NOT) for one in self.tries]
+            mine = [Seen(OURS, one.trial, OURS_DOES_NOT) for one in self.tries]
             proven = all(
                 one.clause.broken(broken) and not one.clause.broken(kept)
                 for one, broken, kept in zip(self.tries, theirs, mine, strict=True)
             )
-            said = self.notes(*theirs), (self.ours or self.notes)(*mine)
+            said = self.say(*theirs), self.say_ours(*mine)
             for seen in theirs:
                 _set_free(seen.prefetcher)
         return Defect(number, self.title, *said, proven)
-
-
-def _ours(loader: Source, devices: Machine) -> CudaPrefetcher:
-    return CudaPrefetcher(loader, devices.current())
 
 
 def _set_free(prefetcher: object) -> None:
@@ -155,6 +137,10 @@ def _left(seen: Seen) -> str:
     thread = "thread alive" if seen.threads else "no thread"
     loader = "open" if seen.is_open else "closed"
     return f"after break: {thread}, {seen.kept} batches kept, loader {loader}"
+
+
+def _peak(seen: Seen) -> str:
+    return f"{seen.peak} batches on the GPU at a time"
 
 
 def _kinds(threes: Seen, dicts: Seen, pageable: Seen) -> str:
@@ -174,74 +160,63 @@ def _order(seen: Seen) -> str:
     )
 
 
+_LONG_QUEUE = partial(NotesPrefetcher, queue_size=4)
+
 PROOFS = (
     Proof(
         "Copies and steps are on one stream",
-        (Try("overlap"),),
         lambda seen: f"hidden, of the copies after the first: {percent(seen.hidden)}",
+        Try("overlap"),
     ),
     Proof(
         "The copy is only enqueued, and no event tells of its end",
-        (Try("right", own_stream=True),),
         lambda seen: f"{seen.garbage} of {seen.wanted} checksums wrong in a loop on its own stream",
+        Try("right", own_stream=True),
     ),
     Proof(
         "The obvious repair computes with garbage",
-        (
-            Try("losses read late", partial(Again, side_stream), late=()),
-            Try("losses read late", partial(Again, side_stream_with_wait), late=range(RUNS)),
-        ),
         lambda unwaited, late: (
             f"with a second stream: wrong in {unwaited.spoilt} of {RUNS} runs; with a wait too, "
             f"but no record_stream, and losses read late: wrong in {late.spoilt}"
         ),
-        lambda _, late: f"wrong in {late.spoilt} of {RUNS} runs, losses read late",
+        Try("losses read late", on_current(SideStream), late=()),
+        Try("losses read late", on_current(SideStream, wait=True), late=range(RUNS)),
+        ours=lambda _, late: f"wrong in {late.spoilt} of {RUNS} runs, losses read late",
     ),
     Proof(
         "An error of the loader ends the thread, and nobody hears of it",
-        (Try("exception"),),
         lambda seen: seen.ending,
+        Try("exception"),
     ),
     Proof(
         "The second epoch hangs",
-        (Try("second epoch", epochs=2),),
         lambda seen: f"2 epochs of {seen.wanted}: {seen.ending}",
+        Try("second epoch", epochs=2),
     ),
     Proof(
         "Leaving the loop leaves thread, batches and loader behind",
-        (Try("break", partial(NotesPrefetcher, queue_size=4), leave_after=1),),
         _left,
+        Try("break", _LONG_QUEUE, leave_after=1),
     ),
     Proof(
         "Every rank copies to GPU 0",
-        (Try("device index"),),
         lambda seen: f"rank 1: {seen.count} batches on the {', '.join(seen.places)}",
+        Try("device index"),
     ),
     Proof(
         "The queue fills the memory of the GPU",
-        (Try("memory in flight", partial(NotesPrefetcher, queue_size=4), leave_after=1),),
-        lambda seen: (
-            f"{seen.peak} batches on the GPU at a time: 4 queued, 1 waiting for a place, 1 in use"
-        ),
-        lambda seen: f"{seen.peak} batches on the GPU at a time",
+        lambda seen: f"{_peak(seen)}: 4 queued, 1 waiting for a place, 1 in use",
+        Try("memory in flight", _LONG_QUEUE, leave_after=1),
+        ours=_peak,
     ),
     Proof(
         "Batches are pairs in pinned memory, and nobody checks",
-        (
-            Try("nested batch", batches=lambda: [(a, b, a) for a, b in make_pairs()]),
-            Try(
-                "nested batch",
-                batches=lambda: [{"inputs": a, "targets": b} for a, b in make_pairs()],
-            ),
-            Try("pageable memory"),
-        ),
         _kinds,
+        Try("nested batch", batches=lambda: [(a, b, a) for a, b in make_pairs()]),
+        Try("nested batch", batches=lambda: [{"inputs": a, "targets": b} for a, b in make_pairs()]),
+        Try("pageable memory"),
     ),
-    Proof(
-        "It reads before the loop begins",
-        (Try("order"),),
-        _order,
-    ),
+    Proof("It reads before the loop begins", _order, Try("order")),
 )
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -88,8 +88,7 @@ class Seen:
         self.leaving = False  # it came to its break
         self._progress, self._ended, self._patient = Tally(), threading.Event(), True
         self._before = set(threading.enumerate())
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as said:
             self._run(make)
         self.warnings = len(said)
         self.hung = not self._ended.is_set()  # it came to no end, for whatever reason
@@ -131,10 +130,9 @@ class Seen:
         if trial.set_epoch:
             self.early = self.source.served.settle(self.patience.settle)
             self.source.set_epoch(trial.set_epoch)
-        with ExitStack() as stack:
-            trace = stack.enter_context(record(clock=machine.clock)) if trial.timed else None
-            if trial.own_stream:
-                stack.enter_context(machine.current().stream(machine.current().Stream()))
+        watch = record(clock=machine.clock) if trial.timed else nullcontext()
+        stream = machine.current().Stream() if trial.own_stream else None
+        with watch as trace, machine.current().stream(stream):
             for epoch in range(trial.epochs):
                 self._epoch(late=epoch in trial.late)
         if trace is not None:
