@@ -1,64 +1,95 @@
 """Check of notebook 07: a `stage` that is killed, crowded, and given no room, each in a process."""
 
-import json
+import multiprocessing
 import os
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from course_utils.hardware.machine import SHM
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
 from course_utils.teaching.notebook import explain
-from notebooks.exercises.nb07 import job
+from notebooks.exercises.nb07.job import Job, Outcome, main
 
 Stage = Callable[[str, str], str]
-Outcome = dict[str, Any]  # of a call: "returned" or "error", and "reads" of the source
 
 PATIENCE_S = 20.0  # until a call counts as hung; a right one needs a part of a second
 SETTLE_S = 1.0  # how long the second of two may show that it does not wait for the first
-LOOK_EVERY_S = 0.01
+_SPAWN = multiprocessing.get_context("spawn")
+_RENAME = "Copy to another name in the same folder, then os.replace(half, target)."
 
 
 @exercise("07.1", title="Stage a file, whole or not at all", seconds=180)
 def stage_a_file(stage: Stage) -> Verdict:
     """Judge `stage(source, place)`: copies, reuse, SIGKILL half way, no room, two at once."""
     expect_in_a_file(stage)
-    with tempfile.TemporaryDirectory(prefix="stage-", ignore_cleanup_errors=True) as folder:
-        site = Site(Path(folder), stage)
-        try:
-            name = _judge_copy(site)
-            _judge_killed(site, name)
-            _judge_moved(site, name)
-            _judge_changed(site)
-            _judge_full(site)
-            _judge_two(site)
-        finally:
-            site.end()
+    with (
+        tempfile.TemporaryDirectory(prefix="stage-", ignore_cleanup_errors=True) as folder,
+        closing(Site(Path(folder), stage)) as site,
+    ):
+        for judge in (
+            _judge_copy,
+            _judge_killed,
+            _judge_moved,
+            _judge_changed,
+            _judge_full,
+            _judge_two,
+        ):
+            site.place = Path(tempfile.mkdtemp(prefix="shm ", dir=folder))
+            judge(site)
     return right(
         "Killed half way, without room, two at once, with a new source: what lies under the final "
         "name is always the whole file, and it is copied once."
     )
 
 
+class Process:
+    """A process that stages, and the line to it."""
+
+    def __init__(self, job: Job):
+        self._line, far = _SPAWN.Pipe()
+        self._heard: list[Any] = []
+        self.process = _SPAWN.Process(target=main, args=(job, far))
+        self.process.start()
+        far.close()
+
+    def outcomes(self, *, until: str = "") -> list[Outcome]:
+        """Return what came of its calls until it says this word or ends, as a killed one does."""
+        with suppress(EOFError, ConnectionResetError):
+            while until not in self._heard:
+                expect(
+                    self._line.poll(PATIENCE_S),
+                    f"A call of stage has not returned after {PATIENCE_S:g} s: it waits for "
+                    "something that nobody does any more, such as a lock file that a killed "
+                    "process left behind.",
+                    "Take a lock that ends with its process: filelock.FileLock, or fcntl.flock.",
+                )
+                self._heard.append(self._line.recv())
+        return [one for one in self._heard if isinstance(one, Outcome)]
+
+    def go_on(self) -> None:
+        """Let it go on where it is held."""
+        with suppress(OSError):  # it has ended
+            self._line.send("go on")
+
+
 class Site:
-    """A file to stage, a place to stage it in, and jobs that call the learner's function."""
+    """A file to stage, a `place` to stage it in, and processes that call the learner's function."""
+
+    place: Path
+    name: str  # of the copy in there
 
     def __init__(self, folder: Path, stage: Stage):
-        """Make the source and a first place in an empty `folder`."""
-        self.folder, self._stage, self._rng = folder, stage, random.Random(7)
-        self._processes: list[subprocess.Popen[str]] = []
-        self._places = 0
-        (folder / "storage").mkdir()
-        # a name that a shell would take apart
-        self.source = folder / "storage" / "pulses of run 7.npy"
+        """Make the source in a `folder`."""
+        self._stage, self._rng = stage, random.Random(7)
+        self._processes: list[Process] = []
+        self.source = folder / "pulses of run 7.npy"  # a name that a shell would take apart
         self.data = b""
         self.write(size=self._rng.randrange(200_000, 400_000))
-        self.new_place()
 
     def write(self, *, size: int = 0, older_s: float = 0) -> None:
         """Give the source new contents, of the same size, and `older_s` older than it was."""
@@ -68,64 +99,44 @@ class Site:
         self.source.write_bytes(self.data)
         os.utime(self.source, (before - older_s, before - older_s))
 
-    def new_place(self) -> None:
-        """Go on in an empty folder."""
-        self._places += 1
-        self.place = self.folder / f"shm {self._places}"
-        self.place.mkdir()
-
-    def start(self, *, name: str = "one", **how: Any) -> subprocess.Popen[str]:
-        """Start a process that stages, `how` as `job.main` says; `name` tells it from others."""
-        order = {
-            "module": self._stage.__module__,
-            "function": self._stage.__qualname__,
-            "source": str(self.source),
-            "place": str(self.place),
-            "signs": str(self.signs(name)),
-            **how,
-        }
-        process = subprocess.Popen(
-            [sys.executable, job.__file__, json.dumps(order)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._processes.append(process)
-        return process
+    def start(self, **how: Any) -> Process:
+        """Start a process that stages, `how` as a `Job` says."""
+        names = self._stage.__module__, self._stage.__qualname__
+        self._processes.append(Process(Job(*names, str(self.source), str(self.place), **how)))
+        return self._processes[-1]
 
     def run(self, **how: Any) -> list[Outcome]:
-        """Stage in a process and return what came of each call; none from one that was killed."""
-        return _outcomes(self.start(**how))
+        """Stage in a process and return what came of each call."""
+        return self.start(**how).outcomes()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Leave no process behind, also when the check is interrupted."""
-        for process in self._processes:
-            process.kill()
-            process.communicate()
-
-    def signs(self, name: str) -> Path:
-        """Name what the files begin with by which a process says how far it is."""
-        return self.folder / f"{self.place.name} {name}"
+        for one in self._processes:
+            one.process.kill()
+            one.process.join()
 
     def copy(self, outcome: Outcome) -> bytes:
         """Return what lies where `stage` says, or nothing."""
-        path = Path(outcome["returned"])
+        path = Path(outcome.returned)
         return path.read_bytes() if path.is_file() else b""
+
+    def exposes_a_part(self) -> bool:
+        """Tell whether something else than the whole file lies under the final name."""
+        target = self.place / self.name
+        return target.exists() and target.read_bytes() != self.data
 
     def held(self) -> int:
         """Return the bytes that lie in the place."""
         return sum(path.stat().st_size for path in self.place.rglob("*") if path.is_file())
 
 
-def _judge_copy(site: Site) -> str:
-    """Stage twice where all is well; return the name of the copy."""
+def _judge_copy(site: Site) -> None:
+    """Stage twice where all is well."""
     first, second = _good(site.run(calls=2), 2)
-    copied = site.copy(first)
+    path, copied = Path(first.returned), site.copy(first)
     expect(
-        Path(first["returned"]).parent == site.place,
-        f"stage returned {first['returned']}; the copy belongs into {site.place}.",
+        path.parent == site.place,
+        f"stage returned {path}; the copy belongs into {site.place}.",
         "Return the path of the copy in `place`.",
     )
     expect(
@@ -135,53 +146,49 @@ def _judge_copy(site: Site) -> str:
         "Copy bytes: shutil.copyfile(source, target).",
     )
     expect(
-        not Path(first["returned"]).is_symlink()
-        and not os.path.samefile(first["returned"], site.source),
+        not path.is_symlink() and not path.samefile(site.source),
         "What lies there is a link to the source: every read still goes to the slow storage.",
         "Copy the bytes: shutil.copyfile(source, target).",
     )
     expect(
-        second["reads"] == 0,
+        second.reads == 0,
         "The second call reads the whole source again, although a good copy is there. Every job of "
         "the node would pay for that.",
         "Compare size and time with source.stat(), which reads no byte of it; shutil.copy2 gives "
         "the copy the source's time.",
     )
-    return Path(first["returned"]).name
+    site.name = path.name
 
 
-def _judge_killed(site: Site, name: str) -> None:
+def _judge_killed(site: Site) -> None:
     """Kill a job half way, look at what it leaves, and let the next one stage."""
-    site.new_place()
     size = len(site.data)
-    killed = site.run(limit=size // 2, deadly=True)
     expect(
-        all("error" in outcome for outcome in killed),
+        all(outcome.error for outcome in site.run(limit=size // 2, deadly=True)),
         "The program that copies was killed half way, and stage returned as if all were well.",
         "Look at how it ended: subprocess.run(..., check=True); or copy with shutil.copy2.",
     )
-    target = site.place / name
-    is_exposed = target.exists() and target.read_bytes() != site.data
+    exposed = site.exposes_a_part()
     (after,) = _good(site.run(), 1)
-    found = len(site.copy(after))
+    copied = site.copy(after)
     expect(
-        found == size,
-        f"A job was killed half way through its copy. The next one took what lay there for the "
-        f"file: {found:,} of {size:,} bytes, and no error.",
+        len(copied) == size,
+        "A job was killed half way through its copy. The next one took what lay there for the "
+        f"file: {len(copied):,} of {size:,} bytes, and no error.",
         "Copy to another name in the same folder, and when all is there os.replace(half, target): "
         "that happens at once or not at all.",
     )
     expect(
-        site.copy(after) == site.data,
+        copied == site.data,
         "After a job was killed half way, the next one put together a file of the right size and "
         "with wrong bytes.",
         "Begin the copy anew; do not append to what lies there.",
     )
     expect(
-        not is_exposed,
+        not exposed,
         "When a job is killed half way, half a file lies under the final name. Your next call "
         "notices; a program that opens the file without asking takes it for whole.",
-        "Copy to another name in the same folder, then os.replace(half, target).",
+        _RENAME,
     )
     expect(
         site.held() < 1.4 * size,
@@ -191,24 +198,22 @@ def _judge_killed(site: Site, name: str) -> None:
     )
 
 
-def _judge_moved(site: Site, name: str) -> None:
+def _judge_moved(site: Site) -> None:
     """Kill a job that renames into the place from elsewhere, where that becomes a copy."""
     with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as place:
         site.place = Path(place)
         site.run(limit=len(site.data) // 2, deadly=True, at_border=True)
-        target = site.place / name
-        is_whole = not target.exists() or target.read_bytes() == site.data
+        exposed = site.exposes_a_part()
     expect(
-        is_whole,
+        not exposed,
         "The unfinished copy lies in another folder, and `place` is a file system of its own, as "
         "/dev/shm is. Into that there is no renaming: shutil.move and mv copy. A job was killed "
         "half way, and half a file lies under the final name.",
-        "Copy to another name in the same folder, then os.replace(half, target).",
+        _RENAME,
     )
 
 
 def _judge_changed(site: Site) -> None:
-    site.new_place()
     _good(site.run(), 1)
     changes = [(-100.0, "newer"), (1000.0, "dated earlier, as a restored backup is")]
     if site.source.stat().st_mtime % 1:  # the file system knows parts of a second
@@ -224,21 +229,20 @@ def _judge_changed(site: Site) -> None:
             "both equal. shutil.copy2 keeps the time.",
         )
         expect(
-            second["reads"] == 0,
+            second.reads == 0,
             f"The source has changed ({what}) and was copied; the next call copies it once more.",
             "Give the copy the time of the source: shutil.copy2, or os.utime.",
         )
 
 
 def _judge_full(site: Site) -> None:
-    site.new_place()
-    (outcome,) = site.run(limit=len(site.data) // 2) or [{"error": "killed"}]
-    expect(
-        "error" in outcome,
-        f"There was room for half of the file, and stage returned {outcome.get('returned')!r} as "
-        "if all were well.",
-        "Let the OSError go on to the caller: `raise` after the clean-up.",
-    )
+    for outcome in site.run(limit=len(site.data) // 2):
+        expect(
+            outcome.error,
+            f"There was room for half of the file, and stage returned {outcome.returned!r} as if "
+            "all were well.",
+            "Let the OSError go on to the caller: `raise` after the clean-up.",
+        )
     expect(
         site.held() < len(site.data) // 10,
         f"There was room for half of the file. stage raised, and left {site.held():,} bytes there: "
@@ -248,22 +252,20 @@ def _judge_full(site: Site) -> None:
 
 
 def _judge_two(site: Site) -> None:
-    site.new_place()
-    one = site.start(name="one", hold=True)
-    _wait_for(site.signs("one"), "reading", one)
-    two = site.start(name="two")
-    _wait_for(site.signs("two"), "ready", two)
-    both_read = _wait_for(site.signs("two"), "reading", two, SETTLE_S)
-    Path(f"{site.signs('one')}.go").touch()
-    results = [_good(_outcomes(process), 1)[0] for process in (one, two)]
-    for result in results:
-        expect(
-            site.copy(result) == site.data,
-            "Two jobs staged at the same time, and one of them got a file that is not whole.",
-            "Take a lock before you look whether the copy is there, and keep it until os.replace.",
-        )
+    one = site.start(hold=True)
+    one.outcomes(until="reading")
+    two = site.start()
+    two.outcomes(until="ready")
+    two.process.join(SETTLE_S)
+    one.go_on()
+    first, second = (_good(process.outcomes(), 1)[0] for process in (one, two))
     expect(
-        not both_read and results[1]["reads"] == 0,
+        site.copy(first) == site.copy(second) == site.data,
+        "Two jobs staged at the same time, and one of them got a file that is not whole.",
+        "Take a lock before you look whether the copy is there, and keep it until os.replace.",
+    )
+    expect(
+        second.reads == 0,
         "Two jobs staged at the same time, and both copied. On a node with eight GPUs that is "
         "eight times the traffic, and for a while eight times the memory.",
         "Take a lock before you look whether the copy is there: with FileLock(f'{target}.lock'): "
@@ -271,28 +273,17 @@ def _judge_two(site: Site) -> None:
     )
 
 
-def _wait_for(
-    signs: Path, what: str, process: subprocess.Popen[str], seconds: float = PATIENCE_S
-) -> bool:
-    """Tell whether the process came that far before it ended, or the time did."""
-    end = time.monotonic() + seconds
-    sign = Path(f"{signs}.{what}")
-    while not sign.exists() and process.poll() is None and time.monotonic() < end:
-        time.sleep(LOOK_EVERY_S)
-    return sign.exists()
-
-
 def _good(results: list[Outcome], wanted: int) -> list[Outcome]:
     for result in results:
         expect(
-            "[Errno 18]" not in result.get("error", ""),
+            "[Errno 18]" not in result.error,
             "You rename from one file system into another, and that is an error: `place` may be "
             "/dev/shm, and your unfinished copy lies elsewhere.",
-            "Copy to another name in the same folder, then os.replace(half, target).",
+            _RENAME,
         )
         expect(
-            "error" not in result,
-            f"stage stopped: {_explain(result)}.",
+            not result.error,
+            f"stage stopped: {explain(RuntimeError(result.error))}.",
             "Mend that line, run its cell again, then this one.",
         )
     expect(
@@ -301,26 +292,3 @@ def _good(results: list[Outcome], wanted: int) -> list[Outcome]:
         "Raise an exception; sys.exit and os._exit end the whole job.",
     )
     return results
-
-
-def _explain(outcome: Outcome) -> str:
-    """Say what the job raised as if a worker had sent the error home."""
-    return explain(RuntimeError(f"Original Traceback\n{outcome.get('error')}"))
-
-
-def _outcomes(process: subprocess.Popen[str]) -> list[Outcome]:
-    """Wait for a process and return what it printed; end one that hangs."""
-    try:
-        printed, complaints = process.communicate(timeout=PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        expect(
-            False,
-            f"A call of stage has not returned after {PATIENCE_S:g} s: it waits for something that "
-            "nobody does any more, such as a lock file that a killed process left behind.",
-            "Take a lock that ends with its process: filelock.FileLock, or fcntl.flock.",
-        )
-    if process.returncode == 1 and job.__file__ in complaints and not printed:
-        raise RuntimeError(complaints.strip().splitlines()[-1])
-    return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
