@@ -88,7 +88,7 @@ def expect(holds: object, misconception: str, next_step: str) -> None:
 
 def refuse(misconception: str, next_step: str) -> NoReturn:
     """End the check as wrong."""
-    raise _Refused(wrong(misconception, next_step))
+    raise Refused(wrong(misconception, next_step))
 
 
 Judge = Callable[..., Verdict]
@@ -132,7 +132,7 @@ def _verdict(judge: Judge, attempt: tuple[Any, ...], seconds: float) -> Verdict:
     try:
         with _limit(seconds):
             return judge(*attempt)
-    except _Refused as refused:
+    except Refused as refused:
         return refused.verdict
     except (Exception, SystemExit) as error:
         step = advice(error) or "Mend that line, run its cell again, then this one."
@@ -153,7 +153,9 @@ def judge_modules() -> dict[str, str]:
     }
 
 
-class _Refused(Exception):
+class Refused(Exception):
+    """Ends a check, or one of its parts where that catches it."""
+
     def __init__(self, verdict: Verdict):
         self.verdict = verdict
 

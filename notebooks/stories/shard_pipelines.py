@@ -1,16 +1,12 @@
-"""What notebook 10 shows: a plot, pipelines as they are printed, data sets and readers."""
+"""What notebook 10 shows: a plot, data sets and who reads them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import webdataset as wds
 from matplotlib.figure import Figure
 
 from course_utils.words import plural
 from notebooks.stories.figures import drawing, value_bars
-
-Urls = Sequence[str]
 
 
 def plot_epochs(seconds: Mapping[str, float]) -> Figure:
@@ -19,24 +15,6 @@ def plot_epochs(seconds: Mapping[str, float]) -> Figure:
         value_bars(panel, seconds, "{:.3g} s".format)
         panel.set(xscale="log", xlim=(1, 1500), xlabel="seconds for an epoch, emulated S3 (log)")
     return figure
-
-
-def epoch(urls: Urls) -> Any:
-    """Give the keys of an epoch, in another order each time."""
-    return wds.WebDataset(urls, resampled=True, shardshuffle=False).to_tuple("__key__")
-
-
-def mixed(urls: Urls, decode: Callable[[Any], Any]) -> Any:
-    """Give decoded samples, mixed."""
-    return wds.WebDataset(urls, shardshuffle=100).map(decode).shuffle(1000)
-
-
-def complete(urls: Urls, count: int) -> Any:
-    """Give all `count` samples, or an error."""
-    return wds.WebDataset(urls, shardshuffle=False, handler=wds.warn_and_continue)
-
-
-PRINTED: tuple[Callable[..., Any], ...] = (epoch, mixed, complete)
 
 
 @dataclass(frozen=True)

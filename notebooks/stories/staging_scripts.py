@@ -11,25 +11,12 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from filelock import FileLock
 
 from course_utils.errors import CourseError
-
-
-@dataclass(frozen=True)
-class Script:
-    """Lines of bash that copy $source to $target, and the same in Python."""
-
-    bash: str
-    twin: Callable[[Path, Path], None] = field(repr=False)
-
-    def __str__(self) -> str:
-        return self.bash
 
 
 def half_staged(folder: Path) -> tuple[Path, Path]:
@@ -42,7 +29,7 @@ def half_staged(folder: Path) -> tuple[Path, Path]:
     return source, place
 
 
-def run_script(script: Script, source: str | Path, place: str | Path) -> Path:
+def run_script(script: str, source: str | Path, place: str | Path) -> Path:
     """Run `script` on one file and return where its copy is to lie.
 
     Raises:
@@ -51,12 +38,11 @@ def run_script(script: Script, source: str | Path, place: str | Path) -> Path:
     source, target = Path(source), Path(place, Path(source).name)
     bash = shutil.which("bash")
     if bash is None or os.name == "nt":  # the bash of Windows sees other paths
-        script.twin(source, target)
+        _TWINS[script](source, target)
         return target
-    variables = {"source": str(source), "target": str(target)}
     run = subprocess.run(
-        [bash, "-c", script.bash],
-        env={**os.environ, **variables},
+        [bash, "-c", script],
+        env={**os.environ, "source": str(source), "target": str(target)},
         capture_output=True,
         text=True,
         check=False,
@@ -69,42 +55,12 @@ def run_script(script: Script, source: str | Path, place: str | Path) -> Path:
     return target
 
 
-def _as_in_the_lectures(source: Path, target: Path) -> None:
-    if not target.exists():
-        shutil.copyfile(source, target)
-
-
-def _repaired(source: Path, target: Path) -> None:
-    half = target.with_name(target.name + ".part")
-    with FileLock(f"{target}.lock"):
-        if _same(source, target):
-            return
-        try:
-            shutil.copy2(source, half)
-            if not filecmp.cmp(source, half, shallow=False):
-                raise CourseError(f"{half} differs from {source}; run the script again.")
-            half.replace(target)
-        finally:
-            half.unlink(missing_ok=True)
-
-
-def _same(source: Path, target: Path) -> bool:
-    if not target.exists():
-        return False
-    old, new = target.stat(), source.stat()
-    return (old.st_size, old.st_mtime_ns) == (new.st_size, new.st_mtime_ns)
-
-
-AS_IN_THE_LECTURES = Script(
-    bash="""\
+AS_IN_THE_LECTURES = """\
 if [ ! -e $target ]; then
     cp $source $target
-fi""",
-    twin=_as_in_the_lectures,
-)
+fi"""
 
-REPAIRED = Script(
-    bash="""\
+REPAIRED = """\
 set -euo pipefail
 same() {  # size and time of change; neither reads the data
     [ -e "$target" ] && [ "$(wc -c < "$source")" -eq "$(wc -c < "$target")" ] &&
@@ -117,6 +73,31 @@ half="$target.part"
 trap 'rm -f "$half"' EXIT   # an error or Ctrl-C leaves nothing behind
 cp -p "$source" "$half"     # without room the script ends here
 cmp "$source" "$half"       # what was written is what was read
-mv "$half" "$target"        # at once, or not at all""",
-    twin=_repaired,
-)
+mv "$half" "$target"        # at once, or not at all"""
+
+
+def _as_in_the_lectures(source: Path, target: Path) -> None:
+    if not target.exists():
+        shutil.copyfile(source, target)
+
+
+def _repaired(source: Path, target: Path) -> None:
+    half = target.with_name(f"{target.name}.part")
+    with FileLock(f"{target}.lock"):
+        if target.exists() and _stamp(target) == _stamp(source):
+            return
+        try:
+            shutil.copy2(source, half)
+            if not filecmp.cmp(source, half, shallow=False):
+                raise CourseError(f"{half} differs from {source}; run the script again.")
+            half.replace(target)
+        finally:
+            half.unlink(missing_ok=True)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+_TWINS = {AS_IN_THE_LECTURES: _as_in_the_lectures, REPAIRED: _repaired}

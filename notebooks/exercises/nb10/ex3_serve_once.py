@@ -1,7 +1,7 @@
 """10.3: a stream of shards that serves every sample once, wherever it runs."""
 
 from collections.abc import Callable
-from itertools import combinations, islice, product
+from itertools import chain, combinations, islice, product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -71,7 +71,7 @@ def _judge_places(make_stream: Make, shards: Shards, workers: int, world_size: i
     )
     streams = [make_stream(list(shards), 1, rank, world_size) for rank in range(world_size)]
     served = serve(streams, workers, lambda stream: _read(stream, shards, where))
-    _judge_share(served, shards, f"{where},", by_node=_splits_by_node(streams[0]))
+    _judge_share(served, shards, where, streams[0])
 
 
 def _judge_alike(make_stream: Make, shards: Shards) -> None:
@@ -108,14 +108,10 @@ def _judge_under_torchrun(make_stream: Make, shards: Shards) -> None:
         with as_rank(rank, 2):
             stream = make_stream(list(shards), 1, rank, 2)
             served[rank, 0] = _read(stream, shards, where)
-    _judge_share(served, shards, f"{where},", by_node=_splits_by_node(stream))
+    _judge_share(served, shards, where, stream)
 
 
-def _splits_by_node(stream: Any) -> bool:
-    return wds.split_by_node in getattr(stream, "pipeline", ())
-
-
-def _read(stream: Any, shards: Shards, where: str = "") -> list[str]:
+def _read(stream: Any, shards: Shards, where: str = "In one process") -> list[str]:
     enough = 2 * sum(map(len, shards.values()))
     try:
         samples = list(islice(stream, enough + 1))
@@ -146,14 +142,13 @@ def _read(stream: Any, shards: Shards, where: str = "") -> list[str]:
     return [str(key) for key in keys]
 
 
-def _judge_share(
-    by_place: dict[Place, list[str]], shards: Shards, where: str, *, by_node: bool
-) -> None:
-    served = Served(by_place, {key for keys in shards.values() for key in keys})
+def _judge_share(by_place: dict[Place, list[str]], shards: Shards, where: str, stream: Any) -> None:
+    by_node = wds.split_by_node in getattr(stream, "pipeline", ())
+    served = Served(by_place, set(chain(*shards.values())))
     twice, lost, wanted = served.twice, served.lost, len(served.wanted)
     expect(
         not served.all_ranks_alike,
-        f"{where} every rank serves the same samples: "
+        f"{where}, every rank serves the same samples: "
         + (
             "split_by_node asks torch.distributed or the variable RANK, and finds neither in a "
             "worker that was not forked."
@@ -165,36 +160,36 @@ def _judge_share(
     )
     expect(
         not served.all_workers_alike,
-        f"{where} the workers of a rank serve the same samples.",
+        f"{where}, the workers of a rank serve the same samples.",
         "Leave workersplitter as it is: WebDataset divides the shards among the workers by itself.",
     )
     expect(
         not (twice and lost),
-        f"{where} {twice} samples are served twice and {lost} by nobody: the ranks or the workers "
-        "each deal from an order of their own.",
+        f"{where}, {twice} samples are served twice and {lost} by nobody: the ranks or the "
+        "workers each deal from an order of their own.",
         "Shuffle with a seed that all share, such as the epoch, and divide afterwards.",
     )
     expect(
         not twice,
-        f"{where} {twice} of {wanted} samples are served more than once: the shares overlap.",
+        f"{where}, {twice} of {wanted} samples are served more than once: the shares overlap.",
         "Deal the shards out like cards: urls[rank::world_size].",
     )
     expect(
         not (lost and by_node),
-        f"{where} {lost} of {wanted} samples are served by nobody: split_by_node finds RANK, and "
+        f"{where}, {lost} of {wanted} samples are served by nobody: split_by_node finds RANK, and "
         "divides once more what you have divided already.",
         "Divide in one place, your own, and say so to WebDataset: nodesplitter=None.",
     )
     expect(
         not lost,
-        f"{where} {lost} of {wanted} samples are served by nobody.",
+        f"{where}, {lost} of {wanted} samples are served by nobody.",
         "Deal the shards out like cards, urls[rank::world_size], and let no later stage drop any.",
     )
     for keys in shards.values():
         readers = served.readers(keys)
         expect(
             readers == 1,
-            f"{where} every sample is served once, but {readers} places read the same shard, and "
+            f"{where}, every sample is served once, but {readers} places read the same shard, and "
             "throw most of it away.",
             "Divide the shards, not the samples.",
         )
