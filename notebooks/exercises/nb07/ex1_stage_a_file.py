@@ -7,13 +7,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from course_utils.hardware.machine import SHM
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
 from course_utils.teaching.notebook import explain
-from notebooks.exercises.nb07.job import Job, Outcome, main
+from notebooks.exercises.nb07.job import Outcome, limit_files, main
 
 Stage = Callable[[str, str], str]
 
@@ -50,10 +51,11 @@ def stage_a_file(stage: Stage) -> Verdict:
 class Process:
     """A process that stages, and the line to it."""
 
-    def __init__(self, job: Job):
-        self._line, far = _SPAWN.Pipe()
+    def __init__(self, *order: Any, **how: Any):
+        """Start it, with what `job.main` gets."""
+        self._line, far = _SPAWN.Pipe(duplex=False)
         self._heard: list[Any] = []
-        self.process = _SPAWN.Process(target=main, args=(job, far))
+        self.process = _SPAWN.Process(target=main, args=(far, *order), kwargs=how)
         self.process.start()
         far.close()
 
@@ -71,11 +73,6 @@ class Process:
                 self._heard.append(self._line.recv())
         return [one for one in self._heard if isinstance(one, Outcome)]
 
-    def go_on(self) -> None:
-        """Let it go on where it is held."""
-        with suppress(OSError):  # it has ended
-            self._line.send("go on")
-
 
 class Site:
     """A file to stage, a `place` to stage it in, and processes that call the learner's function."""
@@ -85,24 +82,24 @@ class Site:
 
     def __init__(self, folder: Path, stage: Stage):
         """Make the source in a `folder`."""
-        self._stage, self._rng = stage, random.Random(7)
-        self._processes: list[Process] = []
+        self._stage, self._rng, self._processes = stage, random.Random(7), list[Process]()
         self.source = folder / "pulses of run 7.npy"  # a name that a shell would take apart
-        self.data = b""
-        self.write(size=self._rng.randrange(200_000, 400_000))
+        self.size = self._rng.randrange(200_000, 400_000)
+        self.half_way = partial(limit_files, self.size // 2)
+        self._time = time.time() // 1 + 0.75  # so that some changes are within a second
+        self.write()
 
-    def write(self, *, size: int = 0, older_s: float = 0) -> None:
+    def write(self, *, older_s: float = 0) -> None:
         """Give the source new contents, of the same size, and `older_s` older than it was."""
-        # the first time ends in .75, so that some changes are within a second
-        before = self.source.stat().st_mtime if self.data else time.time() // 1 + 0.75
-        self.data = self._rng.randbytes(size or len(self.data))
+        self._time -= older_s
+        self.data = self._rng.randbytes(self.size)
         self.source.write_bytes(self.data)
-        os.utime(self.source, (before - older_s, before - older_s))
+        os.utime(self.source, (self._time, self._time))
 
     def start(self, **how: Any) -> Process:
-        """Start a process that stages, `how` as a `Job` says."""
+        """Start a process that stages, `how` as `job.main` says."""
         names = self._stage.__module__, self._stage.__qualname__
-        self._processes.append(Process(Job(*names, str(self.source), str(self.place), **how)))
+        self._processes.append(Process(names, str(self.source), str(self.place), **how))
         return self._processes[-1]
 
     def run(self, **how: Any) -> list[Outcome]:
@@ -141,8 +138,7 @@ def _judge_copy(site: Site) -> None:
     )
     expect(
         copied == site.data,
-        f"The copy has {len(copied):,} bytes and differs from the source, which has "
-        f"{len(site.data):,}.",
+        f"The copy has {len(copied):,} bytes and differs from the source, which has {site.size:,}.",
         "Copy bytes: shutil.copyfile(source, target).",
     )
     expect(
@@ -162,9 +158,9 @@ def _judge_copy(site: Site) -> None:
 
 def _judge_killed(site: Site) -> None:
     """Kill a job half way, look at what it leaves, and let the next one stage."""
-    size = len(site.data)
+    killed = site.run(limit=partial(site.half_way, deadly=True))
     expect(
-        all(outcome.error for outcome in site.run(limit=size // 2, deadly=True)),
+        all(outcome.error for outcome in killed),
         "The program that copies was killed half way, and stage returned as if all were well.",
         "Look at how it ended: subprocess.run(..., check=True); or copy with shutil.copy2.",
     )
@@ -172,9 +168,9 @@ def _judge_killed(site: Site) -> None:
     (after,) = _good(site.run(), 1)
     copied = site.copy(after)
     expect(
-        len(copied) == size,
+        len(copied) == site.size,
         "A job was killed half way through its copy. The next one took what lay there for the "
-        f"file: {len(copied):,} of {size:,} bytes, and no error.",
+        f"file: {len(copied):,} of {site.size:,} bytes, and no error.",
         "Copy to another name in the same folder, and when all is there os.replace(half, target): "
         "that happens at once or not at all.",
     )
@@ -191,9 +187,9 @@ def _judge_killed(site: Site) -> None:
         _RENAME,
     )
     expect(
-        site.held() < 1.4 * size,
+        site.held() < 1.4 * site.size,
         f"A job was killed half way, the next one was not; now {site.held():,} bytes lie there for "
-        f"a file of {size:,}. In /dev/shm that is memory, and nobody gives it back.",
+        f"a file of {site.size:,}. In /dev/shm that is memory, and nobody gives it back.",
         "Give the unfinished copy one fixed name: under the lock the next job overwrites it.",
     )
 
@@ -202,7 +198,7 @@ def _judge_moved(site: Site) -> None:
     """Kill a job that renames into the place from elsewhere, where that becomes a copy."""
     with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as place:
         site.place = Path(place)
-        site.run(limit=len(site.data) // 2, deadly=True, at_border=True)
+        site.run(limit=partial(site.half_way, deadly=True), at_border=True)
         exposed = site.exposes_a_part()
     expect(
         not exposed,
@@ -236,7 +232,7 @@ def _judge_changed(site: Site) -> None:
 
 
 def _judge_full(site: Site) -> None:
-    for outcome in site.run(limit=len(site.data) // 2):
+    for outcome in site.run(limit=site.half_way):
         expect(
             outcome.error,
             f"There was room for half of the file, and stage returned {outcome.returned!r} as if "
@@ -244,7 +240,7 @@ def _judge_full(site: Site) -> None:
             "Let the OSError go on to the caller: `raise` after the clean-up.",
         )
     expect(
-        site.held() < len(site.data) // 10,
+        site.held() < site.size // 10,
         f"There was room for half of the file. stage raised, and left {site.held():,} bytes there: "
         "the full /dev/shm stays full, and all workers of the node need it.",
         "try: copy; except: remove the unfinished copy, then raise.",
@@ -252,12 +248,13 @@ def _judge_full(site: Site) -> None:
 
 
 def _judge_two(site: Site) -> None:
-    one = site.start(hold=True)
+    gate = _SPAWN.Event()
+    one = site.start(gate=gate)
     one.outcomes(until="reading")
     two = site.start()
     two.outcomes(until="ready")
     two.process.join(SETTLE_S)
-    one.go_on()
+    gate.set()
     first, second = (_good(process.outcomes(), 1)[0] for process in (one, two))
     expect(
         site.copy(first) == site.copy(second) == site.data,

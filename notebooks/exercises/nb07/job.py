@@ -14,25 +14,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
 _PROGRAM = "subprocess.Popen", "os.system"
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a process is to do."""
-
-    module: str
-    function: str  # of the module; it gets `source` and `place`
-    source: str  # the file to stage
-    place: str  # the folder to stage it in
-    calls: int = 1
-    hold: bool = False  # wait as soon as the source is read, until a word comes over the line
-    limit: int = 0  # bytes that a file may have; 0: any number
-    deadly: bool = False  # to write beyond the limit ends the process, as SIGKILL would
-    at_border: bool = False  # the limit begins where a renaming would lead into another file system
 
 
 @dataclass(frozen=True)
@@ -44,44 +30,49 @@ class Outcome:
     error: str = ""
 
 
-def main(job: Job, line: Connection) -> None:
-    """Say over the line when all is ready, when a held job reads, and what came of each call."""
+def main(
+    line: Connection,
+    stage: tuple[str, str],  # its module, its name
+    source: str,
+    place: str,
+    *,
+    calls: int = 1,
+    gate: Event | None = None,  # where it waits as soon as the source is read
+    limit: Callable[[], None] = lambda: None,  # lets files grow no further
+    at_border: bool = False,  # only where a renaming would lead into another file system
+) -> None:
+    """Say over the line when all is ready, when it waits, and what came of each call."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in 1, 2:  # what is printed here, by programs too, would reach the notebook
         os.dup2(nowhere, stream)
-    reads = _watch(job, line)
-
-    def limit() -> None:
-        if job.limit:
-            _limit_files(job.limit, deadly=job.deadly)
-
-    _border(job.place, limit)
+    reads = _watch(source, line, gate)
+    _border(place, limit)
     try:
-        stage = getattr(importlib.import_module(job.module), job.function)
-        if job.at_border:  # a program may be mv
+        function = getattr(importlib.import_module(stage[0]), stage[1])
+        if at_border:  # a program may be mv
             sys.addaudithook(lambda event, _: limit() if event in _PROGRAM else None)
         else:
             limit()
         line.send("ready")
-        for _ in range(job.calls):
+        for _ in range(calls):
             reads.clear()
-            path = os.fsdecode(stage(job.source, job.place))
+            path = os.fsdecode(function(source, place))
             line.send(Outcome(len(reads), returned=path))
     except Exception as error:
         line.send(Outcome(len(reads), error=_traceback(error)))
 
 
-def _watch(job: Job, line: Connection) -> list[str]:
-    """Return a list that grows when the source is read; hold the first reader if that is wanted."""
+def _watch(source: str, line: Connection, gate: Event | None) -> list[str]:
+    """Return a list that grows when the source is read."""
     reads: list[str] = []
 
     def hear(event: str, args: tuple[Any, ...]) -> None:
-        program = event in _PROGRAM and job.source in str(args[:2])
-        if program or (event == "open" and _is_read(job.source, *args[:2])):
+        program = event in _PROGRAM and source in str(args[:2])
+        if program or (event == "open" and _is_read(source, *args[:2])):
             reads.append(event)
-            if job.hold and len(reads) == 1:
+            if gate and len(reads) == 1:
                 line.send("reading")
-                line.recv()
+                gate.wait()
 
     sys.addaudithook(hear)  # it hears everything that Python reports about itself
     return reads
@@ -113,8 +104,8 @@ def _border(place: str, at_border: Callable[[], None]) -> None:
         setattr(os, name, guarded(getattr(os, name)))
 
 
-def _limit_files(size: int, *, deadly: bool) -> None:
-    """Let no file grow beyond `size` bytes: writing on is an error, or the end of the process."""
+def limit_files(size: int, *, deadly: bool = False) -> None:
+    """Let no file grow beyond `size` bytes: writing on is an error, or the end as by SIGKILL."""
     try:
         import resource
     except ModuleNotFoundError:
