@@ -80,6 +80,7 @@ class Explorer(TimelineGrid):
         every: list[dict[str, Any]] = [dict(zip(names, options, strict=True)) for options in chosen]
         states = {key(CONTROLS, state): state for state in every}
         self._predicted = {name: simulate(_pipeline(state)) for name, state in states.items()}
+        self._rates = {n: trace.summary().samples_per_s for n, trace in self._predicted.items()}
         pictures = {}
         for name, state in states.items():
             figures = self._facts(self._predicted[name], state)
@@ -118,12 +119,11 @@ class Explorer(TimelineGrid):
 
     def _facts(self, trace: Trace, state: Mapping[str, Any]) -> dict[str, str]:
         summary = trace.summary()
-        naive = self._predicted[key(CONTROLS, {**state, "strategy": "naive"})].summary()
+        naive = self._rates[key(CONTROLS, {**state, "strategy": "naive"})]
         per_month = self._eur_per_hour * HOURS_PER_MONTH
-        speed = summary.samples_per_s / naive.samples_per_s
         return {
             **{name: value for name, value in facts(trace).items() if name.startswith("GPU")},
-            "Speed": f"{speed:.1f} times naive",
+            "Speed": f"{summary.samples_per_s / naive:.1f} times naive",
             "Idle time costs": f"{per_month * summary.idle:,.0f} of {per_month:,.0f} € a month",
         }
 

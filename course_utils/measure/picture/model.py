@@ -22,10 +22,12 @@ from course_utils.measure.spans import (
     SpanLog,
     Summary,
     awaited,
+    compute_spans,
     idle_gaps,
     lanes,
     reach,
     summarise,
+    who_computes,
 )
 from course_utils.words import duration, percent, plural
 
@@ -142,7 +144,7 @@ def _reason(summary: Summary) -> str:
 
 def of_gpu(word: str, *traces: SpanLog) -> str:
     """Return "GPU busy" for "Busy", or the word alone if a GPU takes part in none of the traces."""
-    on_gpu = any(summarise(trace).who == "GPU" for trace in traces)
+    on_gpu = any(who_computes(compute_spans(trace.spans)) == "GPU" for trace in traces)
     return f"GPU {word.lower()}" if on_gpu else word
 
 

@@ -21,5 +21,6 @@ from course_utils.measure.spans.summary import (
     hidden_share,
     summarise,
     union,
+    who_computes,
 )
 from course_utils.measure.spans.traced_loader import batch_size, traced_batches

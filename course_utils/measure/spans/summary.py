@@ -93,7 +93,7 @@ def summarise(trace: SpanLog) -> Summary:
         stall=_stall(spans, steps, start, total),
         samples=trace.samples,
         distinct=None if ids is None else len(set(ids)),
-        who="GPU" if not steps or steps[0].lane == "gpu" else "main process",
+        who=who_computes(steps),
     )
 
 
@@ -101,6 +101,11 @@ def compute_spans(spans: Sequence[Span]) -> list[Span]:
     """Return the steps in order: the compute spans of the gpu lane, or of any lane without one."""
     steps = [s for s in spans if s.stage == "compute"]
     return [s for s in steps if s.lane == "gpu"] or steps
+
+
+def who_computes(steps: Sequence[Span]) -> str:
+    """Return who takes the steps that `compute_spans` found: the GPU, if there are none."""
+    return "GPU" if not steps or steps[0].lane == "gpu" else "main process"
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
