@@ -60,6 +60,7 @@ print(f"{len(labels):,} events, {offsets[-1]:,} pulses, {len(set(labels.run_id))
 
 # %%
 all_events = MemmapEvents(folder)
+# the brightest event of each kind: 1 is a track, 0 is a cascade
 track, cascade = (np.where(labels.kind == kind, n_pulses, 0).argmax() for kind in (1, 0))
 draw_event(all_events[track], sensors)
 

@@ -296,7 +296,8 @@ found |= {loop.name: examine(loop) for loop in (D, E, F)}
 
 
 # %% [markdown]
-# Write your probes into this cell, one after the other; add cells as you like.
+# Write one probe into this cell, run it, then write the next; add cells as you like. (A cell shows its last
+# line only.)
 
 # %%
 A.step_alone()
@@ -325,7 +326,7 @@ clinic
 # ## Let the machine do it
 #
 # `cu.diagnose(loader, step)` makes the same three runs with any loop of yours, looks at the workers meanwhile, and
-# says what it would change. Let it judge the loop on *busy Lustre*:
+# says what it would change. Let it judge the loop on *busy Lustre*, in 18 seconds: <!-- given -->
 
 # %%
 cu.diagnose(loader, step, seconds=18, synchronize=gpu.synchronize)

@@ -7,7 +7,7 @@
 #
 # - what an `IterableDataset` leaves to you,
 # - to give each worker of each rank its share,
-# - what a batch costs that comes from many places on disk,
+# - what it costs to take a batch from many places on the disk,
 # - four ways to shuffle, and how to measure what they are worth.
 #
 # **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** {minutes}.
@@ -496,8 +496,8 @@ Timeline({"alone": alone, "with a thread": ahead})
 # %% [markdown]
 # ### Exercise 5.3 · 20 min · ●●●
 #
-# Write such a prefetcher. That of one source lecture hangs for ever in the second epoch and on an exception, and
-# leaves a thread behind after a `break`. Yours does not. The check wants:
+# Write such a prefetcher. The one in the lecture notes that this course began with hangs for ever in the second
+# epoch and on an exception, and leaves a thread behind after a `break`. Yours does not. The check wants:
 #
 # - the items of `source`, in order, in every epoch,
 # - at most `depth` items waiting, and one in the thread's hands,
