@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, DataLoader, Subset
+from torch.utils.data import DataLoader
 
 from course_utils.hardware.gpu import Accelerator
 from course_utils.loading.images import Augment, Jpegs
@@ -18,18 +18,17 @@ CLOSE = 1.15  # the paces of two runs on a quiet machine differ by no more
 BEGUN = 6  # steps that live on what the workers had ready when the epoch began
 
 
-def photo_loader(photos: Jpegs, *, workers: int = 2) -> DataLoader[tuple[Any, int]]:
-    """Return a loader of `STEPS` batches whose workers are running.
+def photo_loader(photos: Jpegs) -> DataLoader[tuple[Any, int]]:
+    """Return a loader of `STEPS` batches whose two workers are running.
 
     The photographs come several times over: 200 of them are too few for a steady pace.
     """
-    epochs = -(-STEPS * BATCH // len(photos))
     loader: DataLoader[tuple[Any, int]] = DataLoader(
-        Subset(ConcatDataset([photos] * epochs), range(STEPS * BATCH)),
+        photos,
         BATCH,
-        num_workers=workers,
-        persistent_workers=workers > 0,
-        drop_last=True,
+        sampler=[number % len(photos) for number in range(STEPS * BATCH)],
+        num_workers=2,
+        persistent_workers=True,
         pin_memory=torch.cuda.is_available(),
     )
     with record() as trace:  # persistent workers send spans if their first epoch was recorded

@@ -1,19 +1,13 @@
 """05.1: who serves which shard of a stream."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from torch.utils.data import IterableDataset
 
-from course_utils.teaching.exercise import (
-    Verdict,
-    exercise,
-    expect,
-    expect_a_class,
-    in_worker,
-    right,
-)
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 from course_utils.words import plural
 from notebooks.exercises.judging import Served, expect_the_same_in_real_workers, serve
 
@@ -21,12 +15,12 @@ WORKERS, RANKS = range(6), range(1, 4)
 COUNTS = (1, 2, 7, 12, 31)  # shards; fewer than places, a multiple of them, neither
 
 
+@dataclass(eq=False)
 class Shard:
     """A few events that count how often somebody began to read them."""
 
-    def __init__(self, first: int, count: int):
-        self.events = range(first, first + count)
-        self.opened = 0
+    events: range
+    opened: int = 0
 
     def __iter__(self) -> Iterator[int]:
         self.opened += 1
@@ -62,7 +56,7 @@ def share_of_a_place(stream_class: type[Any]) -> Verdict:
 
 
 def _shards(count: int) -> list[Shard]:
-    return [Shard(100 + 10 * shard, 3 + 2 * (shard % 3)) for shard in range(count)]
+    return [Shard(range(10 * shard, 10 * shard + 3 + 2 * (shard % 3))) for shard in range(count)]
 
 
 def _judge_places(
@@ -72,9 +66,8 @@ def _judge_places(
     events = [event for shard in shards for event in shard.events]
     served = Served(serve(streams, workers, _read), events)
     opened = sum(shard.opened for shard in shards)
-    with in_worker(0, workers):
-        again = _read(streams[-1])
     first = served.by_place[world_size - 1, 0]
+    again = serve(streams[-1:], workers, _read)[0, 0]
     expect(
         again == first or len(again) != len(first),
         "A place that reads twice serves other events, or another order: something is drawn "
