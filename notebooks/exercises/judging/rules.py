@@ -36,18 +36,18 @@ def judge_rule(
     The first of the `slips` that agrees in every case is the misconception; `otherwise` makes a
     misconception and a next step of the first case that differs, the answer and the true one.
     """
-    answers = [answer.read(case, rule(case)) for case in cases]
+    answers = [(case, answer.read(case, rule(case))) for case in cases]
 
     def agrees(other: Callable[[Case], Answer]) -> bool:
-        return all(answer.same(one, other(case)) for case, one in zip(cases, answers, strict=True))
+        return all(answer.same(one, other(case)) for case, one in answers)
 
     if agrees(truth):
         return right(praise)
     for misconception, (next_step, *rules) in slips.items():
         if any(map(agrees, rules)):
             return wrong(misconception, next_step)
-    rows = ((case, one, truth(case)) for case, one in zip(cases, answers, strict=True))
-    return wrong(*otherwise(*next(row for row in rows if not answer.same(*row[1:]))))
+    case, one = next(row for row in answers if not answer.same(row[1], truth(row[0])))
+    return wrong(*otherwise(case, one, truth(case)))
 
 
 def number(

@@ -27,7 +27,8 @@ def blind_clinic(clinic: Clinic, answers: Mapping[str, str]) -> Verdict:
         "Begin with `A.step_alone()`.",
     )
     true, probes = discharge(clinic), plural(clinic.probes, "probe")
-    found = sum(_told_apart(answers)[name] == cause for name, cause in _told_apart(true).items())
+    told, truth = _told_apart(answers), _told_apart(true)
+    found = sum(told[name] == truth[name] for name in NAMES)
 
     def objection(name: str) -> tuple[str, str]:
         said = answers[name]
@@ -39,20 +40,14 @@ def blind_clinic(clinic: Clinic, answers: Mapping[str, str]) -> Verdict:
             f"used {probes}.",
         )
 
-    return judge_labels(
-        _told_apart(answers),
-        _told_apart(true),
-        objection,
-        f"All six, with {probes}. {_praise(clinic.probes)}",
-    )
+    return judge_labels(told, truth, objection, f"All six, with {probes}. {_praise(clinic.probes)}")
 
 
 def _told_apart(causes: Mapping[str, str]) -> dict[str, str]:
     """Return the causes as far as this machine tells them apart, by the names of the loops."""
-    if usable_cores() > 1:
-        return {name: causes[name] for name in NAMES}
-    # all workers share one core, so two causes look alike
-    return {name: causes[name].replace("one core", "cpu") for name in NAMES}
+    # where all workers share one core, two causes look alike
+    alike = {"one core": "cpu"} if usable_cores() == 1 else {}
+    return {name: alike.get(causes[name], causes[name]) for name in NAMES}
 
 
 def _slip(said: str, true: str) -> str:

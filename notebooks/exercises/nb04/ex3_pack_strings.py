@@ -8,7 +8,7 @@ import sys
 import timeit
 from collections.abc import Callable, Sequence
 from itertools import islice
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,12 +33,16 @@ PATIENCE_S = 40
 def pack_strings(packed_class: type[Any]) -> Verdict:
     """Judge what a packed list returns, of how many objects and bytes it consists, and its USS."""
     expect_a_class(packed_class, "an instance", "packs lists of its own")
-    for names in _lists():
+    for names in (
+        names_like(5000),
+        ["", "x" * 300, "Küche/µon.npz", "東京.npz", *names_like(3), ""],
+        [*names_like(4000), "a/very" + "/long" * 400 + "/path.npz"],
+        ["alone"],
+    ):
         packed = packed_class(list(names))
         _judge_contents(packed, names)
         _judge_ends(packed, names)
-        _judge_objects(packed, len(names))
-        _judge_bytes(packed, names)
+        _judge_size(packed, names)
     _judge_speed(packed_class)
     few = f"At most {MOST_OBJECTS} objects, and few bytes beside the text itself."
     if not sys.platform.startswith("linux"):
@@ -57,12 +61,6 @@ def pack_strings(packed_class: type[Any]) -> Verdict:
 def names_like(count: int) -> list[str]:
     """Return paths as a dataset keeps them."""
     return [f"run_{i // 1000:05d}/event_{i:08d}.npz" for i in range(count)]
-
-
-def _lists() -> Sequence[list[str]]:
-    one_long = [*names_like(4000), "a/very" + "/long" * 400 + "/path.npz"]
-    of_all_lengths = ["", "x" * 300, "Küche/µon.npz", "東京.npz", *names_like(3), ""]
-    return names_like(5000), of_all_lengths, one_long, ["alone"]
 
 
 def _judge_contents(packed: Strings, names: Strings) -> None:
@@ -151,33 +149,14 @@ def _judge_speed(packed_class: type[Any]) -> None:
     )
 
 
-def _judge_objects(packed: Strings, count: int) -> None:
+def _judge_size(packed: Strings, names: Strings) -> None:
     expect(
-        count < MOST_OBJECTS or _count_objects(packed) <= MOST_OBJECTS,
-        f"It holds an object for each of the {count:,} strings, or several. Each has a reference "
-        "count of its own, and reading it writes there: the page is copied.",
+        len(names) < MOST_OBJECTS or _count_objects(packed) <= MOST_OBJECTS,
+        f"It holds an object for each of the {len(names):,} strings, or several. Each has a "
+        "reference count of its own, and reading it writes there: the page is copied.",
         "Join all the text into one bytes object or uint8 array, and keep the boundaries in one "
         "array of integers.",
     )
-
-
-_CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
-
-
-def _count_objects(thing: Any) -> int:
-    """Count the objects of which `thing` consists, as far as that tells many from few."""
-    seen: dict[int, Any] = {}
-    new = [thing]
-    while new and len(seen) <= MOST_OBJECTS:
-        seen |= {id(one): one for one in new}
-        # dtype "O" holds objects; StringDType keeps its text itself, and makes them on the way out
-        arrays = (one for one in new if isinstance(one, np.ndarray) and one.dtype.kind == "O")
-        inside = (*gc.get_referents(*new), *(item for array in arrays for item in array.flat))
-        new = [one for one in inside if id(one) not in seen and not isinstance(one, _CODE)]
-    return len(seen)
-
-
-def _judge_bytes(packed: Strings, names: Strings) -> None:
     text = sum(len(name.encode()) for name in names)
     held = len(pickle.dumps(packed))
     times = held / (text + PER_STRING * len(names) + ROOM)
@@ -193,6 +172,20 @@ def _judge_bytes(packed: Strings, names: Strings) -> None:
         "numpy takes 4 bytes for each character, and what is packed with every string adds up.",
         "Encode the strings, put them end to end, and keep nothing but their boundaries.",
     )
+
+
+def _count_objects(thing: Any) -> int:
+    """Count the objects of which `thing` consists, as far as that tells many from few."""
+    seen: dict[int, Any] = {}
+    new = [thing]
+    while new and len(seen) <= MOST_OBJECTS:
+        seen |= {id(one): one for one in new}
+        # dtype "O" holds objects; StringDType keeps its text itself, and makes them on the way out
+        arrays = (one for one in new if isinstance(one, np.ndarray) and one.dtype.kind == "O")
+        inside = (*gc.get_referents(*new), *(item for array in arrays for item in array.flat))
+        data = (one for one in inside if not (callable(one) or isinstance(one, ModuleType)))
+        new = [one for one in data if id(one) not in seen]
+    return len(seen)
 
 
 def _grown_elsewhere(kind: type[Any]) -> list[float]:
