@@ -465,8 +465,8 @@ print(f"the epoch took                 {ends_s[-1]:.1f} s")
 print(f"the next one will take about   {fits.summary().total_s / 30 * len(ends_s):.1f} s")
 
 # %% [markdown]
-# The first steps read everything from the storage; later ones find more and more of it in the cache. So do not
-# judge a loader by its first steps, and not by its first epoch either.
+# The first steps fetch all their blocks from the storage. Later ones find more and more of theirs in the cache,
+# since a block holds many events. So do not judge a loader by its first steps, nor by its first epoch.
 
 # %% [markdown]
 # ## Five stages of real photographs

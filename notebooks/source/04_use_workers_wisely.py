@@ -191,8 +191,8 @@ rates_and_model(
 # %% [markdown]
 # ### Exercise 4.1 · 10 min · ●●○
 #
-# Times are per batch. A worker takes `worker_mb` of memory and keeps `prefetch_factor` batches ready; one more
-# is in use.
+# Times are per batch. A worker takes `worker_mb` of memory and keeps `prefetch_factor` batches ready; the loop
+# holds one more, which is in use.
 
 # %%
 from notebooks.exercises.nb04.problem import MACHINES, Machine, table
@@ -217,7 +217,7 @@ print(table(MACHINES))
 # </details>
 # <details><summary>Hint 3: the memory</summary>
 #
-# W workers hold `W * (worker_mb + prefetch_factor * batch_mb)`.
+# W workers hold `W * (worker_mb + prefetch_factor * batch_mb)`, and the loop holds one batch more.
 #
 # </details>
 
