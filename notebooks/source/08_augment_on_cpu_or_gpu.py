@@ -457,10 +457,10 @@ bars({"ms on one core of this CPU": cpu_ms, "operations of torch": operations})
 cu.reveal("08e", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one batch"])
 
 # %% [markdown]
-# The batch is *slower* here. Little of that is due to the batch, since `Augment` is nearly as slow one at a time. It
-# multiplies whole images with matrices in float32, where torchvision stays in uint8 to the end and touches only the pixels
-# of the window. That is the kind of work that a GPU is made for. What the batch adds is the way to memory and back: between
-# two operations, one photograph stays in the processor's cache, and 64 do not.
+# The batch is *slower* here. One reason is `Augment`, which is slow on a CPU one at a time, too: it multiplies whole images
+# with matrices in float32, where torchvision stays in uint8 to the end and touches only the pixels of the window. That is
+# the kind of work that a GPU is made for. The other is the batch: between two operations one photograph stays in the
+# processor's cache, while 64 of them go to memory and back.
 #
 # On a GPU the right panel counts. An operation is a **launch** or more, and each launch costs the host some microseconds, however
 # little there is to do. One at a time, every photograph has launches of its own; in one batch their number does not
