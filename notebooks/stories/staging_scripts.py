@@ -1,9 +1,6 @@
 """The staging script of the lectures and a repaired one, to be run in notebook 07.
 
-    print(REPAIRED)
-    run_script(REPAIRED, source, place)
-
-Where there is no bash, as on Windows, its twin in Python does the same.
+Where there is no bash, as on Windows, a twin in Python does the same.
 """
 
 import filecmp
@@ -30,11 +27,7 @@ def half_staged(folder: Path) -> tuple[Path, Path]:
 
 
 def run_script(script: str, source: str | Path, place: str | Path) -> Path:
-    """Run `script` on one file and return where its copy is to lie.
-
-    Raises:
-        CourseError: the script ended with an error.
-    """
+    """Run `script` on one file and return where its copy is to lie; its errors are errors here."""
     source, target = Path(source), Path(place, Path(source).name)
     bash = shutil.which("bash")
     if bash is None or os.name == "nt":  # the bash of Windows sees other paths

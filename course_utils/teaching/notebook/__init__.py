@@ -2,7 +2,13 @@
 
 from course_utils.teaching.notebook.cards import Bar, Tone, bars, block, card
 from course_utils.teaching.notebook.demo import Demo, run_demo
-from course_utils.teaching.notebook.learners_code import advice, explain, find_stub, learner_line
+from course_utils.teaching.notebook.learners_code import (
+    advice,
+    explain,
+    find_stub,
+    learner_line,
+    statements,
+)
 from course_utils.teaching.notebook.leftovers import cleanup_workers
 from course_utils.teaching.notebook.onlookers import cpu_use, disk_use, hot_lines, worker_pids
 from course_utils.teaching.notebook.prediction import predict, reveal

@@ -63,15 +63,22 @@ def _functions(member: Any) -> Iterator[Callable[..., Any]]:
 
 
 def _is_stub(function: Any) -> bool:
+    body = statements(function)
+    if body is None:  # built in, or a lambda inside an expression: it is there, so it is written
+        return False
+    return all(isinstance(line, ast.Pass) for line in body) or any(map(_leaves_out, _own(body)))
+
+
+def statements(function: Any) -> list[ast.stmt] | None:
+    """Return the statements of a function but its docstring; None where it has no source."""
     try:
         source = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
         definition = ast.parse(source).body[0]
     except (OSError, TypeError, SyntaxError):
-        return False  # built in, or a lambda inside an expression: it is there, so it is written
+        return None
     if not isinstance(definition, ast.FunctionDef):
-        return False
-    body = definition.body[1:] if ast.get_docstring(definition) is not None else definition.body
-    return all(isinstance(line, ast.Pass) for line in body) or any(map(_leaves_out, _own(body)))
+        return None
+    return definition.body[1:] if ast.get_docstring(definition) is not None else definition.body
 
 
 def _own(body: list[ast.stmt]) -> Iterator[ast.AST]:

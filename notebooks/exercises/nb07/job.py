@@ -12,17 +12,15 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _PROGRAM = "subprocess.Popen", "os.system"
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What came of a call: a path or a traceback, and how often the source was read."""
 
     reads: int
@@ -59,7 +57,10 @@ def main(
             path = os.fsdecode(function(source, place))
             line.send(Outcome(len(reads), returned=path))
     except Exception as error:
-        line.send(Outcome(len(reads), error=_traceback(error)))
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        said = next(iter(str(error).splitlines()), "")
+        sent = f"Original Traceback\n{frames}{type(error).__name__}: {said}"  # as by a worker
+        line.send(Outcome(len(reads), error=sent))
 
 
 def _watch(source: str, line: Connection, gate: Event | None) -> list[str]:
@@ -68,7 +69,8 @@ def _watch(source: str, line: Connection, gate: Event | None) -> list[str]:
 
     def hear(event: str, args: tuple[Any, ...]) -> None:
         program = event in _PROGRAM and source in str(args[:2])
-        if program or (event == "open" and _is_read(source, *args[:2])):
+        opened = event == "open" and str(args[0]) == source
+        if program or (opened and not set("wax+") & set(args[1] or "r")):
             reads.append(event)
             if gate and len(reads) == 1:
                 line.send("reading")
@@ -78,19 +80,13 @@ def _watch(source: str, line: Connection, gate: Event | None) -> list[str]:
     return reads
 
 
-def _is_read(source: str, path: Any, mode: str | None) -> bool:
-    named = isinstance(path, str | bytes | os.PathLike) and os.fsdecode(path) == source
-    return named and not set("wax+") & set(mode or "r")
-
-
 def _border(place: str, at_border: Callable[[], None]) -> None:
-    """Let no renaming lead into `place` or out of it, as if that were a file system of its own.
+    """Refuse to rename into `place` or out of it, as to another file system; call `at_border`."""
 
-    Where one is refused, `at_border` is called before.
-    """
+    def guard(name: str) -> None:
+        rename = getattr(os, name)
 
-    def guarded(rename: Callable[..., None]) -> Callable[..., None]:
-        def renamed(old: Any, new: Any, **how: Any) -> None:
+        def guarded(old: Any, new: Any, **how: Any) -> None:
             roots = {Path(place) in Path(os.path.abspath(path)).parents for path in (old, new)}
             if len(roots) > 1:
                 at_border()
@@ -98,10 +94,10 @@ def _border(place: str, at_border: Callable[[], None]) -> None:
                 raise OSError(errno.EXDEV, said, os.fspath(old), None, os.fspath(new))
             rename(old, new, **how)
 
-        return renamed
+        setattr(os, name, guarded)
 
     for name in "rename", "replace", "link":
-        setattr(os, name, guarded(getattr(os, name)))
+        guard(name)
 
 
 def limit_files(size: int, *, deadly: bool = False) -> None:
@@ -142,10 +138,3 @@ def limit_open(size: int, *, deadly: bool) -> None:
         return file
 
     builtins.open = limited_open
-
-
-def _traceback(error: Exception) -> str:
-    """Return the frames and one line with what was raised, as if a worker had sent it home."""
-    said = next(iter(str(error).splitlines()), "")
-    frames = "".join(traceback.format_tb(error.__traceback__))
-    return f"Original Traceback\n{frames}{type(error).__name__}: {said}"

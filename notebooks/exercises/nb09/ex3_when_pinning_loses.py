@@ -6,8 +6,6 @@ from course_utils.teaching.exercise import Verdict, exercise
 from notebooks.exercises.judging import Slips, draw, judge_rule, number
 from notebooks.exercises.nb09.problem import CASES, PAGEABLE_GB_S, PINNED_GB_S, Case
 
-HIDDEN = 6  # cases that nobody has seen
-
 Time = Callable[[Case], float]
 
 
@@ -86,19 +84,21 @@ SLIPS: Slips[Case, float] = {
 }
 
 
+HIDDEN = draw(
+    Case,
+    6,
+    seed=9,
+    mb=range(1, 20),
+    step_ms=(0.25, 0.5, 1, 2),
+    load_ms=(0.1, 0.5, 4),
+    pin=list(_LOOPS),
+)
+
+
 @exercise("09.3", title="When pinning loses")
 def when_pinning_loses(step_time_ms: Time) -> Verdict:
     """Judge a function from a case to the milliseconds of a step, which are those of the device."""
-    hidden = draw(
-        Case,
-        HIDDEN,
-        seed=9,
-        mb=range(1, 20),
-        step_ms=(0.25, 0.5, 1, 2),
-        load_ms=(0.1, 0.5, 4),
-        pin=list(_LOOPS),
-    )
-    cases = [*CASES.values(), *hidden]
+    cases = [*CASES.values(), *HIDDEN]
     return judge_rule(
         step_time_ms,
         cases=cases,

@@ -1,9 +1,7 @@
 """10.1: three pipelines of WebDataset that run, and do something else than they say."""
 
 import ast
-import inspect
 import tarfile
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -13,7 +11,7 @@ import numpy as np
 
 from course_utils.loading.shards import url_of
 from course_utils.teaching.exercise import Refused, Verdict, exercise, expect, right, todo, wrong
-from course_utils.teaching.notebook import explain
+from course_utils.teaching.notebook import explain, statements
 from notebooks.exercises.nb10.hidden import room, small_shards
 
 SHARDS, COUNT = 12, 132  # hidden ones, of 10 to 12 samples
@@ -62,8 +60,9 @@ def repair_three(*attempts: Attempt) -> Verdict:
         f"Hand over these functions, without parentheses: {', '.join(PRINTED)}.",
     )
     each = dict(zip(PRINTED, attempts, strict=True))
-    as_printed = [name for name, attempt in each.items() if _body(attempt) == PRINTED[name]]
-    if len(as_printed) == len(PRINTED):
+    bodies = {name: map(ast.unparse, statements(attempt) or []) for name, attempt in each.items()}
+    as_printed = [name for name, body in bodies.items() if [*body] == [PRINTED[name]]]
+    if as_printed == list(PRINTED):
         return todo("All are as printed. Change them, run their cells, then this one.")
     with room() as folder:
         shards = Shards(folder)
@@ -80,20 +79,6 @@ def repair_three(*attempts: Attempt) -> Verdict:
     after = f" To repair after it: {', '.join(later)}." if later else ""
     fault = faults[name]
     return wrong(f"{before}`{name}`{note}: {fault.message}{after}", fault.next_step)
-
-
-def _body(function: Attempt) -> str:
-    """Return the statements, whatever their layout, without types and docstring."""
-    try:
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    except (OSError, TypeError, SyntaxError):
-        return ""  # without a source: somebody wrote it in another way
-    body = definition.body if isinstance(definition, ast.FunctionDef) else []
-    return "\n".join(
-        ast.unparse(line)
-        for line in body
-        if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
-    )
 
 
 def _fault(name: str, attempt: Attempt, shards: Shards) -> Verdict | None:

@@ -1,15 +1,26 @@
 """10.2: how many shards, for how many workers on how many ranks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, wrong
 from course_utils.words import plural
+from notebooks.exercises.judging import draw
 from notebooks.stories.shard_pipelines import SHOWN, DataSet
 
 SMALLEST_MB, LARGEST_MB = 64, 1000
+TOO_SMALL = DataSet(1_000, 0.01, 4, 2)  # for shards of a good size
+HIDDEN = draw(
+    DataSet,
+    60,
+    seed=10,
+    samples=(10_000, 100_000, 1_000_000, 20_000_000),  # several for each who reads
+    sample_mb=(0.0002, 0.01, 0.11, 2, 20),
+    workers=(0, 0, 0, *range(1, 17)),
+    ranks=(1, 2, 3, 4, 8, 64),
+)
 
 Answer = Callable[[int, float, int, int], int]
 
@@ -17,7 +28,7 @@ Answer = Callable[[int, float, int, int], int]
 @exercise("10.2", title="How many shards?")
 def how_many_shards(choose_shards: Answer) -> Verdict:
     """Judge a function by what its number of shards means for those who read them."""
-    cases = [*SHOWN.values(), *_hidden()]
+    cases = [*SHOWN.values(), TOO_SMALL, *HIDDEN]
     for case in cases:
         try:
             count = choose_shards(case.samples, case.sample_mb, case.workers, case.ranks)
@@ -78,16 +89,3 @@ def _judge(case: DataSet, count: Any) -> None:
         f"At least {SMALLEST_MB} MB where the data allow it: divide the size of all by a size "
         "between the two, then round to a multiple of the readers.",
     )
-
-
-def _hidden() -> Iterator[DataSet]:
-    yield DataSet(1_000, 0.01, 4, 2)  # too small for shards of a good size
-    rng = np.random.default_rng(10)
-    for number in range(60):
-        workers = 0 if number % 6 == 0 else int(rng.integers(1, 17))
-        ranks = int(rng.choice([1, 2, 3, 4, 8, 64]))
-        sample_mb = float(rng.choice([0.0002, 0.01, 0.11, 2, 20]))
-        mb = float(np.exp(rng.uniform(np.log(50), np.log(20_000_000))))
-        # so many that shards of the smallest size still have several samples each
-        samples = max(int(mb / sample_mb), 8 * max(1, workers) * ranks)
-        yield DataSet(samples, sample_mb, workers, ranks)

@@ -17,21 +17,14 @@ def room() -> Iterator[Path]:
     """Yield an empty folder; WebDataset leaves its files open, and complains of that in here."""
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        warnings.catch_warnings(),
+        warnings.catch_warnings(action="ignore"),
     ):
-        warnings.simplefilter("ignore")
         yield Path(folder)
         gc.collect()
 
 
 def small_shards(folder: Path, count: int, *, samples: int = 3) -> dict[str, list[str]]:
-    """Write shards of few bytes and return the keys in each, by its URL.
-
-    Args:
-        folder: where; shards with other arguments may be there.
-        count: number of shards.
-        samples: in the smallest; others have one or two more.
-    """
+    """Write shards of few bytes, the smallest of so many samples; return keys by URL."""
     found: dict[str, list[str]] = {}
     for shard in range(count):
         path = folder / f"{samples}-{shard:02d}-of-{count:02d}.tar"
