@@ -93,8 +93,7 @@ def test_a_loop_that_is_far_too_slow_says_that_the_machine_was_busy(
         assert finding.computes == (0.48,)
         assert finding.sentence.endswith("use this probe again.") == disturbed
         assert clinic.disturbed == disturbed
-    least = [_FILES[loop].loop.least_per_s for loop in clinic]
-    assert all(0.75 * 11 < rate < 0.75 * 14 for rate in least)
+    assert all(1000 / 14 < _FILES[loop].loop.recipe.step < 1000 / 11 for loop in clinic)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ ITEMS = (0, None, "", False, 4, (), 6, 7)  # whatever may lie in a batch, nothin
 def _runs_ahead(depth: int) -> Clause:
     asked = f"asked to load {depth} ahead"
     return Clause(
-        f"{depth} ahead",
         Trial(lambda: None, gpus=0, depth=depth, ahead=depth, leave_after=1),
         Broken(
             lambda seen: seen.hung and not seen.leaving,
@@ -41,7 +40,6 @@ def _runs_ahead(depth: int) -> Clause:
 
 CLAUSES = (
     Clause(
-        "order",
         Trial(lambda: ITEMS, pinned=False, gpus=0, depth=2),
         hangs(
             "The loop never ends: the thread is through, and the consumer still waits for more.",
@@ -68,7 +66,6 @@ CLAUSES = (
     _runs_ahead(1),
     _runs_ahead(3),
     Clause(
-        "second epoch",
         Trial(lambda: ITEMS, pinned=False, gpus=0, depth=2, epochs=3),
         hangs(
             "The second epoch waits for ever. The thread was started once, in __init__, and is "
@@ -83,7 +80,6 @@ CLAUSES = (
         ),
     ),
     Clause(
-        "exception",
         Trial(lambda: ITEMS, pinned=False, gpus=0, depth=1, fails_at=3, slow=True),
         hangs(
             "The source raises, and the loop waits for ever. An exception ends the thread it is "
@@ -109,7 +105,6 @@ CLAUSES = (
         ),
     ),
     Clause(
-        "break",
         Trial(lambda: None, gpus=0, depth=2, ahead=2, leave_after=3),
         hangs(
             "The loop does not get out of its break: it waits for a thread that waits for room in "

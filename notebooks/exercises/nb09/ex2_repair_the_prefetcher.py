@@ -7,7 +7,7 @@ from notebooks.stories.prefetchers import CONTRACT, RUNS, Make, judge_all
 @exercise("09.2", title="Repair the prefetcher", seconds=180)
 def repair_the_prefetcher(prefetcher_class: Make) -> Verdict:
     """Judge a prefetcher by clause after clause, the simple ones first."""
-    judge_all(prefetcher_class, CONTRACT)
+    judge_all(prefetcher_class, CONTRACT.values())
     return right(
         f"Right in {RUNS} of {RUNS} epochs, and the copies run beside the steps. An error reaches "
         "the loop, a second epoch begins, a break leaves nothing behind; any batch, on the right "

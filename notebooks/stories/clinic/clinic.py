@@ -11,7 +11,7 @@ the clinic counts them.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 NAMES = "ABCDEF"
 REPLAYED = 12  # steps on one batch
 BUSY = " But the machine was busy with something else meanwhile: use this probe again."
+NOT_YET = "No second opinion yet"
 
 Found = TypeVar("Found", bound="Finding")
 
@@ -168,14 +169,9 @@ class Clinic:
         return iter(self._patients.values())
 
     @property
-    def asked(self) -> Mapping[str, tuple[str, ...]]:
-        """The probes that were used, by loop; one used twice on the same loop stands here once."""
-        return {patient.name: tuple(_FILES[patient].asked) for patient in self}
-
-    @property
     def probes(self) -> int:
-        """How many were used."""
-        return sum(map(len, self.asked.values()))
+        """How many probes were used; one used twice on the same loop counts once."""
+        return sum(len(_FILES[patient].asked) for patient in self)
 
     @property
     def disturbed(self) -> bool:
@@ -183,18 +179,19 @@ class Clinic:
         return any(_FILES[patient].disturbed for patient in self)
 
     def __repr__(self) -> str:
-        asked = [f"  {name}: {', '.join(used)}" for name, used in self.asked.items() if used]
         causes = ", ".join(f'"{cause}"' for cause in CAUSES)
-        return "\n".join(
-            [f"Six loops, {plural(self.probes, 'probe')} used. Causes: {causes}.", *asked]
-        )
+        said = [f"Six loops, {plural(self.probes, 'probe')} used. Causes: {causes}."]
+        for patient in self:
+            if asked := _FILES[patient].asked:
+                said.append(f"  {patient.name}: {', '.join(asked)}")
+        return "\n".join(said)
 
     def second_opinion(self, name: str) -> Diagnosis | Finding:
         """Return what `cu.diagnose` says of a loop, once exercise 3.1 was answered."""
         if not self._answered:
-            return _not_yet("First give your own answers in exercise 3.1, then ask again.")
+            return Finding(NOT_YET, "First give your own answers in exercise 3.1, then ask again.")
         if not name:
-            return _not_yet(f"Name one of the loops {', '.join(NAMES)}, then ask again.")
+            return Finding(NOT_YET, f"Name one of the loops {', '.join(NAMES)}, then ask again.")
         if name not in self._patients:
             raise CourseError(f"There is no loop {name!r}; choose one of {', '.join(NAMES)}.")
         from course_utils.measure.diagnosis import diagnose
@@ -203,7 +200,7 @@ class Clinic:
         try:
             return diagnose(loop.loader, loop.step, seconds=18, synchronize=loop.gpu.synchronize)
         except CourseError as error:  # it found the machine too busy to judge
-            return _not_yet(str(error))
+            return Finding(NOT_YET, str(error))
 
 
 def admit() -> Clinic:
@@ -263,10 +260,6 @@ def _probe(
     finding = find(f"{patient.name}, {probe.replace('_', ' ')}", run)
     finding.sentence += BUSY * run.disturbed
     return finding
-
-
-def _not_yet(advice: str) -> Finding:
-    return Finding("No second opinion yet", advice)
 
 
 def _own_seed(folder: Path) -> int:

@@ -7,7 +7,7 @@ and the same emulated GPU, so that nothing but a recorded epoch tells them apart
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -32,12 +32,14 @@ PREFETCHED = 2 * WORKERS + 1  # first batches that say nothing about a long run
 FILE = "samples.bin"
 
 Batch = dict[str, torch.Tensor]
-Step = Callable[[Batch], None]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a loop does; times are milliseconds."""
+    """What a loop does; times are milliseconds.
+
+    All take about 80 ms a step: how slow a loop is says nothing about why.
+    """
 
     read: float = 1  # for a sample
     compute: float = 1  # for a sample, on a core
@@ -46,16 +48,15 @@ class Recipe:
     kernels: int = 1  # in a step; the loop waits for the end of each
     kernel: float = 25
     host: float = 0  # of the main process before each kernel, on a core
+    step: float = 80  # of the whole loop, if nothing else keeps the machine busy
 
     def scaled(self, factor: float) -> Self:
         """Return the same loop with all its times multiplied."""
-        times = ("read", "compute", "giant", "kernel", "host")
+        times = ("read", "compute", "giant", "kernel", "host", "step")
         return replace(self, **{name: factor * getattr(self, name) for name in times})
 
 
-# All take about 80 ms a step: how slow a loop is says nothing about why. If it is far slower,
-# something else keeps the machine busy.
-STEP_MS, SLACK = 80, 0.75
+SLACK = 0.75  # a loop that is far slower is disturbed
 RECIPES = {
     "storage": Recipe(read=19),
     "cpu": Recipe(compute=19),
@@ -124,11 +125,16 @@ class Loop(NamedTuple):
     """A training loop, and why it is slow."""
 
     cause: str
+    recipe: Recipe
     loader: DataLoader[Batch]
-    step: Step
     gpu: EmulatedAccelerator
-    least_per_s: float  # of the loop on a machine that does nothing else
-    least_alone_per_s: float  # of its step
+
+    def step(self, batch: Batch) -> None:
+        """Launch the kernels of a step, and wait for the end of each."""
+        on_gpu = self.gpu.upload(batch["sample"])
+        for _ in range(self.recipe.kernels):
+            use_cpu(self.recipe.host)
+            self.gpu.step(on_gpu, ms=self.recipe.kernel).item()
 
 
 def make_loops(folder: Path, seed: int) -> Iterator[Loop]:
@@ -137,8 +143,7 @@ def make_loops(folder: Path, seed: int) -> Iterator[Loop]:
     if not (folder / FILE).exists():
         (folder / FILE).write_bytes(bytes(BATCH_SIZE * STEPS))
     for number, cause in enumerate(rng.sample(CAUSES, len(CAUSES))):
-        factor = rng.uniform(0.9, 1.1)
-        recipe = RECIPES[cause].scaled(factor)
+        recipe = RECIPES[cause].scaled(rng.uniform(0.9, 1.1))
         limits = replace(UNLIMITED, request_ms=recipe.read, requests_at_once=WORKERS)
         storage = slow_storage(folder, limits)
         loader: DataLoader[Batch] = DataLoader(
@@ -149,19 +154,7 @@ def make_loops(folder: Path, seed: int) -> Iterator[Loop]:
         )
         gpu = get_accelerator(emulate=True)  # also beside a real one: its times have to be known
         assert isinstance(gpu, EmulatedAccelerator)
-        at_most = factor * STEP_MS, recipe.kernels * (recipe.kernel + recipe.host)
-        least = (SLACK * 1e3 / ms if usable_cores() > 1 else 0 for ms in at_most)
-        yield Loop(cause, loader, _step(recipe, gpu), gpu, *least)
-
-
-def _step(recipe: Recipe, gpu: EmulatedAccelerator) -> Step:
-    def step(batch: Batch) -> None:
-        on_gpu = gpu.upload(batch["sample"])
-        for _ in range(recipe.kernels):
-            use_cpu(recipe.host)
-            gpu.step(on_gpu, ms=recipe.kernel).item()
-
-    return step
+        yield Loop(cause, recipe, loader, gpu)
 
 
 class Run:
@@ -169,7 +162,6 @@ class Run:
 
     def __init__(self, loop: Loop, batches: Iterable[Batch] | None = None, *, fetch: bool = False):
         """Run it, on other `batches` if there are any; to `fetch` is to do nothing with them."""
-        least = loop.least_per_s if batches is None else loop.least_alone_per_s
         self.rows: list[dict[str, int]] = []  # one for each sample
         self.ends_ns: list[int] = []
         with record() as trace:
@@ -184,7 +176,11 @@ class Run:
             if not fetch:
                 loop.gpu.synchronize()
         self.trace: Trace = trace
-        self.disturbed = self.per_s() < least  # by what else this machine does
+        recipe = loop.recipe
+        alone_ms = recipe.kernels * (recipe.kernel + recipe.host)
+        step_ms = recipe.step if batches is None else alone_ms
+        # by what else this machine does; with one core, the loop itself is in its way
+        self.disturbed = usable_cores() > 1 and self.per_s() * step_ms < 1e3 * SLACK
 
     def per_s(self) -> float:
         """Return the steps or batches per second, without those that were prefetched."""

@@ -73,7 +73,7 @@ class CompressionTable:
     def picture(self) -> Figure:
         """Draw the time relative to raw data over the bandwidth; where it is 1, they cross."""
         bandwidths = np.geomspace(*_RANGE, 100).tolist()
-        with drawing(7, 4, title=self._title) as (figure, (panel,)):
+        with drawing(7, 4, title=repr(self)) as (figure, (panel,)):
             panel.axhline(1, color="gray", linewidth=1)
             panel.annotate("raw", (_RANGE[0], 1), (4, 4), textcoords="offset points", color="gray")
             for name, stroke, colour in zip(CODECS, _STROKES, shown.COLOURS, strict=False):
@@ -93,15 +93,11 @@ class CompressionTable:
         return figure
 
     def __repr__(self) -> str:
-        return self._title
+        return f"{self.megabytes:,.1f} MB of pulses · {self.machine}"
 
     def _repr_html_(self) -> str:
         head = ["codec", "size", "decoding", "crossover", *self.bandwidths]
-        return shown.page(self._title, shown.table(head, self._cells()), _NOTE)
-
-    @property
-    def _title(self) -> str:
-        return f"{self.megabytes:,.1f} MB of pulses · {self.machine}"
+        return shown.page(repr(self), shown.table(head, self._cells()), _NOTE)
 
     def _cells(self) -> Iterator[list[str]]:
         for name, row in self.rows.items():

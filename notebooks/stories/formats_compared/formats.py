@@ -131,7 +131,7 @@ class FormatTable:
         """Draw the time of each format relative to the best, and how much it reads in vain."""
         names, titles = self.names, (WARM, *self.storages[-2:], AMPLIFICATION)
         height, tall = range(len(names), 0, -1), 1.6 + 0.3 * len(names)
-        with drawing(11.5, tall, columns=4, title=self._title, sharey=True) as (figure, axes):
+        with drawing(11.5, tall, columns=4, title=repr(self), sharey=True) as (figure, axes):
             for panel, title in zip(axes, titles, strict=True):
                 for how, look in PATTERNS.items():
                     if title == AMPLIFICATION:
@@ -148,13 +148,17 @@ class FormatTable:
         return figure
 
     def __repr__(self) -> str:
-        return self._title
+        size = PULSE * self.pulses / 1e6
+        return f"{self.events:,} events, {size:,.1f} MB of pulses · {self.machine}"
 
     def _repr_html_(self) -> str:
         """Show a table for each storage, of which the first is open."""
-        head = ["format", "size", "write"]
-        head += [
-            f"{what}, {how}" for what in ("time", "requests", "amplification") for how in PATTERNS
+        kinds = "time", "requests", "amplification"
+        head = [
+            "format",
+            "size",
+            "write",
+            *(f"{kind}, {how}" for kind in kinds for how in PATTERNS),
         ]
         tables = [
             f"<summary>{escape(storage)}</summary>"
@@ -162,36 +166,26 @@ class FormatTable:
             for storage in self.storages
         ]
         note = _NOTE + _NEVER_COLD * (COLD not in self.storages)
-        return shown.page(self._title, f'<details open="">{"<details>".join(tables)}', note)
-
-    @property
-    def _title(self) -> str:
-        size = PULSE * self.pulses / 1e6
-        return f"{self.events:,} events, {size:,.1f} MB of pulses · {self.machine}"
+        return shown.page(repr(self), f'<details open="">{"<details>".join(tables)}', note)
 
     def _cells(self, storage: str) -> Iterator[list[str]]:
         """Yield 9 cells for each format: name, size, writing, two times, twice two counts."""
         for name in self.names:
             row = self.rows[name]
             costs = [row.costs[storage, pattern] for pattern in PATTERNS]
-            ratios = [_times(self.ratio(name, storage, pattern)) for pattern in PATTERNS]
+            ratios = [self.ratio(name, storage, pattern) for pattern in PATTERNS]
+            times = [f"{each:.2g}×" if each < 10 else f"{each:,.0f}×" for each in ratios]
             yield [
                 FORMATS[name].title,
                 f"{row.size / (PULSE * self.pulses):.2f}×",
                 duration(1e9 * row.write_s),
-                *(f"{a} {duration(1e9 * b.seconds)}" for a, b in zip(ratios, costs, strict=True)),
-                *map(_requests, costs),
-                *(f"{cost.amplification:.3g}" for cost in costs),
+                *(f"{a} {duration(1e9 * b.seconds)}" for a, b in zip(times, costs, strict=True)),
+                *(
+                    f"{each.requests:,.0f}" + f" (+{each.opens:,.0f})" * (each.opens > 0)
+                    for each in costs
+                ),
+                *(f"{each.amplification:.3g}" for each in costs),
             ]
-
-
-def _times(ratio: float) -> str:
-    return "1×" if ratio == 1 else f"{ratio:.2g}×" if ratio < 10 else f"{ratio:,.0f}×"
-
-
-def _requests(cost: Cost) -> str:
-    opened = f" (+{cost.opens:,.0f})" if cost.opens else ""
-    return f"{cost.requests:,.0f}{opened}"
 
 
 def compare_formats(

@@ -38,8 +38,8 @@ def hangs(misconception: str, next_step: str) -> Broken:
 class Clause:
     """A trial, and the ways not to pass it; the first that fits is said."""
 
-    def __init__(self, name: str, trial: Trial, *ways: Broken):
-        self.name, self.trial, self.ways = name, trial, ways
+    def __init__(self, trial: Trial, *ways: Broken):
+        self.trial, self.ways = trial, ways
 
     def judge(self, make: Make) -> None:
         """Refuse a prefetcher that breaks it; raise an error of its own code."""
@@ -85,9 +85,8 @@ def _shape(batch: Any) -> str:
 _NEVER_ENDS = hangs("The loop never ends.", "Stop when the loader is through.")
 _ANEW = "Begin anew in every __iter__: make it a generator, with yield."
 
-CONTRACT = (
-    Clause(
-        "right",
+CONTRACT = {
+    "right": Clause(
         Trial(),
         hangs(
             "The loop waits for ever. Here a batch is one tensor: if a thread of yours expects a "
@@ -118,8 +117,7 @@ CONTRACT = (
             "Hand over in the order in which you copy: a deque, append() and popleft().",
         ),
     ),
-    Clause(
-        "stream of the loop",
+    "stream of the loop": Clause(
         Trial(own_stream=True),
         _NEVER_ENDS,
         Broken(
@@ -129,8 +127,7 @@ CONTRACT = (
             "At hand-over ask for the stream of the loop: self.gpu.current_stream().",
         ),
     ),
-    Clause(
-        "nested batch",
+    "nested batch": Clause(
         Trial(nested_batches, keep=True),
         hangs(
             "A batch is a dict, and the loop waits for ever: something expects a pair of tensors.",
@@ -143,8 +140,7 @@ CONTRACT = (
             "gpu.upload(batch) keeps the shape of a batch; record_stream is for its tensors only.",
         ),
     ),
-    Clause(
-        "order",
+    "order": Clause(
         Trial(set_epoch=1),
         _NEVER_ENDS,
         Broken(
@@ -154,8 +150,7 @@ CONTRACT = (
             "Leave the loader alone in __init__; call iter(loader) in __iter__.",
         ),
     ),
-    Clause(
-        "memory in flight",
+    "memory in flight": Clause(
         Trial(depth=DEPTH, ahead=DEPTH + 1),
         _NEVER_ENDS,
         Broken(
@@ -167,8 +162,7 @@ CONTRACT = (
             "staged.popleft().",
         ),
     ),
-    Clause(
-        "depth",
+    "depth": Clause(
         Trial(depth=DEPTH, ahead=DEPTH),
         _NEVER_ENDS,
         Broken(
@@ -178,8 +172,7 @@ CONTRACT = (
             "Before a batch is handed over, stage until self.depth more are on their way.",
         ),
     ),
-    Clause(
-        "second epoch",
+    "second epoch": Clause(
         Trial(epochs=3),
         hangs(
             "The second epoch waits for ever: what fills it was started once and is through.",
@@ -197,8 +190,7 @@ CONTRACT = (
             "Make the stream once, in __init__, and keep it.",
         ),
     ),
-    Clause(
-        "exception",
+    "exception": Clause(
         Trial(fails_at=3, depth=DEPTH),
         hangs(
             "The loader raises, and the loop never ends: a thread that the error has ended tells "
@@ -224,8 +216,7 @@ CONTRACT = (
             "Catch it, hand over what is staged, then raise it.",
         ),
     ),
-    Clause(
-        "break",
+    "break": Clause(
         Trial(leave_after=2),
         hangs(
             "The loop does not get out of its break: it waits for a thread that waits for room.",
@@ -248,8 +239,7 @@ CONTRACT = (
             "Keep what is staged in a local variable of __iter__: it goes when the generator ends.",
         ),
     ),
-    Clause(
-        "device index",
+    "device index": Clause(
         Trial(gpus=2),
         _NEVER_ENDS,
         Broken(
@@ -259,8 +249,7 @@ CONTRACT = (
             "Ask for it once, in __init__: self.gpu = devices.current().",
         ),
     ),
-    Clause(
-        "losses read late",
+    "losses read late": Clause(
         Trial(make_pairs, epochs=RUNS, depth=1, late=range(0, RUNS, 2)),
         _NEVER_ENDS,
         Broken(
@@ -272,8 +261,7 @@ CONTRACT = (
             "of the copies, where its memory comes from, need not be told.",
         ),
     ),
-    Clause(
-        "overlap",
+    "overlap": Clause(
         Trial(depth=1, ahead=1, timed=True),
         _NEVER_ENDS,
         Broken(
@@ -291,10 +279,9 @@ CONTRACT = (
             "you yield this one.",
         ),
     ),
-)
+}
 
 PAGEABLE = Clause(  # what the notes ask for and nobody checks; no exercise asks for it
-    "pageable memory",
     Trial(pinned=False),
     Broken(
         lambda seen: not seen.warnings,

@@ -27,7 +27,7 @@ from notebooks.stories.prefetchers.trial import Make, Patience, Seen
 NOTES_HANG = Patience(hang=0.4, leave=0.1)  # their thread is dead or stuck then
 OURS_DOES_NOT = Patience(hang=30, settle=0.01)  # and has no thread to wait for
 Say = Callable[..., str]
-_CLAUSES = {clause.name: clause for clause in (*CONTRACT, PAGEABLE)}
+_CLAUSES = {**CONTRACT, "pageable memory": PAGEABLE}
 
 
 class NotesPrefetcher:

@@ -86,12 +86,11 @@ class Seen:
         self.hidden = math.nan  # share of the copying, the first copy left out
         self.error: BaseException | None = None  # what the loop got
         self.leaving = False  # it came to its break
-        self._progress, self._ended, self._patient = Tally(), threading.Event(), True
+        self._progress, self._patient = Tally(), True
         self._before = set(threading.enumerate())
         with warnings.catch_warnings(record=True, action="always") as said:
-            self._run(make)
+            self.hung = not self._ends(make)
         self.warnings = len(said)
-        self.hung = not self._ended.is_set()  # it came to no end, for whatever reason
         self.found = self.epochs[0] if self.epochs else []  # what the first epoch gave
         self.wanted = len(self.source)  # batches in an epoch
         self.counts = list(map(len, self.epochs))
@@ -102,23 +101,23 @@ class Seen:
         """End a source that has no end, whoever still reads it."""
         self.source.abandoned.set()
 
-    def _run(self, make: Make) -> None:
-        """Loop until it is through or counts as hung; then it stays asleep."""
+    def _ends(self, make: Make) -> bool:
+        """Loop, and tell whether that came to an end; if not, it stays asleep."""
 
         def run() -> None:
             try:
                 self._loop(make)
             except BaseException as error:
                 self.error = error
-            self._ended.set()
 
-        threading.Thread(target=run, daemon=True, name="trial").start()
+        thread = threading.Thread(target=run, daemon=True, name="trial")
+        thread.start()
         known, since = -1, time.monotonic()
-        while not self._ended.wait(0.02):
+        while time.monotonic() - since <= self.patience.hang and thread.is_alive():
+            thread.join(0.02)
             if known < (now := self._progress.value + self.source.served.value):
                 known, since = now, time.monotonic()
-            elif time.monotonic() - since > self.patience.hang:
-                return
+        return not thread.is_alive()
 
     def _loop(self, make: Make) -> None:
         trial, machine = self.trial, self.machine
