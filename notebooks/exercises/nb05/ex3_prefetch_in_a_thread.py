@@ -1,15 +1,7 @@
 """05.3: a prefetcher in a thread, judged by counts and events, never by speed."""
 
 from course_utils.teaching.exercise import Verdict, exercise, right
-from notebooks.stories.prefetchers import (
-    Broken,
-    Clause,
-    DiskError,
-    Make,
-    Trial,
-    hangs,
-    judge_all,
-)
+from notebooks.stories.prefetchers import Broken, Clause, DiskError, Make, Trial, hangs, judge_all
 
 ITEMS = (0, None, "", False, 4, (), 6, 7)  # whatever may lie in a batch, nothing is special
 

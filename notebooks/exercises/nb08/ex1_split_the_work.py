@@ -148,7 +148,7 @@ def _judge_values(result: Any, samples: _Samples) -> None:
         f"on_device returns {result.dtype}; the model is trained in float32.",
         "images / 255 is float32 already.",
     )
-    for misconception, (values, next_step) in _slips(samples).items():
+    for misconception, (next_step, values) in _slips(samples).items():
         expect(not _equal(result, values), misconception, next_step)
     expect(
         _equal(result, truth),
@@ -179,8 +179,8 @@ def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
     )
 
 
-def _slips(samples: _Samples) -> dict[str, tuple[Tensor, str]]:
-    """Return where known misconceptions lead, and the next step from there."""
+def _slips(samples: _Samples) -> dict[str, tuple[str, Tensor]]:
+    """Return the next step of those with a known misconception, and where it leads them."""
     cut, flipped = samples.cut, samples.turned(-1)
     scaled = flipped / 255
 
@@ -188,30 +188,30 @@ def _slips(samples: _Samples) -> dict[str, tuple[Tensor, str]]:
         return normalise(crops / 255)
 
     return {
-        "No image is flipped: flips is not used.": (finished(cut), _FLIP),
-        "Every image is flipped. flips says which ones are to be.": (finished(cut.flip(-1)), _FLIP),
+        "No image is flipped: flips is not used.": (_FLIP, finished(cut)),
+        "Every image is flipped. flips says which ones are to be.": (_FLIP, finished(cut.flip(-1))),
         "Those images are flipped that are not to be, and the others are not.": (
-            finished(torch.where(samples.flips.view(-1, 1, 1, 1), cut, cut.flip(-1))),
             "torch.where(condition, a, b) takes a where the condition holds.",
+            finished(torch.where(samples.flips.view(-1, 1, 1, 1), cut, cut.flip(-1))),
         ),
         "// divides whole numbers: of uint8 it leaves 0 or 1.": (
-            normalise((flipped // 255).float()),
             "images / 255 gives float32.",
+            normalise((flipped // 255).float()),
         ),
         "flip(0) turns round the order of the images in the batch, not the images.": (
-            finished(samples.turned(0)),
             _WIDTH,
+            finished(samples.turned(0)),
         ),
-        "The images are turned upside down.": (finished(samples.turned(-2)), _WIDTH),
+        "The images are turned upside down.": (_WIDTH, finished(samples.turned(-2))),
         "The values are normalised but were never scaled: uint8 goes up to 255, and mean and "
         "standard deviation are those of values up to 1.": (
-            normalise(flipped.float()),
             "Divide by 255 first.",
+            normalise(flipped.float()),
         ),
-        "The values are scaled but not normalised.": (scaled, "Subtract MEAN, divide by STD."),
+        "The values are scaled but not normalised.": ("Subtract MEAN, divide by STD.", scaled),
         "The mean is subtracted, but nothing is divided by the standard deviation.": (
-            scaled - MEAN,
             "(images / 255 - MEAN) / STD.",
+            scaled - MEAN,
         ),
     }
 
