@@ -231,7 +231,7 @@ train(starving_gpu, events_on(tight), steps=15)
 print(starving_gpu.smi())
 
 # %% [markdown]
-# **Power is the better quick hint**: far below its cap, the GPU has little to do. (Our panel guesses it, with a
+# **Power is the better quick hint**: far below its cap, the GPU has little to do. (Our panel estimates it, on a
 # straight line from *awake* to *full load*; believe your own card.) A high *GPU-Util* proves nothing. A low one
 # does not prove a slow loader: tiny kernels, a loss read in every step or checkpoints look the same. The true
 # idle time is in your trace.

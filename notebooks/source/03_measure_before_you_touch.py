@@ -356,8 +356,8 @@ clinic.second_opinion(which)
 #
 # ## Time a step
 #
-# Where do the waits belong? One in every step would change what you measure: the host could no longer
-# prepare the next step while the device works.
+# Where does `gpu.synchronize()` belong? One in every step would change what you measure: the host could no
+# longer prepare the next step while the device works.
 
 # %% [markdown]
 # ### Exercise 3.2 · 10 min · ●●○
@@ -403,8 +403,8 @@ cu.check("03.2", ms_per_step)
 # %% [markdown]
 # ## Benchmarks that lie
 #
-# **A full queue.** One pipeline, three answers. The loader is timed alone, once, but after a warm-up: before the clock
-# starts, somebody trains one step, which takes a second. <!-- given -->
+# **A full queue.** One loader, timed once, gives three answers. Before the first batch is counted, there is a
+# warm-up: somebody trains one step, which takes a second. <!-- given -->
 
 # %%
 small = DataLoader(

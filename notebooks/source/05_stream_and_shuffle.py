@@ -137,9 +137,9 @@ print(served(PolarMended(events, 64), workers=2))
 #
 # ### Exercise 5.1 · 10 min · ●●○
 #
-# Divide `self.shards`, a list of iterables of events, among all places. Every event is served exactly once,
-# for any number of ranks, with or without workers, and also if there are fewer shards than places. No place
-# opens the shard of another.
+# Large data lie in pieces, called **shards**. Divide `self.shards`, a list of iterables of events, among all
+# places. Every event is served exactly once, for any number of ranks, with or without workers, and also if there
+# are fewer shards than places. No place opens the shard of another.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -217,7 +217,7 @@ cu.reveal("05b", runs["16 places"].total_s / runs["one place"].total_s)
 
 # %% [markdown]
 # One place is cheap. But what is in its batches? In the next picture a grey band holds the mean energies of
-# 95 of 100 batches that are drawn at random.
+# 95 of 100 batches that are drawn at random. Their scatter is the *ideal*.
 
 # %%
 for name, run in runs.items():
