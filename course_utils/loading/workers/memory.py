@@ -85,11 +85,11 @@ class ShmBudget:
         return self.staged_bytes <= self.room_bytes
 
     def __repr__(self) -> str:
-        """Say it in words."""
+        """Say it in words, on two lines: a page breaks a long one in mid-word."""
         shm = "no /dev/shm" if self.shm_bytes is None else f"/dev/shm of {size(self.shm_bytes)}"
         return (
             f"{plural(self.loaders, 'loader')} with {size(self.travelling_bytes)} of batches, "
-            f"{size(self.staged_bytes)} staged and programs of {size(self.programs_bytes)}: "
+            f"{size(self.staged_bytes)} staged and programs of {size(self.programs_bytes)}:\n"
             f"{'fits' if self.fits else 'does not fit'} into {shm} and memory of "
             f"{size(self.memory_bytes)}, where {size(self.stageable_bytes)} may be staged."
         )

@@ -51,8 +51,9 @@ def test_this_machine_is_asked_for_its_memory_and_a_budget_says_how_it_comes_abo
     assert budget.memory_bytes == memory()
     assert (budget.shm_bytes is not None) == (shm_free() is not None) == os.path.isdir("/dev/shm")
     assert repr(replace(NODE, staged_bytes=30_000 * MB)) == (
-        "4 loaders with 3.26 GB of batches, 30.00 GB staged and programs of 0 B: does not fit "
-        "into /dev/shm of 32.00 GB and memory of 64.00 GB, where 28.74 GB may be staged."
+        "4 loaders with 3.26 GB of batches, 30.00 GB staged and programs of 0 B:\n"
+        "does not fit into /dev/shm of 32.00 GB and memory of 64.00 GB, "
+        "where 28.74 GB may be staged."
     )
     assert "no /dev/shm" in repr(replace(NODE, shm_bytes=None))
 
