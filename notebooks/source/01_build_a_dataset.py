@@ -116,7 +116,7 @@ from torch.utils.data import DataLoader
 list(DataLoader([3, 1, 4, 1, 5], batch_size=2))
 
 # %% [markdown]
-# With a `__len__` the loader also knows which numbers it may ask for, and can shuffle them. Such datasets
+# A loader that is to choose the numbers itself, or to shuffle them, needs a `__len__` too. Such datasets
 # are called *map-style*; those of Hugging Face's [datasets](https://huggingface.co/docs/datasets) are
 # map-style too, unless they are streamed.
 #
