@@ -27,7 +27,7 @@ def half_staged(folder: Path) -> tuple[Path, Path]:
 
 
 def run_script(script: str, source: str | Path, place: str | Path) -> Path:
-    """Run `script` on one file and return where its copy is to lie; its errors are errors here."""
+    """Run `script` on one file, say so if it fails, and return where its copy is to lie."""
     source, target = Path(source), Path(place, Path(source).name)
     bash = shutil.which("bash")
     if bash is None or os.name == "nt":  # the bash of Windows sees other paths
