@@ -603,7 +603,7 @@ for loader in Columns(cold, [*fields], 1024), RecordLoader(cold / "records.npy",
 # | **layout** | What lies beside what? | event by event, column by column, in chunks; sorted or mixed |
 # | **access** | What do you ask for? | one event, a random batch, all in order, one column |
 #
-# They cannot: tar is a container, and JPEG is a codec. Here are the same photographs as files and in a tar file. We count
+# No: tar is a container, and JPEG is a codec. Here are the same photographs as files and in a tar file. We count
 # what reading takes, on a storage that only counts, and time the decoding.
 
 # %%
@@ -711,13 +711,13 @@ from_npy = np.load(folder / f"{number}.npy", mmap_mode="r")
 print("npz:", type(from_npz).__name__, "  npy:", type(from_npy).__name__)
 
 # %% [markdown]
-# `mmap_mode` is ignored for npz, without a word. Everything is read, each time that you write `arrays["volume"]`. Do not
-# write that in `__getitem__`.
+# `mmap_mode` is ignored for npz, without a word: every `["volume"]` reads the whole array anew. Do not write that in a
+# `__getitem__` which wants one plane.
 #
 # ## The same formats, written otherwise
 #
-# Five variants: npz and HDF5 with compression; HDF5 with **chunks** of a few events; HDF5 with **misfit chunks**, one column of
-# hundreds of events each; and Parquet with all events in **one large group**.
+# Five variants: npz and HDF5 with compression; HDF5 with **chunks** of a few events; HDF5 with **misfit chunks**, each of one
+# column of hundreds of events; and Parquet with all events in **one large group**.
 
 # %%
 from notebooks.stories.formats_compared import VARIANTS
@@ -824,11 +824,12 @@ answers = {(1, 1): "both", (1, 0): "SSD only", (0, 1): "network only", (0, 0): "
 cu.reveal("06g", answers[tuple(faster)])
 
 # %% [markdown]
-# Each curve crosses 1 at the bandwidth where decoding takes as long as the saved bytes would. So on a slow network,
-# compress. On a fast SSD, and for data that are in the page cache anyway, do not, or take a fast codec.
+# Each curve crosses 1 at the bandwidth where decoding takes as long as the saved bytes would. So
+# compress where the storage is slower than that. On a fast SSD, and for data that are in the page cache anyway, do not,
+# or take a fast codec.
 #
 # The best compression comes before any codec: **the right type**. Sensor numbers as int64 are eight bytes each; two are
-# enough for 5,160 sensors. It costs nothing to read. If it is done wrong, it costs the result.
+# enough for 5,160 sensors. Nothing has to be decoded. Done wrong, it costs you the result.
 
 # %%
 CHOICES = ["an error", "the nearest number", "another number"]
@@ -843,7 +844,7 @@ cu.reveal("06h", CHOICES[2 if shrunk[0] not in (65_535, 70_000) else 1])
 # ### Exercise 6.4 · 5 min · ●○○
 #
 # Shrink without loss: return the same numbers as uint16, or raise ValueError. Refuse what is negative, too
-# large, no whole number, or no number at all (NaN). Whole numbers held as floats are welcome; so is an empty array.
+# large, not a whole number, or not a number at all (NaN). Whole numbers held as floats are welcome; so is an empty array.
 #
 # <details><summary>Hint</summary>
 #

@@ -35,8 +35,8 @@ cu.ready("07")
 # | local NVMe | a disk in the node | often the batch system, after the job |
 #
 # Behind them lies the storage of the cluster. How long does an epoch of 2,000 events in random order take from each?
-# Four are emulated, two are real: our files were read before and are in the page cache, and
-# `stage_to_shm` *stages* them: it copies them to `/dev/shm`.
+# Here are four emulated storages and two real places: our files were read before and are in the page cache,
+# and `stage_to_shm` *stages* them: it copies them to `/dev/shm`.
 
 # %%
 cu.predict("07a", "How many times faster is /dev/shm than a warm page cache?", unit="times")
@@ -56,7 +56,7 @@ draw_rungs(rungs)
 cu.reveal("07a", rungs["page cache"] / rungs["/dev/shm"])
 
 # %% [markdown]
-# No faster: both are memory. Whoever says that `/dev/shm` made a training fast has compared it with a cold disk.
+# No faster, but for noise: both are memory. Whoever says that `/dev/shm` made a training fast has compared it with a cold disk.
 # What it buys is **certainty**: no other job, and no large copy of your own, pushes your data out.
 #
 # Remember the cliff of notebook 02: data a little too large for the page cache, read in the same order
@@ -131,7 +131,8 @@ copy = run_script(REPAIRED, source, shm)
 print(f"\n{np.memmap(copy, np.float32).size // 4:,} of {wanted:,} pulses")
 
 # %% [markdown]
-# The course's `stage_to_shm` does all this, in a terminal `course stage PATH`.
+# The course's `stage_to_shm` does all this, and so does `course stage PATH` in a terminal. (Exercise 7.1, in the extra
+# part, writes it in Python.)
 #
 # ## What does not fit
 #
@@ -192,8 +193,8 @@ cu.reveal("07d", in_a_dict[1])
 # is pickled for the workers, and pickling moves its tensors to shared memory. Under `fork` nothing is pickled,
 # and what a worker writes into a plain tensor is lost.
 #
-# `SampleCache` never evicts: what came first stays. The share found is the share that fits: no cliff, whatever the
-# order.
+# `SampleCache` never evicts: what came first stays. So the share of samples that are found in it is the share that
+# fits, whatever the order: there is no cliff.
 #
 # ### Exercise 7.2 · 10 min · ●●○
 #
@@ -474,16 +475,16 @@ print(stretches)
 cu.reveal("07e", stretches["cut, then cached"])
 
 # %% [markdown]
-# Cached behind the random part, the augmentation is frozen: it costs as before and brings nothing. Cache what is
-# expensive and always the same, such as what was read, decoded and resized. Cut and rotate behind it.
+# Cached after the random part, the augmentation is frozen: it costs as before and brings nothing. Cache what is
+# expensive and always the same, such as what was read, decoded and resized. Cut and rotate after that.
 #
 # ## Many nodes
 #
 # One more reason to stage comes with the second node. Where one reader already fills the line of a shared server,
 # eight readers get an eighth each, while every node brings an NVMe disk of its own. The copy to all nodes goes
-# through that line too, but only once. For ImageNet-21k, say courses of the
+# through that line too, but only once. Courses of the
 # [Jülich Supercomputing Centre](https://helmholtzai-fzj.github.io/2025-06-course-Bringing-Deep-Learning-Workloads-to-JSC-supercomputers/02-speedup-data-loading.html),
-# the copy to `$SCRATCH` takes 21 minutes and more; they advise `/dev/shm` for data below 500 GB.
+# say that copying ImageNet-21k to `$SCRATCH` takes 21 minutes and more, and advise `/dev/shm` for data below 500 GB.
 #
 # Checkpoints go through that line as well, in the other direction: while one is
 # written, all nodes wait, so write it to the node first and let it move on while the training runs.

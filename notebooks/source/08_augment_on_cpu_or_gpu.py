@@ -78,8 +78,8 @@ decode_ms, both_ms = batch_ms(photos), batch_ms(augmented)
 print(f"read and decode: {decode_ms:.1f} ms, and augment: {both_ms:.1f} ms")
 
 # %% [markdown]
-# Crop, flip, brightness, contrast, float and normalise cost more than the JPEG does. Now we give the GPU a step of 0.4 times
-# what one core needs for such a batch. Two workers should deliver one every 0.5 times that, which is a little too slow. <!-- given -->
+# Crop, flip, brightness, contrast, float and normalise cost more than the JPEG does. Now let a step of
+# the GPU take 0.4 of the time that one core needs for such a batch. Two workers should deliver a batch in 0.5 of that time, which is a little too slow. <!-- given -->
 
 # %%
 cu.predict("08a", "Two workers decode and augment. How idle is the GPU, start-up aside?", unit="%")
@@ -107,8 +107,8 @@ cu.reveal("08a", idle(starved))
 # loop share the cores, their caches and the memory, so that a batch takes each of them longer than it took a core that had the machine to itself. (If it takes twice as long or more, other programs are
 # at work: run the cells again later.) <!-- given -->
 #
-# In the timeline the workers hardly rest, and most of their time goes to *transform* and *collate*. That collating takes so long is a
-# surprise: a number in float32 has four bytes instead of one, and all of them travel through shared memory.
+# In the timeline the workers hardly rest, and most of their time goes to *transform* and *collate*. Collating takes so
+# long because a number in float32 has four bytes instead of one, and all of them are copied to shared memory.
 #
 # ## On the device
 #
@@ -159,7 +159,7 @@ bars({f"ms for 64 photographs over the bus, pinned, {gpu.name}": bus_ms})
 cu.reveal("08b", bus_ms["float32, 224²"] / bus_ms["uint8, 256²"])
 
 # %% [markdown]
-# Same size, uint8 instead of float32: a quarter. Whole frames: a third, because part of what they carry is thrown away later.
+# In uint8, crops of the same size take a quarter of that time. Whole frames take a third, because part of what they carry is thrown away later.
 # A crop of fixed size is only a slice and costs the worker nothing, so the cheapest parcel is the last one.
 #
 # ### Exercise 8.1 · 10 min · ●●○
@@ -235,7 +235,7 @@ cu.check("08.1", in_worker, on_device)
 # In 8.1 many normalise in the worker out of habit, and some send the whole frame.
 
 # %% [markdown]
-# ## One set for all
+# ## One set of random numbers for all
 #
 # The transforms of torchvision take batches, too. So why not write `v2.RandomResizedCrop(224)(batch)` on the device? Here is
 # a batch of 64 copies of one photograph.
@@ -255,7 +255,7 @@ show({"torchvision, a batch": one_set, "Kornia, a batch": kornias, "Augment, a b
 cu.reveal("08c", len({crop.numpy().tobytes() for crop in one_set}))
 
 # %% [markdown]
-# One. It draws once per *call*, and a batch is one call. There is no error and no warning: all images of a batch just share one
+# One. The transform draws once per *call*, and a batch is one call. There is no error and no warning: all images of a batch just share one
 # window, and with `ColorJitter` one brightness. That is right for a video, whose frames belong together. In a
 # batch each sample needs random numbers of its own, as [Kornia](https://kornia.readthedocs.io) and `Augment` draw them: a **tensor** of offsets, not a number. Exercise 8.3 builds that.
 #
@@ -306,7 +306,7 @@ _, (workers, device, *_) = trained["the GPU is the bottleneck"]
 cu.reveal("08d", pace_ms(device) / pace_ms(workers))
 
 # %% [markdown]
-# On the left the workers are the bottleneck, and everything below the line is a gain. On the right they are not, and all that moves to
+# On the left the workers are the bottleneck, and everything below the blue line is a gain. On the right they are not, and all that moves to
 # the GPU is paid for in full. "Move everything to the GPU" helps a GPU that waits, and slows down one that is busy.
 #
 # The augmentation takes device memory, too: a copy of the batch, and what it computes in between. Where the model fills the memory, that
@@ -479,5 +479,5 @@ cu.reveal("08e", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one bat
 # DALI is often said to take the work off the CPU entirely. Its decoder, nvJPEG, is a hybrid: for photographs below a million
 # pixels the CPU does the first part, unless the GPU has a JPEG decoder in hardware, as the A100 has. The rest costs what
 # you have measured above: time and memory of the GPU. In [a tutorial of NERSC](https://github.com/NERSC/sc25-dl-tutorial)
-# on an A100, a loop without workers took 8.8 samples/s, four workers made that 12.5, DALI 13.2, and mixed precision then 53.8.
+# on an A100, a loop without workers gave 8.8 samples/s, one with four workers 12.5, DALI 13.2, and mixed precision then 53.8.
 # Once the data came in time, what was left was the step.

@@ -26,7 +26,7 @@ cu.ready("09")
 # %% [markdown]
 # ## What a copy costs
 #
-# A batch of 160 photographs in 8 bits is 24 MB. With a CUDA GPU, this notebook measures it. Without one the device is
+# A batch of 160 photographs in 8 bits is 24 MB. With a CUDA GPU, this notebook measures its copies. Without one the device is
 # emulated, and its clock moves only where the program would have to wait: the times are exact, and nobody waits. <!-- given -->
 
 # %%
@@ -80,7 +80,7 @@ cu.reveal("09a", found)
 
 # %% [markdown]
 # From pageable memory the driver copies twice: the program's thread fills a pinned buffer of the driver, and from there the bytes go to
-# the device. `non_blocking` changes next to nothing there, and does not complain. (Only for copies of up to 64 KB CUDA lets the program go on.) <!-- given -->
+# the device. `non_blocking` changes next to nothing there, and does not complain. (Only for copies of up to 64 KB does CUDA let the program go on.) <!-- given -->
 #
 # So pin first? Many loops do, with one more line.
 
@@ -158,7 +158,7 @@ def one_ahead(stage, batches):
 
 
 # %% [markdown]
-# A step of our device returns a checksum of what it read, which tells us who computes with garbage. (The emulator returns
+# A step of our device returns, as its loss, a checksum of what it read, which tells who computes with garbage. (The emulator returns
 # NaN then.) Reading the loss makes the program wait for the step: see the row `main`.
 
 # %%
@@ -315,7 +315,7 @@ for read_late in False, True:
 #
 # ## What is wrong with the prefetcher of the notes?
 #
-# Here it is, in our words. Find as many defects as you can before the table below names them.
+# Here it is, in our words. Find as many defects as you can before the table names them.
 
 # %%
 import inspect
@@ -523,14 +523,14 @@ cu.reveal("09h", 100 * runs["loss read in each step"]["whole_stream"][0])
 
 # %% [markdown]
 # `whole_stream` also waits for the copy *after* ours, which is under way already, so it hides something only if the program is
-# far ahead. `stream_first` has the same lines in the other order, as the prefetcher in [NVIDIA's Apex](https://github.com/NVIDIA/apex/blob/123854c30cf2470e9295eefbe32efc8a81d08264/examples/imagenet/main_amp.py) has, and hides all but the first copy. Who waits for an event need not think about that order.
+# far ahead. `stream_first` has the same lines in the other order, as the prefetcher in [NVIDIA's Apex](https://github.com/NVIDIA/apex/blob/123854c30cf2470e9295eefbe32efc8a81d08264/examples/imagenet/main_amp.py) has, and hides all but the first copy. Whoever waits for an event need not think about that order.
 #
-# `record_stream` is a convenience. PyTorch's documentation advises whoever owns a batch to keep it instead, until an event behind its last step has passed.
+# `record_stream` is a convenience. PyTorch's documentation advises whoever owns a batch to keep it instead, until an event after its last step has passed.
 #
 # ## On a real GPU
 #
-# Recordings made on one are shown here, each beside an emulated device with its times. If there is none,
-# the line says how to make one.
+# Recordings made on a real GPU are shown here, each beside an emulated device with its times. If there is no recording,
+# a line says how to make one.
 
 # %%
 from course_utils.measure.exchange import listing, recordings
@@ -598,7 +598,7 @@ draw_gains(trainings, gains, copies_ms["pinned"][1] / 160, hardware)
 cu.reveal("09i", gains["small model, slow workers"][640])
 
 # %% [markdown]
-# A copy that is small against the step was not worth hiding. And a loader that is slower than the GPU stays so: no
+# A copy that is small against the step is not worth hiding. And a loader that is slower than the GPU stays so: no
 # prefetching makes it deliver more. Look at the trace before you take CUDA streams to it.
 #
 # ### Exercise 9.3 · 10 min · ●●○
@@ -641,5 +641,5 @@ def step_time_ms(case: Case) -> float:
 cu.check("09.3", step_time_ms)
 
 # %% [markdown]
-# Pinned in the loop, a batch costs what it saves, and in a loop that does not prefetch it loses, as in prediction 9b. In the loader pinning pays, unless there is nothing to save: small batches, for which a
-# thread more is only one more hand-over, slow workers, or a host whose memory is busy already.
+# Pinning in the loop costs what it saves, and in a loop that does not prefetch it loses, as in prediction 9b. Pinning in the loader pays, unless there is nothing to save: with small batches, for which
+# one more thread is only one more hand-over, with slow workers, or on a host whose memory is busy already.

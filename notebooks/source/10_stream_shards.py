@@ -55,7 +55,7 @@ with tarfile.open(paths[0]) as tar:
 # %% [markdown]
 # Files whose names agree up to the first dot are one **sample**; what follows the dot is the name of the field. The files of
 # a sample must lie side by side, because a reader never looks back. `write_shards` shuffled the events once, while it wrote
-# them, since a stream can only mix neighbours (notebook 05). It is ours, takes images from `image_samples` as well, and leaves a list
+# them, since a stream can only mix neighbours (notebook 05). This function is ours. It takes images from `image_samples` as well, and leaves a list
 # with sizes and checksums beside the shards; [WebDataset](https://github.com/webdataset/webdataset) itself has `ShardWriter`.
 
 # %%
@@ -167,8 +167,8 @@ cu.reveal("10c", 100 * four.summary().idle)
 #
 # ## A connection breaks
 #
-# In a training over days, on many machines, some connections break. We let the download of every shard break off once, and give
-# WebDataset the handler that many recipes give it. The four shards hold 400 events. <!-- given -->
+# In a training over days, on many machines, some connections break. We take four shards with 400 events, let the
+# download of each break off once, and give WebDataset the handler that many recipes give it. <!-- given -->
 
 # %%
 cu.predict(
@@ -261,7 +261,7 @@ cu.reveal("10f", len(orders))
 #
 # These three pipelines are taken from lecture notes and recipes. All of them run, and none does what its comment says. Repair them where they stand:
 #
-# - `epoch` gives every key once, and each epoch has a new order,
+# - each pass over the pipeline of `epoch` gives every key once, and in a new order,
 # - `mixed` decodes a sample only when it is about to serve it,
 # - `complete` raises an error when fewer than `count` samples came, wherever a file was cut off.
 #
@@ -278,7 +278,7 @@ cu.reveal("10f", len(orders))
 # <details><summary>Hint 3: errors</summary>
 #
 # The default handler raises, but not for a file that ends between two samples. Make `complete` a generator: it yields each sample,
-# counts, and compares behind the loop.
+# counts, and compares after the loop.
 #
 # </details>
 
@@ -381,7 +381,7 @@ cu.check("10.2", choose_shards)
 # - write pipelines that mix before they decode, and have a new order in each epoch,
 # - choose the number of shards for all who will read them.
 #
-# Next: many GPUs, and how to survive a restart.
+# What comes next is being written: many GPUs, and how to survive a restart.
 
 # %% [markdown]
 # # Extra
@@ -436,8 +436,8 @@ def make_stream(urls: list[str], epoch: int, rank: int, world_size: int) -> wds.
 cu.check("10.3", make_stream)
 
 # %% [markdown]
-# Our own `stream_shards` keeps these rules. Neither of the two can go on in the middle of an epoch after a restart: the lecture notes
-# say that WebDataset does, its author says that it cannot.
+# Our own `stream_shards` keeps these rules. But neither it nor WebDataset can go on in the middle of an epoch after a restart: the
+# lecture notes say that WebDataset can, its author says that it cannot.
 
 # %% [markdown]
 # ## Where shards lie, and when a server dies
@@ -502,14 +502,14 @@ cu.reveal("10g", len(origins))
 # %% [markdown]
 # All of them: if the shards do not divide evenly, each rank reads everything and keeps every third sample. Every event is
 # served once, but the storage is asked for three times as much. With 21 shards it would be seven for each rank. Call `set_epoch`
-# for a new order of the shards and of its shuffle buffer.
+# for a new order of the shards and in the shuffle buffer.
 
 # %% [markdown]
 # ## Seven snippets of lecture notes
 #
 # Here are seven more snippets that the notes print: three for WebDataset, a block for `datasets` that fails three times over, and one for
-# **tf.data**. Each card says what the printed code does and what the mended code does; unfold it to read them. Mind `cached`
-# on a shared machine: with its folder there, the printed code runs, and
+# **tf.data**. Each card says what the printed code does and what the mended code does; unfold it to read both. Mind `cached`
+# on a shared machine: once its folder is there, the printed code runs, and
 # never removes a shard from it (`cache_size=-1`).
 
 # %%
