@@ -133,7 +133,7 @@ cu.reveal("06b", shares["one event"])
 #
 # - `training`: random events, one here and one there, from busy Lustre
 # - `histogram`: the charges of all pulses, and nothing else
-# - `display`: one event by its id, among a million, files just opened
+# - `display`: one event by its id, among a million, in files just opened
 # - `one_pass`: all events once, in order, from S3
 #
 # <details><summary>Hint</summary>
@@ -184,7 +184,7 @@ def read_some(chunks):
         made = file.create_dataset("pulses", data=pulses, chunks=chunks, compression="gzip").chunks
     storage, wanted = counting_storage(here), 0
     with storage.open("chunks.h5") as raw, h5py.File(raw, rdcc_nbytes=10**6) as file:
-        table = file["pulses"]  # with a cache of 1 MB for chunks: real files are larger than any
+        table = file["pulses"]  # its cache is small, since real files are larger than any
         for event in np.random.default_rng(0).permutation(len(offsets) - 1)[:200]:
             wanted += table[offsets[event] : offsets[event + 1]].nbytes
     counted = storage.counters()
@@ -198,7 +198,7 @@ for chunks in (256, 4), (65536, 4), (65536, 1), True:
     print(f"{made!s:14} {requests:9} {amplification:15.1f}")
 
 # %% [markdown]
-# Chunks of a few events are fine. Large chunks are read, inflated and thrown away for every event; with one column in each
+# Chunks of a few events are fine. Large chunks are read, decompressed and thrown away for every event; with one column in each
 # chunk, an event needs four of them. The last shape is what h5py chooses for `chunks=True`: it cuts across the events.
 #
 # ### Exercise 6.2 · 10 min · ●●○
@@ -457,7 +457,7 @@ fast = train(Columns(here, [*fields], 128))
 Timeline({"npz per event": npz, "three lines": fast})
 
 # %% [markdown]
-# From the last rung, without a worker and without prefetching, the gaps between the steps are slivers.
+# From the last rung, without a worker and without prefetching, the gaps between the steps can hardly be seen.
 #
 # ## What threads do to a gather
 #
@@ -800,7 +800,7 @@ cu.check("06.3", write_shards, read_event)
 # %% [markdown]
 # ## When does compression pay?
 #
-# Compressed data are fewer bytes. They arrive sooner, and then have to be inflated.
+# Compressed data are fewer bytes. They arrive sooner, and then have to be decompressed.
 
 # %%
 cu.predict(

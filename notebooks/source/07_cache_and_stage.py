@@ -61,7 +61,7 @@ cu.reveal("07a", rungs["page cache"] / rungs["/dev/shm"])
 #
 # Remember the cliff of notebook 02: data a little too large for the page cache, read in the same order
 # again and again, are never found there. (It throws out what was *least recently used*, LRU.) There are two ways out:
-# **stage** what fits into memory; otherwise keep what fits, and **never evict**.
+# **stage** what fits into memory; otherwise keep what fits and throw none of it out: **never evict**.
 #
 # ## When staging pays
 #
@@ -503,4 +503,4 @@ cu.reveal("07e", stretches["cut, then cached"])
 
 # %% [markdown] tags=["instructor"]
 # **Instructor.** In 7.1 the temporary name comes easily; the lock comes after the look at the copy, and the half file
-# of a full disk stays. Who moves the copy in from `/tmp` has met the border of a file system.
+# of a full disk stays. Whoever moves the copy in from `/tmp` has met the border of a file system.

@@ -63,7 +63,7 @@ from timeit import repeat
 
 from course_utils.loading.images import per_sample
 
-augmented = Jpegs(folder, per_sample(augment))  # the same, made of torchvision's transforms
+augmented = Jpegs(folder, per_sample(augment))  # the same augmentation, by torchvision's transforms
 
 
 def best_ms(work, times=5):
@@ -287,7 +287,7 @@ parts = 0.25, 0.75  # A / C
 
 
 def runs(c):
-    """Return C, and traces with the workers augmenting and with the device for each A."""
+    """Return C, and a trace with the workers augmenting, then one with the device for each A."""
     device = [{"augment": augment, "augment_ms": part * c} for part in parts]
     jobs = [(augmenting, {}), *((decoding, work) for work in device)]
     train = partial(train_epoch, chosen, step_ms=c)

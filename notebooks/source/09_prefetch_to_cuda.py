@@ -126,7 +126,7 @@ cu.predict(
 
 # %%
 copies = gpu.Stream()
-with gpu.stream(copies):  # in this block, this is where copies and steps go
+with gpu.stream(copies):  # in this block, copies and steps go to this stream
     batch = gpu.upload(pinned, non_blocking=True)
     arrived = copies.record_event()
 
@@ -348,7 +348,7 @@ cu.reveal("09g", sum(defect.proven for defect in defects))
 #
 # <details><summary>Hint</summary>
 #
-# Print `CAUSES[...]`: each says how it shows. Four symptoms belong to the thread.
+# Print for instance `CAUSES["no event"]`: it says how that cause shows. Four symptoms belong to the thread.
 #
 # </details>
 
@@ -581,7 +581,7 @@ cu.predict(
 # %%
 from notebooks.stories.prefetchers.pictures import draw_gains
 
-trainings = {  # ms of a step: whatever the batch, and for each image; ms of the workers for each
+trainings = {  # ms of a step: in any case, and for each image; ms of the workers for each image
     "small model": (1, 1 / 160, 0),
     "large model": (1, 1 / 16, 0),
     "small model, slow workers": (1, 1 / 160, 1 / 60),

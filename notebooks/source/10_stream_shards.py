@@ -318,12 +318,12 @@ def complete(urls, count):
 cu.check("10.1", epoch, mixed, complete)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 10a: who counts requests says 100, and the bytes make it a little less. 10b and 10c: those who believe the notes say
+# **Instructor.** 10a: those who count requests say 100, and the bytes make it a little less. 10b and 10c: those who believe the notes say
 # that one worker is enough. 10d: the tempting answers are 400 and 0. 10e: those who overlook *with replacement* say 20. 10f: those who
 # believe the name say five; let them run the cell twice.
 #
 # In exercise 10.1 the tempting repairs are `with_epoch` for `epoch`, and no more than dropping the handler for `complete`: the file that ends between two
-# samples is what it is about. In several workers each would count its own share.
+# samples is the point. In several workers each would count its own share.
 
 # %% [markdown]
 # ## How many shards?
@@ -390,7 +390,7 @@ cu.check("10.2", choose_shards)
 #
 # ## Every sample once, on all ranks
 #
-# WebDataset divides the shards among workers by itself. Among ranks it does not: where torchrun has set `RANK`, it stops
+# WebDataset divides the shards among workers by itself. Among ranks it does not: where torchrun, which starts a process for each GPU, has set `RANK`, it stops
 # with an error until you choose a `nodesplitter`. `wds.split_by_node` asks `RANK`, or else `torch.distributed`. But a
 # worker that was not forked is in no process group: without the variable it takes itself for the only one, and
 # every rank reads everything. `resampled` is no way out, because each worker of each rank then draws by itself. So decide in the
@@ -534,12 +534,12 @@ compare_snippets(numbered, "labels", "images", "cached", "script", "columns", "p
 # | [FFCV](https://github.com/libffcv/ffcv) | one file of its own, compiled pipelines; last commit in May 2024 | images on a local disk |
 # | [ROOT RDataLoader](https://root.cern/) | batches from ROOT files | your events are in ROOT files |
 #
-# "Resumes" means that it can go on in the middle of an epoch. Benchmarks of vendors are theirs, and one is worth reading twice: LitData streams about 6,400 raw images/s from S3, and 3,200 with
+# "Resumes" means that it can go on in the middle of an epoch. Vendors publish benchmarks of their own, and one is worth reading twice: LitData streams about 6,400 raw images/s from S3, and 3,200 with
 # a transform. The transform halves it, so the network was not the limit. And libraries that stream are built for large
 # samples: with small events we measured WebDataset hundreds of times slower than the record loader of notebook 06.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 10g: who says 7 has thought well; it is what one would want. In exercise 10.2 the misconception is the size alone; in
+# **Instructor.** 10g: whoever says 7 has thought well; it is what one would want. In exercise 10.2 the misconception is the size alone; in
 # 10.3 it is `split_by_node`, which works in the main process, and so in every small test.
 #
 # What goes wrong: a proxy that also catches 127.0.0.1. `NO_PROXY=127.0.0.1` helps. The server of an interrupted cell ends with its
