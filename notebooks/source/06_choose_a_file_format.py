@@ -233,9 +233,9 @@ chunks = (4, 16, 16)  ### SOLUTION
 cu.check("06.2", chunks)
 
 # %% [markdown]
-# ## The climb
+# ## The climb to a fast loader
 #
-# Now the loaders. We have 40,000 events of 128 pulses, shuffled, warm in the page cache, so that no storage is waited for. We
+# We have 40,000 events of 128 pulses, shuffled, warm in the page cache, so that no storage is waited for. We
 # start where most people begin, with an npz for each event (1,000 of them), and climb. The data stay the same; what
 # changes is the unit, and how often Python runs.
 

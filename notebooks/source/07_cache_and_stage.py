@@ -25,7 +25,7 @@ cu.ready("07")
 # throws your data out here, and when? The answer decides more than the speed does.
 
 # %% [markdown]
-# ## The ladder
+# ## The ladder of places
 #
 # | Place | What it is | Who throws your data out |
 # |---|---|---|
@@ -257,7 +257,7 @@ cu.check("07.2", Cached)
 # Whatever you keep, keep it *before* the random part. An augmentation that is cached is frozen: every epoch sees the
 # same crop.
 #
-# ## What it costs
+# ## What /dev/shm costs
 #
 # `/dev/shm` takes no memory until something lies there, and up to half of the machine's by default. What lies there
 # counts as memory of the job that wrote it: above its limit the kernel kills the job. The batches of workers travel
@@ -402,7 +402,7 @@ def stage(source: str, place: str) -> str:
 cu.check("07.1", stage)
 
 # %% [markdown]
-# ## The library's way
+# ## A cache of fsspec
 #
 # `fsspec` has a cache of whole files, `filecache::`. It needs no change but a prefix or a wrapped file system:
 

@@ -18,7 +18,7 @@ cu.ready("08")
 
 # %% [markdown] tags=["instructor"]
 # **Instructor: plan.** Augment and before or during (3), workers (4), device (3), bus and 8.1 (2 + 10), one set (3), slower
-# and 8.2 (4 + 5). What is extra is homework: 8.3, a batch at a time on the CPU, who does what.
+# and 8.2 (4 + 5). What is extra is homework: 8.3, a batch at a time on the CPU, libraries.
 #
 # **Board.** One row: read, decode, crop, flip, colours, float, normalise, step. Draw the bus as a line that cuts
 # it. All that this notebook does is to move the line.
@@ -164,7 +164,7 @@ cu.reveal("08b", bus_ms["float32, 224²"] / bus_ms["uint8, 256²"])
 #
 # ### Exercise 8.1 · 10 min · ●●○
 #
-# This runs in the workers. Split it: what `in_worker` returns is collated and crosses the bus, and `on_device` gets the
+# The function below runs in the workers. Split it: what `in_worker` returns is collated and crosses the bus, and `on_device` gets the
 # whole batch. Targets:
 #
 # - the same values as before, and a quarter of the bytes over the bus,
@@ -314,8 +314,8 @@ cu.reveal("08d", pace_ms(device) / pace_ms(workers))
 #
 # ### Exercise 8.2 · 5 min · ●○○
 #
-# Where should a job augment, and how long does a step take then? There are always as many workers as cores. Target: the smaller T,
-# and nothing that does not fit. The check tries these three jobs and sixty more.
+# Where should a job augment, and how long does a step take then? There are always as many workers as cores. Target: the smaller T
+# of the places where the augmentation fits into memory. The check tries these three jobs and sixty more.
 
 # %%
 from notebooks.exercises.nb08.problem import JOBS, Job
@@ -384,7 +384,7 @@ cu.check("08.2", where_to_augment)
 # - the same windows again for the same state of the generator,
 # - as many torch operations for a large batch as for a small one.
 #
-# The images of the check say in each pixel where it came from.
+# In the images of the check, each pixel says where it came from.
 #
 # <details><summary>Hint 1: offsets</summary>
 #
@@ -466,7 +466,7 @@ cu.reveal("08e", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one bat
 # little there is to do. One at a time, every photograph has launches of its own; in one batch their number does not
 # grow with its size. So augment one at a time in workers, and a batch at a time on the device.
 #
-# ## Who does what
+# ## Which library does what
 #
 # | | [torchvision v2](https://docs.pytorch.org/vision/stable/transforms.html) | [Kornia](https://kornia.readthedocs.io) | [DALI](https://docs.nvidia.com/deeplearning/dali/) |
 # |---|---|---|---|

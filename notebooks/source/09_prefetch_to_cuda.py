@@ -18,7 +18,7 @@ cu.ready("09")
 
 # %% [markdown] tags=["instructor"]
 # **Instructor: plan.** Copies (5), streams (3), four designs (10), what is wrong with it and 9.1 (3 + 5), 9.2 (10). What is extra is
-# homework: seven designs, a real GPU, what it cannot do and 9.3.
+# homework: seven designs, a real GPU, what prefetching cannot do and 9.3.
 #
 # **Board.** Three queues side by side: host, copies, steps. An arrow is a wait. Draw each design before you run it, and
 # ask: who waits for whom? Every wrong result of today is an arrow that is missing, every lost overlap one too many.
@@ -246,7 +246,7 @@ cu.reveal("09e", right_epochs)
 # All hidden. And on an emulated GPU, all wrong: the steps do not wait for their data. A real one is less strict: its copies often
 # win the race, perhaps in all 20 epochs, and for weeks after. No error tells you, unless you ask for it: `TORCH_CUDA_SANITIZER=1 python train.py` reports exactly this race.
 #
-# **Design 3** draws the missing arrow: what the loop launches from now on waits for *this* copy. The program does
+# **Design 3** adds the missing wait: what the loop launches from now on waits for *this* copy. The program does
 # not wait.
 
 
@@ -540,7 +540,7 @@ print(listing(recorded))
 display(*(recording.timeline() for recording in recorded))
 
 # %% [markdown]
-# ## What it cannot do
+# ## What prefetching cannot do
 #
 # Let C be a step, K a copy, and L the time between two batches of the loader. Without prefetching T = max(L, C + K), with it
 # T = max(L, C, K). The gain is the ratio: never above 2. Here are three trainings, with lines for the prediction and

@@ -248,8 +248,8 @@ cu.reveal("10f", len(orders))
 
 # %% [markdown]
 # `resampled` draws *with replacement*, for ever. In as many draws as there are shards,
-# a third of the data is not seen, a quarter twice or more. That may be fine for a long training, if you know it: end an epoch
-# with `.with_epoch(n)`, and call it draws.
+# a third of the data is not seen, a quarter twice or more. That may be fine for a long training, if you know it:
+# stop after n samples by `.with_epoch(n)`, and do not take them for an epoch.
 #
 # `shardshuffle` shuffles, but its seed is drawn once, when the pipeline is made. With `detshuffle=True` it counts epochs, as long as
 # the workers are persistent.
