@@ -75,7 +75,7 @@ class VirtualClock:
         `computing` tells the nanoseconds that this process has computed so far.
         """
         self._computing = computing or (_computing if storage else lambda: 0)
-        self._waited = 0
+        self.waited = 0  # how much of its time, in ns, was waiting
         set_in_every_fork(self, "_lock", threading.Lock)
         # it goes on from where the clock before it is: the storage may be busy up to there
         self._start = storage.clock() - self._computing() if storage else 0
@@ -84,14 +84,9 @@ class VirtualClock:
 
     def __call__(self) -> int:
         """Return the time."""
-        return self._start + self._computing() + self._waited
-
-    @property
-    def waited(self) -> int:
-        """How much of it was waiting."""
-        return self._waited
+        return self._start + self._computing() + self.waited
 
     def sleep_until(self, end_ns: int) -> None:
         """Be at `end_ns` at once."""
         with self._lock:
-            self._waited += max(0, end_ns - self())
+            self.waited += max(0, end_ns - self())

@@ -49,12 +49,7 @@ def map_tensors(function: Callable[[torch.Tensor], Any], batch: Any) -> Any:
 def leaves(batch: Any) -> list[Any]:
     """Return everything in `batch` that is no container, in order."""
     found: list[Any] = []
-
-    def note(leaf: Any) -> Any:
-        found.append(leaf)
-        return leaf
-
-    map_leaves(note, batch)
+    map_leaves(found.append, batch)
     return found
 
 
