@@ -77,12 +77,16 @@ class Kernel:
     def _run(self, code: str, is_enough: Callable[[list[Output]], bool]) -> Result:
         seen: list[Output] = []
         interrupted = False
-        for output in self._outputs(self.client.execute(code, allow_stdin=False)):
-            if output is not None:
-                seen.append(output)
-            if not interrupted and is_enough(seen):
-                interrupted = True
-                self.manager.interrupt_kernel()
+        try:
+            for output in self._outputs(self.client.execute(code, allow_stdin=False)):
+                if output is not None:
+                    seen.append(output)
+                if not interrupted and is_enough(seen):
+                    interrupted = True
+                    self.manager.interrupt_kernel()
+        except TimeoutError as error:
+            error.add_note(f"{interrupted=}, and until then it had shown {seen}")
+            raise
         return Result(seen, interrupted)
 
     def _outputs(self, message_id: str) -> Iterator[Output | None]:
