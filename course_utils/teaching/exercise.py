@@ -14,7 +14,6 @@ unwritten never reaches it, and what the learner's code raises becomes a verdict
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -25,7 +24,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, NoReturn
-from unittest.mock import patch
 
 from course_utils.errors import CourseError
 from course_utils.teaching.notebook import Tone, advice, card, explain, find_stub, learner_line
@@ -206,29 +204,3 @@ def expect_in_a_file(attempt: Any) -> None:
         "cannot see the notebook.",
         "Begin its cell with %%worker_module and a name, and run it again.",
     )
-
-
-@contextmanager
-def in_worker(worker: int, num_workers: int) -> Iterator[None]:
-    """Make `get_worker_info` answer as in that worker; with 0 workers, as in the main process."""
-    # here, not above: some checks start processes that have no need of torch
-    from torch.utils.data._utils import worker as torch_worker
-
-    dataset: Any = None
-    info = torch_worker.WorkerInfo(id=worker, num_workers=num_workers, seed=worker, dataset=dataset)
-    with patch.object(torch_worker, "_worker_info", info if num_workers else None):
-        yield
-
-
-@contextmanager
-def as_rank(rank: int, world_size: int) -> Iterator[None]:
-    """Set the variables that torchrun sets."""
-    with patch.dict(os.environ, RANK=str(rank), WORLD_SIZE=str(world_size)):
-        yield
-
-
-@contextmanager
-def quiet_threads() -> Iterator[None]:
-    """Keep the tracebacks of the learner's threads from the page: the verdict says what to do."""
-    with patch.object(threading, "excepthook", lambda _: None):
-        yield

@@ -5,10 +5,12 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
+from unittest.mock import patch
 
 from torch.utils.data import DataLoader
+from torch.utils.data._utils import worker as torch_worker
 
-from course_utils.teaching.exercise import expect, in_worker
+from course_utils.teaching.exercise import expect
 
 Item = TypeVar("Item", bound=Hashable)
 Place = tuple[int, int]  # rank, and worker of it
@@ -24,7 +26,10 @@ def serve(
     served = {}
     for rank, stream in enumerate(streams):
         for worker in range(max(workers, 1)):
-            with in_worker(worker, workers):
+            info = torch_worker.WorkerInfo(
+                id=worker, num_workers=workers, seed=worker, dataset=stream
+            )
+            with patch.object(torch_worker, "_worker_info", info if workers else None):
                 served[rank, worker] = read(stream)
     return served
 

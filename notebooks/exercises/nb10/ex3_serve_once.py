@@ -1,5 +1,6 @@
 """10.3: a stream of shards that serves every sample once, wherever it runs."""
 
+import os
 from collections.abc import Callable
 from itertools import chain, combinations, islice, product
 from pathlib import Path
@@ -9,14 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import webdataset as wds
 
-from course_utils.teaching.exercise import (
-    Verdict,
-    as_rank,
-    exercise,
-    expect,
-    expect_in_a_file,
-    right,
-)
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
 from course_utils.teaching.notebook import explain
 from course_utils.words import plural
 from notebooks.exercises.judging import Served, expect_the_same_in_real_workers, serve
@@ -105,7 +99,7 @@ def _judge_under_torchrun(make_stream: Make, shards: Shards) -> None:
     where = f"Under torchrun, with 2 ranks and {plural(len(shards), 'shard')}"
     served: dict[Place, list[str]] = {}
     for rank in range(2):
-        with as_rank(rank, 2):
+        with patch.dict(os.environ, RANK=str(rank), WORLD_SIZE="2"):
             stream = make_stream(list(shards), 1, rank, 2)
             served[rank, 0] = _read(stream, shards, where)
     _judge_share(served, shards, where, stream)

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import torch
 
 from course_utils.hardware.gpu import map_leaves
-from course_utils.teaching.exercise import expect, quiet_threads
+from course_utils.teaching.exercise import expect
 from notebooks.stories.prefetchers.bench import DiskError, make_pairs
-from notebooks.stories.prefetchers.trial import Make, Seen, Trial
+from notebooks.stories.prefetchers.trial import Make, Seen, Trial, quiet_threads
 
 RUNS = 20
 DEPTH = 2  # batches ahead, where those on the GPU are counted

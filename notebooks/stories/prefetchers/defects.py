@@ -18,11 +18,10 @@ from typing import Any, NamedTuple
 
 from course_utils.hardware.gpu import Accelerator
 from course_utils.loading.prefetch import CudaPrefetcher
-from course_utils.teaching.exercise import quiet_threads
 from course_utils.words import percent, plural
 from notebooks.stories.prefetchers.bench import Machine, make_pairs
 from notebooks.stories.prefetchers.contract import CONTRACT, PAGEABLE, RUNS
-from notebooks.stories.prefetchers.trial import Make, Patience, Seen
+from notebooks.stories.prefetchers.trial import Make, Patience, Seen, quiet_threads
 
 NOTES_HANG = Patience(hang=0.4, leave=0.1)  # their thread is dead or stuck then
 OURS_DOES_NOT = Patience(hang=30, settle=0.01)  # and has no thread to wait for

@@ -10,11 +10,12 @@ import math
 import threading
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from unittest.mock import patch
 
 from course_utils.hardware.gpu import leaves
 from course_utils.measure.spans import hidden_share
@@ -236,3 +237,10 @@ class Seen:
 
 def _read(loss: Any) -> Any:
     return loss.item() if hasattr(loss, "item") else loss
+
+
+@contextmanager
+def quiet_threads() -> Iterator[None]:
+    """Keep the tracebacks of the learner's threads from the page: the verdict says what to do."""
+    with patch.object(threading, "excepthook", lambda _: None):
+        yield
