@@ -738,7 +738,7 @@ print(f"longest event: {lengths.max():,} pulses, median: {np.median(lengths):.0f
 print(f"padded, the file would be {padded / lengths.sum():.0f} times as large")
 
 # %% [markdown]
-# It is better to put all pulses one behind the other, with **offsets** that say where each event begins. Our npy, HDF5 and
+# It is better to put all pulses one after the other, with **offsets** that say where each event begins. Our npy, HDF5 and
 # tar do that; Parquet and ROOT do it inside.
 #
 # The exercise reads through [fsspec](https://filesystem-spec.readthedocs.io), the Python library that makes local disks,

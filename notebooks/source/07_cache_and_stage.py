@@ -131,8 +131,8 @@ copy = run_script(REPAIRED, source, shm)
 print(f"\n{np.memmap(copy, np.float32).size // 4:,} of {wanted:,} pulses")
 
 # %% [markdown]
-# The course's `stage_to_shm` does all this, and so does `course stage PATH` in a terminal. (Exercise 7.1, in the extra
-# part, writes it in Python.)
+# The course's `stage_to_shm` does all this, and so does `course stage PATH` in a terminal. (In exercise 7.1, which
+# is extra, you write it in Python.)
 #
 # ## What does not fit
 #

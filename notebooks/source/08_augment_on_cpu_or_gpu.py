@@ -159,7 +159,7 @@ bars({f"ms for 64 photographs over the bus, pinned, {gpu.name}": bus_ms})
 cu.reveal("08b", bus_ms["float32, 224²"] / bus_ms["uint8, 256²"])
 
 # %% [markdown]
-# In uint8, crops of the same size take a quarter of that time. Whole frames take a third, because part of what they carry is thrown away later.
+# In uint8, crops of the same size take a quarter of the time of float32. Whole frames take a third, because part of what they carry is thrown away later.
 # A crop of fixed size is only a slice and costs the worker nothing, so the cheapest parcel is the last one.
 #
 # ### Exercise 8.1 · 10 min · ●●○
