@@ -73,8 +73,8 @@ def exercise_times(cells: Iterable[NotebookNode]) -> Iterator[str]:
 
 def announced(core: Part, extra: Part) -> str:
     """Return the minutes as the header of a notebook gives them."""
-    more = f"; what is extra {extra}" if extra.words else ""
-    return f"{core} for the exercises{more}"
+    more = f"; what is extra takes {extra}" if extra.words else ""
+    return f"{core.reading} to read + {sum(core.exercises.values())} for the exercises{more}"
 
 
 def _begins_extra(cell: NotebookNode) -> bool:

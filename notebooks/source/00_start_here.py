@@ -5,7 +5,7 @@
 # real training loop with one word.
 #
 # **You will learn:**
-# - to read the timeline, the one picture of this course;
+# - to read the timeline, the main picture of this course;
 # - the habit of the course: predict, measure, explain;
 # - what your own machine has to offer.
 #
@@ -111,8 +111,8 @@ cu.reveal("00a", 100 * naive.summary().utilisation)
 # - **pinned**: batches wait in *pinned* memory, which the system may not move to another place, so
 #   the GPU can fetch them faster (`pin_memory=True` in a loader);
 # - **CUDA prefetch**: the next batch is copied while the GPU computes;
-# - **streaming**: a few large files are read in one go, instead of many small ones; the model takes
-#   it for granted that this needs a quarter of the time to read. <!-- given -->
+# - **streaming**: a few large files are read in one go, instead of many small ones; the model assumes
+#   that reading then takes a quarter of the time. <!-- given -->
 
 # %%
 box = cu.explorer(start={"strategy": "naive", "workers": 1})

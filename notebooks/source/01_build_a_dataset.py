@@ -96,7 +96,7 @@ plt.gca().set(xlabel="position on the disk", ylabel="log10 of the energy in GeV"
 plt.show()
 
 # %% [markdown]
-# Each dot is an event. The file is sorted by energy, as the output of a production often is. Read it in
+# Each dot is an event. They lie sorted by energy, as the output of a production often does. Read them in
 # this order, and every batch shows the network another small part of the world. So: **shuffle**.
 
 # %% [markdown] tags=["instructor"]
@@ -276,8 +276,8 @@ for drop_last in (False, True):
     print(f"{drop_last=}: {len(loader)} batches, {len(lost)} events lost, first of them {lost[:3]}")
 
 # %% [markdown]
-# A loader that shuffles loses other events in each epoch, and you may not care. One that does not shuffle
-# always loses the same: here those with the highest energies. So drop in training, never in validation.
+# A loader that shuffles loses different events in each epoch, and you may not care. One that does not shuffle
+# always loses the same ones: here those with the highest energies. So drop in training, never in validation.
 
 # %% [markdown]
 # ## Parts
@@ -293,7 +293,7 @@ print(f"{len(Subset(events, [3, 1, 4]))=}, {len(train)=:,}, {len(valid)=:,}")
 
 # %% [markdown]
 # That looks fair. But the events come from *runs* of a few hours each, which have their own noise, dead
-# strings and calibration.
+# sensors and calibration.
 
 # %%
 cu.predict("01c", "How many of the runs in validation are also in training?", unit="%")
@@ -304,8 +304,8 @@ runs_valid = set(labels.run_id[valid.indices])
 cu.reveal("01c", 100 * len(runs_valid & runs_train) / len(runs_valid))
 
 # %% [markdown]
-# No event is in both parts, and yet nothing in validation is new. What can a network gain by knowing
-# the run?
+# No event is in both parts, and yet no run in validation is new. What can a network gain by knowing the
+# run?
 
 # %%
 runs = np.unique(labels.run_id)
@@ -393,7 +393,7 @@ cu.reveal("01d", 100 * trace.summary().utilisation)
 
 # %% [markdown]
 # While the main process reads and decodes, the GPU waits. While the GPU computes, nobody reads. Nothing
-# here is wrong, and yet most of the time is lost. What did the file server have to do?
+# here is unusual, and yet most of the time is lost. What did the file server have to do?
 
 # %%
 print(server.counters())
@@ -423,7 +423,7 @@ print(server.counters())
 #
 # The [BabyLM challenge](https://babylm.github.io) trains language models on 10 or 100 million words.
 # The [dataset class](https://github.com/timinar/BabyLlama/blob/main/babylm_dataset.py) of one published
-# entry, BabyLlama, reads all of it in `__init__`, against every rule of thumb. Is that right or wrong?
+# entry, BabyLlama, reads all of it in `__init__`, against the usual advice. Is that right or wrong?
 # Decide before you go on. Here is a class that does the same for plain words:
 
 # %%
@@ -481,8 +481,8 @@ for name, bytes_each in {"int64": 8, "uint16": 2}.items():
 
 # %% [markdown]
 # BabyLlama is right: any machine with a GPU has many times that memory, and from then on no disk can slow
-# the training down. But count the copies. Workers that are not forked (notebook 4 explains the ways to
-# start them) get the dataset as a pickled copy, each its own:
+# the training down. But count the copies. Each worker that is not forked (notebook 4 explains the
+# ways to start one) gets a pickled copy of the dataset for itself:
 
 # %%
 import pickle
@@ -528,13 +528,13 @@ cu.reveal("01f", 100 * len(set(draws)) / len(events))
 
 # %% [markdown]
 # The chance that N draws all miss an event is (1 − 1/N)^N, which is close to 1/e. So an "epoch" of this
-# kind shows 1 − 1/e of the data, or 63 %. All other draws are repeats.
+# kind shows 1 − 1/e of the data, or 63 %. The other draws are repeats.
 
 # %% [markdown]
 # ## Ask for whole batches
 #
 # This dataset reads events from one large `.npy` file, on an emulated Lustre file system as busy as that
-# of a cluster on a Monday, without a cache. `read` fetches neighbouring events by one request.
+# of a cluster on a Monday, without a cache. `read` fetches neighbouring events with one request.
 
 # %%
 # %%worker_module pulse_file
@@ -553,7 +553,7 @@ class PulseFile:
         return self.read(index, index + 1)[0]
 
     def read(self, first: int, last: int) -> list[np.ndarray]:
-        """Return the events first, ..., last - 1 by one request."""
+        """Return the events first, ..., last - 1 with one request."""
         bounds = self.offsets[first : last + 1] - self.offsets[first]
         with self.storage.open(self.path) as file:
             file.seek(HEADER + ROW * self.offsets[first])
@@ -581,11 +581,11 @@ print(storage.counters())
 # Write `__getitems__`. It gets the numbers of a batch and returns the events as a list, in the order
 # asked for.
 #
-# Target: at most a third of the requests for such a batch, and no more than twice the bytes.
+# Target: for such a batch at most a third of the requests above, and no more than twice the bytes.
 #
 # <details><summary>Hint 1: the idea</summary>
 #
-# Sort the numbers. Neighbours can be read by one `self.read(first, last)`. Keep what comes in a dict,
+# Sort the numbers. Neighbours can be read with one `self.read(first, last)`. Keep what comes in a dict,
 # and hand it out in the order asked for.
 #
 # </details>

@@ -39,7 +39,7 @@ cu.ready("02")
 # Epoch 1/10:   0%|   | 9/78125 [16:53<100.72 days, 111.39 s/it]     batch_size=128
 # ```
 #
-# Do the numbers fit?
+# Do these numbers fit together?
 
 # %% [markdown]
 # ### Exercise 2.1 · 5 min · ●○○
@@ -79,13 +79,13 @@ cu.check("02.1", events_per_epoch, days_ten_epochs, slowdown_per_event)
 cu.predict(
     "02a",
     "The data are 10 % larger than the page cache and are read in the same order, epoch after "
-    "epoch. Which share of the reads finds its bytes in the cache?",
+    "epoch. What share of the reads finds its bytes in the cache?",
     unit="%",
 )
 
 # %% [markdown]
 # Your own disk is too fast to see much. So the course *emulates* a storage: it delivers your files when a
-# slower one would have delivered them, and has a page cache of the size you choose, here 40 blocks.
+# slower one would have, and has a page cache of the size you choose, here 40 blocks.
 
 # %%
 import random
@@ -124,13 +124,12 @@ cu.reveal("02a", 100 * hit_share(1.1, shuffled=False))
 
 # %% [markdown]
 # Not a tenth is lost, but everything: each block is thrown out shortly before it is needed again. (Real page
-# caches are a little kinder than this strict rule.) Shuffled reading still finds about 70 %, but there
-# every miss costs more, because nothing can be read ahead.
+# caches are a little kinder.) Shuffled reading still finds about 70 %, but there every miss costs more,
+# because nothing can be read ahead.
 #
 # ## See it
 #
-# Now a training loop, twice. The only difference: the first page cache has room for all the data, the second for
-# a tenth of them.
+# Now a training loop, twice: the first page cache has room for all the data, the second for a tenth of them.
 
 # %%
 from itertools import islice
@@ -192,7 +191,7 @@ cu.reveal("02b", does_not_fit.summary().total_s / fits.summary().total_s)
 #
 # Could `nvidia-smi` not have told her? Its *GPU-Util* is the percentage of the last sample period, a
 # second at most, in which **one or more kernels** were running. An RTX 3090 has 82 multiprocessors. On an
-# emulated one we keep a single one of them busy.
+# emulated card we keep one of them busy.
 
 # %%
 cu.predict("02c", "One of 82 multiprocessors works, 81 do nothing. GPU-Util says:", unit="%")
@@ -236,20 +235,20 @@ print(starving_gpu.smi())
 # does not prove a slow loader: tiny kernels, a loss read in every step or checkpoints look the same. The true
 # idle time is in your trace.
 #
-# ## The model
+# ## A model of four letters
 #
 # What does a GPU wait for? A batch goes through five stages: it is **read**, **decoded**, **transformed and
-# collated** and **transferred**; then the GPU **computes**. For most of this course four letters are enough:
+# collated** and **transferred**; then the GPU **computes**. Four letters describe all this:
 #
 # - **L**: the time to load one batch on one worker, everything up to the transfer;
 # - **C**: the time to compute a step;
 # - **W**: the number of workers;
 # - **P**: how many batches the machine can load in parallel. For work on a CPU P is the number of cores, for
-#   reading how many the storage serves at once.
+#   reading the number that the storage serves at once.
 #
-# Without workers the loop loads, then computes: **T = L + C** for a step. With workers both happen at once, and
-# the slower one sets the pace: **T = max(C, L / min(W, P))**. The GPU computes C out of T, so it idles the share
-# **1 − C / T**.
+# Without workers, a loop that reads its loss in every step loads, then computes: a step lasts **T = L + C**. With
+# workers both happen at once, and the slower one sets the pace: **T = max(C, L / min(W, P))**. The GPU computes C
+# out of T, so it idles for the share **1 − C / T**.
 #
 # Take L = 80 ms and C = 50 ms. The model says 7.7 steps per second without workers, 12.5 with one. <!-- given -->
 
@@ -289,9 +288,9 @@ cu.reveal("02d", rate(measured[2]))
 #
 # <details><summary>Where do C and P come from on a real GPU?</summary>
 #
-# A network with N parameters needs [about 6 N](https://arxiv.org/abs/2001.08361) floating-point operations for each
-# token, or other element, that it learns from. Divide them by what the tensor cores of your GPU really reach, well
-# below the figure in its data sheet, and you have C. For P leave one core free: a Python process that waits for
+# A transformer with N parameters needs [about 6 N](https://arxiv.org/abs/2001.08361) floating-point operations for
+# each token of a batch. Divide their sum by what the tensor cores of your GPU really reach, well below the figure in
+# its data sheet, and you have C. For P leave one core free: a Python process that waits for
 # CUDA *spins*, asking again and again whether the GPU is done. With our emulated GPU it sleeps. <!-- given -->
 #
 # </details>
@@ -339,7 +338,7 @@ cu.check("02.2", predict_idle)
 # %% [markdown]
 # ## What prefetching cannot do
 #
-# The lecture notes that this course began with say that prefetching always solves the problem: a worker loads
+# The lecture notes that this course grew out of say that prefetching always solves the problem: a worker loads
 # `prefetch_factor` batches ahead. Take one worker, L = 80 ms and C = 50 ms, and let it load 8 batches ahead
 # instead of 2. <!-- given -->
 
@@ -396,7 +395,7 @@ cu.reveal("02f", "a larger model")
 #
 # It happens. [Geti](https://github.com/open-edge-platform/geti/pull/5958), which trains vision models, ran well on CPUs,
 # where a step took about 8 s. On an RTX 3090 the same loader left the GPU idle 70 to 92 percent of the time; better
-# loader settings raised the rate from 3 to 13 it/s. And among more than a million jobs in
+# loader settings raised the rate from 3 to 13 it/s. Among more than a million jobs in
 # [Google's fleet](https://arxiv.org/abs/2101.12127), one in five spent over a third of its compute time in the
 # input pipeline.
 #
@@ -445,8 +444,8 @@ measured = box.measure().summary()
 print(f"GPU busy after the first step: predicted {box.au:.0%}, measured {measured.au:.0%}")
 
 # %% [markdown]
-# The model is allowed an error of 5 points. On two cores the measurement may lack a few more: the main process has
-# to wait for a core while both workers compute, and the model knows of no such thing. If far more is missing,
+# The model is allowed an error of 5 points. On two cores the measurement may be a few more below: the main process
+# has to wait for a core while both workers compute, which the model does not know. If far more is missing,
 # something else is computing on your cores: run it again. <!-- given -->
 
 # %% [markdown]
@@ -471,7 +470,8 @@ print(f"the next one will take about   {fits.summary().total_s / 30 * len(ends_s
 # %% [markdown]
 # ## Five stages of real photographs
 #
-# Nobody sets these times by hand: JPEG files on an emulated network drive, truly decoded and cropped by your CPU.
+# Here nobody sets the times of decoding and cropping: your CPU does both, with JPEG files on an emulated network
+# drive.
 
 # %%
 # %%worker_module photo_crop
@@ -524,7 +524,7 @@ for w, trace in (0, serial), (2, fed):
 #
 # ## What prefetching is good for
 #
-# Two workers, fast enough on average, but now slower, now faster:
+# Here are two workers that are fast enough on average, but now slower, now faster:
 
 # %%
 uneven = cu.Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=2, jitter=0.8, steps=60)

@@ -157,9 +157,9 @@ cu.reveal("03c", {"upload": "gpu.upload(batch)"}.get(slowest, slowest))
 # %% [markdown]
 # `gpu.step` only *hands over* the work and returns: CUDA is asynchronous. The time of the GPU lands on the
 # next line that has to **wait** for it. That is `item()`; without it, it is the copy to the device, which
-# queues behind the kernels. Then the stopwatch says "90 % of the time goes into loading", and somebody
+# queues behind the kernels. Then the stopwatch says "nearly all the time goes into moving data", and somebody
 # buys faster disks. So whoever times a GPU has to wait for it, with `torch.cuda.synchronize()` before each
-# reading of the clock: once around many steps, not in every step. <!-- given -->
+# reading of the clock: once around many steps, not in every step.
 
 # %% [markdown] tags=["instructor"]
 # **Instructor.** In prediction 3a 2 or more is tempting, because the loop has no workers. In 3b those who have
@@ -188,8 +188,8 @@ Bars("batches per second", runs, "/s")
 # | neither, well below both | they do not overlap, or they compete for the same cores |
 #
 # **If it is the loader**, look at its workers while the loop runs. If they sleep, they wait for the storage. If each
-# keeps a core busy, they decode or transform. If each gets half a core while others are free, they share
-# one. And look at single batches, not only at the mean: since batches are delivered in order, one giant sample
+# keeps a core busy, they decode or transform. If each gets half a core while other cores are free, they
+# share one. And look at single batches, not only at the mean: since batches are delivered in order, one giant sample
 # holds up all.
 #
 # **If it is the step**, ask whether the GPU computes during the replay. If it does, it is the limit. If not, the
@@ -332,7 +332,7 @@ clinic
 cu.diagnose(loader, step, seconds=18, synchronize=gpu.synchronize)
 
 # %% [markdown]
-# Once you have answered exercise 3.1, ask it for a second opinion on one of the six. Do you agree?
+# Once you have answered exercise 3.1, ask the machine for a second opinion on one of the six. Do you agree?
 
 # %%
 which = ""  # one of the letters
@@ -436,12 +436,12 @@ cu.reveal("03d", answers["the next 8"] / answers["the last 20"])
 
 # %% [markdown]
 # While the warm-up ran, the workers loaded on: two workers, four batches each. Eight batches then came
-# out of a full queue. Whoever counts the start of the workers errs the other way round. So leave out the first
-# `num_workers × prefetch_factor + 1` batches. `steady_rate` in `course_utils.measure.diagnosis` does, and names the
-# start-up separately.
+# out of a full queue. Whoever counts the start of the workers errs in the other direction. So leave out the first
+# `num_workers × prefetch_factor + 1` batches. `steady_rate` in `course_utils.measure.diagnosis` does so, and names
+# the start-up separately.
 #
 # **Warm and cold.** The second run of a benchmark finds its file in the page cache. `drop_cache` makes files cold
-# again, without special rights, and says so where the system cannot be asked. And one run says nothing: repeat it,
+# again, without special rights, and says so where the system offers no way. And one run says nothing: repeat it,
 # and give the median and the spread.
 
 # %%
@@ -584,8 +584,8 @@ Timeline({"torch.profiler": load_profile(scratch_folder() / "profile.json"), "ou
 
 # %% [markdown]
 # The profiler knows *that* the main process waits, and not *why*: workers are other processes. Our trace shows them,
-# because each worker sends its spans along with the batch. `with cu.stage("decode"):` inside your own dataset
-# marks a stage there, as it does here in the loop.
+# because each worker sends its spans along with the batch. Here their rows are nearly empty, since the slow line
+# belongs to no stage. `with cu.stage("decode"):` around it would mark one, as it does here in the loop.
 
 # %% [markdown]
 # ### From outside: py-spy, htop, iotop, pressure
@@ -651,10 +651,10 @@ Timeline({name: load_dftracer(recording(file)) for name, file in names.items()})
 # `"iotop"`, `"pressure"` (the files in /proc/pressure) and `"DFTracer"`. Each is needed once.
 #
 # - `kernel`: which kernel takes most of the GPU's time?
-# - `line`: the job runs for hours already. In which line of Python is worker 1?
+# - `line`: the job has been running for hours. In which line of Python is worker 1?
 # - `cores`: does each worker keep a core busy?
 # - `bytes`: how many bytes per second does each process read from the disk?
-# - `stall`: for which share of the time did something on this machine wait for the disk?
+# - `stall`: for what share of the time did something on this machine wait for the disk?
 # - `file`: which of 10,000 files do the 64 processes of the job read in pieces of 4 KiB? <!-- given -->
 
 # %%

@@ -60,7 +60,7 @@ class Who(Dataset):
 
 
 # %%
-cu.predict("04a", "Two workers fetch all samples. What is `who.calls` here?", unit="calls")
+cu.predict("04a", "Two workers fetch all samples. What is `who.calls` afterwards?", unit="calls")
 
 # %%
 import os
@@ -148,14 +148,15 @@ read_rates = {w: rate(reading, 4, w, collate_fn=pad_collate) for w in (1, 2, 4)}
 cu.reveal("04b", read_rates[4] / read_rates[1])
 
 # %%
-cu.predict("04c", "And decoding, on this machine?", unit="times")
+cu.predict("04c", "And how many times faster is decoding, on this machine?", unit="times")
 
 # %%
 decode_rates = {w: rate(decoding, 16, w) for w in (1, 2, 4)}
 cu.reveal("04c", decode_rates[4] / decode_rates[1])
 
 # %% [markdown]
-# The model of notebook 02 says min(W, P) / L batches per second. P is 8 for this storage, or the number of cores.
+# The model of notebook 02 says min(W, P) / L batches per second. For reading P is 8, as
+# many as this storage serves; for decoding it is the number of cores.
 
 # %%
 from course_utils.hardware.machine import usable_cores
@@ -276,7 +277,7 @@ cu.reveal("04d", slower if hasattr(os, "sched_setaffinity") else "possible on Li
 # one; preprocessing took 19 s and 89 s.
 #
 # So count your cores inside a job: `len(os.sched_getaffinity(0))` on Linux. Slurm's `--cpus-per-task=8` asks for
-# more, or `--cpu-bind depth -d 8` of `mpiexec`. <!-- given -->
+# more; with `mpiexec` it is `--cpu-bind depth -d 8`. <!-- given -->
 #
 # ## Files
 #
@@ -371,7 +372,8 @@ cu.reveal("04e", "waits for ever" if "Stopped" in hang.ending else "raises an er
 #
 # - `Can't get attribute 'MyDataset' on <module '__main__'`: the worker looked for your class in *its* `__main__`,
 #   which is empty. So such cells begin with `%%worker_module`.
-# - `exited unexpectedly`, `Segmentation fault`: run with `num_workers=0`, and the traceback says where.
+# - `exited unexpectedly`, `Segmentation fault`: run your script by `python -X faulthandler` with `num_workers=0`,
+#   and the traceback says where.
 # - You interrupted a loop (■): its workers end, but the traceback keeps their batches. This clears them away:
 
 # %%
@@ -404,7 +406,7 @@ print("pinned:", next(iter(loader))["pulses"].is_pinned())
 #
 # - say what a worker knows, and what its start costs,
 # - choose the number of workers, and say what limits them,
-# - give each its own file, and read what a failing one says.
+# - give each worker its own file, and read what a failing one says.
 #
 # Go on with notebook 05, or look into what is extra here.
 
@@ -416,7 +418,7 @@ print("pinned:", next(iter(loader))["pulses"].is_pinned())
 # ## Three ways to start a worker
 #
 # - **fork** copies the running Python. It is quick; but a lock that another thread holds at this moment is
-#   copied too, and nobody will ever open the copy: such a worker hangs.
+#   copied too, and nobody will ever release the copy: such a worker hangs.
 # - **spawn** starts a fresh Python. It is safe, and the only way on Windows. It imports everything again.
 # - **forkserver** forks from a helper process that does nothing else. It is safe too, and the default on Linux
 #   from Python 3.14 on.
@@ -424,7 +426,7 @@ print("pinned:", next(iter(loader))["pulses"].is_pinned())
 # %%
 cu.predict(
     "04f",
-    "How many times longer does a worker take to its first batch by spawn than by the quickest way?",
+    "How many times longer does the first batch take by spawn than by the quickest way?",
     unit="times",
 )
 
@@ -457,7 +459,7 @@ bars(start_s, "seconds to the first batch of a worker")
 cu.reveal("04f", start_s["spawn"] / min(start_s.values()))
 
 # %% [markdown]
-# Under spawn the worker imports torch, for seconds. The forkserver's helper has done so already, **if it
+# Under spawn the worker imports torch, which takes seconds. The forkserver's helper has done so already, **if it
 # was told before its first worker**: that is the line with `set_forkserver_preload`. `cu.ready` chooses this method
 # and tells the helper, on every system that has it.
 #
@@ -483,7 +485,7 @@ speed = {name: steady_rate(one, seconds=0.5).samples_per_s for name, one in load
 bars({name: rate / speed["rows"] for name, rate in speed.items()}, "samples per second, relative")
 
 # %% [markdown]
-# Workers made it slower. It helps to index a whole batch at once. Lists of dicts or other Python objects suffer in
+# Workers made it slower. What helps is to index a whole batch at once. Lists of dicts or other Python objects suffer in
 # the same way, since they are pickled one by one: turn them into arrays before they travel.
 #
 # ## The straggler
@@ -595,7 +597,7 @@ cu.reveal("04h", grown["a list"] if lists.before.numbers else "nothing: no fork 
 # Write a class that is read like a list of strings, but consists of a few objects: `len(s)`, `s[0]`, `s[-1]` and
 # `for text in s` work as with a list, and an index out of range raises `IndexError`.
 #
-# Target: a tenth of the growth of a list, and at most 16 bytes per string beside its text. <!-- given -->
+# Target: at most a tenth of the growth of a list, and at most 16 bytes per string beside its text. <!-- given -->
 #
 # <details><summary>Hint 1: what to keep</summary>
 #
@@ -748,7 +750,7 @@ class Shifts(Dataset):
 
 
 # %%
-cu.predict("04j", "Two workers draw 8 shifts in an epoch. How many of them differ?", unit="of 8")
+cu.predict("04j", "Two workers draw 8 shifts in an epoch. How many of them are different?", unit="of 8")
 
 # %%
 shifts = DataLoader(Shifts(8), batch_size=2, num_workers=2)
@@ -758,7 +760,7 @@ cu.reveal("04j", len(set(epochs[0])))
 
 # %% [markdown]
 # Every worker got a copy of the same generator, and so do those of the next epoch. PyTorch looks after its *own*
-# generator: each worker gets another seed, in each epoch another one, and all of them follow from
+# generator: each worker gets a seed of its own, a new one in each epoch, and all of them follow from
 # `torch.manual_seed` in the notebook. Without workers it simply goes on.
 
 # %% [markdown]

@@ -7,7 +7,7 @@
 #
 # - what an `IterableDataset` leaves to you,
 # - to give each worker of each rank its share,
-# - what it costs to take a batch from many places on the disk,
+# - what it costs to take a batch from many spots on the disk,
 # - four ways to shuffle, and how to measure what they are worth.
 #
 # **You need:** notebooks 01 and 02. A CPU is enough. **Minutes:** {minutes}.
@@ -18,8 +18,8 @@ import course_utils as cu
 cu.ready("05")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Duplicates (5) and 5.1 (10), one place or many (3), four shuffles (4), memory (2)
-# and 5.2 (10). In the 90 minute path: only up to 5.1. What is extra: an honest length (4), does a model
+# **Instructor: plan.** Duplicates (5) and 5.1 (10), one spot or many (3), four shuffles (4), memory (2)
+# and 5.2 (10). Short of time: stop after 5.1. What is extra: an honest length (4), does a model
 # care (1), threads (3); 5.3 (20) is homework.
 #
 # **Board.** A sorted file as a long bar, low energies left. Below it a buffer, a tenth as long, that
@@ -32,7 +32,7 @@ cu.ready("05")
 # ## Data without numbers
 #
 # A map-style dataset answers one question: *what is event 4711?* Some data cannot answer it: a socket, a
-# compressed tar file, a running detector. They can only be read from the front. For them there is
+# compressed tar file, a running detector. They can only be read as they come. For them there is
 # `IterableDataset`, and its contract is one method: `__iter__` yields samples. Without numbers there is
 # no sampler and no `shuffle=True`. *Who* reads what, and in which *order*, is up to you.
 #
@@ -132,6 +132,8 @@ class PolarMended(PolarLike):
 print(served(PolarMended(events, 64), workers=2))
 
 # %% [markdown]
+# Nothing is served twice any more. (Some events are left out, as without workers: the cut begins at a random one.)
+#
 # With several GPUs there is one process for each, called a **rank**, and each rank has workers of its own.
 # Two ranks with four workers each are eight **places**; a rank without workers is one place.
 #
@@ -185,19 +187,19 @@ cu.check("05.1", ShardStream)
 # will see 3,904: a worker whose random offset is 0 has one batch more.
 
 # %% [markdown]
-# ## One place or many
+# ## One spot or many
 #
-# Now the order. A batch can come from *one* place of the file, or a little of it from each of many. That takes one
+# Now the order. A batch can come from *one* spot of the file, or a little of it from each of many. That takes one
 # request, or many; our emulated, busy Lustre needs 10 ms for each, and a step takes 20 ms. <!-- given -->
 #
-# A third way is to read *long* pieces of many places, hold them in memory, and draw from there.
+# A third way is to read *long* pieces at many spots, hold them in memory, and draw from there.
 #
 # The course's `EventShards` does all three. It reads `interleave` shards in turn, `chunk` events with one
 # request. They pass through a buffer of `buffer` events, from which the next one is drawn at random.
 
 # %%
 cu.predict(
-    "05b", "16 places for each batch, not one: how many times longer is a run?", unit="times"
+    "05b", "16 spots for each batch, not one: how many times longer is a run?", unit="times"
 )
 
 # %%
@@ -206,17 +208,17 @@ from notebooks.stories.streaming import draw_batch_means, train_on
 
 folder = cu.data_path("events", "S")  # the small set: 2,000 events, sorted by energy
 runs = {
-    "one place": train_on(folder, interleave=1, chunk=32, buffer=1),
-    "16 places": train_on(folder, interleave=16, chunk=2, buffer=1),
-    "long pieces of 16": train_on(folder, interleave=16, chunk=32, buffer=100),
+    "one spot": train_on(folder, interleave=1, chunk=32, buffer=1),
+    "16 spots": train_on(folder, interleave=16, chunk=2, buffer=1),
+    "long pieces at 16": train_on(folder, interleave=16, chunk=32, buffer=100),
 }
 Timeline({name: run.trace for name, run in runs.items()})
 
 # %%
-cu.reveal("05b", runs["16 places"].total_s / runs["one place"].total_s)
+cu.reveal("05b", runs["16 spots"].total_s / runs["one spot"].total_s)
 
 # %% [markdown]
-# One place is cheap. But what is in its batches? In the next picture a grey band holds the mean energies of
+# One spot is cheap. But what is in its batches? In the next picture a grey band holds the mean energies of
 # 95 of 100 batches that are drawn at random. Their scatter is the *ideal*.
 
 # %%
@@ -226,8 +228,8 @@ for name, run in runs.items():
 draw_batch_means(runs)
 
 # %% [markdown]
-# A batch from one place is a batch of one energy: 32 events, and hardly more information than one. Sixteen
-# places even beat chance, since each gives two events to every batch. Long pieces buy little scatter with
+# A batch from one spot is a batch of one energy: 32 events, and hardly more information than one. Sixteen
+# spots even beat chance, since each gives two events to every batch. Long pieces buy little scatter with
 # few requests, and pay with memory.
 #
 # ## Four ways to shuffle
@@ -252,7 +254,7 @@ import numpy as np
 
 from course_utils.loading import stream
 
-energy = runs["one place"].energy
+energy = runs["one spot"].energy
 n, rng = len(energy), np.random.default_rng(0)
 shards = stream.blocks(n, 100)  # 20 pieces of 100 events, in the order on disk
 shard_shuffled = [event for shard in stream.shuffled(shards, rng) for event in shard]
@@ -278,11 +280,11 @@ cu.reveal("05c", quality["buffer"].ratio)
 # %% [markdown]
 # Each picture is the file against itself, low energies at the top left. Where it is yellow, two events often
 # share a batch; an even green is what we want. A buffer alone only widens the diagonal: most events move by less
-# than its length, and one in eight moves farther. What it is worth depends on the order on disk: on this file it
-# is no better than none.
+# than its length, and one in eight moves farther. What a buffer is worth depends on the order on disk: on this
+# file it is hardly better than none. Small blocks come close to the ideal, but cost a request each.
 #
 # On a file that was shuffled *once*, reading in order is already ideal, and a shard shuffle makes every epoch
-# different. It costs one copy of the data.
+# different. That costs one copy of the data.
 #
 # ## Shuffle before you decode
 #
@@ -333,7 +335,7 @@ cu.check("05.2", at_once, chunk, buffer)
 
 # %% [markdown] tags=["instructor"]
 # **Instructor.** 05b depends on the machine only a little, since the storage is emulated. Why is the line of the 16
-# places steadier than chance? Each place gives two events to each batch. 05c is the one
+# spots steadier than chance? Each spot gives two events to each batch. 05c is the one
 # to wait for: a buffer sounds as if it mixed. Let somebody explain the diagonal. In 05d the 4 bytes of a float32
 # are easily forgotten. In 5.2 ask who spent everything on the buffer, as tutorials do.
 
@@ -381,7 +383,7 @@ class Numbers(IterableDataset):
 # %%
 cu.predict(
     "05e",
-    "100 numbers in batches of 16 with drop_last=True, and four workers that share them rightly. "
+    "100 numbers in batches of 16 with drop_last=True, and four workers that share them correctly. "
     "How many numbers does an epoch serve?",
     unit="numbers",
 )
@@ -397,18 +399,18 @@ cu.reveal("05e", numbers_served)
 
 # %% [markdown]
 # Each worker makes batches of its own 25 numbers: one full batch, and a tail of nine that is dropped. Four
-# workers drop four tails, and `len(loader)` knows nothing of it. Between ranks it is worse: the one
+# workers drop four tails, and `len(loader)` knows nothing of it. Between ranks it is worse: the rank
 # with more batches waits for the others for ever.
 #
 # There are two honest ways. Count: the course's streams have `count_batches`. Or let the stream repeat for ever, and
-# say how many steps an epoch shall have: `islice(loader, steps)`.
+# say how many steps an epoch should have: `islice(loader, steps)`.
 #
 # And the second epoch? The order of `Numbers` depends on its `epoch`, which we set before each one. With
 # `persistent_workers=True` the workers stay alive from epoch to epoch, which saves their start.
 
 # %%
 CHOICES = ["a new one in each epoch", "the same one in each epoch"]
-cu.predict("05f", "Which order do three epochs with persistent workers have?", choices=CHOICES)
+cu.predict("05f", "What order do three epochs with persistent workers have?", choices=CHOICES)
 
 # %%
 numbers = Numbers(100)
@@ -465,7 +467,7 @@ figure
 # waits for bytes the main thread runs.
 #
 # It would not speed up decoding that is written in Python: the **GIL**, Python's global interpreter lock, lets
-# one thread at a time run Python code. Who waits for bytes gives it back meanwhile, and so do many functions
+# one thread at a time run Python code. Whoever waits for bytes gives it back meanwhile, and so do many functions
 # of NumPy and of image decoders. (Free-threaded Python, an option since 3.13, has no such lock.)
 
 # %%
@@ -484,20 +486,20 @@ def steps_of(batches):
 
 
 # %%
-def four_places():
+def four_spots():
     lustre = cu.slow_storage(folder, "busy Lustre", cache_mb=0)
     slow = stream.EventShards(folder, shards=250, interleave=4, chunk=8, buffer=1, fs=lustre)
     return DataLoader(slow, batch_size=32, collate_fn=pad_collate)
 
 
-alone, ahead = steps_of(four_places()), steps_of(ThreadPrefetcher(four_places()))
+alone, ahead = steps_of(four_spots()), steps_of(ThreadPrefetcher(four_spots()))
 Timeline({"alone": alone, "with a thread": ahead})
 
 # %% [markdown]
 # ### Exercise 5.3 · 20 min · ●●●
 #
-# Write such a prefetcher. The one in the lecture notes that this course began with hangs for ever in the second
-# epoch and on an exception, and leaves a thread behind after a `break`. Yours does not. The check wants:
+# Write such a prefetcher. The one in the lecture notes that this course grew out of hangs for ever in the second
+# epoch and on an exception, and leaves a thread behind after a `break`. Yours should not. The check wants:
 #
 # - the items of `source`, in order, in every epoch,
 # - at most `depth` items waiting, and one in the thread's hands,
@@ -507,7 +509,7 @@ Timeline({"alone": alone, "with a thread": ahead})
 #
 # <details><summary>Hint 1</summary>
 #
-# Everything belongs into `__iter__`: a `queue.Queue(self.depth)`, a `threading.Event` that says *stop*, a
+# Everything belongs in `__iter__`: a `queue.Queue(self.depth)`, a `threading.Event` that says *stop*, a
 # function that fills the queue, and a thread that runs it.
 #
 # </details>

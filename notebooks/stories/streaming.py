@@ -2,7 +2,7 @@
 
 run = train_on(data_path("events", "S"), interleave=16, chunk=2, buffer=1)
 Timeline(run.trace)
-draw_batch_means({"16 places": run})
+draw_batch_means({"16 spots": run})
 """
 
 from collections.abc import Mapping

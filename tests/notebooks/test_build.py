@@ -114,7 +114,7 @@ def test_the_minutes_are_counted_and_what_is_extra_is_marked(tmp_path: Path) -> 
     )
     (text, *_) = build(tmp_path, tmp_path).values()
     cells = nbformat.reads(text, 4).cells
-    assert cells[0].source.endswith("4 + 5 for the exercises; what is extra 1 + 20")
+    assert cells[0].source.endswith("4 to read + 5 for the exercises; what is extra takes 1 + 20")
     assert ["extra" in tags(cell) for cell in cells] == [False] * 4 + [True] * 2
 
 

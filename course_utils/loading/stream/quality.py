@@ -154,9 +154,9 @@ def draw_together(ways: Mapping[str, Mixing]) -> Figure:
             panel.set_title(title, fontsize="medium")
             panel.set(xticks=[], yticks=[])
         for panel in panels[:, 0]:
-            panel.set_ylabel("end of file ← begin")
+            panel.set_ylabel("end of file ← start")
         for panel in panels[-1]:
-            panel.set_xlabel("begin → end of file")
+            panel.set_xlabel("start → end of file")
         bar = figure.colorbar(drawn, ax=list(panels.flat[: len(ways)]), extend="max", shrink=0.8)
         bar.set_label("share a batch\n(1: as in a full shuffle)")
     plt.close(figure)  # a notebook shows what the cell returns, and only that
