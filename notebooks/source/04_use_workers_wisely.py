@@ -750,7 +750,9 @@ class Shifts(Dataset):
 
 
 # %%
-cu.predict("04j", "Two workers draw 8 shifts in an epoch. How many of them are different?", unit="of 8")
+cu.predict(
+    "04j", "Two workers draw 8 shifts in an epoch. How many of them are different?", unit="of 8"
+)
 
 # %%
 shifts = DataLoader(Shifts(8), batch_size=2, num_workers=2)

@@ -198,9 +198,7 @@ cu.check("05.1", ShardStream)
 # request. They pass through a buffer of `buffer` events, from which the next one is drawn at random.
 
 # %%
-cu.predict(
-    "05b", "16 spots for each batch, not one: how many times longer is a run?", unit="times"
-)
+cu.predict("05b", "16 spots for each batch, not one: how many times longer is a run?", unit="times")
 
 # %%
 from course_utils.measure.picture import Timeline
