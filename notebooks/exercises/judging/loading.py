@@ -4,7 +4,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-WAIT_S = 60  # for a batch, so that a worker that hangs ends the check
+# for a batch: a worker that hangs, or that an interrupt has ended alone, ends the check
+WAIT_S = 60
 
 
 def loader(dataset: Any, *, num_workers: int = 2, **how: Any) -> DataLoader[Any]:

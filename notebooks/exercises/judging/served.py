@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils import worker as torch_worker
 
 from course_utils.teaching.exercise import expect
+from notebooks.exercises.judging.loading import WAIT_S
 
 Item = TypeVar("Item", bound=Hashable)
 Place = tuple[int, int]  # rank, and worker of it
@@ -91,7 +92,7 @@ def expect_the_same_in_real_workers(
     `read` takes its items, called `things`, from an epoch; other items come `because` of something.
     """
     wanted = [item for items in serve([stream], 2, read).values() for item in items]
-    served = read(DataLoader(stream, batch_size=None, num_workers=2, timeout=120))
+    served = read(DataLoader(stream, batch_size=None, num_workers=2, timeout=WAIT_S))
     expect(
         Counter(served) == Counter(wanted),
         f"In real workers, 2 of the second of 2 ranks, {len(served)} {things} are served instead "

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from course_utils.loading.workers import nbytes
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
 from course_utils.words import plural
+from notebooks.exercises.judging import loader
 
 ROWS = 60
 KINDS = (((256,), np.int64), ((16, 40), np.int16))  # of a sample
@@ -170,11 +171,8 @@ def _judge_share(make: Make, rows: Rows, share: float) -> None:
 def _judge_workers(make: Make, rows: Rows, how: str) -> None:
     fits = ROWS // 2
     cached = make(rows, fits * rows.sample_bytes)
-    loader = DataLoader(
-        cached, 10, num_workers=2, timeout=120, multiprocessing_context=how, collate_fn=list
-    )
     try:
-        served = sum(map(len, loader))
+        served = sum(map(len, loader(cached, batch_size=10, multiprocessing_context=how)))
     except (TypeError, pickle.PicklingError) as error:
         expect(
             "pickle" not in str(error).lower(),
