@@ -641,5 +641,5 @@ def step_time_ms(case: Case) -> float:
 cu.check("09.3", step_time_ms)
 
 # %% [markdown]
-# Pinning in the loop costs what it saves, and in a loop that does not prefetch it loses, as in prediction 9b. Pinning in the loader pays, unless there is nothing to save: with small batches, for which
+# Pinning in the loop costs what it saves, and in a loop that does not prefetch it loses, as in prediction 09b. Pinning in the loader pays, unless there is nothing to save: with small batches, for which
 # one more thread is only one more hand-over, with slow workers, or on a host whose memory is busy already.
