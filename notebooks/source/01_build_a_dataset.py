@@ -96,8 +96,8 @@ plt.gca().set(xlabel="position on the disk", ylabel="log10 of the energy in GeV"
 plt.show()
 
 # %% [markdown]
-# Each dot is an event. They lie sorted by energy, as the output of a production often does. Read them in
-# this order, and every batch shows the network another small part of the world. So: **shuffle**.
+# Each dot is an event. The events lie sorted by energy, as the output of a production often does. Read them
+# in this order, and every batch shows the network another small part of the world. So: **shuffle**.
 
 # %% [markdown] tags=["instructor"]
 # **Instructor.** Those who know that productions are sorted guess high in prediction 1a; others ask why

@@ -444,7 +444,7 @@ measured = box.measure().summary()
 print(f"GPU busy after the first step: predicted {box.au:.0%}, measured {measured.au:.0%}")
 
 # %% [markdown]
-# The model is allowed an error of 5 points. On two cores the measurement may be a few more below: the main process
+# The model is allowed an error of 5 points. On two cores the measurement may fall short by a few more: the main process
 # has to wait for a core while both workers compute, which the model does not know. If far more is missing,
 # something else is computing on your cores: run it again. <!-- given -->
 

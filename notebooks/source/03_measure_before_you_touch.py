@@ -363,7 +363,7 @@ clinic.second_opinion(which)
 # ### Exercise 3.2 · 10 min · ●●○
 #
 # Time a step as it is in a long run. `step()` launches one and returns its loss at once; the very first one takes
-# 40 times as long. The check brings a device, steps of its own, and a clock. Your result has to be right within
+# 40 times as long. The check brings a device, steps of its own, and a clock. Your result has to be right to within
 # 12 %, for steps that the GPU limits and for one that the host limits. <!-- given -->
 #
 # <details><summary>Hint 1</summary>

@@ -102,8 +102,8 @@ class Pressure:
     def __repr__(self) -> str:
         if not self.shares:
             return "This system keeps no pressure figures of the machine; Linux has them."
-        told = ", ".join(f"{name} {share:.0f} %" for name, share in self.shares.items())
-        return f"In the last 10 s, some task of the machine waited for {told} of it."
+        told = ", ".join(f"for {name} {share:.0f} %" for name, share in self.shares.items())
+        return f"In the last 10 s some task of the machine waited {told} of the time."
 
 
 def pressure() -> Pressure:

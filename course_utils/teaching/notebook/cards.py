@@ -50,7 +50,9 @@ def bars(rows: Sequence[Bar]) -> str:
 
 def block(text: str) -> str:
     """Return the HTML of captured output, which scrolls if it is long."""
-    style = "margin:6px 0 2px;max-height:18em;overflow:auto;white-space:pre-wrap"
+    # JupyterLab breaks a <pre> in mid-word, and then nobody can read the paths of a traceback
+    words = "word-break:normal;overflow-wrap:anywhere"
+    style = f"margin:6px 0 2px;max-height:18em;overflow:auto;white-space:pre-wrap;{words}"
     return f'<pre style="{style}">{escape(text)}</pre>'
 
 

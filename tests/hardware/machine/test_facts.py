@@ -154,6 +154,6 @@ def test_the_pressure_is_read_where_the_kernel_tells_it(tmp_path, monkeypatch):
     for name in ("io", "cpu"):
         (tmp_path / name).write_text("some avg10=12.50 avg60=3.00 avg300=1.00 total=2500000\n")
     assert repr(pressure()) == (
-        "In the last 10 s, some task of the machine waited for the processor 12 %, "
-        "the disk 12 % of it."
+        "In the last 10 s some task of the machine waited for the processor 12 %, "
+        "for the disk 12 % of the time."
     )
