@@ -2,7 +2,7 @@
 
 Fork copies no threads: a lock that one held at that moment would stay locked in the child for ever.
 It copies open files and connections: to close one in the child could change what the parent has.
-An interrupt that comes meanwhile waits until the fork is over.
+An interrupt that comes meanwhile waits until the fork is over, and one that is lost comes again.
 """
 
 from __future__ import annotations
@@ -86,8 +86,27 @@ def _let_interrupts() -> None:
 def _interrupt_again() -> None:
     """Interrupt the main thread when it is through with its fork, and an error is not lost."""
     time.sleep(0.05)
-    if main := threading.main_thread().ident:
+    if hasattr(signal, "pthread_kill") and (main := threading.main_thread().ident):
         signal.pthread_kill(main, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
+
+
+def hear_interrupts() -> None:
+    """Let an interrupt come again that Python lost, as it does whatever is raised in a finalizer.
+
+    torch has one where the memory of a batch is given back. The interrupt has reached the workers
+    too, and the loop would wait for batches of workers that are gone.
+    """
+    reports = sys.unraisablehook
+
+    def hook(lost: sys.UnraisableHookArgs) -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt):
+            _thread.start_new_thread(_interrupt_again, ())
+        else:
+            reports(lost)
+
+    sys.unraisablehook = hook
 
 
 def _deal_with_interrupts(handler: Any) -> None:

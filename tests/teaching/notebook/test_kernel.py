@@ -173,3 +173,22 @@ def test_what_the_last_error_holds_goes_with_it(kernel: Kernel) -> None:
     assert kernel.run("print(seen() is None)") == "False\n"
     kernel.run("cu.cleanup_workers()")
     assert kernel.run("print(seen() is None)") == "True\n"
+
+
+FINALIZES = """
+import threading
+
+class Thing:
+    def __del__(self):
+        print("waiting", flush=True)
+        threading.Event().wait(0.3)
+
+Thing()
+threading.Event().wait(60)
+print("over")
+"""
+
+
+def test_an_interrupt_that_comes_in_a_finalizer_is_heard_after_it(kernel: Kernel) -> None:
+    shown = kernel.interrupt(FINALIZES, at="waiting")
+    assert shown == "waiting\nKeyboardInterrupt"
