@@ -2,7 +2,7 @@
 # # 00 · Start here: see a GPU starve, and feed it
 #
 # **You will do:** watch a GPU wait for physics events, find the switches that feed it, and speed up a
-# real training loop with one word.
+# training loop with one word.
 #
 # **You will learn:**
 # - to read the timeline, the main picture of this course;
@@ -33,7 +33,7 @@ from course_utils.hardware.machine import probe
 print(probe())
 
 # %% [markdown]
-# ## A network that reads neutrino events
+# ## A loop that reads neutrino events
 #
 # The data are simulated events of a neutrino telescope, one small file for each event. The files lie
 # on the file system of a busy computing centre, which the course emulates as well: it takes some
@@ -144,7 +144,7 @@ cu.check("00.1", box)
 # </details>
 
 # %% [markdown]
-# ## The same cure in a real loop
+# ## The same cure, measured
 #
 # Back to our own loop. `num_workers=2` makes the loader start two processes that load batches. This is
 # the one word that changes.

@@ -277,7 +277,7 @@ for drop_last in (False, True):
 
 # %% [markdown]
 # A loader that shuffles loses different events in each epoch, and you may not care. One that does not shuffle
-# always loses the same ones: here those with the highest energies. So drop in training, never in validation.
+# always loses the same ones: here those with the highest energies. So drop it in training, never in validation.
 
 # %% [markdown]
 # ## Parts
@@ -357,7 +357,7 @@ def split_by_run(run_id: np.ndarray, share: float, seed: int) -> tuple[np.ndarra
 cu.check("01.2", split_by_run)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Who says none in prediction 1c thinks of events: "it is a split". It is all of the runs.
+# **Instructor.** Whoever says none in prediction 1c thinks of events: "it is a split". It is all of the runs.
 # What goes wrong in 1.2: cutting the sorted file (validation gets the highest energies, and every
 # run), returning runs instead of positions, forgetting the seed, taking neighbouring runs.
 
@@ -404,7 +404,7 @@ print(server.counters())
 #
 # ## You now can
 #
-# - look at data before loading them, and say if a batch is representative,
+# - look at data before loading them, and say whether a batch is representative,
 # - write a dataset, a `collate_fn` and a split that can be trusted,
 # - read from a timeline what a GPU waits for.
 #
