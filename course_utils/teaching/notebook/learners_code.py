@@ -14,7 +14,8 @@ from typing import Any
 from course_utils.paths import REPO, SCRATCH
 
 _OURS = (str(REPO / "course_utils"), str(REPO / "notebooks"))
-_NOT_THE_LEARNERS = (*_OURS, *(sysconfig.get_path(k) for k in ("stdlib", "purelib", "platlib")))
+_NOT_THE_LEARNERS = (*_OURS, sysconfig.get_path("stdlib"))
+_INSTALLED = "-packages"  # site- or dist-, of the system, an environment or a user
 _FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)\n {4}(?P<code>\S.*)'
 )
@@ -100,14 +101,14 @@ def _is_learners(kind: type) -> bool:
 
 
 def explain(error: BaseException) -> str:
-    """Return what was raised and the learner's last line that led there.
+    """Return what was raised, and the learner's last line that led there, without a full stop.
 
     An error that a `DataLoader` worker sent home carries the worker's traceback in its text, so the
     text is searched and not only the frames.
     """
     kind, message = _what(error)
     where = learner_line(error)
-    return f"{where + ': ' if where else ''}{kind}{': ' + message if message else ''}"
+    return f"{where + ': ' if where else ''}{kind}{': ' + message if message else ''}".rstrip(".")
 
 
 def advice(error: BaseException) -> str:
@@ -127,9 +128,10 @@ def learner_line(error: BaseException) -> str:
     """Return the last line of the learner's own code that led to `error`, or an empty string."""
     text = "".join(traceback.format_exception(error, chain=False))
     frames = [m for m in _FRAME.finditer(text) if not m["file"].startswith(_NOT_THE_LEARNERS)]
-    if not frames:
+    own = [frame for frame in frames if _INSTALLED not in frame["file"]]
+    if not own:
         return ""
-    last = frames[-1]
+    last = own[-1]
     # IPython keeps a plain cell under a name that tells the learner nothing.
     path = Path(last["file"])
     place = "the cell" if "ipykernel" in last["file"] else path.name

@@ -1,5 +1,6 @@
 """Judge a stream that is divided: which worker of which rank serves what, and is it all, once?"""
 
+import pickle
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from unittest.mock import patch
 from torch.utils.data import DataLoader
 from torch.utils.data._utils import worker as torch_worker
 
-from course_utils.teaching.exercise import expect
+from course_utils.teaching.exercise import expect, refuse
 from notebooks.exercises.judging.loading import WAIT_S
 
 Item = TypeVar("Item", bound=Hashable)
@@ -91,6 +92,15 @@ def expect_the_same_in_real_workers(
 
     `read` takes its items, called `things`, from an epoch; other items come `because` of something.
     """
+    try:
+        pickle.dumps(stream)
+    except RuntimeError:  # a lock that workers share is one for those who start them
+        pass
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        refuse(
+            f"Workers that are not forked get a pickled copy, and of yours there is none: {error}.",
+            "Workers get what has a name in a file: functions with def, outside of any other.",
+        )
     wanted = [item for items in serve([stream], 2, read).values() for item in items]
     served = read(DataLoader(stream, batch_size=None, num_workers=2, timeout=WAIT_S))
     expect(

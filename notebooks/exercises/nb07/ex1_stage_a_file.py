@@ -89,9 +89,10 @@ class Site:
         self._time = time.time() // 1 + 0.75  # so that some changes are within a second
         self.write()
 
-    def write(self, *, older_s: float = 0) -> None:
-        """Give the source new contents, of the same size, and `older_s` older than it was."""
+    def write(self, *, older_s: float = 0, longer: int = 0) -> None:
+        """Give the source new contents, `older_s` older and `longer` than it was."""
         self._time -= older_s
+        self.size += longer
         self.data = self._rng.randbytes(self.size)
         self.source.write_bytes(self.data)
         os.utime(self.source, (self._time, self._time))
@@ -165,6 +166,7 @@ def _judge_killed(site: Site) -> None:
         "Look at how it ended: subprocess.run(..., check=True); or copy with shutil.copy2.",
     )
     exposed = site.exposes_a_part()
+    site.write(older_s=-100)
     (after,) = _good(site.run(), 1)
     copied = site.copy(after)
     expect(
@@ -176,8 +178,8 @@ def _judge_killed(site: Site) -> None:
     )
     expect(
         copied == site.data,
-        "After a job was killed half way, the next one put together a file of the right size and "
-        "with wrong bytes.",
+        "A job was killed half way, and the source has changed. The next job put together a file "
+        "of the right size and with wrong bytes.",
         "Begin the copy anew; do not append to what lies there.",
     )
     expect(
@@ -198,29 +200,32 @@ def _judge_moved(site: Site) -> None:
     """Kill a job that renames into the place from elsewhere, where that becomes a copy."""
     with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as place:
         site.place = Path(place)
-        site.run(limit=partial(site.half_way, deadly=True), at_border=True)
-        exposed = site.exposes_a_part()
+        moved = site.run(limit=partial(site.half_way, deadly=True), at_border=True)
+        exposed = site.exposes_a_part() or any(outcome.direct for outcome in moved)
     expect(
         not exposed,
-        "The unfinished copy lies in another folder, and `place` is a file system of its own, as "
-        "/dev/shm is. Into that there is no renaming: shutil.move and mv copy. A job was killed "
-        "half way, and half a file lies under the final name.",
+        "What was copied is copied once more, to the final name. And into `place`, a file system "
+        "of its own as /dev/shm is, there is no renaming from elsewhere: shutil.move and mv copy. "
+        "If a job is killed then, half a file lies under the final name.",
         _RENAME,
     )
 
 
 def _judge_changed(site: Site) -> None:
     _good(site.run(), 1)
-    changes = [(-100.0, "newer"), (1000.0, "dated earlier, as a restored backup is")]
+    changes = [
+        (-100.0, 0, "of the same size, newer"),
+        (1000.0, 0, "of the same size, dated earlier, as a restored backup is"),
+        (0.0, 1, "a byte more, of the same time"),
+    ]
     if site.source.stat().st_mtime % 1:  # the file system knows parts of a second
-        changes.append((0.5, "changed half a second before"))
-    for older_s, what in changes:
-        site.write(older_s=older_s)
+        changes.append((0.5, 0, "of the same size, changed half a second before"))
+    for older_s, longer, what in changes:
+        site.write(older_s=older_s, longer=longer)
         first, second = _good(site.run(calls=2), 2)
         expect(
             site.copy(first) == site.data,
-            f"The source has new contents of the same size ({what}), and stage returned the old "
-            "ones.",
+            f"The source has new contents ({what}), and stage returned the old ones.",
             "Reuse a copy only if size and time are those of the source: st_size and st_mtime_ns "
             "both equal. shutil.copy2 keeps the time.",
         )
@@ -229,6 +234,17 @@ def _judge_changed(site: Site) -> None:
             f"The source has changed ({what}) and was copied; the next call copies it once more.",
             "Give the copy the time of the source: shutil.copy2, or os.utime.",
         )
+    expect(
+        site.held() < 1.4 * site.size,
+        "The source has changed, and old copies of it stay: in /dev/shm that is memory.",
+        "One copy under one name: os.replace(half, target) removes the old one.",
+    )
+    *_, touched = _good(site.run(calls=3), 3)
+    expect(
+        touched.reads,
+        "A process does not notice that the source has changed since its last call of stage.",
+        "Look at source and copy in every call, and remember nothing, as functools.cache does.",
+    )
 
 
 def _judge_full(site: Site) -> None:
@@ -274,8 +290,8 @@ def _good(results: list[Outcome], wanted: int) -> list[Outcome]:
     for result in results:
         expect(
             "[Errno 18]" not in result.error,
-            "You rename from one file system into another, and that is an error: `place` may be "
-            "/dev/shm, and your unfinished copy lies elsewhere.",
+            "You rename or link from one file system into another, and that is an error: `place` "
+            "may be /dev/shm, and what you rename or link lies elsewhere.",
             _RENAME,
         )
         expect(

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import pickle
+import re
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -172,20 +173,16 @@ def _judge_workers(make: Make, rows: Rows, how: str) -> None:
     fits = ROWS // 2
     cached = make(rows, fits * rows.sample_bytes)
     try:
-        served = sum(map(len, loader(cached, batch_size=10, multiprocessing_context=how)))
-    except (TypeError, pickle.PicklingError) as error:
+        list(loader(cached, batch_size=10, multiprocessing_context=how))
+    except (RuntimeError, TypeError, pickle.PicklingError) as error:
         expect(
-            "pickle" not in str(error).lower(),
+            not re.search("pickle|semlock", str(error).lower()),
             f"Workers started by {how} get a pickled copy of the dataset, and there can be none "
             f"of yours ({error}). Only a fork inherits such things.",
-            "Keep tensors with .share_memory_(): they reach any worker.",
+            "Keep tensors with .share_memory_(): they reach any worker. So does a lock of "
+            'multiprocessing.get_context("spawn").',
         )
         raise
-    expect(
-        served == ROWS,
-        f"Two workers serve {served} of {ROWS} samples.",
-        "len(cached) is len(self.dataset).",
-    )
     where = f"After two workers, started by {how}, have filled the cache, an epoch in the notebook"
     hits = _hits(cached, rows, range(ROWS), where)
     expect(

@@ -12,11 +12,11 @@ HIDDEN = draw(
     60,
     seed=7,
     shm_mb=(64, 1_000, 50_000, 200_000),
-    memory_mb=range(4_000, 500_000, 1_000),
+    memory_mb=range(4_000, 200_000, 1_000),
     program_mb=range(500, 2_500, 500),
     workers=(0, 0, *range(1, 17)),
     worker_mb=range(100, 800, 100),
-    prefetch_factor=range(2, 6),
+    prefetch_factor=range(1, 6),
     batch_mb=range(1, 40),
 )
 Count = Callable[[Job], int]
@@ -83,6 +83,10 @@ SLIPS: Slips[Job, float] = {
     "workers * prefetch_factor batches lie ready, and one more is in use.": (
         "Add that one: (workers * prefetch_factor + 1) * batch_mb.",
         lambda job: _room(job, lambda j: j.workers * j.prefetch_factor),
+    ),
+    "One more batch is in use, and you count one more for each worker: the loop is one.": (
+        "Add one batch for all: (workers * prefetch_factor + 1) * batch_mb.",
+        lambda job: _room(job, lambda j: j.workers * (j.prefetch_factor + 1)),
     ),
     "A worker has more than one batch ready: prefetch_factor of them.": (
         "On their way are (workers * prefetch_factor + 1) * batch_mb.",

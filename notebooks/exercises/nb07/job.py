@@ -25,6 +25,7 @@ class Outcome(NamedTuple):
 
     reads: int
     returned: str = ""
+    direct: bool = False  # what was returned was opened for writing
     error: str = ""
 
 
@@ -34,7 +35,7 @@ def main(
     source: str,
     place: str,
     *,
-    calls: int = 1,
+    calls: int = 1,  # before a third one the source is touched
     gate: Event | None = None,  # where it waits as soon as the source is read
     limit: Callable[[], None] = lambda: None,  # lets files grow no further
     at_border: bool = False,  # only where a renaming would lead into another file system
@@ -43,7 +44,7 @@ def main(
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in 1, 2:  # what is printed here, by programs too, would reach the notebook
         os.dup2(nowhere, stream)
-    reads = _watch(source, line, gate)
+    reads, written = _watch(source, line, gate)
     _border(place, limit)
     try:
         function = getattr(importlib.import_module(stage[0]), stage[1])
@@ -52,10 +53,12 @@ def main(
         else:
             limit()
         line.send("ready")
-        for _ in range(calls):
+        for call in range(calls):
             reads.clear()
+            if call == 2:
+                os.utime(source, (2e9, 2e9))  # in 2033: no source is as new
             path = os.fsdecode(function(source, place))
-            line.send(Outcome(len(reads), returned=path))
+            line.send(Outcome(len(reads), path, path in written))
     except Exception as error:
         frames = "".join(traceback.format_tb(error.__traceback__))
         said = next(iter(str(error).splitlines()), "")
@@ -63,21 +66,24 @@ def main(
         line.send(Outcome(len(reads), error=sent))
 
 
-def _watch(source: str, line: Connection, gate: Event | None) -> list[str]:
-    """Return a list that grows when the source is read."""
+def _watch(source: str, line: Connection, gate: Event | None) -> tuple[list[str], list[str]]:
+    """Return a list that grows when the source is read, and one of what is opened for writing."""
     reads: list[str] = []
+    written: list[str] = []
 
     def hear(event: str, args: tuple[Any, ...]) -> None:
         program = event in _PROGRAM and source in str(args[:2])
-        opened = event == "open" and str(args[0]) == source
-        if program or (opened and not set("wax+") & set(args[1] or "r")):
+        writes = event == "open" and args[2] & (os.O_CREAT | os.O_TRUNC)
+        if writes:
+            written.append(str(args[0]))
+        if program or (event == "open" and str(args[0]) == source and not writes):
             reads.append(event)
             if gate and len(reads) == 1:
                 line.send("reading")
                 gate.wait()
 
     sys.addaudithook(hear)  # it hears everything that Python reports about itself
-    return reads
+    return reads, written
 
 
 def _border(place: str, at_border: Callable[[], None]) -> None:

@@ -37,6 +37,12 @@ def _if(pin: str, loop: Time) -> Time:
 
 
 SLIPS: Slips[Case, float] = {
+    "You take max(load, step, copy) for all three. That holds for batches that somebody else has "
+    "pinned; what the program itself copies or pins holds up the launch of the step.": (
+        "In the loader: max of all. Nowhere and in the loop: max(load, copy or pinning + step).",
+        lambda c: max(c.load_ms, c.step_ms, _host(c)),
+        lambda c: max(c.load_ms, c.step_ms, _host(c) if c.pin == "nowhere" else _bus(c)),
+    ),
     "You hide the copy from pageable memory behind the step. non_blocking=True changes nothing "
     "there: the program is held up by the copy, and launches the step only then.": (
         "Nowhere pinned: the copy and the step add up.",

@@ -54,7 +54,7 @@ CASES = {
     "as it comes": Case(24, 3, 1, "nowhere"),
     "one more line": Case(24, 1.5, 1, "in the loop"),
     "pin_memory=True": Case(24, 3, 1, "in the loader"),
-    "small batch": Case(0.1, 3, 1, "nowhere"),
+    "small batch": Case(0.5, 3, 1, "nowhere"),
     "slow workers": Case(24, 3, 9, "in the loader"),
     "short step": Case(24, 0.5, 0.5, "in the loader"),
 }

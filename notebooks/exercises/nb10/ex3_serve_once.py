@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from itertools import chain, combinations, islice, product
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from unittest.mock import patch
 
 import numpy as np
 import webdataset as wds
+from torch.utils.data import IterableDataset
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
 from course_utils.teaching.notebook import explain
@@ -21,8 +23,6 @@ WORKERS, RANKS = range(4), (1, 2)
 COUNTS = (2, 7, 12)  # shards; fewer than places, neither, a multiple of them
 TURNED = 0.7  # likeness on a circle: 0.8 to 1 if orders are only turned, 0.1 to 0.4 by chance
 SAME_ORDER = 0.9  # rank correlation; orders that are drawn anew have 0 ± 0.3
-
-_HASH = hash
 
 Make = Callable[[list[str], int, int, int], Any]
 Shards = dict[str, list[str]]  # the keys in each shard, by its URL
@@ -70,10 +70,17 @@ def _judge_places(make_stream: Make, shards: Shards, workers: int, world_size: i
 
 def _judge_alike(make_stream: Make, shards: Shards) -> None:
     """Judge whether the caller's list stays as it is, and two calls agree on the shards."""
-    given, parts = list(shards), []
-    for hashed in _HASH, _hash_elsewhere:
-        with patch("builtins.hash", hashed):
-            parts.append(set(_read(make_stream(given, 1, 0, 2), shards)))
+    parts = []
+    for kind in str, _Text:
+        given = list(map(kind, shards))
+        with patch("builtins.hash", partial(_hash, kind)):
+            stream = make_stream(given, 1, 0, 2)
+            expect(
+                isinstance(stream, IterableDataset),
+                f"make_stream returns a {type(stream).__name__}, which no worker can begin anew.",
+                "Return the pipeline of WebDataset, which is an IterableDataset.",
+            )
+            parts.append(set(_read(stream, shards)))
         expect(
             given == list(shards),
             "The list that your function was given is in another order afterwards: the next epoch "
@@ -82,16 +89,22 @@ def _judge_alike(make_stream: Make, shards: Shards) -> None:
         )
     expect(
         parts[0] == parts[1],
-        "Asked twice for the same rank and epoch, your function chooses other shards: each rank "
-        "draws for itself, as a generator without a seed does, as resampled does, and the hash of "
-        "a text, which is another in each process. Their shares overlap.",
-        "Shuffle with a seed that all ranks share, such as the epoch, and leave resampled out.",
+        "Asked twice for the same rank and epoch, your function serves others: each rank draws for "
+        "itself, as a generator without a seed does, as resampled does, and hashes and sets of "
+        "texts, which differ between processes; or with_epoch cuts off what is shuffled.",
+        "Shuffle with a seed that all ranks share, such as the epoch, and leave the others out.",
     )
 
 
-def _hash_elsewhere(thing: object) -> int:
-    """Hash as another process does: texts otherwise, numbers as here."""
-    return _HASH(f"elsewhere {thing}" if isinstance(thing, str) else thing)
+class _Text(str):
+    """A text that hashes as in another process, also inside of a tuple or a set."""
+
+    def __hash__(self) -> int:
+        return str.__hash__(f"elsewhere {self}")
+
+
+def _hash(kind: type[str], thing: object) -> int:
+    return (kind(thing) if isinstance(thing, str) else thing).__hash__()
 
 
 def _judge_under_torchrun(make_stream: Make, shards: Shards) -> None:
@@ -124,8 +137,8 @@ def _read(stream: Any, shards: Shards, where: str = "In one process") -> list[st
     expect(
         len(samples) <= enough,
         f"{where}, there is no end: after {len(samples)} samples more are coming. resampled "
-        "draws shards for ever.",
-        "Leave resampled out, and shuffle the list of shards instead.",
+        "and repeat never end.",
+        "Leave them out, and shuffle the list of shards instead.",
     )
     keys = [sample.get("__key__") if isinstance(sample, dict) else None for sample in samples]
     expect(
@@ -193,7 +206,7 @@ def _judge_order(make_stream: Make, folder: Path) -> None:
     shards = small_shards(folder, 12, samples=40)  # more than a small buffer can mix
     of = {key: shard for shard, keys in enumerate(shards.values()) for key in keys}
     places = []
-    for epoch in (1, 2, 3):
+    for epoch in (1, 2, 4):
         keys = _read(make_stream(list(shards), epoch, 0, 1), shards)
         sums = np.bincount([of[key] for key in keys], weights=np.arange(len(keys)))
         places.append(sums.argsort().argsort())  # of each shard among the others

@@ -15,7 +15,7 @@ import torch
 
 from course_utils.hardware.gpu import map_leaves
 from course_utils.teaching.exercise import expect
-from notebooks.stories.prefetchers.bench import DiskError, make_pairs
+from notebooks.stories.prefetchers.bench import DiskError
 from notebooks.stories.prefetchers.trial import Make, Seen, Trial, quiet_threads
 
 RUNS = 20
@@ -89,9 +89,9 @@ CONTRACT = {
     "right": Clause(
         Trial(),
         hangs(
-            "The loop waits for ever. Here a batch is one tensor: if a thread of yours expects a "
-            "pair, it dies of that without a word.",
-            "gpu.upload(batch) takes any batch; and no thread, no waiting for it.",
+            "The loop waits for ever: `error` is never set (a `for` swallows StopIteration), "
+            "`staged` is never emptied, or a thread of yours takes a tensor for a pair, and dies.",
+            "Ask with next(batches), hand over what is staged after an error too, start no thread.",
         ),
         Broken(
             lambda seen: seen.nothing,
@@ -115,16 +115,6 @@ CONTRACT = {
             lambda seen: seen.spoilt,
             "The batches come out changed or in another order than the loader has them.",
             "Hand over in the order in which you copy: a deque, append() and popleft().",
-        ),
-    ),
-    "stream of the loop": Clause(
-        Trial(own_stream=True),
-        _NEVER_ENDS,
-        Broken(
-            lambda seen: seen.garbage,
-            "A loop that works on a stream of its own computes with garbage {seen.garbage} times: "
-            "another stream waits for the copies, or none.",
-            "At hand-over ask for the stream of the loop: self.gpu.current_stream().",
         ),
     ),
     "nested batch": Clause(
@@ -159,7 +149,7 @@ CONTRACT = {
             "are enough: what the loop works on, and what is copied ahead. Count what waits in a "
             "queue, what a thread has in hand, and the batch that a variable of yours still holds.",
             "Keep only what is staged, and hand a batch over without keeping it: yield "
-            "staged.popleft().",
+            "self.hand_over(*staged.popleft()).",
         ),
     ),
     "depth": Clause(
@@ -216,6 +206,16 @@ CONTRACT = {
             "Catch it, hand over what is staged, then raise it.",
         ),
     ),
+    "error at once": Clause(
+        Trial(fails_at=0),
+        _NEVER_ENDS,
+        Broken(
+            lambda seen: not isinstance(seen.error, DiskError),
+            "The loader raises before its first batch, and the loop gets {seen.said}. Nothing is "
+            "staged then, and neither is it where a loader has no batches.",
+            "if staged: only then is there one to hand over.",
+        ),
+    ),
     "break": Clause(
         Trial(leave_after=2),
         hangs(
@@ -249,16 +249,26 @@ CONTRACT = {
             "Ask for it once, in __init__: self.gpu = devices.current().",
         ),
     ),
+    "stream of the loop": Clause(
+        Trial(own_stream=True, epochs=2),
+        _NEVER_ENDS,
+        Broken(
+            lambda seen: seen.garbage,
+            "A loop that works on a stream of its own computes with garbage {seen.garbage} times: "
+            "another stream waits for the copies, or none.",
+            "At hand-over ask for the stream of the loop: self.gpu.current_stream().",
+        ),
+    ),
     "losses read late": Clause(
-        Trial(make_pairs, epochs=RUNS, depth=1, late=range(0, RUNS, 2)),
+        Trial(nested_batches, epochs=RUNS, depth=1, late=range(0, RUNS, 2)),
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.spoilt,
             f"Wrong in {{seen.spoilt}} of {RUNS} epochs, all of them where the losses are read "
             "late: the memory of a batch that Python has dropped is given to the next copy, while "
             "a step still reads it.",
-            "At hand-over, for each tensor: tensor.record_stream(gpu.current_stream()). The stream "
-            "of the copies, where its memory comes from, need not be told.",
+            "At hand-over, for every leaf that has it (an emulated GPU's are no torch.Tensor): "
+            "leaf.record_stream(gpu.current_stream()), not the stream of the copies.",
         ),
     ),
     "overlap": Clause(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 from unittest.mock import patch
 
@@ -58,7 +59,7 @@ class Trial:
     set_epoch: int = 0  # chosen after the prefetcher was made
     epochs: int = 1
     late: Collection[int] = ()  # the epochs whose losses are read at their end
-    own_stream: bool = False  # the loop works on a stream that it made
+    own_stream: bool = False  # each epoch works on a stream that it made
     keep: bool = False  # the loop keeps its batches
     ahead: int = 0  # in each step a thread gets the time to load so many more
     leave_after: int | None = None  # batches, then break
@@ -131,10 +132,11 @@ class Seen:
             self.early = self.source.served.settle(self.patience.settle)
             self.source.set_epoch(trial.set_epoch)
         watch = record(clock=machine.clock) if trial.timed else nullcontext()
-        stream = machine.current().Stream() if trial.own_stream else None
-        with watch as trace, machine.current().stream(stream):
+        with watch as trace:
             for epoch in range(trial.epochs):
-                self._epoch(late=epoch in trial.late)
+                stream = machine.current().Stream() if trial.own_stream else None
+                with machine.current().stream(stream):
+                    self._epoch(late=epoch in trial.late)
         if trace is not None:
             first = next((span for span in trace.spans if span.lane == "copy"), None)
             self.hidden = hidden_share([span for span in trace.spans if span is not first])
@@ -208,8 +210,8 @@ class Seen:
 
     @property
     def garbage(self) -> int:
-        """Count the steps of the first epoch that read garbage."""
-        return sum(map(math.isnan, self.found))
+        """Count the steps that read garbage."""
+        return sum(map(math.isnan, chain(*self.epochs)))
 
     @property
     def spoilt(self) -> int:

@@ -100,6 +100,11 @@ def test_the_learners_own_line_is_shown_and_not_that_of_a_library() -> None:
     assert "test_learners_code.py, `json.loads(" in raised(lambda: json.loads("{"))
     error = ValueError("no\nsecond line")
     assert (learner_line(error), explain(error)) == ("", "ValueError: no")
+    assert explain(ValueError("no.")) == "ValueError: no"
+    linked = (
+        'Original Traceback\n  File "/elsewhere/site-packages/torch/x.py", line 1, in f\n    f()'
+    )
+    assert learner_line(ValueError(linked)) == ""
 
 
 @pytest.mark.parametrize("num_workers", [0, pytest.param(1, marks=pytest.mark.slow)])
