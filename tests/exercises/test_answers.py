@@ -1,5 +1,6 @@
 """Exercises whose answers are numbers, names and letters: what is right, and each known slip."""
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ RIGHT: dict[str, dict[Any, Any]] = {
 ALSO_RIGHT: list[tuple[str, dict[str, Any]]] = [
     *((key, {}) for key in RIGHT),
     ("02.1", {"days": 1007, "slowdown": 10}),
+    ("02.1", {"events": np.array(10_000_000), "days": Fraction(10_072, 10)}),
     ("02.4", {"month": 3 * 24 * 31 * 0.7}),
     ("02.4", {"month": 3 * 730 * 0.7}),
     ("06.1", {"training": "hdf5", "histogram": "root", "one_pass": "parquet"}),
@@ -159,8 +161,9 @@ def test_the_six_loops_cover_what_can_limit_a_loop() -> None:
     assert shares == [0.62, 0.38, 0.0, 0.58, 0.58, 0.0]
 
 
-def test_the_flaws_may_be_listed_in_a_text() -> None:
-    assert check("03.3", "d, b, a, c").status == "right"
+@pytest.mark.parametrize("answer", ["d, b, a, c", "a, b, c and d", {"a, b, c, d"}, "ABCD"])
+def test_the_flaws_may_be_listed_in_a_text(answer: Any) -> None:
+    assert check("03.3", answer).status == "right"
 
 
 @pytest.mark.parametrize("letter", [*FLAWS, *SOUND])
@@ -169,7 +172,7 @@ def test_a_statement_judged_wrong_is_explained(letter: str) -> None:
     assert_refused(check("03.3", set(FLAWS) ^ {letter}), reason)
 
 
-@pytest.mark.parametrize("answer", [{"a", "z"}, set(), ["a"]])
+@pytest.mark.parametrize("answer", [{"a", "z"}, set(), ["a"], 4])
 def test_an_unfinished_list_of_flaws_is_refused(answer: Any) -> None:
     assert check("03.3", answer).status == "wrong"
 
@@ -189,6 +192,14 @@ def test_an_unfinished_list_of_flaws_is_refused(answer: Any) -> None:
 def test_a_wrong_tool_is_explained(question: str, said: str, misconception: str) -> None:
     tools = {question: row["tool"] for question, row in QUESTIONS.items()}
     assert_refused(check("03.4", {**tools, question: said}), misconception)
+
+
+def test_tools_may_be_spelled_otherwise_and_all_are_asked_for() -> None:
+    tools = dict(zip(QUESTIONS, ["torch profiler", "PySpy", "htop", "iotop"], strict=False))
+    assert check("03.4", tools).message == "No tool is named yet for stall, file."
+    tools |= {"stall": "/proc/pressure", "file": "dftracer "}
+    assert check("03.4", tools).status == "right"
+    assert check("03.4", [*tools.values()]).status == "todo"
 
 
 @pytest.mark.parametrize("letter", SYMPTOMS)

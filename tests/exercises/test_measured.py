@@ -67,9 +67,9 @@ def with_ids(ids: list[int] | None) -> Trace:
     return trace
 
 
-def judge_loader(fed: Trace, *, opens: int = 768, pin_memory: bool = False) -> Verdict:
+def judge_loader(fed: Trace, *, opens: int = 768, **of_loader: int) -> Verdict:
     workers = sum(lane.startswith("worker") for lane in fed.lanes)
-    loader = SimpleNamespace(pin_memory=pin_memory, num_workers=workers)
+    loader = SimpleNamespace(**{"pin_memory": False, "num_workers": workers, **of_loader})
     storage = SimpleNamespace(counters=lambda: Counters(opens=opens))
     return check("00.2", loader, loop(), fed, storage)
 
@@ -85,6 +85,7 @@ def judge_loader(fed: Trace, *, opens: int = 768, pin_memory: bool = False) -> V
         (loop(num_workers=1, prefetch_factor=24), "wrong", "side by side"),
         (with_ids([0] * 768), "wrong", "void"),
         (loop(step_ms=600), "wrong", "6.0 times as long"),
+        (loop(step_ms=120, num_workers=4), "wrong", "1.2 times as long"),
         (loop(step_ms=50, num_workers=6), "wrong", "0.5 times as long"),
         (loop(num_workers=6, decode_ms=150, cores=1), "todo", "too busy to judge"),
         (loop(num_workers=6), "right", "all distinct"),
@@ -95,6 +96,11 @@ def judge_loader(fed: Trace, *, opens: int = 768, pin_memory: bool = False) -> V
 def test_the_own_loader_is_judged(fed: Trace, status: str, says: str) -> None:
     verdict = judge_loader(fed)
     assert (verdict.status, says in verdict.message) == (status, True), verdict
+
+
+@pytest.mark.parametrize(("traced", "now"), [(0, 6), (2, 6), (6, 0), (6, 4)])
+def test_the_trace_of_another_loader_is_refused(traced: int, now: int) -> None:
+    assert_refused(judge_loader(loop(num_workers=traced), num_workers=now), "it is another's")
 
 
 def test_pinning_alone_is_an_attempt_and_no_cure() -> None:
@@ -144,6 +150,7 @@ def test_a_wrong_count_is_explained(count: Callable[[list[str]], Any], misconcep
         (lambda counts, names: [1 / n for n in counts.values()], "draws only those, all of class"),
         (lambda counts, names: {c: 1 / n for c, n in counts.items()}, "knows no classes"),
         (lambda counts, names: iter(names), "no generator"),
+        (lambda counts, names: {1 / n for n in counts.values()}, "no set"),
         (lambda counts, names: [0.0] * len(names), "not all may be 0"),
         (lambda counts, names: [1 / counts[n] for n in names[::-1]], "weigh differently"),
         (
@@ -155,7 +162,8 @@ def test_a_wrong_count_is_explained(count: Callable[[list[str]], Any], misconcep
         (lambda counts, names: [1.0] * 64, "there are 200 pictures"),
         (lambda counts, names: [1.0] * len(names), "All pictures weigh the same"),
         (lambda counts, names: [counts[name] for name in names], "Common classes weigh more"),
-        (lambda counts, names: [counts[name] ** -0.5 for name in names], "times as often as the"),
+        (lambda counts, names: [counts[name] ** -2.0 for name in names], "of class retina in 39 %"),
+        (lambda counts, names: [counts[name] ** -0.5 for name in names], "is of class cat in 21 %"),
     ],
 )
 def test_wrong_weights_are_explained(

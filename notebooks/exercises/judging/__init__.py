@@ -11,5 +11,6 @@ from notebooks.exercises.judging.rules import (
     judge_rule,
     number,
     read_number,
+    read_whole,
 )
 from notebooks.exercises.judging.served import Served, expect_the_same_in_real_workers, serve

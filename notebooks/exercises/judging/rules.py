@@ -1,12 +1,13 @@
 """Judge rules and numbers: right, or wrong just as somebody with a known misconception is wrong."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import inf, isclose
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from course_utils.teaching.exercise import Verdict, expect, right, wrong
+from course_utils.teaching.exercise import Verdict, expect, refuse, right, wrong
 
 Case = TypeVar("Case")
 Answer = TypeVar("Answer")
@@ -78,9 +79,17 @@ def draw(kind: Callable[..., Case], count: int, *, seed: int, **choices: Any) ->
 
 def read_number(value: Any, refusal: str, next_step: str) -> float:
     """Return `value` as a float; refuse what is no number."""
-    numeric = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    expect(numeric, refusal, next_step)
-    return float(value)
+    if not isinstance(value, bool | str | bytes) and getattr(value, "ndim", 0) == 0:
+        with suppress(TypeError, ValueError):
+            return float(value)
+    refuse(refusal, next_step)
+
+
+def read_whole(value: Any, refusal: str, next_step: str) -> int:
+    """Return `value` as an int; refuse what is no whole number: 20_000 / 1_000 is one."""
+    found = read_number(value, refusal, next_step)
+    expect(found % 1 == 0, refusal, next_step)
+    return int(found)
 
 
 class Number(NamedTuple):

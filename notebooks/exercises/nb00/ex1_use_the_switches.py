@@ -56,5 +56,5 @@ def use_the_switches(box: Explorer) -> Verdict:
     return right(
         f"Idle {percent(box.idle)}: loading and copying hide behind the computing. Most is saved "
         "by loading while the GPU computes, and by loading faster: with a second worker, or in "
-        "fewer and larger requests. To fetch further ahead saves next to nothing here."
+        "fewer and larger requests. Fetching further ahead saves next to nothing here."
     )

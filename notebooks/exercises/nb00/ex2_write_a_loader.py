@@ -7,7 +7,7 @@ from course_utils.hardware.storage import SlowFileSystem
 from course_utils.measure.spans import compute_spans
 from course_utils.measure.trace import Trace
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo, wrong
-from course_utils.words import percent
+from course_utils.words import percent, plural
 
 TARGET = 0.05
 STARTING = 8  # steps in which the workers may still be starting
@@ -27,6 +27,12 @@ def write_a_loader(loader: Any, naive: Trace, fed: Trace, storage: SlowFileSyste
             "before. Pinned memory makes the copy faster, not the loading.",
             "Give the loader workers: num_workers=2, for a start.",
         )
+    started = getattr(loader, "num_workers", workers)
+    expect(
+        workers == min(started, fed.summary().steps),
+        f"The trace shows {plural(workers, 'worker')}, your loader has {started}: it is another's.",
+        "Run the cell with train(my_loader) again, then this one.",
+    )
     load_ms, step_ms = _mean_ms(naive, "wait"), _mean_ms(naive, "compute")
     if idle >= TARGET and workers * step_ms >= load_ms:
         needed = ceil(load_ms / step_ms)
@@ -72,7 +78,7 @@ def _judge_the_job(naive: Trace, fed: Trace, storage: SlowFileSystem) -> None:
     )
     ratio = _mean_ms(fed, "compute") / _mean_ms(naive, "compute")
     expect(
-        0.8 < ratio < 1.25,
+        0.8 < ratio < 1.15,
         f"A step takes {ratio:.1f} times as long as in the naive loop. A slower GPU is easy to "
         "feed, but then the training takes longer.",
         "Run the cell that makes `gpu` again, and leave its step_ms alone.",

@@ -11,7 +11,7 @@ from notebooks.exercises.judging import loader
 
 Sample = dict[str, Any]
 
-MIXTURES = ((5, 3, 9, 1), (4,), (7, 7), (1, 400, 2))  # lengths of the events of a batch
+MIXTURES = ((5, 3, 9, 1), (4,), (7, 7), (1, 5_000, 2))  # lengths of the events of a batch
 KEYS = ("pulses", "mask", "energy")
 
 
@@ -30,6 +30,13 @@ def pad_events(collate: Callable[[list[Sample]], Mapping[str, torch.Tensor]]) ->
         _judge_batch(batch, samples)
     expect_in_a_file(collate)
     samples = _samples(range(1, 17), 7)
+    early = collate(samples[:4])["pulses"]
+    kept, _ = early.clone(), collate(samples[4:8])
+    expect(
+        torch.equal(early, kept),
+        "The next batch overwrites this one, and a loader keeps several batches ready.",
+        "Make a new tensor in each call.",
+    )
     batches = [*loader(samples, batch_size=4, collate_fn=collate)]
     widths = [batch["pulses"].shape[1] for batch in batches]
     expect(
@@ -47,7 +54,7 @@ def _samples(lengths: Sequence[int], seed: int) -> list[Sample]:
     generator = torch.Generator().manual_seed(seed)
     pulses = [torch.randn(n, 4, generator=generator) for n in lengths]
     pulses[0][1:2] = 0  # a real pulse may be all zeros
-    return [{"pulses": event, "energy": float(len(event) % 5 + 2)} for event in pulses]
+    return [{"pulses": event, "energy": len(event) % 5 + 2.5} for event in pulses]
 
 
 def _numbers(samples: list[Sample]) -> list[dict[str, Any]]:
@@ -156,7 +163,8 @@ def _judge_mask(mask: torch.Tensor, samples: list[Sample]) -> None:
     )
     expect(
         torch.equal(mask, wanted) or (mask & ~wanted).any(),
-        "The mask calls real pulses padding: it looks at their values. A real pulse may be zero.",
+        "The mask calls real pulses padding: it ends too early, or it looks at their values, and a "
+        "real pulse may be zero.",
         "Take the mask from the lengths of the events.",
     )
     expect(

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
-from course_utils.words import percent
+from course_utils.words import percent, plural
 
-SEEDS = range(1, 61)  # enough to tell a draw from a pattern
+SEEDS = range(60)  # enough to tell a draw from a pattern
 
 DRAW = "Draw a fixed number, round(share * len(runs)), of the runs = np.unique(run_id)."
 
@@ -19,7 +19,7 @@ Split = Callable[[NDArray[np.int32], float, int], Sequence[Any]]
 @exercise("01.2", title="Split by run")
 def split_by_run(split: Split) -> Verdict:
     """Judge a split on runs of unequal length, whose numbers begin anywhere."""
-    for seed, (runs, share) in enumerate([(5, 0.2), (40, 0.25), (12, 0.5)]):
+    for seed, (runs, share) in enumerate([(12, 0.5), (20, 0.2), (40, 0.25)]):
         run_id = _run_ids(runs, seed)
         given = run_id.copy()
         train, valid = _positions(split(given, share, seed), run_id)
@@ -29,8 +29,16 @@ def split_by_run(split: Split) -> Verdict:
             "Work on a copy: np.sort(x) makes a new array, x.sort() and a shuffle change the old.",
         )
         _judge_parts(train, valid, run_id)
-        _judge_share(valid, run_id, share)
-    _judge_seed(split, _run_ids(40, 9))
+        parts = [_positions(split(run_id, share, one), run_id) for one in (SEEDS[0], *SEEDS)]
+        drawn = np.array([np.isin(np.unique(run_id), run_id[valid]) for _, valid in parts])
+        _judge_share(drawn.sum(axis=1), runs, share)
+    expect(
+        (drawn[0] == drawn[1]).all(),
+        "The same seed gives another split each time. Tomorrow you would train on what you "
+        "validated with today.",
+        "Draw from np.random.default_rng(seed), not from np.random or random.",
+    )
+    _judge_seed(drawn[1:])
     return right("No run is in both parts, every event in one, and the seed decides which.")
 
 
@@ -53,10 +61,13 @@ def _positions(parts: Any, run_id: NDArray[np.int32]) -> tuple[NDArray[np.intp],
         "You return true or false for each event. A Subset wants the positions of its events.",
         "np.flatnonzero(mask) turns one into the other.",
     )
+    whole = all(np.issubdtype(part.dtype, np.integer) for part in (train, valid) if len(part))
     expect(
-        all(np.issubdtype(part.dtype, np.integer) for part in (train, valid) if len(part)),
-        f"Positions are whole numbers; yours are {train.dtype} and {valid.dtype}.",
-        "np.flatnonzero(mask) makes positions of an array of true and false.",
+        whole and train.ndim == valid.ndim == 1,
+        "Positions are whole numbers, one after the other; yours are "
+        f"{train.dtype} in the shape {train.shape}, and {valid.dtype} in the shape {valid.shape}.",
+        "np.flatnonzero(mask) makes them of an array of true and false; np.where returns a tuple, "
+        "and np.argwhere a column.",
     )
     expect(
         not (set(train.tolist()) | set(valid.tolist())) & set(run_id.tolist()),
@@ -75,6 +86,12 @@ def _positions(parts: Any, run_id: NDArray[np.int32]) -> tuple[NDArray[np.intp],
 def _judge_parts(train: NDArray[Any], valid: NDArray[Any], run_id: NDArray[Any]) -> None:
     both, runs = np.intersect1d(run_id[train], run_id[valid]), np.unique(run_id[valid])
     how = "Divide the runs, np.unique(run_id), and give each event to the part of its run."
+    in_order = np.sort(run_id)
+    expect(
+        not len(both) or len(np.intersect1d(in_order[train], in_order[valid])),
+        "Your positions are those in a sorted copy of run_id; in the file other events are there.",
+        "Look for the runs in run_id as it is given.",
+    )
     expect(
         not len(both) or np.ptp(valid) + 1 > len(valid),
         "You cut the file in two. Its events are sorted by energy, not by run: validation would "
@@ -102,59 +119,48 @@ def _judge_parts(train: NDArray[Any], valid: NDArray[Any], run_id: NDArray[Any])
     )
 
 
-def _judge_share(valid: NDArray[Any], run_id: NDArray[Any], share: float) -> None:
-    runs, sizes = np.unique(run_id, return_counts=True)
-    found = len(np.unique(run_id[valid])) / len(runs)
-    most = sizes.max() / len(run_id) + 1e-9
-    has = f"Validation has {percent(found)} of the runs, asked for were {percent(share)}."
+def _judge_share(drawn: NDArray[Any], runs: int, share: float) -> None:
+    """Judge how many runs are drawn for validation by each seed."""
+    wanted, least, most = round(share * runs), int(drawn.min()), int(drawn.max())
+    asked = f"Asked for were {wanted} of {runs} runs in validation, {percent(share)}"
+    swapped = " Are the two parts in the right order?" * (least == runs - wanted)
     expect(
-        abs(found - share) <= most or abs(1 - found - share) > most,
-        f"{has} Are the two parts in the right order?",
-        "The first array is for training, the second, with `share` of the runs, for validation.",
+        least != most or least == wanted,
+        f"{asked}; there are always {least}.{swapped}",
+        "The first array is for training, the second has round(share * len(runs)) of the runs.",
     )
     expect(
-        min(abs(found - share), abs(len(valid) / len(run_id) - share)) <= most,
-        f"{has} That happens if each run is drawn by itself, as by a coin or a hash (the share is "
-        "met on average only), or if numbers are drawn that are no runs.",
+        least == most or most > wanted,
+        f"{asked}; there are {least} to {most}. A draw with replacement takes some runs twice.",
+        "rng.choice needs replace=False; the first runs of a permutation are all different.",
+    )
+    expect(
+        least == most,
+        f"{asked}; there are {least} to {most}, as the seed will have it. That happens if each run "
+        "is drawn by itself, as by a coin or a hash (the share is met on average only), if "
+        "numbers are drawn that are no runs, or if you count events instead of runs.",
         DRAW,
     )
 
 
-def _judge_seed(split: Split, run_id: NDArray[np.int32]) -> None:
-    runs = np.unique(run_id)
-    drawn = np.array(
-        [np.isin(runs, run_id[np.asarray(split(run_id, 0.25, seed)[1])]) for seed in (1, *SEEDS)]
+def _judge_seed(drawn: NDArray[Any]) -> None:
+    """Judge which runs are drawn by each seed."""
+    splits, runs = len(np.unique(drawn, axis=0)), drawn.shape[1]
+    # how often two runs at each distance, in a circle, are in validation together
+    together = [(drawn & np.roll(drawn, by, axis=1)).sum() for by in range(1, runs // 2)]
+    expect(
+        splits <= len(SEEDS) / 2 or max(together) < 2 * np.mean(together),
+        "The runs in validation are always neighbours, or always equally far apart. The seed "
+        "chooses only where they begin, and what drifts from run to run stays hidden.",
+        "Shuffle the runs with np.random.default_rng(seed).permutation(...), then cut.",
     )
     expect(
-        (drawn[0] == drawn[1]).all(),
-        "The same seed gives another split each time. Tomorrow you would train on what you "
-        "validated with today.",
-        "Draw from np.random.default_rng(seed), not from np.random or random.",
-    )
-    splits = len(np.unique(drawn, axis=0))
-    few = "Every seed gives the same split" if splits == 1 else f"All seeds give {splits} splits"
-    expect(
-        splits > len(SEEDS) / 2,
-        f"{few}: the runs are not drawn at random. Neighbouring runs are alike too.",
+        splits == len(SEEDS),
+        f"{len(SEEDS)} seeds give {plural(splits, 'split')}: the runs are not drawn at random.",
         "Shuffle the runs with np.random.default_rng(seed).permutation(...).",
-    )
-    expect(
-        abs(drawn.sum(axis=1).mean() - 0.25 * len(runs)) < 0.7,
-        f"Asked for 25 % of {len(runs)} runs, you draw {drawn.sum(axis=1).mean():.1f} on average. "
-        "A draw with replacement takes some runs twice.",
-        "rng.choice needs replace=False; the first runs of a permutation are all different.",
     )
     expect(
         (drawn.any(axis=0) & ~drawn.all(axis=0)).all(),
         f"A run is in validation in none, or in all, of {len(SEEDS)} splits.",
         "Shuffle all runs, also the first and the last.",
-    )
-    # how often two runs at each distance, in a circle, are in validation together
-    together = [(drawn & np.roll(drawn, by, axis=1)).sum() for by in range(1, len(runs) // 2)]
-    often, chance = max(together), np.mean(together)
-    expect(
-        often < 2 * chance,
-        "The runs in validation are always neighbours, or always equally far apart. The seed "
-        "chooses only where they begin, and what drifts from run to run stays hidden.",
-        "Shuffle the runs with np.random.default_rng(seed).permutation(...), then cut.",
     )

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from course_utils.teaching.notebook import data_path
+from course_utils.words import percent
 
 _ONE_EACH = "Give every picture the weight of its class, in the order of images.targets."
 
@@ -18,11 +19,11 @@ def balance_the_classes(counts: Mapping[str, int], weights: Sequence[float]) -> 
     """Judge the numbers of pictures by class, and a weight for each picture."""
     folders = sorted(path for path in data_path("images").iterdir() if path.is_dir())
     wanted = {folder.name: len(list(folder.glob("*.jpg"))) for folder in folders}
-    _judge_counts(counts, wanted)
+    _judge_counts(dict(counts) if hasattr(counts, "keys") else counts, wanted)
     expect(
-        hasattr(weights, "__len__") and not isinstance(weights, Mapping),
-        "The sampler knows no classes and counts its weights: it wants one weight for each "
-        "picture, in a list as long as the dataset, no dict and no generator.",
+        np.asarray(weights).dtype.kind in "fiu",
+        "The sampler knows no classes and counts its weights: it wants one number for each "
+        "picture, in a list as long as the dataset, no dict, no set and no generator.",
         _ONE_EACH,
     )
     _judge_weights(np.asarray(weights, dtype=float), wanted)
@@ -59,12 +60,11 @@ def _judge_counts(counts: Any, wanted: Mapping[str, int]) -> None:
 
 
 def _judge_weights(weights: NDArray[np.float64], wanted: Mapping[str, int]) -> None:
-    sizes = np.array(list(wanted.values()))
-    first = next(iter(wanted))
+    names, sizes = list(wanted), np.array(list(wanted.values()))
     expect(
         weights.shape != sizes.shape,
         f"These are {len(sizes)} weights, one for each class. The sampler takes them for the first "
-        f"{len(sizes)} pictures and draws only those, all of class {first}.",
+        f"{len(sizes)} pictures and draws only those, all of class {names[0]}.",
         _ONE_EACH,
     )
     expect(
@@ -92,15 +92,14 @@ def _judge_weights(weights: NDArray[np.float64], wanted: Mapping[str, int]) -> N
         "All pictures weigh the same, so the classes are drawn as often as they occur.",
         "A picture of a class of n gets the weight 1/n.",
     )
-    rarest, commonest = sizes.argmin(), sizes.argmax()
     expect(
-        shares[rarest] > sizes[rarest] / sizes.sum(),
+        shares[sizes.argmin()] > sizes.min() / sizes.sum(),
         "Common classes weigh more: rare pictures are drawn even less often than before.",
         "Divide by the count instead of multiplying by it.",
     )
     expect(
         np.allclose(shares, 1 / len(sizes), rtol=0.01),
-        f"The most common class is still drawn {shares[commonest] / shares[rarest]:.1f} times as "
-        "often as the rarest.",
+        f"A picture that is drawn is of class {names[shares.argmax()]} in {percent(shares.max())} "
+        f"of the cases, and of class {names[shares.argmin()]} in {percent(shares.min())}.",
         "The weights of the pictures of one class must add up to the same for every class.",
     )

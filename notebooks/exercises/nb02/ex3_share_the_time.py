@@ -23,11 +23,6 @@ def _serial(ratio: float) -> float:
 
 _HOW = "Set compute to 1 and load to the ratio: load / (load + compute)."
 _SLIPS: Slips[float, Shares] = {
-    "These are percentages; a share lies between 0 and 1.": (
-        "Leave out the factor 100.",
-        lambda ratio: (100 * _overlapped(ratio), None),
-        lambda ratio: (None, 100 * _serial(ratio)),
-    ),
     "30 % is the wait divided by the compute time, as on the slide. The question is for a share "
     "of all the time.": (
         "Divide the wait by the time of the whole step.",
@@ -69,8 +64,7 @@ def _read(_: float, shares: Any) -> Shares:
     shares = shares.tolist() if hasattr(shares, "tolist") else shares
     refusal = f"Your function returns {shares!r}, not two shares."
     advice = "End it with `return with_worker, without`."
-    expect(not isinstance(shares, str) and hasattr(shares, "__len__"), refusal, advice)
-    expect(len(shares) == 2, refusal, advice)
+    expect(hasattr(shares, "__getitem__") and len(shares) == 2, refusal, advice)
     with_worker, without = (read_number(share, refusal, advice) for share in shares)
     return with_worker, without
 
@@ -80,6 +74,8 @@ def _close(share: float | None, other: float | None) -> bool:
 
 
 def _explain(ratio: float, shares: Shares, true: Shares) -> tuple[str, str]:
+    if max(share or 0 for share in shares) > 2:
+        return "These are percentages; a share lies between 0 and 1.", "Leave out the factor 100."
     if not _close(shares[0], true[0]):
         return (
             f"At a ratio of {ratio:g} you return {shares[0]:.2f} with a worker. It loads while the "

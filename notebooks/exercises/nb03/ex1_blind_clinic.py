@@ -17,9 +17,10 @@ SLIPS = words_beside(__file__)
 @exercise("03.1", title="The blind clinic")
 def blind_clinic(clinic: Clinic, answers: Mapping[str, str]) -> Verdict:
     """Compare the named causes with the true ones, and count the probes."""
-    missing = [name for name in NAMES if answers.get(name) is None]
+    missing = [name for name in NAMES if name not in answers or answers[name] is None]
     if missing:
         return todo(f"No cause is named yet for {', '.join(missing)}.")
+    answers = {name: str(answers[name]).strip() for name in NAMES}
     expect_known(answers.values(), CAUSES, "causes", f"Choose from: {', '.join(CAUSES)}.")
     expect(
         clinic.probes,
@@ -32,11 +33,11 @@ def blind_clinic(clinic: Clinic, answers: Mapping[str, str]) -> Verdict:
 
     def objection(name: str) -> tuple[str, str]:
         said = answers[name]
-        again = "Where a probe said that the machine was busy, use it again; " * clinic.disturbed
+        again = "Where a probe said that the machine was busy, use it again. " * clinic.disturbed
         return (
             f"{found} of {len(NAMES)} causes are right. Of one that you call {said!r}: "
             f"{_slip(said, true[name])}",
-            f"{again}compare the loops that you call {said!r} with the others once more. You have "
+            f"{again}Compare the loops that you call {said!r} with the others once more. You have "
             f"used {probes}.",
         )
 

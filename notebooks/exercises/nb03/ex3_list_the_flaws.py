@@ -1,5 +1,6 @@
 """Exercise 03.3: the flaws of a benchmark."""
 
+import re
 from collections.abc import Iterable
 
 from course_utils.teaching.exercise import Verdict, exercise
@@ -12,7 +13,8 @@ FLAWS, SOUND = _WORDS["flaws"], _WORDS["sound"]  # statement -> why it is one, w
 @exercise("03.3", title="List the flaws of a benchmark")
 def list_the_flaws(answer: Iterable[str] | str) -> Verdict:
     """Compare the letters of the statements with those that are true."""
-    letters = {str(one).strip().lower() for one in answer} - {"", ","}
+    text = "".join(map(str, answer)) if isinstance(answer, Iterable) else str(answer)
+    letters = set(re.sub(r"\band\b|[\W_]", "", text.lower()))
     expect_known(
         sorted(letters),
         {**FLAWS, **SOUND},

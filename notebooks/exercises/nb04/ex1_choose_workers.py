@@ -4,14 +4,13 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from course_utils.teaching.exercise import Verdict, exercise, expect
+from course_utils.teaching.exercise import Verdict, exercise
 from course_utils.words import plural
-from notebooks.exercises.judging import Kind, Slips, judge_rule
+from notebooks.exercises.judging import Kind, Slips, judge_rule, read_whole
 from notebooks.exercises.nb04.problem import MACHINES, Machine
 
 HIDDEN = 60
@@ -111,8 +110,12 @@ SLIPS: Slips[Machine, float | None] = {
         _MEMORY,
         lambda m: smallest(replace(m, batch_mb=0)),
     ),
-    "You count one batch for each worker. It loads prefetch_factor batches ahead, 2 unless you "
-    "say otherwise.": (_MEMORY, lambda m: smallest(replace(m, prefetch_factor=1))),
+    "You count the same number of batches for each worker, on every machine. It loads "
+    "prefetch_factor batches ahead, 2 unless you say otherwise.": (
+        _MEMORY,
+        lambda m: smallest(replace(m, prefetch_factor=1)),
+        lambda m: smallest(replace(m, prefetch_factor=2)),
+    ),
     "You round down: so many workers are a little too slow, and the GPU waits.": (
         "Use math.ceil.",
         lambda m: smallest(m) and int((m.read_ms + m.cpu_ms) / m.step_ms),
@@ -129,6 +132,7 @@ SLIPS: Slips[Machine, float | None] = {
     "memory and a start.": (
         _GENERAL,
         lambda m: smallest(m) and int(m.free_mb / (m.worker_mb + 2 * m.batch_mb)),
+        lambda m: smallest(m) and int(m.free_mb / (m.worker_mb + m.prefetch_factor * m.batch_mb)),
     ),
 }
 
@@ -153,10 +157,12 @@ def hidden_machines(count: int) -> Sequence[Machine]:
     """Return machines on which each limit decides now and then."""
     rng = np.random.default_rng(4)
     low = 5, 5, 30, 1, 1, 50, 10, 2, _MANY
-    high = 400, 300, 90, 13, 19, 400, 150, 3, _MANY + 1
+    high = 400, 300, 90, 13, 19, 400, 150, 5, _MANY + 1
     machines = [
-        Machine(10, 228, 60, 4, 32, 500, 50, 2, 6_000),  # what is shared just suffices
-        Machine(380, 10, 50, 4, 8, 400, 50, 2, 30_000),
+        Machine(10, 240, 60, 4, 32, 500, 50, 2, 6_000),  # what is shared just suffices
+        Machine(400, 10, 50, 4, 8, 400, 50, 2, 30_000),
+        Machine(10, 40, 60, 4, 8, 400, 50, 2, 2_000),  # one worker is enough, or it takes many
+        Machine(1_100, 100, 50, 4, 32, 100, 10, 2, 30_000),
     ]
     while len(machines) < count:
         roomy = Machine(*rng.integers(low, high).tolist())
@@ -169,13 +175,10 @@ def hidden_machines(count: int) -> Sequence[Machine]:
 
 
 def _read(machine: Machine, workers: Any) -> float | None:
-    whole = isinstance(workers, Real) and not isinstance(workers, bool) and workers % 1 == 0
-    expect(
-        workers is None or whole,
-        f"For {_name(machine)} you return {workers!r:.60}, which is no number of workers.",
-        "Return a whole number, or None where no number will do.",
-    )
-    return None if workers is None else float(workers)
+    if workers is None:
+        return None
+    refusal = f"For {_name(machine)} you return {workers!r:.60}, which is no number of workers."
+    return read_whole(workers, refusal, "Return a whole number, or None where no number will do.")
 
 
 def _explain(machine: Machine, answer: float | None, true: float | None) -> tuple[str, str]:
