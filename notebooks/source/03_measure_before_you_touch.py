@@ -48,7 +48,7 @@ gpu = cu.get_accelerator(step_ms=40)
 
 def loader_on(storage: str, num_workers: int = 0) -> DataLoader:
     events = MemmapEvents(folder, fs=cu.slow_storage(folder, storage, cache_mb=0))
-    some = Subset(events, range(0, 2000, 4 if num_workers else 8))
+    some = Subset(events, range(0, 2000, 4 if num_workers else 8))  # workers get through more
     return DataLoader(some, 16, shuffle=True, num_workers=num_workers, collate_fn=pad_collate)
 
 

@@ -155,8 +155,8 @@ decode_rates = {w: rate(decoding, 16, w) for w in (1, 2, 4)}
 cu.reveal("04c", decode_rates[4] / decode_rates[1])
 
 # %% [markdown]
-# The model of notebook 02 says min(W, P) / L batches per second. For reading P is 8, as
-# many as this storage serves; for decoding it is the number of cores.
+# The model of notebook 02 says min(W, P) / L batches per second. For reading P is 8, as many as this storage serves
+# at a time; for decoding it is the number of cores.
 
 # %%
 from course_utils.hardware.machine import usable_cores
