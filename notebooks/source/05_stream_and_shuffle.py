@@ -499,7 +499,7 @@ Timeline({"alone": alone, "with a thread": ahead})
 # Write such a prefetcher. The one in the lecture notes that this course grew out of hangs for ever in the second
 # epoch and on an exception, and leaves a thread behind after a `break`. Yours should not. The check wants:
 #
-# - the items of `source`, in order, in every epoch,
+# - the items of `source`, in order, in every epoch, also where one loop runs within another,
 # - at most `depth` items waiting, and one in the thread's hands,
 # - an exception of the source raised in the loop, after the items before it, however slow the loop is,
 # - soon after a `break` no thread left, and nothing of yours that still holds the iterator of the source: Python

@@ -38,6 +38,7 @@ ALSO_RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("06.1", {"histogram": "root", "one_pass": "hdf5"}),
     ("06.2", {"chunks": (3, 12, 16)}),
     ("06.2", {"chunks": [4, 12, 16]}),
+    ("06.2", {"chunks": (5, 16, 16)}),  # at every place of a slab the same as in the notebook
     ("06.2", {"chunks": np.array([4, 12, 24])}),
 ]
 OPEN: list[tuple[str, dict[str, Any]]] = [
@@ -99,8 +100,8 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"histogram": "npy"}, "all four columns are read"),
         ({"histogram": "hdf5"}, "all four columns are read"),
         ({"histogram": "sqlite"}, "A table in SQLite lies row by row"),
-        ({"display": "npy"}, "It has no index"),
-        ({"display": "parquet"}, "It has no index"),
+        ({"display": "tar"}, "It has no index of ids"),
+        ({"display": "parquet"}, "It has no index of ids"),
         ({"one_pass": "npz"}, "Two round trips for each event"),
         ({"one_pass": "sqlite"}, "page after page"),
         ({"one_pass": "zip"}, "'zip' is none of the formats"),
@@ -117,6 +118,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"chunks": (1, 1, 1)}, "No byte is read in vain"),
         ({"chunks": (1, 192)}, "no shape of a chunk"),
         ({"chunks": (3, 0, 16)}, "no shape of a chunk"),
+        ({"chunks": False}, "False is no shape of a chunk"),
         ({"chunks": (3, 16.0, 16)}, "no shape of a chunk"),
         ({"chunks": 16}, "no shape of a chunk"),
         ({"chunks": (64, 192, 256)}, "larger than the volume"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from notebooks.build import HERE
+from notebooks.exercises.nb05 import ex3_prefetch_in_a_thread
 from notebooks.exercises.nb07 import ex1_stage_a_file
 from notebooks.stories.prefetchers import trial
 from tests.exercises.solutions import (
@@ -73,6 +74,7 @@ def test_a_wrong_attempt_is_explained(
     with pytest.MonkeyPatch.context() as hurry:  # wait less for what a wrong attempt never does
         patience = trial.Patience(hang=0.3, wake=0.2, settle=0.03, leave=0.25)
         hurry.setattr(trial, "PATIENCE", patience)
+        hurry.setattr(ex3_prefetch_in_a_thread, "PAUSE_S", 0.2)
         hurry.setattr(ex1_stage_a_file, "PATIENCE_S", 3.0)
         hurry.setattr(ex1_stage_a_file, "SETTLE_S", 0.3)
         verdict = judge(key, folder, *changes)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from torch.utils.data import IterableDataset
@@ -13,6 +13,7 @@ from notebooks.exercises.judging import Served, expect_the_same_in_real_workers,
 
 WORKERS, RANKS = range(6), range(1, 4)
 COUNTS = (1, 2, 7, 12, 31)  # shards; fewer than places, a multiple of them, neither
+ENDLESS = 1_000  # events; all shards together have fewer
 
 
 @dataclass(eq=False)
@@ -89,7 +90,7 @@ def _judge_places(
 
 def _read(stream: Any) -> list[int]:
     try:
-        return list(stream)
+        found = list(islice(stream, ENDLESS))
     except (AttributeError, TypeError) as error:
         expect(
             "NoneType" not in str(error),
@@ -97,7 +98,18 @@ def _read(stream: Any) -> list[int]:
             f"and you ask None for a number ({error}).",
             "Take worker 0 of 1 when it is None.",
         )
+        expect(
+            "non-iterator" not in str(error),
+            f"__iter__ returns what is no iterator ({error}).",
+            "Yield the events one by one: with `yield` in it, __iter__ makes an iterator itself.",
+        )
         raise
+    expect(
+        len(found) < ENDLESS,
+        "One place serves more events than there are: the stream begins again, perhaps for ever.",
+        "Go through the shards of the place once. To repeat a stream is for who loops over it.",
+    )
+    return found
 
 
 def _judge_share(served: Served[int], shards: Sequence[Shard], where: str) -> None:
@@ -134,9 +146,10 @@ def _judge_share(served: Served[int], shards: Sequence[Shard], where: str) -> No
     )
     expect(
         not lost,
-        f"{where} nobody reads {plural(len(lost), 'shard')}. The first place has the number 0, and "
-        "the step is the number of all places, a product and no sum.",
-        "Deal them out like cards: shards[rank * workers + worker :: world_size * workers].",
+        f"{where} nobody reads {plural(len(lost), 'shard')}, or not the whole of it. The first "
+        "place has the number 0, and the step is the number of all places, a product and no sum.",
+        "Deal them out like cards: shards[rank * workers + worker :: world_size * workers]. "
+        "And serve every event: yield from shard.",
     )
 
 

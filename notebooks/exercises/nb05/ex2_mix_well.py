@@ -1,9 +1,10 @@
 """Check of notebook 05: three numbers of a shuffle, judged by what they buy and what they cost."""
 
-import numpy as np
+from typing import Any
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from course_utils.words import plural
+from notebooks.exercises.judging import read_number
 from notebooks.exercises.nb05.problem import EPOCHS, EVENTS, SHARDS, try_out
 
 MEMORY, REQUESTS, SCATTER = 1_000, 1_000, 1.5
@@ -12,14 +13,8 @@ MEMORY, REQUESTS, SCATTER = 1_000, 1_000, 1.5
 @exercise("05.2", title="Mix well with little memory")
 def mix_with_little_memory(at_once: int, chunk: int, buffer: int) -> Verdict:
     """Judge the number of shards read at once, the events per request, and the buffer."""
-    numbers = {"at_once": at_once, "chunk": chunk, "buffer": buffer}
-    for name, value in numbers.items():
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        expect(
-            whole and value >= 1,
-            f"{name} = {value!r}: events and shards are counted in whole numbers.",
-            "Take whole numbers from 1 on.",
-        )
+    at_once, chunk = _whole("at_once", at_once), _whole("chunk", chunk)
+    buffer = _whole("buffer", buffer)
     expect(
         at_once <= SHARDS and chunk <= EVENTS // SHARDS,
         f"There are {SHARDS} shards of {EVENTS // SHARDS} events: no more can be open, and no "
@@ -48,8 +43,16 @@ def mix_with_little_memory(at_once: int, chunk: int, buffer: int) -> Verdict:
     )
 
 
+def _whole(name: str, value: Any) -> int:
+    misconception = f"{name} = {value!r}: events and shards are counted in whole numbers."
+    next_step = "Take whole numbers from 1 on. A buffer of 1 is none."
+    number = read_number(value, misconception, next_step)
+    expect(number >= 1 and number % 1 == 0, misconception, next_step)
+    return int(number)
+
+
 def _judge_scatter(scatter: float, at_once: int, chunk: int, memory: int) -> None:
-    found = f"Over {EPOCHS} epochs the batch means scatter {scatter:.2f} times the ideal"
+    found = f"Over {EPOCHS} epochs the batch means scatter {scatter:.3f} times the ideal"
     expect(
         scatter <= SCATTER or chunk <= EVENTS // REQUESTS,
         f"{found}. A chunk of {chunk} spends memory that more shards at once could use.",

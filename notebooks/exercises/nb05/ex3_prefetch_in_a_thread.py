@@ -1,9 +1,20 @@
 """05.3: a prefetcher in a thread, judged by counts and events, never by speed."""
 
+import time
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
 from course_utils.teaching.exercise import Verdict, exercise, right
 from notebooks.stories.prefetchers import Broken, Clause, DiskError, Make, Trial, hangs, judge_all
 
-ITEMS = (0, None, "", False, 4, (), 6, 7)  # whatever may lie in a batch, nothing is special
+# whatever may lie in a batch, nothing is special
+NOTHING = (0, None, "", False, ())
+ITEMS = (*NOTHING, 5, np.arange(2), ValueError("this is an item of the source, like any other"))
+PAUSE_S = 1.1  # more than the second that is often taken for long enough
 
 
 def _runs_ahead(depth: int) -> Clause:
@@ -25,7 +36,8 @@ def _runs_ahead(depth: int) -> Clause:
             lambda seen: seen.ahead > depth + 1,
             "While the loop is busy with an item, {seen.ahead} more are taken from the "
             f"source; {asked}, {depth + 1} are the most. An unlimited queue fills the memory.",
-            "Queue(maxsize=depth) makes the thread wait when it is far enough ahead.",
+            "Queue(maxsize=depth) makes the thread wait when it is far enough ahead; no put() may "
+            "give up.",
         ),
     )
 
@@ -38,20 +50,20 @@ CLAUSES = (
             "Put an object of your own behind the last item, and stop when it arrives.",
         ),
         Broken(
-            lambda seen: seen.count < seen.wanted,
+            lambda seen: not {*map(repr, NOTHING)} <= {*map(repr, seen.found)},
             "{seen.wanted} items go in, {seen.count} come out. None, 0 and an empty list are items "
             "like others; they do not mean the end.",
             "Mark the end with an object of your own, end = object(), and compare with `is`.",
         ),
         Broken(
-            lambda seen: seen.count > seen.wanted,
+            lambda seen: seen.count != seen.wanted,
             "{seen.wanted} items go in, {seen.count} come out: {seen.found}.",
             "Hand over what the source gives, and nothing else; the mark of the end is not an "
-            "item.",
+            "item, and comes behind the last one.",
         ),
         Broken(
-            lambda seen: any(a is not b for a, b in zip(seen.found, ITEMS, strict=True)),
-            f"The items come out changed or in another order: {{seen.found}} for {list(ITEMS)}.",
+            lambda seen: repr(seen.found) != repr([*ITEMS]),
+            f"The items come out changed or in another order: {{seen.found}} for {[*ITEMS]}.",
             "One thread and one queue.Queue keep the order; hand over the items themselves.",
         ),
     ),
@@ -72,7 +84,7 @@ CLAUSES = (
         ),
     ),
     Clause(
-        Trial(lambda: ITEMS, pinned=False, gpus=0, depth=1, fails_at=3, slow=True),
+        Trial(lambda: ITEMS, pinned=False, gpus=0, depth=1, fails_at=1),
         hangs(
             "The source raises, and the loop waits for ever. An exception ends the thread it is "
             "raised in, and nobody tells the consumer.",
@@ -80,20 +92,19 @@ CLAUSES = (
         ),
         Broken(
             lambda seen: seen.error is None,
-            "The source raises after 3 items, and the loop ends after {seen.count} as if all were "
-            "well. A broken file becomes a short epoch.",
+            "The source gives an item and raises then, and the loop ends after {seen.count} as if "
+            "all were well. A broken file becomes a short epoch.",
             "Send the exception through the queue, and raise it in the consumer.",
         ),
         Broken(
-            lambda seen: not isinstance(seen.error, DiskError),
-            "The source raises a DiskError, the loop gets {seen.said}.",
-            "Raise the very exception that the thread caught.",
+            lambda seen: seen.error is not seen.source.error,
+            "The source raises a DiskError, the loop gets another exception, {seen.said}.",
+            "Raise the very exception that the thread caught: its traceback tells where it was.",
         ),
         Broken(
-            lambda seen: seen.count != 3,
-            "The source gives 3 items and raises then, and a slow loop gets {seen.count} of them: "
-            "the exception overtakes items that wait in the queue.",
-            "Send the exception through the same queue, behind the items, and look nowhere else.",
+            lambda seen: seen.count != 1,
+            "The source gives 1 item and raises then; the loop gets {seen.count} items.",
+            "Send the exception through the same queue, behind the items.",
         ),
     ),
     Clause(
@@ -120,10 +131,72 @@ CLAUSES = (
 )
 
 
+def _numbers(*, fails: bool = False, pause_s: float = 0.0) -> Iterator[int]:
+    yield 0
+    time.sleep(pause_s)
+    yield from (1, 2)
+    if fails:
+        raise DiskError("the disk is gone")
+
+
+def _and_the_error(loop: Iterable[Any]) -> Iterator[Any]:
+    try:
+        yield from loop
+    except (TypeError, DiskError) as error:
+        yield type(error)
+
+
+def _loops(make: Make, source: Any, depth: int) -> Iterator[Any]:
+    """Run a loop within a loop; then several side by side, all slow because one source is."""
+    twice = make(source, depth)
+    outer = iter(twice)
+    yield next(outer)
+    yield from (*twice, *outer)
+    broken, slow = _numbers(fails=True), _numbers(pause_s=PAUSE_S)
+    sources = {"none": None, "long": range(4), "short": range(3), "broken": broken, "slow": slow}
+    for row in zip_longest(*(_and_the_error(make(one, depth)) for one in sources.values())):
+        yield from zip(sources, row, strict=True)
+
+
+SEVERAL_LOOPS = Clause(
+    Trial(lambda: range(3), pinned=False, gpus=0, depth=1),
+    Broken(
+        lambda seen: seen.found[:6] != [0, 0, 1, 2, 1, 2],
+        "Two loops over the same prefetcher, one within the other or right after a break, take "
+        "each other's items or stop each other: the queue, the event or the thread is in self.",
+        "Make all three in every __iter__, and keep them in local variables.",
+    ),
+    Broken(
+        lambda seen: ("none", TypeError) not in seen.found,
+        "The source is None, iter(source) raises, and the loop waits for ever, or ends as if all "
+        "were well: iter(source) stands before the `try`.",
+        "Put all that the thread does with the source into the `try`.",
+    ),
+    Broken(
+        lambda seen: seen.hung or not {("long", 3), ("broken", DiskError)} <= {*seen.found},
+        "The loop is busy for a second, and what the thread has in hand then is thrown away: an "
+        "item, the end or the exception. A put with a timeout gives up.",
+        "Put again and again, whatever it is, until there is room or `stop` is set.",
+    ),
+    Broken(
+        lambda seen: ("broken", 2) not in seen.found,
+        "The source gives 3 items and raises then, and a slow loop gets fewer of them: the "
+        "exception overtakes items that wait in the queue.",
+        "Send the exception through the same queue, behind the items, and look nowhere else.",
+    ),
+    Broken(
+        lambda seen: ("slow", 2) not in seen.found,
+        "The source is silent for a second, and the loop takes that for the end.",
+        "Wait as long as it takes: get() without a timeout.",
+    ),
+)
+
+
 @exercise("05.3", title="Prefetch in a thread", seconds=180)
 def prefetch_in_a_thread(prefetcher_class: Make) -> Verdict:
     """Judge a prefetcher: order, how far ahead, two epochs, an exception, and leaving early."""
     judge_all(prefetcher_class, CLAUSES)
+    judge_all(partial(_loops, prefetcher_class), [SEVERAL_LOOPS])
     return right(
         "Everything arrives in order and ahead of time, twice if asked twice; an exception reaches "
         "the loop, and a break leaves no thread behind."

@@ -156,8 +156,8 @@ CASES = {
         _one_by_id,
         "sqlite",
         {
-            "": "It has no index: to find the event, a table with the ids of a million events is "
-            "read first."
+            "": "It has no index of ids, at most one of positions: to find the event, a table with "
+            "the ids of a million events is read first."
         },
         "Take a format that finds a row by a tree of pages.",
     ),

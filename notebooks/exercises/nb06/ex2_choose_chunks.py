@@ -9,7 +9,7 @@ from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from notebooks.stories.chunk_trial import CUBE, SHAPE, SLAB, try_chunks
 
 AMPLIFICATION, REQUESTS = 2.0, 400
-SEED, READS = 101, 16  # places that the notebook does not show
+SEED, READS = 101, 16  # cubes that the notebook does not show
 SMALLEST = 64  # voxels: below, the trial itself would take minutes
 
 
@@ -38,14 +38,17 @@ def chunk_shape(chunks: Any) -> Verdict:
         cube.amplification <= AMPLIFICATION,
         f"{found_cube}. The chunk suits the slab; a cube of {CUBE} pays for what sticks out along "
         "y and x.",
-        "Make the chunk smaller along y and x: an edge c costs about (48 + c) / 48.",
+        "Make the chunk smaller along y and x, where an edge c costs about (48 + c) / 48"
+        + (f", and thicker along z: a slab has {SLAB} planes." if tall < SLAB else "."),
     )
     for name, cost in ("slab", slab), ("cube", cube):
         expect(
             cost.requests <= REQUESTS,
             f"A {name} costs {cost}. Small chunks waste no bytes, but each is a request; "
             f"{REQUESTS} are allowed.",
-            "Make the chunk larger, as far as an amplification of 2 lets you.",
+            f"Make the chunk thicker along z: a slab has {SLAB} planes."
+            if tall < SLAB
+            else "Make the chunk larger, as far as an amplification of 2 lets you.",
         )
     return right(
         f"{found_slab}. {found_cube}. No shape is best for both, and yours is good enough."
@@ -54,8 +57,8 @@ def chunk_shape(chunks: Any) -> Verdict:
 
 def _judge_shape(chunks: Any) -> None:
     expect(
-        not isinstance(chunks, bool),
-        f"chunks={chunks} lets h5py choose. It knows the shape of the data, and not how you read.",
+        chunks is not True,
+        "chunks=True lets h5py choose. It knows the shape of the data, and not how you read.",
         "Give three numbers: planes, rows, columns.",
     )
     whole = isinstance(chunks, tuple | list) and all(

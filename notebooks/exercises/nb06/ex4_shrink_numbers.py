@@ -36,13 +36,19 @@ _REFUSED: dict[str, dict[str, list[float] | NDArray[Any]]] = {
     "the sum is the same, and the numbers are not": {"-1 beside 65,536": [-1, 65_536]},
     "astype cuts off what stands behind the point": {
         "0.5": [0.5, 1],
+        "65,534.75": [65_534.75],
+        "-0.25": [-0.25],
         "0.5 between whole numbers": [0, 0.5, 1],
     },
     "close is not equal, and for allclose a half is close to 60,000": {
         "60,000.3": [60_000.3],
         "3.000000001": [3.000000001, 1],
     },
-    "it compares as False with everything, and becomes any number": {"NaN": [1, np.nan]},
+    "it compares as False with everything, and becomes any number": {
+        "NaN": [1, np.nan],
+        "NaN alone": [np.nan],
+        "infinity": [np.inf, 2],
+    },
 }
 
 
@@ -70,24 +76,25 @@ def _judge_fitting(to_uint16: Shrink, name: str, values: NDArray[Any]) -> None:
     try:
         found = to_uint16(values)
     except ValueError as error:
+        said = f" ({error})" if str(error) else ""
         expect(
             len(values),
-            f"An event without pulses is refused ({error}). No number in it is too large.",
+            f"An event without pulses is refused{said}. No number in it is too large.",
             "max() of nothing raises; compare arrays as wholes.",
         )
         expect(
             values.max() < 65_535,
-            f"65,535 is refused ({error}). Sixteen bits hold the numbers from 0 to 65,535.",
+            f"65,535 is refused{said}. Sixteen bits hold the numbers from 0 to 65,535.",
             "Allow the limits themselves.",
         )
         expect(
             values.dtype.kind != "f",
-            f"Whole numbers held as {values.dtype} are refused ({error}). The type tells how they "
+            f"Whole numbers held as {values.dtype} are refused{said}. The type tells how they "
             "are kept; whether they fit is in the numbers.",
             "Judge the values, not the dtype: pulses keep sensor numbers as float32.",
         )
         refuse(
-            f"Refused, though they fit: {name} ({error}).",
+            f"Refused, though they fit: {name}{said}.",
             "Refuse only what is lost; the dtype says nothing of that.",
         )
     expect(

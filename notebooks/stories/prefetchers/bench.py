@@ -70,6 +70,7 @@ class Source:
         if batches is not None and pinned:
             self.batches = [map_tensors(mark_pinned, batch) for batch in batches]
         self.fails_at, self.epoch = fails_at, 0
+        self.error = DiskError("the disk is gone")
         self.begun, self.closed = Tally(), Tally()  # iterators; one that is through is closed
         self.served = Tally()  # batches
         self.abandoned = threading.Event()  # an endless one ends, whoever still reads
@@ -86,7 +87,7 @@ class Source:
         try:
             for place, batch in enumerate(self._in_order()):
                 if place == self.fails_at:
-                    raise DiskError("the disk is gone")
+                    raise self.error
                 if place == MANY:
                     self.abandoned.wait()
                 if self.abandoned.is_set():

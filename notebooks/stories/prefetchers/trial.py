@@ -238,7 +238,7 @@ class Seen:
 
 
 def _read(loss: Any) -> Any:
-    return loss.item() if hasattr(loss, "item") else loss
+    return loss.item() if hasattr(loss, "item") and not getattr(loss, "ndim", 0) else loss
 
 
 @contextmanager
