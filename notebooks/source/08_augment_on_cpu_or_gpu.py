@@ -168,7 +168,7 @@ cu.reveal("08b", bus_ms["float32, 224²"] / bus_ms["uint8, 256²"])
 # whole batch. Targets:
 #
 # - the same values as before, and a quarter of the bytes over the bus,
-# - the worker only cuts: it computes nothing and makes no copy,
+# - the worker only cuts, and computes nothing,
 # - on the device there is no loop over the images, and nothing that the program would have to wait for.
 
 

@@ -9,13 +9,19 @@ from torch.utils._pytree import tree_leaves
 
 
 class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The operations of a function, and those that only look at a tensor in another way."""
+    """The operations of a function, and those that only look at a tensor in another way.
 
-    calls = views = bytes_written = 0
+    `blocking` are copies to another device for which the program waits.
+    """
+
+    calls = views = bytes_written = blocking = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if func is torch.ops.aten._to_copy.default:
+            there, how = args[0].device, kwargs or {}
+            self.blocking += how.get("device", there) != there and not how.get("non_blocking")
         known = {_storage(tensor) for tensor in _tensors((args, kwargs))}
         result = func(*args, **(kwargs or {}))
         written = [

@@ -15,7 +15,9 @@ from notebooks.stories.operations import Operations, count_operations
 SIDE, SIZE = 256, 224
 CROP_BYTES = 3 * SIZE * SIZE
 CLOSE = 1e-4
-_NEEDS_VALUES = "nonzero", "Tensor.item()", "Cannot copy out", "can't convert meta"
+_NEEDS_VALUES = "nonzero", "Tensor.item()"  # what torch says where a device has no memory
+_TO_THE_HOST = "Cannot copy out", "can't convert meta"
+_BRING_ALONG = "Bring them along: MEAN.to(images.device, non_blocking=True), and STD."
 _WINDOW = "image[:, top : top + 224, left : left + 224]."
 _FLIP = "torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images)."
 _WIDTH = "The last dimension is the width: images.flip(-1)."
@@ -160,9 +162,9 @@ def _judge_values(result: Any, samples: _Samples) -> None:
 
 def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
     """Refuse what mixes devices, or asks for values; the one without memory stands in for a GPU."""
-    said = ""
+    said, blocking = "", 0
     try:
-        on_device(sent.to("meta"), flips.to("meta"))
+        blocking = count_operations(on_device, sent.to("meta"), flips.to("meta"))[0].blocking
     except (RuntimeError, TypeError) as error:
         said = str(error)
     expect(
@@ -172,10 +174,22 @@ def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
         f"Compute both and choose: {_FLIP}",
     )
     expect(
+        not any(words in said for words in _TO_THE_HOST),
+        "The values are right, but a tensor goes back to the host, by .cpu(), .numpy() or "
+        ".tolist(): the program waits in each step until the device has come so far.",
+        f"Stay on the device: {_FLIP}",
+    )
+    expect(
+        not blocking,
+        "The values are right, but a copy to the device holds the program up in each step, until "
+        "all that came before is done.",
+        _BRING_ALONG,
+    )
+    expect(
         not ("expected device" in said or "same device" in said),
         "The values are right here, but on a GPU it would end with an error: the images are there, "
         "and MEAN and STD, or tensors that you make, are in host memory.",
-        "Bring them along: MEAN.to(images.device, non_blocking=True), and STD.",
+        _BRING_ALONG,
     )
 
 

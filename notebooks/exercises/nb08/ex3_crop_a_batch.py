@@ -25,6 +25,7 @@ def crop_a_batch(random_crops: RandomCrops) -> Verdict:
         _judge_windows(random_crops, height, width)
     _judge_channels(random_crops)
     _judge_range(random_crops)
+    _judge_sharing(random_crops)
     _judge_generator(random_crops)
     _judge_edges(random_crops)
     counts = []
@@ -51,11 +52,11 @@ def _coordinates(batch: int, height: int, width: int) -> Tensor:
     return torch.stack([row, column, sample], 1).to(torch.uint8)
 
 
-def _ask(random_crops: RandomCrops, images: Tensor, size: int) -> Tensor:
+def _ask(random_crops: RandomCrops, images: Tensor, size: int, seed: int = 0) -> Tensor:
     """Return the crops; refuse what is no batch of them."""
     before, (height, width) = images.clone(), images.shape[-2:]
     try:
-        crops = random_crops(images, size, torch.Generator().manual_seed(0))
+        crops = random_crops(images, size, torch.Generator().manual_seed(seed))
     except IndexError:
         refuse(
             f"A window of {size} reaches outside of an image of height {height} and width {width}.",
@@ -74,7 +75,13 @@ def _ask(random_crops: RandomCrops, images: Tensor, size: int) -> Tensor:
         "The images themselves have changed.",
         "Make a new tensor and leave the old one as it is.",
     )
-    wanted = (len(images), 3, size, size)
+    wanted = (*images.shape[:2], size, size)
+    expect(
+        crops.shape[:-2] == wanted[:-2],
+        f"From images of {tuple(images.shape)} you return {tuple(crops.shape)}, not {wanted}: "
+        "samples or channels are gone.",
+        "Keep the first two dimensions, also where they are 1 or not 3; leave out squeeze().",
+    )
     expect(
         crops.shape == wanted,
         f"From images of {tuple(images.shape)} you return {tuple(crops.shape)}, not {wanted}. A "
@@ -131,16 +138,11 @@ def _judge_offsets(top: Tensor, left: Tensor) -> None:
         "Each sample's two offsets are equal: all windows lie on the diagonal.",
         f"Draw them apart: {_OFFSETS}",
     )
-    expect(
-        windows > 0.7 * len(top),
-        f"{len(top)} samples are cut at only {windows} places: some share their offsets.",
-        f"Draw as many as there are samples: {_OFFSETS}",
-    )
 
 
 def _judge_channels(random_crops: RandomCrops) -> None:
-    """Ask for crops of grey images, whose channels are equal: those of the crops have to be."""
-    grey = torch.arange(256).to(torch.uint8).view(1, 1, 16, 16).expand(64, 3, -1, -1)
+    """Ask for crops of images with four equal channels: those of the crops have to be equal."""
+    grey = torch.arange(256).to(torch.uint8).view(1, 1, 16, 16).expand(64, 4, -1, -1)
     crops = _ask(random_crops, grey, 8)
     expect(
         torch.equal(crops, crops[:, :1].expand_as(crops)),
@@ -168,13 +170,32 @@ def _judge_range(random_crops: RandomCrops) -> None:
         )
 
 
-def _judge_edges(random_crops: RandomCrops) -> None:
-    image, images = _coordinates(1, 16, 16), _coordinates(5, 30, 20)
+def _judge_sharing(random_crops: RandomCrops) -> None:
+    places = _ask(random_crops, _coordinates(64, 40, 40), 24)[:, :2, 0, 0].tolist()
+    windows = len({*map(tuple, places)})
     expect(
-        torch.equal(_ask(random_crops, image, 16), image),
-        "Where the window is as large as the image, the image itself has to come out.",
-        f"There is one possible offset then, 0: {_OFFSETS}",
+        windows > 0.7 * len(places),
+        f"{len(places)} samples are cut at only {windows} places: some share their offsets.",
+        f"Draw as many as there are samples: {_OFFSETS}",
     )
+
+
+def _judge_edges(random_crops: RandomCrops) -> None:
+    for height, width in (16, 40), (40, 16), (16, 16):
+        image = _coordinates(1, height, width)
+        crops = [_ask(random_crops, image, 16, seed) for seed in range(8)]
+        alike = all(torch.equal(crop, crops[0]) for crop in crops)
+        expect(
+            height != width or (alike and torch.equal(crops[0], image)),
+            "Where the window is as large as the image, the image itself has to come out.",
+            f"There is one possible offset then, 0: {_OFFSETS}",
+        )
+        expect(
+            height == width or not alike,
+            f"A batch of one image of {height} by {width} is always cut at the same place.",
+            f"Draw from all places, however many samples there are: {_OFFSETS}",
+        )
+    images = _coordinates(5, 30, 20)
     channels_last = images.contiguous(memory_format=torch.channels_last)
     expect(
         torch.equal(_ask(random_crops, channels_last, 9), _ask(random_crops, images, 9)),
@@ -200,9 +221,10 @@ def _judge_generator(random_crops: RandomCrops) -> None:
         "The random numbers of the whole program have changed, for all who draw after you.",
         "Draw from the generator alone, and seed nothing.",
     )
-    generator = torch.Generator().manual_seed(0)
+    generator, other = torch.Generator().manual_seed(0), _ask(random_crops, images, 20, seed=5)
+    one, two = (random_crops(images, 20, generator) for _ in range(2))
     expect(
-        not torch.equal(*(random_crops(images, 20, generator) for _ in range(2))),
+        not torch.equal(one, two) and not torch.equal(first, other),
         "Every call gives the same crops: so every epoch does, and the augmentation is frozen.",
         "Draw from the generator as it comes, and do not seed it.",
     )
