@@ -22,6 +22,7 @@ _of_parent: list[Any] = []
 _held: list[Any] = []  # while this process forks
 _interrupts: list[int] = []  # that came while it did
 _handlers: list[Any] = []  # which deals with interrupts when it does not
+_cell: Callable[[], object] = int  # what differs from cell to cell; without a notebook always 0
 
 
 def set_in_every_fork(owner: Any, name: str, make: Callable[[], Any]) -> None:
@@ -80,29 +81,35 @@ def _let_interrupts() -> None:
         _deal_with_interrupts(_handlers.pop())
     if _interrupts:
         _interrupts.clear()
-        _thread.start_new_thread(_interrupt_again, ())
+        _thread.start_new_thread(_interrupt_again, (_cell(),))
 
 
-def _interrupt_again() -> None:
-    """Interrupt the main thread when it is through with its fork, and an error is not lost."""
+def _interrupt_again(cell: object) -> None:
+    """Interrupt the main thread where an error is not lost, unless its cell ends before that."""
     time.sleep(0.05)
+    if _cell() != cell:
+        return
     if hasattr(signal, "pthread_kill") and (main := threading.main_thread().ident):
         signal.pthread_kill(main, signal.SIGINT)
     else:
         _thread.interrupt_main()
 
 
-def hear_interrupts() -> None:
+def hear_interrupts(cell: Callable[[], object]) -> None:
     """Let an interrupt come again that Python lost, as it does whatever is raised in a finalizer.
 
     torch has one where the memory of a batch is given back. The interrupt has reached the workers
     too, and the loop would wait for batches of workers that are gone.
+
+    Args:
+        cell: returns what differs from cell to cell; the interrupt of one is none of the next.
     """
-    reports = sys.unraisablehook
+    global _cell
+    _cell, reports = cell, sys.unraisablehook
 
     def hook(lost: sys.UnraisableHookArgs) -> None:
         if issubclass(lost.exc_type, KeyboardInterrupt):
-            _thread.start_new_thread(_interrupt_again, ())
+            _thread.start_new_thread(_interrupt_again, (cell(),))
         else:
             reports(lost)
 

@@ -12,13 +12,7 @@ from typing import Any
 
 import torch
 
-from course_utils.hardware.gpu.batches import (
-    Loss,
-    PinnedBatches,
-    checksum,
-    map_tensors,
-    tensors,
-)
+from course_utils.hardware.gpu.batches import Loss, PinnedBatches, checksum, map_tensors, tensors
 from course_utils.hardware.gpu.smi import Smi, nvidia_smi
 from course_utils.measure.spans import Span, SpanLog, current, stage
 

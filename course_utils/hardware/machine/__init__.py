@@ -12,8 +12,4 @@ from course_utils.hardware.machine.facts import (
     shm_size,
     usable_cores,
 )
-from course_utils.hardware.machine.starting import (
-    modules_of_server,
-    start_method,
-    use_start_method,
-)
+from course_utils.hardware.machine.starting import modules_of_server, start_method, use_start_method

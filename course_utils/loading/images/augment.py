@@ -225,9 +225,7 @@ def adjust(images: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
 
 
 def normalise(
-    images: Tensor,
-    mean: tuple[float, ...] = IMAGENET_MEAN,
-    std: tuple[float, ...] = IMAGENET_STD,
+    images: Tensor, mean: tuple[float, ...] = IMAGENET_MEAN, std: tuple[float, ...] = IMAGENET_STD
 ) -> Tensor:
     """Subtract the mean of each channel and divide by its standard deviation."""
     return (images - _constant(mean, images.device)) / _constant(std, images.device)

@@ -142,10 +142,7 @@ def _parted(folder: str) -> tuple[str, str]:
 
 
 def open_shards(
-    shards: Iterable[Mapping[str, Any]],
-    *,
-    fs: Any = None,
-    headers: Mapping[str, str] | None = None,
+    shards: Iterable[Mapping[str, Any]], *, fs: Any = None, headers: Mapping[str, str] | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield each shard with a `stream` of its bytes, and look afterwards whether all came.
 

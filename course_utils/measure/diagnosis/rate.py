@@ -29,10 +29,7 @@ class Rate:
 
 
 def steady_rate(
-    loader: Iterable[Any],
-    *,
-    seconds: float = 3.0,
-    clock: Callable[[], float] = time.perf_counter,
+    loader: Iterable[Any], *, seconds: float = 3.0, clock: Callable[[], float] = time.perf_counter
 ) -> Rate:
     """Return the rate of one epoch of `loader` alone; nothing is done with its batches.
 

@@ -60,7 +60,7 @@ def ready(notebook: str) -> None:
     if shell := get_ipython():
         register(shell, notebook)
         spare_the_kernel(shell.user_global_ns)
-        hear_interrupts()
+        hear_interrupts(lambda: shell.execution_count)
         # where MPLBACKEND is set to Agg, as on many clusters, pictures would not be shown
         os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch.profiler complains where no GPU is

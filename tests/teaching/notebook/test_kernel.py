@@ -192,3 +192,9 @@ print("over")
 def test_an_interrupt_that_comes_in_a_finalizer_is_heard_after_it(kernel: Kernel) -> None:
     shown = kernel.interrupt(FINALIZES, at="waiting")
     assert shown == "waiting\nKeyboardInterrupt"
+
+
+def test_an_interrupt_that_comes_as_a_cell_ends_does_not_reach_the_next(kernel: Kernel) -> None:
+    ends = FINALIZES.replace("threading.Event().wait(60)\n", "")
+    assert kernel.interrupt(ends, at="waiting") == "waiting\nover\n"
+    assert kernel.run("import time; time.sleep(0.1); print('not reached')") == "not reached\n"
