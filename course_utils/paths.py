@@ -38,11 +38,6 @@ def data_root() -> Path:
     return Path(os.environ.get("COURSE_DATA") or REPO / "data").expanduser().resolve()
 
 
-def size() -> str:
-    """Return the size of the data in use: `$COURSE_SIZE`, or M."""
-    return resolve_size(None)
-
-
 def need_room(folder: Path, size: int, *, otherwise: str) -> None:
     """Make sure that `size` bytes are free in `folder`.
 
@@ -57,8 +52,12 @@ def need_room(folder: Path, size: int, *, otherwise: str) -> None:
         )
 
 
-def resolve_size(size: str | None) -> str:
-    """Return `size`, or the one in use, as a letter; raise CourseError if there is no such."""
+def data_size(size: str | None = None) -> str:
+    """Return `size`, or that of the data in use (`$COURSE_SIZE`, or M), as a letter.
+
+    Raises:
+        CourseError: there is no such size.
+    """
     chosen = size or os.environ.get("COURSE_SIZE") or "M"
     if chosen.upper() not in SIZES:
         raise CourseError(f"There is no data size {chosen!r}; choose S, M or L.")

@@ -12,13 +12,13 @@ from course_utils.errors import CourseError, sentence
 def test_the_environment_says_where_data_lie_and_how_large_they_are(monkeypatch, tmp_path):
     monkeypatch.delenv("COURSE_DATA", raising=False)
     monkeypatch.delenv("COURSE_SIZE")
-    assert (paths.data_root(), paths.size()) == ((paths.REPO / "data").resolve(), "M")
+    assert (paths.data_root(), paths.data_size()) == ((paths.REPO / "data").resolve(), "M")
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
     monkeypatch.setenv("COURSE_SIZE", "l")
-    assert (paths.data_root(), paths.size()) == (tmp_path, "L")
+    assert (paths.data_root(), paths.data_size()) == (tmp_path, "L")
     monkeypatch.setenv("COURSE_SIZE", "XL")
     with pytest.raises(CourseError, match="choose S, M or L"):
-        paths.size()
+        paths.data_size()
 
 
 def test_a_recording_is_found_from_any_folder_or_refused_with_those_there_are(

@@ -101,14 +101,11 @@ def _tell(handed_out: workfolder.HandedOut) -> None:
     for verb, names in (("new", handed_out.new), ("updated", handed_out.refreshed)):
         if names:
             print(f"Notebooks, {verb}: {', '.join(names)}")
+    # `make lab` leaves the environment inactive
+    course = "course" if shutil.which("course") else Path(sys.executable).with_name("course")
     for name in handed_out.kept:
         print(f"work/{name} is yours and stays; there is a newer version of it.")
-        print(f"  To have it beside yours: {_course()} lab --fresh {name[:2]}")
-
-
-def _course() -> str:
-    """Return what to type for this command: `make lab` leaves the environment inactive."""
-    return "course" if shutil.which("course") else str(Path(sys.executable).with_name("course"))
+        print(f"  To have it beside yours: {course} lab --fresh {name[:2]}")
 
 
 def _show(url: str, arguments: argparse.Namespace) -> None:

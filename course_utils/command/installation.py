@@ -130,7 +130,7 @@ def _folders() -> str:
 
 
 def _data() -> str:
-    used = paths.size()
+    used = paths.data_size()
     for size in dict.fromkeys((used, *paths.SIZES)):
         if not _lacking(size):
             other = "" if size == used else f", not {used}: begin with `course lab --size {size}`"

@@ -90,8 +90,6 @@ def refuse(misconception: str, next_step: str) -> NoReturn:
 
 
 Judge = Callable[..., Verdict]
-
-
 _EXERCISES: dict[str, tuple[str, Judge, float]] = {}  # title, check, seconds
 
 

@@ -63,7 +63,7 @@ def test_data_are_made_in_the_size_asked_for_up_to_the_first_failure(monkeypatch
     made = []
 
     def make_data(name):
-        made.append((name, paths.size()))
+        made.append((name, paths.data_size()))
         raise PermissionError(13, "denied", "/x")
 
     monkeypatch.setattr(notebook, "make_data", make_data)

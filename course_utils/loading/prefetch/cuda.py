@@ -75,13 +75,9 @@ class CudaPrefetcher:
         return len(cast(Sized, self.loader))
 
     def __iter__(self) -> Iterator[Any]:
-        if isinstance(self.device, torch.device):
-            return self._move(self.device)
-        return self._prefetch(self.device)
-
-    def _move(self, device: torch.device) -> Iterator[Any]:
-        for batch in self.loader:
-            yield map_tensors(lambda tensor: tensor.to(device), batch)
+        if isinstance(device := self.device, torch.device):
+            return (map_tensors(lambda tensor: tensor.to(device), one) for one in self.loader)
+        return self._prefetch(device)
 
     def _prefetch(self, gpu: Device) -> Iterator[Any]:
         self._copies = self._copies or gpu.Stream()

@@ -61,7 +61,8 @@ def _end_loops() -> int:
     Before anything is collected: with what held it, a loop loses its queues first, and torch then
     waits five seconds for each worker to hear of the end.
     """
-    unfinished = list(_iterators())
+    found = list(_alive("_MultiProcessingDataLoaderIter"))
+    unfinished = [one for one in found if not getattr(one, "_shutdown", True)]
     for iterator in unfinished:
         with suppress(AttributeError):  # it was interrupted before it was whole
             iterator._shutdown_workers()
@@ -79,12 +80,6 @@ def _workers_may_die() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGCHLD, previous or signal.SIG_DFL)
-
-
-def _iterators() -> Iterator[Any]:
-    """Yield what holds workers: the iterators over a `DataLoader` that are not shut down yet."""
-    found = _alive("_MultiProcessingDataLoaderIter")
-    return (one for one in found if not getattr(one, "_shutdown", True))
 
 
 def _alive(name: str) -> Iterator[Any]:

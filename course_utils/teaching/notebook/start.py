@@ -15,7 +15,7 @@ import numpy as np
 from course_utils.errors import CourseError
 from course_utils.forks import hear_interrupts
 from course_utils.hardware.machine import memory, usable_cores, use_start_method
-from course_utils.paths import __version__, data_root, resolve_size, size
+from course_utils.paths import __version__, data_root, data_size
 from course_utils.teaching.notebook.leftovers import spare_the_kernel
 from course_utils.teaching.notebook.worker_module import register
 
@@ -83,7 +83,7 @@ def data_path(name: str, size: str | None = None) -> Path:
     Raises:
         CourseError: the data set is unknown, or could not be made.
     """
-    folder = data_root() / f"{name}-{resolve_size(size)}"
+    folder = data_root() / f"{name}-{data_size(size)}"
     # The manifest is written last, so its presence means that everything is there.
     is_there = name in DATA_SETS and (folder / "manifest.json").is_file()
     if not is_there and make_data(name, size) != 0:
@@ -104,7 +104,7 @@ def make_data(name: str, size: str | None = None) -> int:
         "images": make_images.main,
         "volumes": make_volumes.main,
     }
-    size = resolve_size(size)
+    size = data_size(size)
     return makers[name](["--size", size, "--out", str(data_root() / f"{name}-{size}")])
 
 
@@ -135,6 +135,6 @@ def _machine(method: str) -> str:
     from course_utils.hardware.gpu import get_accelerator
 
     return (
-        f"Ready: {usable_cores()} cores, {memory() / 1e9:.0f} GB of memory, data of size {size()}, "
-        f"workers start by {method}.\nAccelerator: {get_accelerator()}"
+        f"Ready: {usable_cores()} cores, {memory() / 1e9:.0f} GB of memory, data of size "
+        f"{data_size()}, workers start by {method}.\nAccelerator: {get_accelerator()}"
     )
