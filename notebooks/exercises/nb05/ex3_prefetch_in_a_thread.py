@@ -44,7 +44,7 @@ def _runs_ahead(depth: int) -> Clause:
 
 CLAUSES = (
     Clause(
-        Trial(lambda: ITEMS, pinned=False, gpus=0, depth=2),
+        Trial(lambda: ITEMS, pinned=False, gpus=0, depth=20),  # the queue is never full
         hangs(
             "The loop never ends: the thread is through, and the consumer still waits for more.",
             "Put an object of your own behind the last item, and stop when it arrives.",

@@ -23,7 +23,6 @@ from course_utils.words import plural
 
 PER_SHARD = 100  # events, as the exercise says
 READS, SPARE = 2, 1024  # requests for an event, and bytes beside its own
-FOLDER = "shards"  # its name for `fs`; this machine knows it by a longer one
 
 Pulses = NDArray[np.float32]
 Write = Callable[[Sequence[Pulses], str], object]
@@ -43,14 +42,15 @@ def ragged_shards(write_shards: Write, read_event: Read) -> Verdict:
     worst = 0
     for sizes in _SIZES:
         with tempfile.TemporaryDirectory() as room:
-            events, folder = _events(sizes), Path(room, FOLDER)
-            folder.mkdir()
-            write_shards([event.copy(order="K") for event in events], str(folder))
-            _judge_files(folder, events)
+            events, folder = _events(sizes), f"shards_{len(sizes)}"  # so `fs` calls it
+            here = Path(room, folder)
+            here.mkdir()
+            write_shards([event.copy(order="K") for event in events], str(here))
+            _judge_files(here, events)
             storage = counting_storage(room)
             for index in sorted(range(len(events)), key=lambda index: index * 7919 % 1009):
-                worst = max(worst, _judge_event(read_event, storage, events, index))
-            _judge_memory(_afresh(read_event), storage, events)
+                worst = max(worst, _judge_event(read_event, storage, folder, events, index))
+            _judge_memory(_afresh(read_event), storage, folder, events)
     return right(
         f"Every event comes back the same, the empty and the last ones too, with at most "
         f"{plural(worst, 'request')} and hardly a byte more than its own."
@@ -108,11 +108,13 @@ def _judge_files(folder: Path, events: Sequence[Pulses]) -> None:
     )
 
 
-def _judge_event(read: Read, storage: SlowFileSystem, events: Sequence[Pulses], index: int) -> int:
+def _judge_event(
+    read: Read, storage: SlowFileSystem, folder: str, events: Sequence[Pulses], index: int
+) -> int:
     """Return how many requests the event took."""
     storage.reset_counters()
     try:
-        found = read(storage, FOLDER, index)
+        found = read(storage, folder, index)
     except KeyError as error:
         refuse(
             f"Event {index} is looked for in memory (KeyError: {error}), and is not there: whoever "
@@ -202,11 +204,13 @@ def _judge_pulses(found: Any, wanted: Pulses, name: str) -> None:
     )
 
 
-def _judge_memory(read: Read, storage: SlowFileSystem, events: Sequence[Pulses]) -> None:
+def _judge_memory(
+    read: Read, storage: SlowFileSystem, folder: str, events: Sequence[Pulses]
+) -> None:
     """Judge a reader that has seen nothing of the writing, as in a worker or a day later."""
     index = len(events) // 2
     try:
-        found = read(storage, FOLDER, index)
+        found = read(storage, folder, index)
     except (NameError, KeyError, IndexError, TypeError, AttributeError) as error:
         refuse(
             f"A fresh Python, such as a worker, cannot read event {index} "

@@ -48,6 +48,7 @@ _REFUSED: dict[str, dict[str, list[float] | NDArray[Any]]] = {
         "NaN": [1, np.nan],
         "NaN alone": [np.nan],
         "infinity": [np.inf, 2],
+        "-infinity": [-np.inf],
     },
 }
 

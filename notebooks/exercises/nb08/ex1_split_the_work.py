@@ -31,7 +31,8 @@ class _Samples:
 
     def __init__(self, batch: int):
         generator = torch.Generator().manual_seed(batch)
-        images = torch.randint(256, (batch, 3, SIDE, SIDE), generator=generator)
+        # none has a 255, so that dividing by the largest is something else
+        images = torch.randint(200, (batch, 3, SIDE, SIDE), generator=generator)
         self.images = images.to(torch.uint8)
         corners = torch.randint(SIDE - SIZE + 1, (batch, 2), generator=generator)
         self.corners: list[list[int]] = corners.tolist()
