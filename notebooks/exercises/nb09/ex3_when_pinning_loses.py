@@ -93,7 +93,7 @@ SLIPS: Slips[Case, float] = {
 HIDDEN = draw(
     Case,
     6,
-    seed=9,
+    seed=10,
     mb=range(1, 20),
     step_ms=(0.25, 0.5, 1, 2),
     load_ms=(0.1, 0.5, 4),
