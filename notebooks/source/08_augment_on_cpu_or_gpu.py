@@ -315,7 +315,7 @@ cu.reveal("08d", pace_ms(device) / pace_ms(workers))
 # ### Exercise 8.2 · 5 min · ●○○
 #
 # Where should a job augment, and how long does a step take then? There are always as many workers as cores. Target: the smaller T
-# of the places where the augmentation fits into memory. The check tries these three jobs and sixty more.
+# of the places where the augmentation fits into memory. The check tries these three jobs and hundreds more.
 
 # %%
 from notebooks.exercises.nb08.problem import JOBS, Job

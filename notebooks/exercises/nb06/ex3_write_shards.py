@@ -11,14 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_utils.hardware.storage import SlowFileSystem, counting_storage
-from course_utils.teaching.exercise import (
-    Verdict,
-    exercise,
-    expect,
-    expect_in_a_file,
-    refuse,
-    right,
-)
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
 from course_utils.words import plural
 
 PER_SHARD = 100  # events, as the exercise says
@@ -116,7 +109,8 @@ def _judge_event(
     try:
         found = read(storage, folder, index)
     except KeyError as error:
-        refuse(
+        expect(
+            False,
             f"Event {index} is looked for in memory (KeyError: {error}), and is not there: whoever "
             "reads it has another name for the folder, and mostly another Python.",
             "Write to files what read_event needs, and read it from there.",
@@ -212,7 +206,8 @@ def _judge_memory(
     try:
         found = read(storage, folder, index)
     except (NameError, KeyError, IndexError, TypeError, AttributeError) as error:
-        refuse(
+        expect(
+            False,
             f"A fresh Python, such as a worker, cannot read event {index} "
             f"({type(error).__name__}: {error}): write_shards left in memory what belongs into the "
             "files.",
