@@ -54,7 +54,7 @@ def _samples(lengths: Sequence[int], seed: int) -> list[Sample]:
     generator = torch.Generator().manual_seed(seed)
     pulses = [torch.randn(n, 4, generator=generator) for n in lengths]
     pulses[0][1:2] = 0  # a real pulse may be all zeros
-    return [{"pulses": event, "energy": len(event) % 5 + 2.5} for event in pulses]
+    return [{"pulses": event, "energy": len(event) % 5 + 7 / 3} for event in pulses]
 
 
 def _numbers(samples: list[Sample]) -> list[dict[str, Any]]:

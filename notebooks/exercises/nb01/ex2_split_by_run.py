@@ -86,6 +86,13 @@ def _positions(parts: Any, run_id: NDArray[np.int32]) -> tuple[NDArray[np.intp],
 def _judge_parts(train: NDArray[Any], valid: NDArray[Any], run_id: NDArray[Any]) -> None:
     both, runs = np.intersect1d(run_id[train], run_id[valid]), np.unique(run_id[valid])
     how = "Divide the runs, np.unique(run_id), and give each event to the part of its run."
+    served = np.bincount(np.concatenate([train, valid]), minlength=len(run_id))
+    expect(
+        (served > 0).all(),
+        f"{(served == 0).sum():,} of {len(run_id):,} events are in neither part. Runs need not be "
+        "numbered from 0, nor have equally many events.",
+        "Take the numbers of the runs from np.unique(run_id).",
+    )
     in_order = np.sort(run_id)
     expect(
         not len(both) or len(np.intersect1d(in_order[train], in_order[valid])),
@@ -104,13 +111,6 @@ def _judge_parts(train: NDArray[Any], valid: NDArray[Any], run_id: NDArray[Any])
         f"{len(both)} of {len(runs)} runs in validation are in training too. Different events of "
         "one run share its noise and its dead strings: they are not independent.",
         how,
-    )
-    served = np.bincount(np.concatenate([train, valid]), minlength=len(run_id))
-    expect(
-        (served > 0).all(),
-        f"{(served == 0).sum():,} of {len(run_id):,} events are in neither part. Runs need not be "
-        "numbered from 0, nor have equally many events.",
-        "Take the numbers of the runs from np.unique(run_id).",
     )
     expect(
         (served == 1).all(),

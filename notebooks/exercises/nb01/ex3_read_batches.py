@@ -93,9 +93,8 @@ def _judge_requests(
     make: Callable[[], Any], storage: SlowFileSystem, events: Events, seed: int
 ) -> int:
     batch = block_batch(len(events), seed)
-    counted = []
+    dataset, counted = make(), []
     for order in sorted(batch), batch:
-        dataset = make()
         storage.reset_counters()
         _judge_events(dataset.__getitems__(order.copy()), order, events)
         counted.append(storage.counters())
@@ -104,7 +103,7 @@ def _judge_requests(
     expect(
         min(one.bytes_read for one in counted) >= wanted,
         "Not all of a batch is requested: events come from memory, or past the storage. Whoever "
-        "reads the whole file first needs memory for the whole file, in every worker.",
+        "keeps what was read needs memory for the whole file in the end, in every worker.",
         "Read in __getitems__, by self.read, what this batch needs, and keep nothing in self.",
     )
     expect(

@@ -161,7 +161,7 @@ def hidden_machines(count: int) -> Sequence[Machine]:
     machines = [
         Machine(10, 240, 60, 4, 32, 500, 50, 2, 6_000),  # what is shared just suffices
         Machine(400, 10, 50, 4, 8, 400, 50, 2, 30_000),
-        Machine(10, 40, 60, 4, 8, 400, 50, 2, 2_000),  # one worker is enough, or it takes many
+        Machine(10, 40, 60, 4, 8, 400, 50, 2, 550),  # one worker just fits, or it takes many
         Machine(1_100, 100, 50, 4, 32, 100, 10, 2, 30_000),
     ]
     while len(machines) < count:

@@ -42,7 +42,7 @@ def keep_a_handle(dataset_class: Callable[[str], Any]) -> Verdict:
         methods = [one for one in methods if one != "spawn"]
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = str(Path(folder) / "rows.bin")
-        rows = np.random.default_rng().integers(2**62, size=(ROWS, ROW))
+        rows = np.random.default_rng().integers(-(2**62), 2**62, size=(ROWS, ROW))
         rows.tofile(path)
         dataset = dataset_class(path)
         _judge_here(dataset, rows)
@@ -69,8 +69,8 @@ def _judge_here(dataset: Any, rows: Any) -> None:
         found = np.asarray(dataset[index])
         expect(
             np.array_equal(found, rows[index]),
-            f"dataset[{index}] begins with {found.ravel()[:2].tolist()!r:.80} ({found.dtype}); "
-            f"wanted are the {ROW} numbers of that row, {rows[index][:2].tolist()} and so on.",
+            f"dataset[{index}] begins with {found.flat[:2]!s:.80}, {found.dtype} {found.shape}; "
+            f"wanted are the {ROW} numbers of that row, {rows[index][:2]} and so on.",
             f"A row is {ROW} numbers of 8 bytes: seek to {8 * ROW} * index, read {8 * ROW}, and "
             "take them as np.int64.",
         )
