@@ -49,7 +49,12 @@ def map_tensors(function: Callable[[torch.Tensor], Any], batch: Any) -> Any:
 def leaves(batch: Any) -> list[Any]:
     """Return everything in `batch` that is no container, in order."""
     found: list[Any] = []
-    map_leaves(found.append, batch)
+
+    def note(leaf: Any) -> Any:
+        found.append(leaf)
+        return leaf  # a container such as torch.Size is made anew, and takes no None
+
+    map_leaves(note, batch)
     return found
 
 

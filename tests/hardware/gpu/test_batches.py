@@ -30,6 +30,7 @@ BATCHES = [
     OrderedDict(pulses=1),
     {"a": ("text", None, [1], ())},
     {"a": [Pair(Frozen(1), {"b": Checked(2)})]},
+    {"shape": torch.Size([2, 3])},
 ]
 
 
