@@ -4,7 +4,7 @@ from typing import Any
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from course_utils.words import plural
-from notebooks.exercises.judging import read_number
+from notebooks.exercises.judging import read_whole
 from notebooks.exercises.nb05.problem import EPOCHS, EVENTS, SHARDS, try_out
 
 MEMORY, REQUESTS, SCATTER = 1_000, 1_000, 1.5
@@ -46,9 +46,9 @@ def mix_with_little_memory(at_once: int, chunk: int, buffer: int) -> Verdict:
 def _whole(name: str, value: Any) -> int:
     misconception = f"{name} = {value!r}: events and shards are counted in whole numbers."
     next_step = "Take whole numbers from 1 on. A buffer of 1 is none."
-    number = read_number(value, misconception, next_step)
-    expect(number >= 1 and number % 1 == 0, misconception, next_step)
-    return int(number)
+    number = read_whole(value, misconception, next_step)
+    expect(number >= 1, misconception, next_step)
+    return number
 
 
 def _judge_scatter(scatter: float, at_once: int, chunk: int, memory: int) -> None:
