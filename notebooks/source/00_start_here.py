@@ -200,7 +200,7 @@ cu.cleanup_workers()
 # ### For the instructor
 #
 # - **Script.** Show the naive timeline before any explanation and ask what the red means. Let
-#   everybody write down a guess for prediction 0a before anybody runs the loop.
+#   everybody write down a guess for prediction 00a before anybody runs the loop.
 # - **Board.** Two rows, load and compute, first with one loader, then with two above each other.
 # - **What goes wrong.** Somebody changes load or step time in exercise 0.1: the check says why that is
 #   another job. In exercise 0.2 some take `prefetch_factor=16` with two workers: nothing changes.

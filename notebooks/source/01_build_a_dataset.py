@@ -100,7 +100,7 @@ plt.show()
 # in this order, and every batch shows the network another small part of the world. So: **shuffle**.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Those who know that productions are sorted guess high in prediction 1a; others ask why
+# **Instructor.** Those who know that productions are sorted guess high in prediction 01a; others ask why
 # the two should differ at all. Ask what the loss curve would look like: a sawtooth, once per epoch.
 # If all you see is one blob in the displays: the brightest events were taken; typical ones are dim.
 
@@ -248,7 +248,7 @@ cu.reveal("01b", 100 * np.mean(padding))
 # them together. That pays where every request has its price.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** The tail of the histogram is easily forgotten in prediction 1b: point at it afterwards.
+# **Instructor.** The tail of the histogram is easily forgotten in prediction 01b: point at it afterwards.
 # What goes wrong in 1.1: the mask made from values (`pulses != 0`), the mask upside down (PyTorch's
 # `key_padding_mask` means the opposite of ours), padding to a fixed width, samples changed in place.
 
@@ -357,7 +357,7 @@ def split_by_run(run_id: np.ndarray, share: float, seed: int) -> tuple[np.ndarra
 cu.check("01.2", split_by_run)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Whoever says none in prediction 1c thinks of events: "it is a split". It is all of the runs.
+# **Instructor.** Whoever says none in prediction 01c thinks of events: "it is a split". It is all of the runs.
 # What goes wrong in 1.2: cutting the sorted file (validation gets the highest energies, and every
 # run), returning runs instead of positions, forgetting the seed, taking neighbouring runs.
 
@@ -411,7 +411,7 @@ print(server.counters())
 # Notebook 2 explains who waits for whom.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Let the picture after prediction 1d stand for a while. Ask what could run at the same
+# **Instructor.** Let the picture after prediction 01d stand for a while. Ask what could run at the same
 # time, and do not answer: that is the next notebook.
 
 # %% [markdown]

@@ -182,7 +182,7 @@ cu.reveal("02b", does_not_fit.summary().total_s / fits.summary().total_s)
 # main process *reads*. Ada's training has fallen off the cliff.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** In prediction 2a a tenth does not fit, so 90 % is the answer to expect. For 2b 1.1 and 10
+# **Instructor.** In prediction 02a a tenth does not fit, so 90 % is the answer to expect. For 02b 1.1 and 10
 # are tempting. Let them explain the first one to each other: draw a cache with four places, and five blocks
 # read in a circle. The exact ratio in 2b depends on the file and the batch size; the shape does not.
 

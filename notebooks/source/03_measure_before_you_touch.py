@@ -162,7 +162,7 @@ cu.reveal("03c", {"upload": "gpu.upload(batch)"}.get(slowest, slowest))
 # reading of the clock: once around many steps, not in every step.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** In prediction 3a 2 or more is tempting, because the loop has no workers. In 3b those who have
+# **Instructor.** In prediction 03a 2 or more is tempting, because the loop has no workers. In 03b those who have
 # never profiled CUDA say 40. For 3c "it is gone" is tempting; ask where 40 ms of work could go.
 
 # %% [markdown]
@@ -523,7 +523,7 @@ cu.check("03.3", flaws)
 # The duplicates are the worst of them: they are in your training, too. You will mend such a dataset in notebook 05.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** For prediction 3d 1 to 2 is tempting. In 3.3 statement **f** divides the room: without a step the
+# **Instructor.** For prediction 03d 1 to 2 is tempting. In 3.3 statement **f** divides the room: without a step the
 # number is the loader's, which is what the title promises.
 
 # %% [markdown]

@@ -31,8 +31,9 @@ def register(shell: Any, notebook: str) -> None:
     def worker_module(line: str, cell: str) -> None:
         """Write this cell to a module that workers can import, and import it here."""
         name = line.strip()
-        again = False
-        if not _is_current(name, cell, folder):
+        last, again = _ran.get(name) == cell and next(reversed(_ran)) == name, False
+        # what was run last of all stays, and so objects made with it stay good
+        if not (last and name in sys.modules and (folder / f"{name}.py").exists()):
             again = name in _ran
             define(name, cell, folder=folder)
             _ran.pop(name, None)  # to become the last one
@@ -42,12 +43,6 @@ def register(shell: Any, notebook: str) -> None:
         print(_report(module, cell, again))
 
     shell.register_magic_function(worker_module, magic_kind="cell")
-
-
-def _is_current(name: str, cell: str, folder: Path) -> bool:
-    """Tell whether just this was run last, so that objects made with it stay good."""
-    last = _ran.get(name) == cell and next(reversed(_ran)) == name
-    return last and name in sys.modules and (folder / f"{name}.py").exists()
 
 
 def define(name: str, cell: str, *, folder: Path) -> ModuleType:

@@ -109,7 +109,7 @@ def _judge_parts(train: NDArray[Any], valid: NDArray[Any], run_id: NDArray[Any])
     expect(
         not len(both),
         f"{len(both)} of {len(runs)} runs in validation are in training too. Different events of "
-        "one run share its noise and its dead strings: they are not independent.",
+        "one run share its noise and its dead sensors: they are not independent.",
         how,
     )
     expect(

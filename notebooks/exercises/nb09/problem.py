@@ -26,7 +26,7 @@ CAUSES = {
 SYMPTOMS = {
     "a": "The second epoch never begins.",
     "b": "A file is broken. The loop waits for ever.",
-    "c": "Long after a break, the workers of the loader still run.",
+    "c": "Long after a `break`, the workers of the loader still run.",
     "d": "The profiler shows copies between the steps, never beside them.",
     "e": "On eight GPUs, the batches of all ranks are on GPU 0.",
     "f": "A batch is a dict of three tensors. The loop waits for ever.",

@@ -27,7 +27,7 @@ PRINTED = {
 HINTS = {
     "epoch": "An epoch needs no resampled: WebDataset(urls, shardshuffle=100, detshuffle=True).",
     "mixed": "The order of two stages: first .shuffle(1000), then .map(decode).",
-    "complete": "Count: yield each sample in a loop, and raise an error behind the loop if they "
+    "complete": "Count: yield each sample in a loop, and raise an error after the loop if they "
     "were not `count`.",
 }
 
