@@ -208,7 +208,7 @@ for chunks in (256, 4), (65536, 4), (65536, 1), True:
 # switched off. Choose a chunk shape (z, y, x). For the slab *and* for the cube, a read must <!-- given -->
 #
 # - fetch at most 2 times the bytes that are wanted, <!-- given -->
-# - and take at most 400 requests.
+# - and take at most 400 requests on average.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -747,7 +747,8 @@ print(f"padded, the file would be {padded / lengths.sum():.0f} times as large")
 # ### Exercise 6.3 · 20 min · ●●●
 #
 # Write a format. `write_shards` puts 100 events into each file, and the last shard may be short. `read_event` gets any of
-# them back, bit for bit, from any fsspec file system `fs`, with at most two reads. Some events have no pulses.
+# them back, bit for bit, from any fsspec file system `fs`, with at most two reads, of little more than its own bytes. Some
+# events have no pulses.
 #
 # <details><summary>Hint 1</summary>
 #

@@ -19,6 +19,8 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if func is torch.ops.aten.lift_fresh.default:  # a tensor was made of numbers of Python
+            self.blocking += args[0].device.type != "cpu"
         if func is torch.ops.aten._to_copy.default:
             there, how = args[0].device, kwargs or {}
             self.blocking += how.get("device", there) != there and not how.get("non_blocking")

@@ -20,7 +20,7 @@ HALF_FILE = "filecache"  # takes what an interrupt leaves for whole, as notebook
 IMPORTED = """
 import io
 import course_utils as cu
-import awkward, h5py, pyarrow.parquet, uproot, webdataset
+import awkward, h5py, pandas, pyarrow.parquet, uproot, webdataset
 import matplotlib.pyplot as plt
 import torch
 torch.optim.SGD(torch.nn.Linear(1, 1).parameters()).step()

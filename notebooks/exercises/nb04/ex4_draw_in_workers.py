@@ -9,7 +9,7 @@ from torch.utils.data import ConcatDataset
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 from notebooks.exercises.judging import loader, read_whole
 
-SAMPLES = 32
+SAMPLES, DRAWS = 32, 300
 BELOW = 1_000_000
 SEED = 40
 _PER_DRAW = (
@@ -34,6 +34,7 @@ def draw_in_workers(dataset_class: Callable[[int], Any]) -> Verdict:
         )
         for num_workers in (2, 0):
             _judge_epochs(dataset_class, num_workers)
+        _judge_many(dataset_class)
         _judge_joined(dataset_class)
     return right(
         f"{SAMPLES} samples, {SAMPLES} different numbers, new ones in the next epoch, and the same "
@@ -92,8 +93,18 @@ def _judge_joined(dataset_class: Callable[[int], Any]) -> None:
     expect(
         distinct >= SAMPLES - 1,  # two of them may meet among a million
         f"ConcatDataset of two of your datasets brings {distinct} different numbers in {SAMPLES} "
-        "samples: in each worker both made a generator from the same seed, or "
-        "seeds or numbers are drawn from too few.",
+        "samples: in each worker both made a generator from the same seed.",
+        _PER_DRAW,
+    )
+
+
+def _judge_many(dataset_class: Callable[[int], Any]) -> None:
+    dataset = dataset_class(1)
+    distinct = len({_shift(dataset[0]) for _ in range(DRAWS)})
+    expect(
+        distinct > 0.99 * DRAWS,  # of a million, hardly two are the same
+        f"{DRAWS} draws bring {distinct} different numbers: seeds or numbers are drawn from too "
+        "few.",
         _PER_DRAW,
     )
 

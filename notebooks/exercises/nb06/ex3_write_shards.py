@@ -56,7 +56,7 @@ _SIZES = (
     [0],
     [0, *([4, 0, 9] * 66), 2, 0],  # two shards and one event, both ends empty
     # a number of pulses, and offsets behind it, that do not fit into 16 bits
-    [40_000 if i == 120 else (13 * i) % 40 for i in range(PER_SHARD + 50)],
+    [70_000 if i == 120 else (13 * i) % 40 for i in range(PER_SHARD + 50)],
 )
 
 

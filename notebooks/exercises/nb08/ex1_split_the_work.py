@@ -163,9 +163,10 @@ def _judge_values(result: Any, samples: _Samples) -> None:
 
 def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
     """Refuse what mixes devices, or asks for values; the one without memory stands in for a GPU."""
-    said, blocking = "", 0
+    said, blocking, there = "", 0, (sent.to("meta"), flips.to("meta"))
     try:
-        blocking = count_operations(on_device, sent.to("meta"), flips.to("meta"))[0].blocking
+        on_device(*there)  # which may make constants that it keeps
+        blocking = count_operations(on_device, *there)[0].blocking
     except (RuntimeError, TypeError) as error:
         said = str(error)
     expect(
@@ -183,7 +184,7 @@ def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
     expect(
         not blocking,
         "The values are right, but a copy to the device holds the program up in each step, until "
-        "all that came before is done.",
+        "all that came before is done; numbers that become a tensor there are copied, too.",
         _BRING_ALONG,
     )
     expect(
