@@ -205,7 +205,7 @@ for chunks in (256, 4), (65536, 4), (65536, 1), True:
 #
 # A volume has 64 × 192 × 192 voxels. One network reads **slabs** of four neighbouring planes, `volume[z : z + 4]`. Another
 # reads **cubes** of 48 voxels along each axis, from anywhere. Both read the same file, and HDF5's cache of chunks is
-# switched off. Choose a chunk shape (z, y, x). For the slab *and* for the cube, a read must <!-- given -->
+# switched off. Choose a chunk shape (z, y, x). For slab *and* cube, a read must <!-- given -->
 #
 # - fetch at most 2 times the bytes that are wanted, <!-- given -->
 # - and take at most 400 requests on average.
