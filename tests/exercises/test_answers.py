@@ -62,6 +62,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"slowdown": 100.72}, "days with days"),
         ({"slowdown": 1007}, "compared the whole runs"),
         ({"slowdown": 1.007}, "small run one epoch"),
+        ({"slowdown": 1289}, "a step with an event"),
         ({"slowdown": 0.0993}, "turn the ratio round"),
     ],
     "02.4": [

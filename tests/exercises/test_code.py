@@ -49,6 +49,7 @@ def test_what_no_worker_can_use_is_refused(
     assert_refused(check(key, *parts), misconception)
 
 
+@pytest.mark.slow
 def test_the_prefetchers_of_the_course_are_right_and_leave_no_thread() -> None:
     before = set(threading.enumerate())
     assert check("05.3", ThreadPrefetcher).status == "right"

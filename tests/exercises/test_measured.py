@@ -45,6 +45,7 @@ def box() -> Explorer:
         ({"strategy": "streaming", "workers": 1}, "right", "hide behind"),
     ],
 )
+@pytest.mark.slow
 def test_the_switches_are_judged(
     box: Explorer, state: dict[str, str | int], status: str, says: str
 ) -> None:

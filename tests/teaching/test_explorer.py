@@ -20,6 +20,7 @@ SHORT = ("naive", "copies overlapped")  # of these, in a short run
 TRIES = 3  # on a machine that is busy with something else a run may be late
 
 
+@pytest.mark.slow
 def test_every_strategy_is_at_least_as_good_as_the_one_before_it() -> None:
     box = explorer(eur_per_hour=3.0, start={"load": 80, "step": 50, "workers": 2})
     idle = []

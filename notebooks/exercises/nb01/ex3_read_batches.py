@@ -121,7 +121,7 @@ def _judge_requests(
     times = counted[1].bytes_read / wanted
     expect(
         times <= MORE,
-        f"{plural(requests, 'request')}, but {times:.0f} times the bytes of the events: you read "
+        f"{plural(requests, 'request')}, but {times:.1f} times the bytes of the events: you read "
         "all that lies between. On a big file that is the whole file for every batch.",
         "Begin a new request where a number is missing.",
     )

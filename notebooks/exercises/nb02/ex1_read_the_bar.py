@@ -39,6 +39,7 @@ NUMBERS = (
             SLOWDOWN / 10: "A factor of 1 says that an event takes as long as before. Whoever "
             "gives the small run one epoch finds that; in its day it did ten, and served a million "
             "events.",
+            BATCH * SLOWDOWN: "You compared a step with an event of the small run; a step has 128.",
             1 / SLOWDOWN: "You divided the small run by the big one; turn the ratio round.",
         },
     ),

@@ -91,6 +91,11 @@ SLIPS: Slips[Machine, float | None] = {
     ),
     "You forget that workers share the cores: however many there are, the machine needs cpu_ms / "
     "cores for a batch.": (_LIMITS, lambda m: smallest(replace(m, cores=_MANY))),
+    "You keep a core for the notebook. It computes little while it feeds a GPU, and the machines of "
+    "this exercise lend all their cores to workers.": (
+        "Compare cpu_ms / cores with step_ms.",
+        lambda m: smallest(replace(m, cores=max(1, m.cores - 1))),
+    ),
     "You forget that workers share the storage: however many there are, it needs read_ms / "
     "streams for a batch.": (_LIMITS, lambda m: smallest(replace(m, streams=_MANY))),
     "You forget what the workers share: cores for cpu_ms, storage streams for read_ms.": (

@@ -14,7 +14,7 @@ from notebooks.stories.prefetchers import Broken, Clause, DiskError, Make, Trial
 # whatever may lie in a batch, nothing is special
 NOTHING = (0, None, "", False, ())
 ITEMS = (*NOTHING, 5, np.arange(2), ValueError("this is an item of the source, like any other"))
-PAUSE_S = 1.1  # more than the second that is often taken for long enough
+PAUSE_S = 2.2  # more than the second or two that are often taken for long enough
 
 
 def _runs_ahead(depth: int) -> Clause:
@@ -174,7 +174,7 @@ SEVERAL_LOOPS = Clause(
     ),
     Broken(
         lambda seen: seen.hung or not {("long", 3), ("broken", DiskError)} <= {*seen.found},
-        "The loop is busy for a second, and what the thread has in hand then is thrown away: an "
+        "The loop is busy for a while, and what the thread has in hand then is thrown away: an "
         "item, the end or the exception. A put with a timeout gives up.",
         "Put again and again, whatever it is, until there is room or `stop` is set.",
     ),
@@ -186,7 +186,7 @@ SEVERAL_LOOPS = Clause(
     ),
     Broken(
         lambda seen: ("slow", 2) not in seen.found,
-        "The source is silent for a second, and the loop takes that for the end.",
+        "The source is silent for a while, and the loop takes that for the end.",
         "Wait as long as it takes: get() without a timeout.",
     ),
 )

@@ -268,6 +268,7 @@ def _judge_two(site: Site) -> None:
     gate = _SPAWN.Event()
     one = site.start(gate=gate)
     one.outcomes(until="reading")
+    locks = {*site.place.glob("*lock*")}
     two = site.start()
     two.outcomes(until="ready")
     two.process.join(SETTLE_S)
@@ -284,6 +285,12 @@ def _judge_two(site: Site) -> None:
         "eight times the traffic, and for a while eight times the memory.",
         "Take a lock before you look whether the copy is there: with FileLock(f'{target}.lock'): "
         "around everything.",
+    )
+    expect(
+        os.name == "nt" or locks <= {*site.place.iterdir()},
+        "The lock's file is removed after use. Whoever waits for it holds a file without a name "
+        "then, the next one makes a new file and locks that, and both copy.",
+        "Leave the empty file there: what locks is not that it exists.",
     )
 
 

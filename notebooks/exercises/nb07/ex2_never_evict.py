@@ -4,8 +4,11 @@ import multiprocessing
 import pickle
 import re
 import sys
+import threading
+import time
 from collections.abc import Iterable
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,9 @@ from notebooks.exercises.judging import loader
 
 ROWS = 60
 KINDS = (((256,), np.int64), ((16, 40), np.int16))  # of a sample
+
+ALONE_S = 1.0  # until a reader takes it that no other one comes
+LINE_S = 0.001  # for each line of the learner's, so that two get into each other's way
 
 Make = type[Any]
 
@@ -53,6 +59,21 @@ class Rows(Dataset[torch.Tensor]):
         return int(self.counts.sum())
 
 
+class Crowded(Rows):
+    """Rows that two readers, while there are two, get at the same moment."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: type[np.integer[Any]]):
+        """Make the samples, and the gate."""
+        super().__init__(shape, dtype)
+        self._gate = threading.Barrier(2)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if threading.current_thread() is not threading.main_thread():
+            with suppress(threading.BrokenBarrierError):  # who holds a lock reads alone
+                self._gate.wait(ALONE_S)
+        return super().__getitem__(index)
+
+
 @exercise("07.2", title="A cache that never evicts", seconds=180)
 def never_evict(cached_class: Make) -> Verdict:
     """Judge a wrapper `Cached(dataset, budget)`: what it saves, keeps, and holds across workers."""
@@ -63,6 +84,7 @@ def never_evict(cached_class: Make) -> Verdict:
         for share in (0.4, 0.9, 0, 0.5 / ROWS):
             _judge_share(cached_class, rows, share)
     expect_in_a_file(cached_class)
+    _judge_crowd(cached_class, Crowded(*KINDS[0]))
     for how in _ways_to_start():
         _judge_workers(cached_class, Rows(*KINDS[0]), how)
     return right(
@@ -200,6 +222,36 @@ def _judge_workers(make: Make, rows: Rows, how: str) -> None:
         "them.",
         "Give each sample a place that needs no agreement: sample i lies at place i, and what "
         "has no place is not kept.",
+    )
+
+
+def _judge_crowd(make: Make, rows: Crowded) -> None:
+    """Let two threads, which stand for two workers, fill the cache in step, line by line."""
+    fits, file = ROWS // 2, sys.modules[make.__module__].__file__
+    cached = make(rows, fits * rows.sample_bytes)
+
+    def give_way(frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code.co_filename == file:
+            time.sleep(LINE_S)
+            return give_way
+        return None
+
+    def read(first: int) -> None:
+        sys.settrace(give_way)
+        for index in range(first, ROWS, 2):
+            cached[index]
+
+    crowd = [threading.Thread(target=read, args=(first,)) for first in (0, 1)]
+    for thread in crowd:
+        thread.start()
+    for thread in crowd:
+        thread.join()
+    hits = _hits(cached, rows, range(ROWS), "After two have filled the cache at once, an epoch")
+    expect(
+        hits == fits,
+        f"Two filled the cache at the same moment; there is room for {fits} samples, and {hits} "
+        "are there. Both took the same free place, or counted it twice.",
+        "Give each sample a place that needs no agreement: sample i lies at place i.",
     )
 
 

@@ -2,20 +2,25 @@
 
 import ast
 import tarfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from course_utils.loading.shards import url_of
 from course_utils.teaching.exercise import Refused, Verdict, exercise, expect, right, todo, wrong
 from course_utils.teaching.notebook import explain, statements
 from notebooks.exercises.nb10.hidden import room, small_shards
 
 SHARDS, COUNT = 12, 132  # hidden ones, of 10 to 12 samples
 AHEAD = 4  # samples that may wait decoded
+CUTS = (  # where, whether inside a sample, whether only once the first sample has come
+    ("inside a sample", True, False),
+    ("between two samples", False, False),
+    ("after you have counted", False, True),
+)
 
 Attempt = Callable[..., Any]
 
@@ -33,21 +38,25 @@ HINTS = {
 
 
 class Shards:
-    """Hidden shards: the keys in each by its URL, and a place for others."""
+    """Hidden shards: the keys in each by its URL."""
 
     def __init__(self, folder: Path):
         self._folder = folder
         self.keys = small_shards(folder, SHARDS, samples=10)
         self.urls = list(self.keys)
 
-    def with_a_cut_one(self, *, inside: bool) -> list[str]:
-        """Return the URLs with one shard that breaks off, inside a sample or before its last."""
+    @contextmanager
+    def cut(self, *, inside: bool) -> Iterator[None]:
+        """Let a shard break off within this block, inside a sample or before its last."""
         path = sorted(self._folder.glob("*.tar"))[3]
         with tarfile.open(path) as archive:
             sample = archive.getmembers()[5 if inside else -1]
-        cut = self._folder / "cut.tar"
-        cut.write_bytes(path.read_bytes()[: sample.offset_data + 2 if inside else sample.offset])
-        return [*self.urls[:3], url_of(cut), *self.urls[4:]]
+        whole = path.read_bytes()
+        path.write_bytes(whole[: sample.offset_data + 2 if inside else sample.offset])
+        try:
+            yield
+        finally:
+            path.write_bytes(whole)
 
 
 @exercise("10.1", title="Repair three pipelines", seconds=120)
@@ -159,17 +168,30 @@ def _judge_mixed(attempt: Attempt, shards: Shards) -> None:
 
 def _judge_complete(attempt: Attempt, shards: Shards) -> None:
     _expect_each_once(_keys(attempt(list(shards.urls), COUNT)), shards)
-    for where, inside in ("inside a sample", True), ("between two samples", False):
+    for where, inside, later in CUTS:
         try:
-            seen = set(_keys(attempt(shards.with_a_cut_one(inside=inside), COUNT)))
+            seen = _seen(attempt, shards, inside=inside, later=later)
         except Exception:
             continue  # whatever is raised, somebody is told
         expect(
-            False,
-            f"a shard breaks off {where}, and there is no error: {len(seen)} of {COUNT} samples "
+            later and seen == COUNT,  # all had been read before it broke off
+            f"a shard breaks off {where}, and there is no error: {seen} of {COUNT} samples "
             "are seen, as if all were well.",
             HINTS["complete"],
         )
+
+
+def _seen(attempt: Attempt, shards: Shards, *, inside: bool, later: bool) -> int:
+    """Count the samples that come while a shard is cut, or once it is cut behind the first."""
+    keys = set[str]()
+    with ExitStack() as cut:
+        if not later:
+            cut.enter_context(shards.cut(inside=inside))
+        for item in islice(attempt(list(shards.urls), COUNT), 3 * COUNT):
+            if later and not keys:
+                cut.enter_context(shards.cut(inside=inside))
+            keys.add(_key(item))
+    return len(keys)
 
 
 JUDGES = {"epoch": _judge_epoch, "mixed": _judge_mixed, "complete": _judge_complete}

@@ -35,8 +35,10 @@ def how_many_shards(choose_shards: Answer) -> Verdict:
             count = choose_shards(case.samples, case.sample_mb, case.workers, case.ranks)
         except ZeroDivisionError:
             return wrong(
-                f"{case}: you divide by zero. Without workers a rank reads by itself.",
-                "Count the readers first, with max(1, workers) * ranks.",
+                f"{case}: you divide by zero. A rank without workers reads by itself, and what is "
+                "rounded down may come to nothing.",
+                "Count the readers first, with max(1, workers) * ranks; take max(1, ...) of "
+                "whatever else you divide by.",
             )
         _judge(case, count)
     return right(

@@ -52,6 +52,7 @@ def test_the_file_is_what_numpy_itself_would_write(tmp_path: Path, rows: int) ->
     assert (tmp_path / "npy/pulses.npy").read_bytes() == (tmp_path / "numpy.npy").read_bytes()
 
 
+@pytest.mark.slow
 def test_labels_with_a_flipped_bit_are_right_or_an_error(
     events_folder: Path, tmp_path: Path
 ) -> None:

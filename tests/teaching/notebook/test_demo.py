@@ -29,6 +29,7 @@ BOTH = "import sys; print('<b>out'); print('err', file=sys.stderr)"
     ],
     ids=lambda value: value.replace("\n", " ")[:24],
 )
+@pytest.mark.slow
 def test_an_end_and_what_was_printed_are_told(program: str, ending: str, shown: str) -> None:
     demo = run_demo(program, memory_mb=600)
     assert demo.ending == ending
@@ -40,6 +41,7 @@ def test_an_end_and_what_was_printed_are_told(program: str, ending: str, shown: 
 
 
 @pytest.mark.parametrize("ending", ["while True: pass", "import os; os._exit(3)"])
+@pytest.mark.slow
 def test_what_would_go_on_is_stopped_and_no_descendant_is_left(ending: str) -> None:
     demo = run_demo(
         f"""
