@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from course_utils.errors import CourseError
-from course_utils.forks import hear_interrupts
+from course_utils.interrupts import hear_lost_ones
 from course_utils.hardware.machine import memory, usable_cores, use_start_method
 from course_utils.paths import __version__, data_root, data_size
 from course_utils.teaching.notebook.leftovers import spare_the_kernel
@@ -60,7 +60,7 @@ def ready(notebook: str) -> None:
     if shell := get_ipython():
         register(shell, notebook)
         spare_the_kernel(shell.user_global_ns)
-        hear_interrupts(lambda: shell.execution_count)
+        hear_lost_ones(lambda: shell.execution_count)
         # where MPLBACKEND is set to Agg, as on many clusters, pictures would not be shown
         os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch.profiler complains where no GPU is
