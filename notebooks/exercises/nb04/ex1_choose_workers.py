@@ -91,8 +91,8 @@ SLIPS: Slips[Machine, float | None] = {
     ),
     "You forget that workers share the cores: however many there are, the machine needs cpu_ms / "
     "cores for a batch.": (_LIMITS, lambda m: smallest(replace(m, cores=_MANY))),
-    "You keep a core for the notebook. It computes little while it feeds a GPU, and the machines of "
-    "this exercise lend all their cores to workers.": (
+    "You keep a core for the notebook. It computes little while it feeds a GPU, and the machines "
+    "of this exercise lend all their cores to workers.": (
         "Compare cpu_ms / cores with step_ms.",
         lambda m: smallest(replace(m, cores=max(1, m.cores - 1))),
     ),
