@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from course_utils.errors import CourseError
-from course_utils.interrupts import hear_lost_ones
 from course_utils.hardware.machine import memory, usable_cores, use_start_method
+from course_utils.interrupts import hear_lost_ones
 from course_utils.paths import __version__, data_root, data_size
 from course_utils.teaching.notebook.leftovers import spare_the_kernel
 from course_utils.teaching.notebook.worker_module import register
