@@ -32,5 +32,5 @@ def test_a_path_takes_as_long_as_the_readme_says() -> None:
         assert (int(hours), int(minutes)) == divmod(counted, 60), pieces
 
 
-def test_all_cores_together_take_no_more_than_six_hours() -> None:
-    assert sum(core.minutes for core, _ in COUNTED.values()) <= 360
+def test_the_cores_of_the_first_day_take_no_more_than_six_hours() -> None:
+    assert sum(core.minutes for number, (core, _) in COUNTED.items() if number <= "10") <= 360

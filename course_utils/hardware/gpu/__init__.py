@@ -1,7 +1,12 @@
 """One interface to a GPU: the real one, or one that is emulated and says so."""
 
 from course_utils.hardware.clock import HostClock, VirtualClock
-from course_utils.hardware.gpu.accelerator import Accelerator, get_accelerator, timed_accelerator
+from course_utils.hardware.gpu.accelerator import (
+    Accelerator,
+    get_accelerator,
+    rank_accelerator,
+    timed_accelerator,
+)
 from course_utils.hardware.gpu.batches import checksum, leaves, map_leaves, map_tensors, tensors
 from course_utils.hardware.gpu.cuda import CudaDevice
 from course_utils.hardware.gpu.emulated import PRESETS, EmulatedAccelerator

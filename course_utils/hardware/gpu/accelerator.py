@@ -15,6 +15,7 @@ go well for weeks.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -123,6 +124,19 @@ def get_accelerator(
     if emulate or not has_cuda:
         return EmulatedAccelerator(figures, step_ms=step_ms, clock=clock)
     return CudaAccelerator(step_ms=figures.step_ms if step_ms is None else step_ms)
+
+
+def rank_accelerator(preset: str = "RTX 3090", *, step_ms: float | None = None) -> Accelerator:
+    """Return the GPU of this rank, and make it the current one.
+
+    torchrun tells each process its number on this machine, and how many there are. Where they are
+    more than its GPUs, all of them get an emulated one, since two ranks cannot share one in NCCL.
+    """
+    rank, ranks = (int(os.environ.get(f"LOCAL_{name}", "0")) for name in ("RANK", "WORLD_SIZE"))
+    if not torch.cuda.is_available() or torch.cuda.device_count() < ranks:
+        return get_accelerator(preset, step_ms=step_ms, emulate=True)
+    torch.cuda.set_device(rank)
+    return get_accelerator(preset, step_ms=step_ms)
 
 
 def timed_accelerator(

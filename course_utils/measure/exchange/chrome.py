@@ -63,11 +63,13 @@ def content_of(file: Path) -> bytes:
     return text
 
 
-def trace_of(spans: Iterable[Span], *, label: str, note: str, batches: int = 0) -> Trace:
-    """Return `spans` of another time and place as a trace that begins at 0."""
+def trace_of(
+    spans: Iterable[Span], *, label: str, note: str, batches: int = 0, begins_ns: int = 0
+) -> Trace:
+    """Return `spans` of another time and place as a trace that begins at `begins_ns`."""
     trace = Trace(clock=lambda: 0, label=label)
     spans = list(spans)
-    origin = min((span.start_ns for span in spans), default=0)
+    origin = min((span.start_ns for span in spans), default=0) - begins_ns
     for span in spans:
         moved = span.start_ns - origin, span.end_ns - origin
         trace.add(span._replace(start_ns=moved[0], end_ns=moved[1]))
@@ -116,8 +118,8 @@ def _event(span: Span, thread: int, origin: int) -> dict[str, Any]:
     return {"ph": "X", "pid": PROCESS, "tid": thread, **what, **times}
 
 
-def load_chrome(path: str | Path) -> Trace:
-    """Read a trace that `save_chrome` wrote."""
+def load_chrome(path: str | Path, *, begins_ns: int = 0) -> Trace:
+    """Read a trace that `save_chrome` wrote, and let it begin at `begins_ns`."""
     data = json.loads(content_of(Path(path)))
     names = {e["tid"]: e["args"]["name"] for e in data["traceEvents"] if e["name"] == "thread_name"}
     events = [event_of(e) for e in data["traceEvents"] if e["ph"] == "X"]
@@ -126,6 +128,7 @@ def load_chrome(path: str | Path) -> Trace:
         (Span(names[e.thread], e.name, e.start_ns, e.end_ns, e.args["batch"]) for e in events),
         label=about["label"],
         note=about["note"],
+        begins_ns=begins_ns,
     )
 
 

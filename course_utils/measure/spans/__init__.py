@@ -3,6 +3,7 @@
 from course_utils.measure.spans.lanes import Lane, busy_share, busy_shares, idle_gaps, lanes, reach
 from course_utils.measure.spans.loader_hook import Listener, end
 from course_utils.measure.spans.span_log import (
+    OTHERS,
     STAGES,
     Clock,
     SampleIds,

@@ -84,11 +84,12 @@ def _fits(around: list[Span], span: Span) -> bool:
 
 
 def reach(trace: SpanLog) -> Interval:
-    """Return the first start and the last end of all spans, in ns."""
+    """Return where the picture begins, at the first span as a rule, and the last end, in ns."""
     spans = trace.spans
     if not spans:
         return trace.start_ns, max(trace.end_ns, trace.start_ns + 1)
-    return spans[0].start_ns, max(span.end_ns for span in spans)
+    first = spans[0].start_ns if trace.origin_ns is None else trace.origin_ns
+    return first, max(span.end_ns for span in spans)
 
 
 def busy_share(trace: SpanLog, lane: Lane) -> float:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 STAGES = ("read", "decode", "transform", "collate", "transfer", "compute", "wait")
 THREAD = "thread"  # lane of what a thread does beside the one that records
+OTHERS = "other ranks"  # lane of the time in which a rank waits for them to meet it
 
 Clock = Callable[[], int]
 SampleIds = str | Callable[[Any], Iterable[Hashable]]
@@ -55,6 +56,7 @@ class SpanLog:
         self.samples = 0
         self.sample_ids: list[Hashable] | None = []  # None once a batch came without ids
         self.start_ns = self.end_ns = clock()
+        self.origin_ns: int | None = None  # where pictures of it begin; None: at its first span
         self._spans: list[Span] = []
         self._closing: list[Callable[[], None]] = []
 
@@ -74,7 +76,7 @@ class SpanLog:
 
     @property
     def lanes(self) -> list[str]:
-        """Names of the lanes in drawing order: storage, workers, main, copy, gpu."""
+        """Names of the lanes in drawing order: storage, workers, main, other ranks, copy, gpu."""
         return sorted({span.lane for span in self._spans}, key=_lane_order)
 
     def drain(self) -> list[Span]:
@@ -102,7 +104,7 @@ class SpanLog:
 
 
 def _lane_order(lane: str) -> tuple[int, int, str]:
-    rank = {"storage": 0, "worker": 1, "main": 3, "copy": 4, "gpu": 5}
+    rank = {"storage": 0, "worker": 1, "main": 3, OTHERS: 4, "copy": 5, "gpu": 6}
     kind, number = re.fullmatch(r"(.*?)\s*(\d*)", lane).groups()  # type: ignore[union-attr]
     return rank.get(kind, 2), int(number or 0), lane
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from course_utils.measure.spans.span_log import Span, SpanLog
+from course_utils.measure.spans.span_log import OTHERS, Span, SpanLog
 from course_utils.words import percent, plural
 
 Interval = tuple[int, int]
 LOADING = ("read", "decode", "transform", "collate", "transfer")
-_AWAITED = {"wait": "the next batch", "transfer": "copies", "host": "the program itself"}
+_AWAITED = {
+    "wait": "the next batch",
+    "transfer": "copies",
+    "others": "the other ranks",
+    "host": "the program itself",
+}
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,7 @@ class Summary:
     total_s: float
     start_up_s: float  # until the first step starts
     steps: int
-    stall: Mapping[str, float]  # stage or "host" -> share in which the GPU waited for it
+    stall: Mapping[str, float]  # stage, "others" or "host" -> share in which the GPU waited for it
     samples: int
     distinct: int | None  # None: not known, because no sample ids were given
     who: str  # that computes the steps: "GPU", or "main process" in a trace without one
@@ -139,33 +144,39 @@ def _stall(
     Time in which that batch was being loaded is shared out by how long each stage of its loading
     took, not by which one happened to be last: to shorten any of them would help as much.
 
-    What is left of a gap belongs to what runs in it: first to copies, of whichever batch, then to
-    the loop's wait for a batch. In the rest the "host" was busy with the program between two steps.
+    Time in which the loop waits for the "others", the ranks that it meets, is theirs, whatever is
+    loaded meanwhile. What is left of a gap belongs to what runs in it: first to copies, of
+    whichever batch, then to the loop's wait for a batch. In the rest the "host" was busy with the
+    program between two steps.
     """
     making: dict[int, list[Span]] = {}
     for span in spans:
         if span.stage in LOADING:
             making.setdefault(span.batch, []).append(span)
-    waits = [span for span in spans if span.stage == "wait"]
+    waits = [span for span in spans if span.stage == "wait" and span.lane != OTHERS]
+    met = union((s.start_ns, s.end_ns) for s in spans if s.lane == OTHERS)
     copies = union((s.start_ns, s.end_ns) for s in spans if s.stage == "transfer")
     # where nobody recorded the loop's waits, all that is not explained counts as one
     waiting = union((w.start_ns, w.end_ns) for w in waits) or [(start, start + total)]
-    stall = dict.fromkeys((*LOADING, "wait", "host"), 0.0)
+    stall = dict.fromkeys((*LOADING, "wait", "others", "host"), 0.0)
     first = Span("gpu", "compute", start, start)
     for before, step in pairwise([first, *steps]):
-        gap = before.end_ns, max(step.start_ns, before.end_ns)
-        batches = {step.batch, *_waited_for(gap, waits)}
+        pause = before.end_ns, max(step.start_ns, before.end_ns)
+        batches = {step.batch, *_waited_for(pause, waits)}
         work = [span for batch in batches for span in making.get(batch, ())]
-        lasted = _within(gap, work)
-        known = [*((span.start_ns, span.end_ns) for span in work), *_near(gap, copies)]
-        copied, waited = _covered(gap, known), _covered(gap, [*known, *_near(gap, waiting)])
-        stall["transfer"] += copied - sum(lasted.values()) + lasted.pop("transfer", 0)
-        stall["wait"] += waited - copied
-        stall["host"] += gap[1] - gap[0] - waited
         loading = [span for span in work if span.stage != "transfer"]
         whole = sum(span.duration_ns for span in loading)
-        for span in loading:
-            stall[span.stage] += sum(lasted.values()) * span.duration_ns / max(whole, 1)
+        meetings = _near(pause, met)
+        stall["others"] += _covered(pause, meetings)
+        for gap in _around(pause, meetings):
+            lasted = _within(gap, work)
+            known = [*((span.start_ns, span.end_ns) for span in work), *_near(gap, copies)]
+            copied, waited = _covered(gap, known), _covered(gap, [*known, *_near(gap, waiting)])
+            stall["transfer"] += copied - sum(lasted.values()) + lasted.pop("transfer", 0)
+            stall["wait"] += waited - copied
+            stall["host"] += gap[1] - gap[0] - waited
+            for span in loading:
+                stall[span.stage] += sum(lasted.values()) * span.duration_ns / max(whole, 1)
     shares = {stage: lasted / total for stage, lasted in stall.items()}
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
@@ -178,6 +189,17 @@ def _waited_for(gap: Interval, waits: Sequence[Span]) -> set[int]:
     first = bisect_right(waits, gap[0], key=lambda wait: wait.end_ns)
     last = bisect_left(waits, gap[1], key=lambda wait: wait.start_ns)
     return {wait.batch for wait in waits[first:last]}
+
+
+def _around(whole: Interval, parts: Iterable[Interval]) -> Iterator[Interval]:
+    """Yield what is left of `whole` without the disjoint `parts`, which are in order."""
+    reached, end = whole
+    for start, stop in parts:
+        if start > reached:
+            yield reached, start
+        reached = max(reached, stop)
+    if end > reached:
+        yield reached, end
 
 
 def _near(gap: Interval, intervals: Sequence[Interval]) -> Sequence[Interval]:

@@ -1,7 +1,7 @@
 """What a notebook does with its learner: start, ask, show, explain, clear away."""
 
 from course_utils.teaching.notebook.cards import Bar, Tone, bars, block, card
-from course_utils.teaching.notebook.demo import Demo, run_demo
+from course_utils.teaching.notebook.demo import Demo, loaded_context, run_demo
 from course_utils.teaching.notebook.learners_code import (
     advice,
     explain,
@@ -19,3 +19,4 @@ from course_utils.teaching.notebook.start import (
     ready,
     start_workers,
 )
+from course_utils.teaching.notebook.torchrun import torchrun

@@ -63,7 +63,7 @@ def run_demo(program: str, *, seconds: float = 20, memory_mb: float = 2000) -> D
         script, output = Path(folder) / "demo.py", Path(folder) / "output.txt"
         script.write_text(textwrap.dedent(program), "utf-8")
         output.touch()
-        process = _context().Process(target=_run, args=(script, output))
+        process = loaded_context().Process(target=_run, args=(script, output))
         process.start()
         watch = _Watch(process)
         try:
@@ -78,8 +78,8 @@ def run_demo(program: str, *, seconds: float = 20, memory_mb: float = 2000) -> D
     return Demo(ending, returncode, watch.seconds, watch.peak_mb, text)
 
 
-def _context() -> Any:
-    """Choose the server that forks workers, which has torch already; a new Python needs seconds."""
+def loaded_context() -> Any:
+    """Return how to start a process that has torch already: a new Python needs seconds for it."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     if modules_of_server() is None:  # the notebook forks its workers itself

@@ -40,6 +40,7 @@ _READS = {
     "07": ("events",),
     "08": ("images",),
     "09": (),
+    "11": ("events",),
 }  # the others need the images too
 
 # Each is right, and none of them is news on a machine that emulates its GPU and sweeps its workers.

@@ -1,7 +1,8 @@
-"""What the judges of several exercises share: rules, numbers, labels, loaders, shared streams."""
+"""What judges share: rules, numbers, labels, loaders, streams that are divided, ranks."""
 
 from notebooks.exercises.judging.labels import expect_known, judge_labels, words_beside
 from notebooks.exercises.judging.loading import loader
+from notebooks.exercises.judging.ranks import Failure, run_ranks
 from notebooks.exercises.judging.rules import (
     Kind,
     Number,

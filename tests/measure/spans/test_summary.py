@@ -57,6 +57,23 @@ def test_a_loop_that_copies_ahead_waits_for_the_batch_after_the_next_step() -> N
     assert found.stall["read"] == pytest.approx(found.idle, abs=0.02)
 
 
+def test_the_wait_for_other_ranks_is_theirs_whatever_is_loaded_meanwhile() -> None:
+    found = summary(
+        ("gpu", "compute", 0, 10, 0),
+        ("other ranks", "wait", 10, 50, 0),
+        ("worker 0", "read", 20, 70, 1),
+        ("main", "wait", 50, 70, 1),
+        ("gpu", "compute", 70, 80, 1),
+        ("other ranks", "wait", 80, 100, 1),
+        ("main", "wait", 100, 110, 2),
+        ("gpu", "compute", 110, 120, 2),
+    )
+    assert found.stall["others"] == pytest.approx(60 / 120)
+    assert found.stall["read"] == pytest.approx(20 / 120)
+    assert found.stall["wait"] == pytest.approx(10 / 120)
+    assert "waiting mostly for the other ranks 50 %" in str(found)
+
+
 def test_a_gap_belongs_to_the_copy_that_runs_in_it_then_to_the_wait_and_else_to_the_program() -> (
     None
 ):

@@ -1,0 +1,102 @@
+"""Keep the trace of each rank in a file, and look at all of them together.
+
+    save_rank(trace, "traces")               # at the end of the script, in each rank
+    ranks = load_ranks("traces")             # afterwards, wherever you look at it
+    print(ranks)
+    ranks.timeline()
+
+All processes of a machine have one clock, so that their spans can be compared. Those of another
+machine have another one: there, give each machine a folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import distributed
+
+from course_utils.errors import CourseError
+from course_utils.measure.exchange import load_chrome, save_chrome
+from course_utils.measure.ranks.straggler import Straggler, find_straggler
+from course_utils.measure.spans import reach
+from course_utils.measure.trace import Trace
+from course_utils.words import plural
+
+if TYPE_CHECKING:
+    from course_utils.measure.picture import Timeline
+
+
+@dataclass(frozen=True)
+class RankTraces:
+    """The traces of one run in the order of its ranks; their times begin with the first of them."""
+
+    traces: list[Trace]
+
+    @cached_property
+    def straggler(self) -> Straggler:
+        """Whom the others wait for."""
+        return find_straggler(self.traces)
+
+    @property
+    def served(self) -> Counter[object]:
+        """How often each sample was served, on all ranks together; empty if that is not known."""
+        ids = [trace.sample_ids for trace in self.traces]
+        return Counter() if None in ids else Counter(one for own in ids for one in own or ())
+
+    def timeline(self) -> Timeline:
+        """Return all ranks below each other, on one time axis."""
+        from course_utils.measure.picture import Timeline  # drawing is loaded when one draws
+
+        return Timeline({f"rank {rank}": trace for rank, trace in enumerate(self.traces)})
+
+    def __str__(self) -> str:
+        """Say what was served, and who holds up whom."""
+        samples, distinct = sum(trace.samples for trace in self.traces), len(self.served)
+        which = "all distinct." if distinct == samples else f"only {distinct:,} distinct."
+        head = f"{plural(len(self.traces), 'rank')} served {samples:,} samples"
+        return f"{head}{', ' + which if distinct else '.'}\n{self.straggler}"
+
+
+def save_rank(trace: Trace, folder: str | Path) -> Path:
+    """Write the trace of this rank into `folder` and return its path."""
+    rank = distributed.get_rank() if distributed.is_initialized() else 0
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return save_chrome(
+        trace,
+        folder / f"rank-{rank}.json",
+        origin_ns=reach(trace)[0],
+        served=trace.served,
+        samples=trace.samples,
+        sample_ids=trace.sample_ids,
+    )
+
+
+def load_ranks(folder: str | Path) -> RankTraces:
+    """Return what the ranks of one run on this machine saved in `folder`.
+
+    Raises:
+        CourseError: a rank left nothing.
+    """
+    numbers = sorted(int(path.stem[5:]) for path in Path(folder).glob("rank-*.json"))
+    if missing := set(range(max(numbers, default=0) + 1)).difference(numbers):
+        raise CourseError(
+            f"Rank {min(missing)} left no trace in {folder}; end the script with "
+            "save_rank(trace, folder), and see that each rank gets there."
+        )
+    paths = [Path(folder) / f"rank-{rank}.json" for rank in numbers]
+    told = [json.loads(path.read_text("utf-8"))["otherData"] for path in paths]
+    first = min(about["origin_ns"] for about in told)
+    traces = []
+    for path, about in zip(paths, told, strict=True):
+        trace = load_chrome(path, begins_ns=about["origin_ns"] - first)
+        trace.origin_ns = 0
+        trace.served, trace.samples = about["served"], about["samples"]
+        trace.sample_ids = about["sample_ids"]
+        traces.append(trace)
+    return RankTraces(traces)
