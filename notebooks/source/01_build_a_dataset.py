@@ -678,3 +678,57 @@ weights = [1 / counts[images.classes[target]] for target in images.targets]  ###
 
 # %%
 cu.check("01.4", counts, weights)
+
+# %% [markdown]
+# ## Balanced, and then?
+#
+# Few of our events are cascades. To train on as many cascades as tracks, either draw cascades more often, as
+# the sampler above does with rare classes, or leave out tracks. A database can do that before anything is
+# loaded. This one has a row for each event: its kind, and two numbers that a small classifier may use.
+
+# %%
+from notebooks.stories.imbalance import draw_calibration, event_table, fit
+
+database = event_table(folder)  # in memory, by the sqlite3 of Python
+query = """SELECT cascade, pulses, charge FROM events
+           WHERE cascade OR event_id % :every = :epoch % :every"""
+
+
+def select(every, epoch=0):
+    return np.array(database.execute(query, {"every": every, "epoch": epoch}).fetchall(), float)
+
+
+everything, balanced = select(every=1), select(every=7)
+for table in everything, balanced:
+    print(f"{len(table):,} events, {100 * table[:, 0].mean():.0f} % of them cascades")
+
+# %% [markdown]
+# `balanced` has all cascades and every seventh track. Another epoch takes other tracks, and after seven of
+# them each track was there once; the sampler reads more, and repeats the cascades.
+
+# %%
+question = "It learnt from `balanced`. How many of all events does it expect to be cascades?"
+cu.predict("01g", question, unit="%")
+
+# %%
+rare = everything[:, 0]
+weights_of_events = np.where(rare, 1 / rare.sum(), 1 / (1 - rare).sum())
+drawn = list(WeightedRandomSampler(weights_of_events, len(rare)))
+said, corrected = {}, {}
+for name, table in {"SQL": balanced, "sampler": everything[drawn]}.items():
+    classify = fit(table)  # a logistic regression: from rows to probabilities
+    in_training, in_truth = table[:, 0].mean(), rare.mean()
+    said[name] = classify(everything)
+    odds = said[name] / (1 - said[name])
+    odds *= in_truth / (1 - in_truth) / (in_training / (1 - in_training))
+    corrected[f"{name}, corrected"] = odds / (1 + odds)
+cu.reveal("01g", 100 * said["SQL"].mean())
+
+# %%
+draw_calibration(rare, said | corrected)
+
+# %% [markdown]
+# Both classifiers expect far too many cascades, because where they learnt every other event was one. The
+# cure is to divide the odds by those of the training set, and to multiply them by the true ones. The order of
+# the events stays the same, so the choice of events by a threshold does not change; but now a probability
+# means what it says. Whenever you balance, and somebody uses the probabilities, correct them.
