@@ -8,6 +8,8 @@ A source is a script in the percent format. In the learner's version a block bet
 `### BEGIN SOLUTION` and `### END SOLUTION` becomes `...`, and so does the value in a line that ends
 with `### SOLUTION`. Cells with the tag "solution" or "instructor" go to the solutions only. The
 minutes that a notebook takes stand in its first cell where the source says `{minutes}`.
+
+A source is called NN_verb_topic.py; an appendix has a letter for its number, A_verb_topic.py.
 """
 
 import argparse
@@ -44,6 +46,16 @@ _ANY_MARK = re.compile(r"### *(?:BEGIN |END )?SOLUTION")
 
 class BuildError(Exception):
     """A source that cannot be built; the message names it and the next step."""
+
+
+def sources(folder: Path) -> list[Path]:
+    """Return the sources in a folder: the notebooks by number, then the appendices."""
+    return sorted([*folder.glob("[0-9][0-9]_*.py"), *folder.glob("[A-Z]_*.py")])
+
+
+def number(path: Path) -> str:
+    """Return the number of a source or a notebook, such as "05", or the letter of an appendix."""
+    return path.stem.partition("_")[0]
 
 
 def read_source(path: Path) -> NotebookNode:
@@ -91,7 +103,7 @@ def tags(cell: NotebookNode) -> list[str]:
 def build(source: Path, out: Path) -> dict[Path, str]:
     """Return the text of every notebook that the sources in `source` make in `out`."""
     built = {}
-    for path in sorted(source.glob("[0-9][0-9]_*.py")):
+    for path in sources(source):
         notebook, minutes = read_source(path), announced(*parts(path))
         versions = {out: for_learner(notebook), out / "solutions": with_solutions(notebook)}
         for folder, version in versions.items():
@@ -140,9 +152,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _minutes(source: Path) -> Iterator[str]:
     """Yield a table: words, lines and minutes of each notebook, core and extra."""
     yield "   core: words lines reading + exercises   extra: words lines reading + exercises"
-    for path in sorted(source.glob("[0-9][0-9]_*.py")):
+    for path in sources(source):
         columns = (f"{p.words:8} {p.lines:5} {p!s:>10} = {p.minutes:2} min" for p in parts(path))
-        yield "   ".join([path.stem[:2], *columns])
+        yield "   ".join([f"{number(path):2}", *columns])
 
 
 def _differences(built: dict[Path, str], out: Path) -> Iterator[str]:

@@ -12,7 +12,15 @@ from pathlib import Path
 from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
-from notebooks.build import HERE, for_learner, read_source, tags, with_solutions
+from notebooks.build import (
+    HERE,
+    for_learner,
+    number,
+    read_source,
+    sources,
+    tags,
+    with_solutions,
+)
 from notebooks.claims import Claim, read_claims
 from notebooks.parts import exercise_times, part, split
 
@@ -37,11 +45,10 @@ def lint(path: Path, claims: Iterable[Claim]) -> list[str]:
     """Return a sentence for every rule that the source breaks."""
     source = read_source(path)
     learner, solved = for_learner(source), with_solutions(source)
-    number = path.stem[:2]
-    own_claims = [claim for claim in claims if claim.notebook == number]
+    own_claims = [claim for claim in claims if claim.notebook == number(path)]
     findings = [*_syntax("learner's", learner), *_syntax("solved", solved)]
     findings = findings or [
-        *_frame(learner, number),
+        *_frame(learner, number(path)),
         *_lengths(learner, solved),
         *_parts(learner),
         *_pairs(learner),
@@ -52,15 +59,15 @@ def lint(path: Path, claims: Iterable[Claim]) -> list[str]:
     return [f"{path.name}: {finding}" for finding in findings]
 
 
-def _frame(learner: NotebookNode, number: str) -> Iterator[str]:
+def _frame(learner: NotebookNode, called: str) -> Iterator[str]:
     """Check the title, the header, the first and the last cell."""
     first, code = learner.cells[0], _code(learner)
-    if not re.match(rf"# {number} · \w", first.source):
-        yield f"begin with the title `# {number} · Verb and topic`."
+    if not re.match(rf"# {called} · \w", first.source):
+        yield f"begin with the title `# {called} · Verb and topic`."
     for word in _HEADER:
         if word not in first.source.lower():
             yield f"the header does not say {word!r}: add it to the first cell."
-    begin = ["import course_utils as cu", f'cu.ready("{number}")']
+    begin = ["import course_utils as cu", f'cu.ready("{called}")']
     if not code or [line for line in code[0].source.splitlines() if line] != begin:
         yield f"the first code cell is not {begin[0]!r} and {begin[1]!r}: begin with these."
     if "{minutes}" not in first.source:
@@ -193,10 +200,10 @@ def _name(cell: NotebookNode) -> str:
     return f"the cell `{lines[0][:50]}`"
 
 
-def main(sources: Iterable[Path] | None = None) -> int:
+def main(paths: Iterable[Path] | None = None) -> int:
     """Print what is found in the sources and return the exit status."""
     claims = read_claims()
-    paths = sorted((HERE / "source").glob("*.py")) if sources is None else sources
+    paths = sources(HERE / "source") if paths is None else paths
     findings = [finding for path in paths for finding in lint(path, claims)]
     print(*findings, sep="\n", end="\n" if findings else "")
     return 1 if findings else 0

@@ -1,4 +1,4 @@
-"""Run the course from a terminal: `course lab | doctor | data | check | stage | serve`."""
+"""Run the course from a terminal: `course lab | doctor | data | check | stage | serve | why`."""
 
 import argparse
 import contextlib
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="course", description=__doc__)
     commands = parser.add_subparsers(
-        required=True, metavar="lab | doctor | data | check | stage | serve"
+        required=True, metavar="lab | doctor | data | check | stage | serve | why"
     )
     sized = argparse.ArgumentParser(add_help=False)
     sized.add_argument("--size", choices=paths.SIZES, help="how much data (default: M)")
@@ -70,6 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--preset", default="S3", help="whose limits; `none` for none")
     command.add_argument("--break-after", type=float, metavar="MB", help="break off once a file")
     command.set_defaults(command=_serve)
+    command = commands.add_parser("why", help="say what a message means, and what to do")
+    command.add_argument("text", nargs="*", help="the message; a log is read by `why < log`")
+    command.set_defaults(command=_why)
     return parser
 
 
@@ -105,7 +108,7 @@ def _tell(handed_out: workfolder.HandedOut) -> None:
     course = "course" if shutil.which("course") else Path(sys.executable).with_name("course")
     for name in handed_out.kept:
         print(f"work/{name} is yours and stays; there is a newer version of it.")
-        print(f"  To have it beside yours: {course} lab --fresh {name[:2]}")
+        print(f"  To have it beside yours: {course} lab --fresh {workfolder.number_of(name)}")
 
 
 def _show(url: str, arguments: argparse.Namespace) -> None:
@@ -203,6 +206,19 @@ def _serve(arguments: argparse.Namespace) -> int:
         )
     print("The store has ended.")
     return 0
+
+
+def _why(arguments: argparse.Namespace) -> int:
+    from course_utils.teaching.field_guide import NOT_KNOWN, look_up
+
+    text = " ".join(arguments.text)
+    if not text and not sys.stdin.isatty():
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if not text.strip():
+        raise CourseError('Say which message, `course why "..."`, or `course why < log`.')
+    found = look_up(text)
+    print("\n\n".join(map(str, found)) or f"Not known. {NOT_KNOWN}")
+    return 0 if found else 1
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def findings() -> Iterator[Finding]:
         "imports": (_imports, _INSTALL),
         "folders": (_folders, "put the project in a folder of your own"),
         "data": (_data, "run `course data`, which makes what is missing"),
-        "worker": (_worker, "see 'start methods' and 'shm' in README.md, Troubleshooting"),
+        "worker": (_worker, "ask `course why` what that means"),
         "widget": (_widget, _INSTALL),
     }
     for part, (look, next_step) in parts.items():

@@ -48,8 +48,8 @@ def hand_out(shipped: Path, work: Path) -> HandedOut:
 
 def hand_out_beside(shipped: Path, work: Path, *, number: str) -> Path:
     """Copy the notebook of that number to a name of its own, beside the learner's."""
-    by_number = {path.name[:2]: path for path in _notebooks(shipped)}
-    notebook = by_number.get(f"{number:0>2}")
+    by_number = {number_of(path.name): path for path in _notebooks(shipped)}
+    notebook = by_number.get(number.zfill(2) if number.isdigit() else number.upper())
     if notebook is None:
         raise CourseError(f"There is no notebook {number}; choose one of {', '.join(by_number)}.")
     work.mkdir(parents=True, exist_ok=True)
@@ -58,6 +58,11 @@ def hand_out_beside(shipped: Path, work: Path, *, number: str) -> Path:
     replace_file(copy, notebook.read_bytes())
     _save(work, _load(work) | {notebook.name: _digest(notebook)})
     return copy
+
+
+def number_of(name: str) -> str:
+    """Return the number in the name of a notebook, or the letter of an appendix."""
+    return name.partition("_")[0]
 
 
 def _notebooks(shipped: Path) -> list[Path]:

@@ -3,7 +3,7 @@
     compare_snippets(numbered_shards(folder), "script", "columns")
 
 They stand in snippets.toml. All run in one process, which is not this one, with limits of time and
-memory; more are in docs/field_guide/snippets.
+memory.
 """
 
 import importlib.util

@@ -1,4 +1,5 @@
 import http.client
+import io
 import os
 import signal
 import subprocess
@@ -201,3 +202,19 @@ def test_serve_says_what_it_cannot_do(tmp_path, capsys, options, said):
     assert capsys.readouterr().err.startswith(f"course: {said}")
     assert cli.main(["serve", str(tmp_path / "nothing")]) == 1
     assert "There is no folder" in capsys.readouterr().err
+
+
+def test_why_says_what_a_message_or_a_log_means_and_what_it_does_not_know(monkeypatch, capsys):
+    assert cli.main(["why", "RuntimeError: received 0 items", "of ancdata"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Too many files are open")
+    assert all(f"\n{part}" in said for part in ("It says: ", "Why: ", "Do: ", "More: "))
+    log = SimpleNamespace(isatty=lambda: False, buffer=io.BytesIO(b"step 1\nBus error\xff\n"))
+    monkeypatch.setattr("sys.stdin", log)
+    assert cli.main(["why"]) == 1
+    assert capsys.readouterr().out.startswith("Not known. No entry of the field guide says this")
+    log.buffer = io.BytesIO(b"x\xff\nworker (pid 7) is killed by signal: Bus error\n")
+    assert cli.main(["why"]) == 0
+    log.isatty = lambda: True
+    assert cli.main(["why"]) == 1
+    assert "course why < log" in capsys.readouterr().err

@@ -84,7 +84,9 @@ def test_a_fresh_one_lands_beside_and_is_not_told_again(shipped, work):
         assert (copy.name, source(copy)) == (name, "version 2")
     assert source(work / FIRST) == "my answer"
     assert hand_out(shipped, work).kept == ()
-    with pytest.raises(CourseError, match=r"no notebook 7; choose one of 01\."):
+    write(shipped, "words", name="A_words.ipynb")
+    assert hand_out_beside(shipped, work, number="a").name == "A_words_new.ipynb"
+    with pytest.raises(CourseError, match=r"no notebook 7; choose one of 01, A\."):
         hand_out_beside(shipped, work, number="7")
     with pytest.raises(CourseError, match="install the course from its checkout"):
         hand_out(work / "nowhere", work)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from notebooks.build import number as number_of
+
 IN_THE_BROWSER = {"02"}
 INTERRUPTED = {"04", "07"}  # whose cells keep workers, and locks, for long
 MANY_WORKERS = {"04", "05", "07", "08", "10"}
@@ -23,7 +25,7 @@ def take(
         [
             pytest.param(path, id=path.stem, marks=_marks(number, taken))
             for path in notebooks
-            for number in [path.name[:2]]
+            for number in [number_of(path)]
             for taken in [number in only if only else number not in but]
         ],
     )

@@ -13,7 +13,9 @@ from notebooks.build import (
     build,
     for_learner,
     main,
+    number,
     read_source,
+    sources,
     tags,
     with_solutions,
 )
@@ -116,6 +118,17 @@ def test_the_minutes_are_counted_and_what_is_extra_is_marked(tmp_path: Path) -> 
     cells = nbformat.reads(text, 4).cells
     assert cells[0].source.endswith("4 to read + 5 for the exercises; what is extra takes 1 + 20")
     assert ["extra" in tags(cell) for cell in cells] == [False] * 4 + [True] * 2
+
+
+def test_an_appendix_has_a_letter_and_comes_after_the_notebooks(tmp_path: Path) -> None:
+    for name in ("B_more.py", "A_words.py", "10_a.py", "notes.py"):
+        _read(tmp_path, " [markdown]\n# # A title\n#\n# {minutes}", name=name)
+    found = sources(tmp_path)
+    assert [path.name for path in found] == ["10_a.py", "A_words.py", "B_more.py"]
+    assert [number(path) for path in found] == ["10", "A", "B"]
+    built = build(tmp_path, tmp_path)
+    (cell,) = nbformat.reads(built[tmp_path / "A_words.ipynb"], 4).cells
+    assert cell.source.endswith("1 to read")
 
 
 @pytest.mark.parametrize(

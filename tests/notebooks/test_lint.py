@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from notebooks.build import HERE
+from notebooks.build import HERE, sources
 from notebooks.claims import Claim, read_claims
 from notebooks.lint import lint
 
-SOURCES = sorted((HERE / "source").glob("[0-9][0-9]_*.py"))
+SOURCES = sources(HERE / "source")
 
 
 def _lint(sample: Path, tmp_path: Path, old: str, new: str, *claims: Claim) -> list[str]:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from notebooks.build import HERE, main
+from notebooks.build import HERE, main, sources
 from tests.notebooks.kernel import code_cells, run_all, verdicts
 from tests.notebooks.short_run import IN_THE_BROWSER, INTERRUPTED, take
 
 SAMPLE = Path(__file__).parent / "sample"
-SOURCES = [*sorted((HERE / "source").glob("[0-9][0-9]_*.py")), *SAMPLE.glob("[0-9][0-9]_*.py")]
+SOURCES = [*sources(HERE / "source"), *sources(SAMPLE)]
 pytestmark = pytest.mark.slow
 
 

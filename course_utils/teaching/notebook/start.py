@@ -41,6 +41,7 @@ _READS = {
     "08": ("images",),
     "09": (),
     "11": ("events",),
+    "A": (),
 }  # the others need the images too
 
 # Each is right, and none of them is news on a machine that emulates its GPU and sweeps its workers.

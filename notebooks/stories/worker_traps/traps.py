@@ -2,7 +2,7 @@
 
 A demonstration is a function `NAME(mended) -> Numbers`, short enough to read; its two cases differ
 in the one thing that matters. Some hang or die: `show` and `compare` run them in a process of their
-own. More of the kind lie in docs/field_guide/worker_traps.
+own. More of the kind lie in docs/field_guide.
 """
 
 import sys
