@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -115,9 +116,13 @@ def unit_vectors(azimuth: NDArray[np.float32], zenith: NDArray[np.float32]) -> N
     return np.stack([np.cos(azimuth) * flat, np.sin(azimuth) * flat, np.cos(zenith)], axis=1)
 
 
-def read_sensors(folder: str | Path) -> NDArray[np.float32]:
-    """Return x, y, z of all sensors in metres, shape (5160, 3); the row is the sensor_id."""
-    rows = np.loadtxt(Path(folder) / "sensor_geometry.csv", np.float32, delimiter=",", skiprows=1)
+def read_sensors(folder: str | Path, fs: Any = None) -> NDArray[np.float32]:
+    """Return x, y, z of all sensors in metres, shape (5160, 3); the row is the sensor_id.
+
+    The file is read through the fsspec file system `fs` if given.
+    """
+    with open_file(f"{folder}/sensor_geometry.csv", fs) as file:
+        rows = np.loadtxt(BytesIO(file.read()), np.float32, delimiter=",", skiprows=1)
     return rows[:, 1:]
 
 

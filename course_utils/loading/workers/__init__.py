@@ -1,6 +1,13 @@
 """What workers need: how they start, what they open, draw, share and weigh."""
 
-from course_utils.loading.workers.memory import ShmBudget, nbytes, shm_budget, shm_free, unique_mb
+from course_utils.loading.workers.memory import (
+    DEFAULT_PREFETCH,
+    ShmBudget,
+    nbytes,
+    shm_budget,
+    shm_free,
+    unique_mb,
+)
 from course_utils.loading.workers.worker import (
     LazyFile,
     PackedStrings,

@@ -1,7 +1,7 @@
 """What is recorded of a loop: spans, the ledger of its samples, and the hook into a DataLoader."""
 
 from course_utils.measure.spans.lanes import Lane, busy_share, busy_shares, idle_gaps, lanes, reach
-from course_utils.measure.spans.loader_hook import Listener, end
+from course_utils.measure.spans.loader_hook import Listener, end, listen, listeners_of
 from course_utils.measure.spans.span_log import (
     OTHERS,
     STAGES,

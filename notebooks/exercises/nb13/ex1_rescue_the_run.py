@@ -1,0 +1,181 @@
+"""Exercise 13.1: rescue a training run."""
+
+from collections import Counter
+from math import log2
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course_utils.loading.events import MemmapEvents, read_sensors
+from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo, wrong
+from course_utils.teaching.notebook import data_path
+from course_utils.words import percent, plural
+from notebooks.exercises.nb13.mended import tokenise
+from notebooks.stories.capstone import (
+    TARGET_AU,
+    CountedJob,
+    Result,
+    handed_out,
+    keep,
+    load,
+    now,
+    seed_of,
+)
+
+POINTS_AU, POINTS_EACH = 60, 20  # for the GPU, and for each limit that is kept
+A_DOUBLING = 15  # points less for half the AU
+START_UP_S = 3.0  # until the first step, without what any workers take to start
+HELD = 0.4  # of the events of an epoch
+LONGEST_S = 60.0  # of real time
+
+Objection = tuple[str, str]  # what is wrong, what to do now
+
+
+@exercise("13.1", title="Rescue a training run", seconds=2 * LONGEST_S)
+def rescue(script: Any) -> Verdict:
+    """Judge the script by what a run of it serves, takes and holds."""
+    expect(
+        isinstance(script, str | Path) and Path(script).is_file(),
+        f"There is no script {script!s:.60}.",
+        "Hand over the path of your script: script = hand_out().",
+    )
+    if Path(script).read_text("utf-8") == handed_out(seed_of(script)):
+        return todo(f"{script} is as your colleague left it. Mend something, then run this again.")
+    train = getattr(load(script), "train", None)
+    expect(
+        callable(train),
+        "The script has no function `train` any more, which starts the training.",
+        "Keep `def train(job)`; everything else may change.",
+    )
+    result, objection = grade(script, train)
+    keep(result)
+    if result.rescued:
+        return right(f"{result} Each event comes once in each epoch, and unchanged.")
+    return wrong(f"{objection[0]} {result.points} points.", objection[1])
+
+
+def grade(script: str | Path, train: Any) -> tuple[Result, Objection]:
+    """Run the training of a script; return what it is worth, and what is to be mended first."""
+    job = CountedJob(data_path("events", "S"), seconds=LONGEST_S)
+    job.run(train)
+    summary = job.trace.summary()
+    start_up = max(0.0, min(job.start_up_s, LONGEST_S) - (job.boot_s or 0))
+    most = round(HELD * len(job.training))
+    spoilt = None if job.late else spoilt_samples(job)
+    limits = {
+        f"The first step comes after {start_up:.1f} s, without what the workers take to start; at "
+        f"most {START_UP_S:.0f} s are allowed.": (
+            start_up <= START_UP_S,
+            "Look at what happens before the loop, and how often it asks the storage.",
+        ),
+        f"Up to {job.held:,} events are held at a time, more than {most:,}: they were read and not "
+        "yet learnt from, or kept after that. The real data are 1,000 times as many.": (
+            job.held <= most,
+            "Look for what reads ahead, and for what keeps batches or events.",
+        ),
+    }
+    broken = [(text, step) for text, (kept, step) in limits.items() if not kept]
+    objections = [*([spoilt] if spoilt else []), *broken]
+    fed = POINTS_AU + A_DOUBLING * log2(max(summary.au, 1e-3) / TARGET_AU)
+    points = round(min(max(fed, 0), POINTS_AU)) + POINTS_EACH * (len(limits) - len(broken))
+    wanted = set(job.training)
+    result = Result(
+        seed=seed_of(script),
+        points=0 if spoilt else points,
+        refused=objections[0][0] if objections else "",
+        au=round(summary.au, 4),
+        start_up_s=round(start_up, 2),
+        held=job.held,
+        events=len(job.training),
+        samples=sum(map(len, job.epochs)),
+        distinct=sum(len(set(epoch)) for epoch in job.epochs),
+        lost=sum(len(wanted) - len(set(epoch)) for epoch in job.epochs),
+        when=now(),
+    )
+    return result, (objections or [starving(job)])[0]
+
+
+def spoilt_samples(job: CountedJob) -> Objection | None:
+    """Return what is wrong with the samples that were served, or None."""
+    events = MemmapEvents(job.folder)
+    wanted = set(events.labels.event_id[job.training].tolist())
+    if len(job.epochs) < len(job.plan) or not all(job.epochs):
+        return (
+            f"The training has {len(job.plan)} epochs, and samples came in "
+            f"{sum(map(bool, job.epochs))} of them.",
+            "Let each epoch of the plan go through job.follow(loader).",
+        )
+    counts = [Counter(epoch) for epoch in job.epochs]
+    twice = max(sum(count > 1 for count in epoch.values()) for epoch in counts)
+    lost = max(len(wanted - set(epoch)) for epoch in counts)
+    if twice and not lost:
+        most = max(max(epoch.values()) for epoch in counts)
+        return (
+            f"{twice} of {len(wanted)} events come {most} times in an epoch: each worker serves "
+            "them all. It was so before too, as long as there was more than one worker.",
+            "A copy of the dataset has to know its place, and take its share: stream.split.",
+        )
+    if twice:
+        return (
+            f"{twice} events come more than once in an epoch, and {lost} never: what is drawn "
+            "with replacement, or by each worker for itself, is no epoch.",
+            "Shuffle with the same seed everywhere, then let each worker take its share.",
+        )
+    if lost:
+        return (
+            f"{lost} of {len(wanted)} events never come in an epoch, and nothing says so.",
+            "Look at what becomes of batches that are not full, and of what does not divide.",
+        )
+    if any(set(epoch) - wanted for epoch in counts):
+        return (
+            "Some samples are none of the events that the job wants learnt.",
+            "Serve the events of job.training, and no others.",
+        )
+    if job.epochs[0] == job.epochs[1]:
+        return (
+            "Two epochs have the same order, so the same events share a batch each time.",
+            "The seed of the order has to depend on the epoch: who tells it to the dataset?",
+        )
+    return changed_tokens(job, events)
+
+
+def changed_tokens(job: CountedJob, events: MemmapEvents) -> Objection | None:
+    """Return that the model would see something else than before, if it would."""
+    sensors = read_sensors(job.folder)
+    for index in job.training[::7]:
+        sample = events[index]
+        tokens, (features, which) = tokenise(sample, sensors), job.rows[sample["event_id"]]
+        mask = tokens["mask"]
+        same = np.array_equal(which, tokens["sensor"][mask]) and np.allclose(
+            features, tokens["features"][mask], atol=1e-3
+        )
+        if not same:
+            return (
+                f"The tokens of event {sample['event_id']} are others than before: a model that "
+                "learns something else is not a faster one.",
+                "Make the transform faster, and let what it returns as it was.",
+            )
+    return None
+
+
+def starving(job: CountedJob) -> Objection:
+    """Return how much the GPU still waits, and whether for the workers or for the loop."""
+    summary = job.trace.summary()
+    if not summary.steps:
+        return (
+            f"There was no step within {LONGEST_S:.0f} s.",
+            "Look at what happens before the first batch.",
+        )
+    host, wait = summary.stall.get("host", 0.0), summary.stall.get("wait", 0.0)
+    said = f"AU {percent(summary.au)} over {plural(summary.steps, 'step')}; the target is "
+    said += f"{percent(TARGET_AU)}"
+    if wait > host:
+        return (
+            f"{said}. The GPU waits for the workers.",
+            "Find out what a worker does for a batch: run a timed_job and look at its timeline.",
+        )
+    return (
+        f"{said}. The main process is busy while the GPU waits.",
+        "Look at who loads, and at what the loop does between two steps.",
+    )

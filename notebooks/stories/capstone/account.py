@@ -1,0 +1,149 @@
+"""A job whose time is counted, not measured: what its processes compute, and what they would wait.
+
+Nobody waits for the emulated storage or GPU, and what other programs take from the processor does
+not count, so a busy machine gives the same figures. Each process has such a clock of its own. When
+a worker could have delivered a batch follows from when it was asked, and how long it took.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from fsspec.spec import AbstractFileSystem
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader
+
+from course_utils.hardware.clock import HostClock, RealClock, VirtualClock
+from course_utils.hardware.storage import SlowFileSystem, storage_preset
+from course_utils.loading.workers import DEFAULT_PREFETCH
+from course_utils.measure.spans import Listener, Span, end, listen, listeners_of
+from notebooks.stories.capstone.job import STORAGE, RecordedJob
+
+
+class Made(NamedTuple):
+    """A batch, and what it cost the worker that made it, in nanoseconds."""
+
+    batch: Any
+    worker: int
+    took: int
+    boot: int  # before it, to start: Python, and what it imports
+
+
+Row = tuple[NDArray[np.float32], NDArray[np.int64]]  # features and sensors of an event's pulses
+
+
+class CountedJob(RecordedJob):
+    """A recorded job that takes no longer than its processes compute."""
+
+    clock: VirtualClock
+
+    def __init__(self, folder: str | Path, *, seconds: float):
+        """Take events that `timed_job` has not; after `seconds` of real time it ends early."""
+        storage = CountedStorage(str(folder), STORAGE)
+        super().__init__(folder, storage, first=1100, seconds=seconds)
+        self.clock = VirtualClock(storage)
+        self.gpu = self._make_gpu()
+        self.boot_s: float | None = None  # what the first workers took to start
+        self.rows: dict[int, Row] = {}  # what came of each event in the first epoch
+        self._account = Account(storage)
+
+    def _received(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """Yield the batches, each when its worker could have delivered it."""
+        if isinstance(loader, DataLoader):
+            if self._account not in listeners_of(loader):
+                loader._iterator = None  # workers that were started before tell no costs
+            batches = listen(loader, [self._account])
+        else:
+            batches = iter(loader)
+        workers = getattr(loader, "num_workers", 0)
+        ahead = workers * (getattr(loader, "prefetch_factor", None) or DEFAULT_PREFETCH)
+        asked, free, boot = [self.clock()] * ahead, defaultdict[int, int](int), 0
+        try:
+            for batch in batches:
+                began = self.clock()
+                if isinstance(batch, Made):
+                    made, boot = batch, max(boot, batch.boot)
+                    begun = max(free[made.worker], asked[-ahead])
+                    free[made.worker] = begun + made.boot + made.took
+                    self.clock.sleep_until(free[made.worker])
+                    batch = made.batch
+                    del made
+                asked.append(self.clock())
+                self.trace.add(Span("main", "wait", began, asked[-1], self.trace.served))
+                self.trace.batch = self.trace.served
+                self.trace.served += 1
+                yield batch
+                del batch
+        finally:
+            self.boot_s = boot / 1e9 if self.boot_s is None else self.boot_s
+            if self.late:
+                end(batches, orderly=False)
+
+    def _weigh(self, batch: Any) -> None:
+        super()._weigh(batch)
+        if len(self.epochs) == 1:
+            parts = (batch[name] for name in ("event_id", "mask", "features", "sensor"))
+            for event, mask, features, sensor in zip(*parts, strict=True):
+                self.rows[int(event)] = features[mask].numpy(), sensor[mask].numpy()
+
+
+class Account(Listener):
+    """Tells with each batch what it cost the worker."""
+
+    def __init__(self, storage: SlowFileSystem):
+        """Count what a worker waits for `storage`."""
+        self.storage, self.worker = storage, -1
+
+    def worker_started(self, worker_id: int) -> None:
+        """Begin to count in this worker."""
+        self.worker, self.boot = worker_id, time.process_time_ns()
+        self.clock = VirtualClock(self.storage)
+        self.before = self.clock()
+
+    def batch_made(self, batch: Any) -> Any:
+        """Send the cost along; without workers it is the main process that pays."""
+        if self.worker < 0:
+            return batch
+        now = self.clock()
+        made = Made(batch, self.worker, now - self.before, self.boot)
+        self.before, self.boot = now, 0
+        return made
+
+
+class CountedStorage(SlowFileSystem):
+    """Local files with the latencies of a preset, for each process alone: nobody queues."""
+
+    protocol = "counted"
+    device: Any
+
+    def __init__(self, root: str, preset: str):
+        """Take what lies under `root`."""
+        AbstractFileSystem.__init__(self)
+        self.preset, self.root = storage_preset(preset), Path(root)
+        self.device = _Meter(self)
+
+
+class _Meter:
+    """Says how long a request takes, in ns, and waits so long by the clock of this process."""
+
+    def __init__(self, storage: CountedStorage):
+        self.preset = storage.preset
+        self.clock: HostClock = RealClock()
+        self._ends: deque[int] = deque(maxlen=self.preset.requests_at_once)
+
+    def look_up(self, *, opening: bool) -> None:
+        self.wait(round(1e6 * self.preset.open_ms))
+
+    def reserve(self, file: int, start: int, stop: int, **_: int) -> int:
+        goes_on = self.preset.readahead and hash((file, start)) in self._ends
+        self._ends.append(hash((file, stop)))
+        latency = 0.0 if goes_on else 1e6 * self.preset.request_ms
+        return round(latency + 1e3 * (stop - start) / self.preset.stream_mb_s)
+
+    def wait(self, lasting: int) -> None:
+        self.clock.sleep_until(self.clock() + lasting)
