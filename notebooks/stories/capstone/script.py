@@ -105,7 +105,7 @@ def _texts() -> tuple[str, str]:
 
 
 def load(script: str | Path) -> ModuleType:
-    """Import the script anew, from a copy that workers can import too.
+    """Import the script anew, from a copy `my_...` that workers can import too.
 
     Raises:
         CourseError: there is no such file, or it does not run.
@@ -118,4 +118,4 @@ def load(script: str | Path) -> ModuleType:
     # `define` puts a line of its own before the text, and the first one here is a comment
     first, _, rest = text.partition("\n")
     cell = rest if first.startswith("#") else text
-    return define(path.stem, cell, folder=scratch_folder() / "nb13")
+    return define(f"my_{path.stem}", cell, folder=scratch_folder() / "nb13")
