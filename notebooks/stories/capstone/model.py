@@ -28,7 +28,9 @@ class PulseTransformer(nn.Module):
 
     sensors: Tensor
 
-    def __init__(self, sensors: NDArray[np.float32], *, width: int = 64, layers: int = 2, heads: int = 4):
+    def __init__(
+        self, sensors: NDArray[np.float32], *, width: int = 64, layers: int = 2, heads: int = 4
+    ):
         """Know where the sensors are, x, y, z in metres, and nothing else yet."""
         super().__init__()
         place = torch.as_tensor(sensors) / _METRES
