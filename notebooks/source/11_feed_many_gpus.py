@@ -37,9 +37,10 @@ import torch.distributed as dist
 
 import course_utils as cu
 from course_utils.hardware.gpu import rank_accelerator
+from course_utils.measure.ranks import save_rank
 
 
-def train(loader):
+def train(loader, traces):
     gpu = rank_accelerator(step_ms=20)
     gradients = torch.zeros(1000, device="cpu" if gpu.emulated else "cuda")
     with cu.record() as trace:
@@ -48,7 +49,7 @@ def train(loader):
             with cu.stage("wait", lane="other ranks"):
                 dist.all_reduce(gradients)  # DistributedDataParallel does it in backward()
                 gpu.synchronize()
-    return trace
+    save_rank(trace, traces)
 
 
 # %% [markdown]
@@ -63,12 +64,11 @@ from torch import distributed
 from torch.utils.data import DataLoader
 
 from course_utils.loading.events import MemmapEvents, pad_collate
-from course_utils.measure.ranks import save_rank
 
 if __name__ == "__main__":
+    folder, traces = sys.argv[1:]
     distributed.init_process_group()
-    events = MemmapEvents(sys.argv[1])
-    save_rank(train(DataLoader(events, 64, shuffle=True, collate_fn=pad_collate)), sys.argv[2])
+    train(DataLoader(MemmapEvents(folder), 64, shuffle=True, collate_fn=pad_collate), traces)
     distributed.destroy_process_group()
 
 # %%
@@ -95,17 +95,251 @@ print(ranks)
 cu.reveal("11a", 100 * len(ranks.served) / ranks.served.total())
 
 # %% [markdown]
-# Every rank reads everything. Nothing fails, the GPUs are busy, and three of them take as long for an epoch as one would.
+# Every rank reads everything. Nothing fails, all GPUs are busy, and three of them take as long for an epoch as one would.
 #
 # ## Who serves what
 #
-# ### Exercise 11.1 is being written.
+# `DistributedSampler` gives each rank a share of the samples. It asks the process group for the rank, or takes it as an argument, so
+# that we can look at all shares without starting a process.
+
+# %%
+cu.predict("11b", "10 samples, four ranks, an epoch. How many samples are served?", unit="samples")
+
+# %%
+cu.predict("11c", "A rank goes through its sampler three times. How many different orders?")
+
+# %%
+from torch.utils.data import DistributedSampler
+
+from notebooks.stories.rank_shares import plot_shares
+
+shares = [list(DistributedSampler(range(10), num_replicas=4, rank=rank)) for rank in range(4)]
+plot_shares(shares)
+
+# %%
+cu.reveal("11b", sum(map(len, shares)))
+
+# %%
+sampler = DistributedSampler(range(10), num_replicas=4, rank=0)
+as_it_is = [list(sampler) for epoch in range(3)]
+told = []
+for epoch in range(3):
+    sampler.set_epoch(epoch)
+    told.append(list(sampler))
+print("as it is:", *as_it_is, "\ntold:    ", *told)
+cu.reveal("11c", len(set(map(tuple, as_it_is))))
+
+# %% [markdown]
+# Two things that it does without telling:
 #
+# - **It pads.** All ranks need equally many batches, as you will see below, so the first samples of the order are served once more. Of a
+#   million, three more do no harm. In an evaluation they do: some samples count twice. (`drop_last=True` leaves some out instead.)
+# - **It repeats the order.** It shuffles with `seed + epoch`, and does not know the epoch until it is told by `set_epoch`. The example in the
+#   lecture notes that this course began with does not tell it, and neither do many repositories.
+#
+# Workers need no care here: a sampler stays in the main process of its rank. A *stream* is another matter, since it is copied into every worker of
+# every rank. There the shards are dealt out to both, as in exercise 5.1; `EventShards` and `stream_shards` do so by themselves.
+#
+# ### Exercise 11.1 · 10 min · ●●○
+#
+# For an evaluation, write a sampler that neither pads nor drops. Your targets:
+#
+# - all ranks together serve each sample exactly once, however many there are,
+# - the shares differ by one sample at most, and `len()` says how many a rank has,
+# - each epoch has a new order, and the same epoch the same one again, after a restart too,
+# - the random numbers of the training stay as they are.
+#
+# <details><summary>Hint 1: one order for all</summary>
+#
+# Every rank shuffles *all* samples, with a generator of its own whose seed all ranks share: `np.random.default_rng([self.seed, self.epoch])`.
+#
+# </details>
+# <details><summary>Hint 2: shares</summary>
+#
+# Deal the order out like cards, as you did with shards.
+#
+# </details>
+
+
+# %%
+# %%worker_module my_sampler
+import numpy as np
+from torch.utils.data import Sampler
+
+
+class EverySampleOnce(Sampler):
+    def __init__(self, n_samples, rank, world_size, seed=0):
+        self.n_samples, self.rank, self.world_size = n_samples, rank, world_size
+        self.seed, self.epoch = seed, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        ### BEGIN SOLUTION
+        order = np.random.default_rng([self.seed, self.epoch]).permutation(self.n_samples)
+        return iter(order[self.rank :: self.world_size].tolist())
+        ### END SOLUTION
+
+    def __len__(self):
+        ### BEGIN SOLUTION
+        return len(range(self.rank, self.n_samples, self.world_size))
+        ### END SOLUTION
+
+
+# %%
+cu.check("11.1", EverySampleOnce)
+
+# %% [markdown] tags=["instructor"]
+# **Instructor.** 11a: whoever expects a failure says 100. 11b: 10 is what one would want. 11c: the name of the argument `shuffle=True` says
+# three. In exercise 11.1 the tempting wrong answers shuffle within the share, so that a rank meets the same samples for ever, or call
+# `torch.manual_seed`.
+
+# %% [markdown]
 # ## The slowest rank sets the pace
 #
+# Three nodes train together. Two have staged the events on their disks (notebook 07). On the third the copy is missing: its rank reads
+# from a file server, and needs longer for a batch than for a step.
+
+# %%
+# %%worker_module train_shares
+import sys
+
+from rank_loop import train
+from torch import distributed
+from torch.utils.data import DataLoader, DistributedSampler
+
+import course_utils as cu
+from course_utils.loading.events import MemmapEvents, pad_collate
+
+if __name__ == "__main__":
+    folder, traces = sys.argv[1:]
+    distributed.init_process_group()
+    storage = "NFS" if distributed.get_rank() == 2 else "laptop SSD"
+    events = MemmapEvents(folder, fs=cu.slow_storage(folder, storage, cache_mb=0))
+    loader = DataLoader(events, 32, sampler=DistributedSampler(events), collate_fn=pad_collate)
+    train(loader, traces)
+    distributed.destroy_process_group()
+
+# %%
+cu.predict("11d", "What share of the time does the GPU of a rank *with* a copy compute?", unit="%")
+
+# %%
+torchrun("train_shares", events, f"{room.name}/shares", ranks=3)
+
+# %%
+ranks = load_ranks(f"{room.name}/shares")
+ranks.timeline()
+
+# %%
+cu.reveal("11d", 100 * ranks.traces[0].summary().au)
+
+# %% [markdown]
+# The two quick ranks stand at the meeting and wait, in every step. Their own loaders are fine, and to make them faster would gain nothing.
+# On real GPUs `nvidia-smi` does not show it: waiting is a kernel of NCCL, which runs, so that a waiting GPU counts as busy.
+#
+# So look for the rank first, and for the stage afterwards. Whoever comes last to a meeting waits for nobody:
+
+# %%
+print(ranks)
+
+# %% [markdown]
 # ## Uneven ends
 #
-# ### Exercise 11.2 is being written.
+# The same again with a stream. Seven shards are dealt out to three ranks, so one of them has a shard more than the others. At the end of
+# the epoch all ranks meet to write a checkpoint.
+
+# %%
+# %%worker_module train_shards
+import sys
+from datetime import timedelta
+
+from rank_loop import train
+from torch import distributed
+from torch.utils.data import DataLoader
+
+from course_utils.loading.events import pad_collate
+from course_utils.loading.stream import EventShards
+
+if __name__ == "__main__":
+    distributed.init_process_group(timeout=timedelta(seconds=5))  # rather than half an hour
+    stream = EventShards(sys.argv[1], shards=7, buffer=100)
+    try:
+        train(DataLoader(stream, 32, collate_fn=pad_collate), sys.argv[2])
+        distributed.barrier()  # before the checkpoint
+    except RuntimeError as error:
+        print(f"rank {distributed.get_rank()} of {stream.count_batches(32)} batches: {error}")
+
+# %%
+torchrun("train_shards", events, f"{room.name}/shards", ranks=3)
+
+# %% [markdown]
+# No rank ends by itself. The one with more batches waits for the gradients of the others, and they wait for it at the
+# checkpoint. Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten, all GPUs "busy". What comes next decides how it looks: if
+# it were a second epoch, the ranks would go on, and average gradients of different epochs.
+#
+# There are four ways out:
+#
+# | Way | Costs |
+# |---|---|
+# | as many shards, of equal size, for each place (exercise 10.2) | nothing; but sizes are rarely equal |
+# | a fixed number of steps: `all_reduce` the `MIN` of the ranks' numbers of batches | the last batches; every rank has to know its number |
+# | [`Join`](https://docs.pytorch.org/tutorials/advanced/generic_join.html): who is through goes on meeting the others | steps with fewer ranks at the end |
+# | ask before every step whether all have a batch | a small meeting more in each step; the last batches |
+#
+# ### Exercise 11.2 · 10 min · ●●○
+#
+# Write the last one. `in_step(batches)` yields the batches of this rank, as long as *every* rank has another one. Your targets:
+#
+# - all ranks take as many steps as the one with the fewest batches, even if that is none,
+# - no rank waits for another in vain,
+# - `batches` may be a stream that has no `len()`, and is asked for one batch at a time,
+# - a batch may be anything.
+#
+# <details><summary>Hint 1: how to ask all</summary>
+#
+# `dist.all_reduce(tensor, dist.ReduceOp.MIN)` leaves the minimum over all ranks in `tensor`, on every rank.
+#
+# </details>
+# <details><summary>Hint 2: how to notice the end</summary>
+#
+# `next(mine, END)` returns `END` where there is no batch left. Compare with `is`.
+#
+# </details>
+# <details><summary>Hint 3: who has none</summary>
+#
+# A rank without a batch must say so before it leaves: it takes part in the meeting, with a 0.
+#
+# </details>
+
+
+# %%
+# %%worker_module my_steps
+import torch
+import torch.distributed as dist
+
+END = object()
+
+
+def in_step(batches):
+    ### BEGIN SOLUTION
+    mine = iter(batches)
+    while True:
+        batch = next(mine, END)
+        have_one = torch.tensor(0 if batch is END else 1)  # on GPUs: device="cuda"
+        dist.all_reduce(have_one, dist.ReduceOp.MIN)
+        if not have_one:
+            return
+        yield batch
+    ### END SOLUTION
+
+
+# %%
+cu.check("11.2", in_step)
+
+# %% [markdown] tags=["instructor"]
+# **Instructor.** 11d: the tempting answer is that of a rank alone, 90 or so. Ask what a faster disk in rank 0 would gain. In exercise 11.2 the
+# tempting wrong answer returns as soon as the rank itself has no batch, before it has told the others.
 
 # %% [markdown]
 # ## Survive a restart

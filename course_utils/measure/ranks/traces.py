@@ -12,6 +12,7 @@ machine have another one: there, give each machine a folder.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,17 +65,24 @@ class RankTraces:
 
 def save_rank(trace: Trace, folder: str | Path) -> Path:
     """Write the trace of this rank into `folder` and return its path."""
-    rank = distributed.get_rank() if distributed.is_initialized() else 0
+    rank, ranks = 0, 1
+    if distributed.is_initialized():
+        rank, ranks = distributed.get_rank(), distributed.get_world_size()
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     return save_chrome(
         trace,
         folder / f"rank-{rank}.json",
+        run=[os.environ.get("TORCHELASTIC_RUN_ID", ""), ranks],  # an older one may lie there too
         origin_ns=reach(trace)[0],
         served=trace.served,
         samples=trace.samples,
         sample_ids=trace.sample_ids,
     )
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.removeprefix("rank-"))
 
 
 def load_ranks(folder: str | Path) -> RankTraces:
@@ -83,17 +91,21 @@ def load_ranks(folder: str | Path) -> RankTraces:
     Raises:
         CourseError: a rank left nothing.
     """
-    numbers = sorted(int(path.stem[5:]) for path in Path(folder).glob("rank-*.json"))
-    if missing := set(range(max(numbers, default=0) + 1)).difference(numbers):
+    told = {
+        path: json.loads(path.read_text("utf-8"))["otherData"]
+        for path in sorted(Path(folder).glob("rank-*.json"), key=_number)
+    }
+    run = next(iter(told.values()))["run"] if told else []
+    told = {path: about for path, about in told.items() if about["run"] == run}
+    _, size = run or ("", 1)
+    if missing := set(range(size)).difference(map(_number, told)):
         raise CourseError(
             f"Rank {min(missing)} left no trace in {folder}; end the script with "
             "save_rank(trace, folder), and see that each rank gets there."
         )
-    paths = [Path(folder) / f"rank-{rank}.json" for rank in numbers]
-    told = [json.loads(path.read_text("utf-8"))["otherData"] for path in paths]
-    first = min(about["origin_ns"] for about in told)
+    first = min(about["origin_ns"] for about in told.values())
     traces = []
-    for path, about in zip(paths, told, strict=True):
+    for path, about in told.items():
         trace = load_chrome(path, begins_ns=about["origin_ns"] - first)
         trace.origin_ns = 0
         trace.served, trace.samples = about["served"], about["samples"]

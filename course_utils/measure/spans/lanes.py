@@ -84,12 +84,11 @@ def _fits(around: list[Span], span: Span) -> bool:
 
 
 def reach(trace: SpanLog) -> Interval:
-    """Return where the picture begins, at the first span as a rule, and the last end, in ns."""
+    """Return when the trace begins, and the last end of all spans, in ns."""
     spans = trace.spans
     if not spans:
         return trace.start_ns, max(trace.end_ns, trace.start_ns + 1)
-    first = spans[0].start_ns if trace.origin_ns is None else trace.origin_ns
-    return first, max(span.end_ns for span in spans)
+    return trace.begins_ns, max(span.end_ns for span in spans)
 
 
 def busy_share(trace: SpanLog, lane: Lane) -> float:

@@ -56,7 +56,7 @@ class SpanLog:
         self.samples = 0
         self.sample_ids: list[Hashable] | None = []  # None once a batch came without ids
         self.start_ns = self.end_ns = clock()
-        self.origin_ns: int | None = None  # where pictures of it begin; None: at its first span
+        self.origin_ns: int | None = None  # of several ranks together; None: at the first span
         self._spans: list[Span] = []
         self._closing: list[Callable[[], None]] = []
 
@@ -73,6 +73,13 @@ class SpanLog:
     def spans(self) -> list[Span]:
         """All spans, sorted by start."""
         return sorted(self._spans, key=lambda span: (span.start_ns, -span.end_ns))
+
+    @property
+    def begins_ns(self) -> int:
+        """When it begins: with the first span, or with the first of all ranks."""
+        if self.origin_ns is not None:
+            return self.origin_ns
+        return min((span.start_ns for span in self._spans), default=self.start_ns)
 
     @property
     def lanes(self) -> list[str]:

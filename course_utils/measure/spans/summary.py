@@ -83,7 +83,7 @@ def summarise(trace: SpanLog) -> Summary:
     spans = trace.spans
     steps = compute_spans(spans)
     busy = union((s.start_ns, s.end_ns) for s in steps)
-    start = min((s.start_ns for s in spans), default=trace.start_ns)
+    start = trace.begins_ns
     end = max((s.end_ns for s in steps), default=trace.end_ns)
     total = max(end - start, 1)
     utilisation = _length(busy) / total

@@ -12,7 +12,7 @@ from course_utils.measure.spans import OTHERS, reach
 from tests.measure.handmade import span, trace_of
 
 
-def save(folder: Path, rank: int, start_ms: float, ids: list[int]) -> None:
+def save(folder: Path, rank: int, start_ms: float, ids: list[int], ranks: int = 2) -> None:
     """Leave the trace of a rank that began its first batch at `start_ms`."""
     trace = trace_of(
         span("main", "wait", start_ms, start_ms + 10, 0),
@@ -24,13 +24,14 @@ def save(folder: Path, rank: int, start_ms: float, ids: list[int]) -> None:
     with (
         patch("torch.distributed.is_initialized", return_value=True),
         patch("torch.distributed.get_rank", return_value=rank),
+        patch("torch.distributed.get_world_size", return_value=ranks),
     ):
         save_rank(trace, folder)
 
 
 def test_all_ranks_begin_with_the_first_of_them(tmp_path: Path) -> None:
     for rank, start_ms in ((0, 5_007), (1, 5_000), (2, 5_001), (3, 5_100)):
-        save(tmp_path, rank, start_ms, [])
+        save(tmp_path, rank, start_ms, [], ranks=4)
     ranks = load_ranks(tmp_path)
     assert [trace.spans[0].start_ns for trace in ranks.traces] == [7e6, 0, 1e6, 100e6]
     assert [reach(trace) for trace in ranks.traces] == [
@@ -49,10 +50,18 @@ def test_what_all_ranks_served_is_counted_together(tmp_path: Path) -> None:
     assert str(ranks).startswith("2 ranks served 6 samples, only 5 distinct.\n")
 
 
+def test_what_an_older_run_left_is_not_taken_for_a_rank(tmp_path: Path) -> None:
+    for rank in range(3):
+        save(tmp_path, rank, 0, [], ranks=3)
+    for rank in range(2):
+        save(tmp_path, rank, 9_000, [])
+    assert len(load_ranks(tmp_path).traces) == 2
+
+
 def test_a_rank_that_left_no_trace_is_missed(tmp_path: Path) -> None:
     with pytest.raises(CourseError, match="Rank 0 left no trace"):
         load_ranks(tmp_path)
-    save(tmp_path, 0, 0, [])
-    save(tmp_path, 2, 0, [])
+    save(tmp_path, 0, 0, [], ranks=3)
+    save(tmp_path, 2, 0, [], ranks=3)
     with pytest.raises(CourseError, match="Rank 1 left no trace"):
         load_ranks(tmp_path)

@@ -1,0 +1,195 @@
+"""11.1: a sampler for each rank, which together serve every sample once."""
+
+import operator
+import pickle
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import combinations, islice, pairwise, product
+from typing import Any
+
+import numpy as np
+import torch
+
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
+from course_utils.words import plural
+from notebooks.exercises.judging import Served
+
+RANKS = (1, 2, 3, 4, 8)
+COUNTS = (10, 7, 64, 101, 1)  # samples; a multiple of ranks, neither, fewer
+EPOCHS = (0, 1, 2, 3, 841)  # in a cycle of 8, and for 10, the last is an earlier one again
+MANY = 1_000  # samples, whose order is looked at
+NEIGHBOURS = 0.1  # share of neighbours that stay together; by chance 0.002
+
+
+@exercise("11.1", title="Every sample once")
+def every_sample_once(sampler_class: type[Any]) -> Verdict:
+    """Judge samplers of 1 to 8 ranks over several epochs."""
+    expect_a_class(sampler_class, "a sampler", "builds one for each rank")
+    for ranks, count in product(RANKS, COUNTS):
+        _judge_share(sampler_class, ranks, count)
+    _judge_epochs(sampler_class)
+    _judge_order(sampler_class)
+    return right(
+        "Every sample once in each epoch, on 1 to 8 ranks, whatever their number; in a new order "
+        "each time, and the same again when the epoch is."
+    )
+
+
+def _judge_share(sampler_class: type[Any], ranks: int, count: int) -> None:
+    where = f"With {plural(ranks, 'rank')} and {plural(count, 'sample')}"
+    samplers = [sampler_class(count, rank, ranks) for rank in range(ranks)]
+    by_place = {(rank, 0): _read(sampler, 1, rank) for rank, sampler in enumerate(samplers)}
+    served = Served(by_place, range(count))
+    total = served.counts.total()
+    expect(
+        served.counts.keys() <= set(range(count)),
+        f"{where} the sampler gives {next(iter(served.counts.keys() - set(range(count))), None)}, "
+        "which is no number of a sample.",
+        f"The samples are 0 to {count - 1}: shuffle range(n_samples).",
+    )
+    expect(
+        not served.all_ranks_alike,
+        f"{where} every rank serves the same samples: its number is not used.",
+        "Deal the shuffled numbers out like cards: order[rank::world_size].",
+    )
+    expect(
+        not served.twice or served.lost or total != -(-count // ranks) * ranks,
+        f"{where} {total} are served, so that all ranks have equally many: {served.twice} come "
+        "twice. DistributedSampler pads like this, and this sampler shall not.",
+        "Let some ranks have one sample less than others: order[rank::world_size].",
+    )
+    expect(
+        not (served.twice and served.lost),
+        f"{where} {served.twice} are served more than once and {served.lost} by nobody: each rank "
+        "deals from an order of its own. What is drawn from the random numbers of the process "
+        "differs between ranks too.",
+        "Shuffle with a generator whose seed all ranks share: default_rng([seed, epoch]).",
+    )
+    expect(
+        not served.twice,
+        f"{where} {served.twice} are served more than once: the shares overlap.",
+        "Deal them out like cards: begin at the rank, and step by world_size.",
+    )
+    expect(
+        not served.lost,
+        f"{where} {served.lost} are served by nobody, as with drop_last. Shares of equal size "
+        "lose what does not divide evenly.",
+        "Deal them out like cards, order[rank::world_size]: that loses none.",
+    )
+    sizes = {rank: len(own) for (rank, _), own in by_place.items()}
+    expect(
+        max(sizes.values()) - min(sizes.values()) <= 1,
+        f"{where} one rank gets {max(sizes.values())} samples and another {min(sizes.values())}; "
+        "the others would wait for the slowest.",
+        "Deal them out like cards: the shares then differ by one at most.",
+    )
+    said = {rank: len(sampler) for rank, sampler in enumerate(samplers)}
+    wrong = next((rank for rank in said if said[rank] != sizes[rank]), 0)
+    expect(
+        said == sizes,
+        f"{where} rank {wrong} serves {sizes[wrong]}, and its len() is {said[wrong]}: the loader "
+        "would announce another number of batches than it gives.",
+        "len(range(rank, n_samples, world_size)) counts the cards of one player.",
+    )
+
+
+def _read(sampler: Any, epoch: int, seed: int = 0) -> list[int]:
+    """Return an epoch, read where the random numbers of the process are those of `seed`."""
+    with _random_numbers(seed):
+        sampler.set_epoch(epoch)
+        found = list(islice(sampler, 2 * MANY))
+    expect(
+        len(found) < 2 * MANY,
+        "The sampler gives more numbers than there are samples: it never ends.",
+        "Go through the share of the rank once.",
+    )
+    for number in found:
+        expect(
+            hasattr(type(number), "__index__"),
+            f"The sampler gives a {type(number).__name__}; a dataset is asked for samples by their "
+            "number.",
+            "Yield the numbers one by one: iter(order.tolist()).",
+        )
+    return [operator.index(number) for number in found]
+
+
+@contextmanager
+def _random_numbers(seed: int) -> Iterator[None]:
+    """Let the process have the random numbers of `seed`, and refuse code that touches them."""
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng([]):
+        random.seed(seed)
+        np.random.seed(seed)
+        torch.manual_seed(seed)
+        before = _random_state()
+        try:
+            yield
+            after = _random_state()
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
+    expect(
+        before == after,
+        "Your sampler draws from the random numbers of the whole process, or seeds them anew. They "
+        "differ from rank to rank; and to seed them makes the dropout of every epoch alike.",
+        "Take a generator of your own: np.random.default_rng([self.seed, self.epoch]).",
+    )
+
+
+def _random_state() -> bytes:
+    theirs = torch.get_rng_state().numpy().tobytes()
+    return pickle.dumps((theirs, np.random.get_state(), random.getstate()))
+
+
+def _judge_epochs(sampler_class: type[Any]) -> None:
+    """Judge whether the same epoch is the same again, and another one shares out anew."""
+    sampler = sampler_class(101, 1, 4)
+    first, again = _read(sampler, 1), _read(sampler, 1)
+    other = _read(sampler_class(101, 1, 4), 1)
+    expect(
+        first == again == other,
+        "The same epoch, asked for twice, is not the same: after a restart the rank would serve "
+        "other samples than before.",
+        "Work the order out anew in every __iter__, from seed and epoch alone.",
+    )
+    shares = [frozenset(_read(sampler, epoch)) for epoch in EPOCHS]
+    expect(
+        len(set(shares)) > 1,
+        "In every epoch the rank serves the same samples: set_epoch is not heard, or only what is "
+        "its own is shuffled. So no sample ever meets those of another rank.",
+        "Shuffle all samples, with the epoch in the seed, and take the share afterwards.",
+    )
+    expect(
+        set(_read(sampler_class(101, 1, 4, seed=1), 1)) != set(first),
+        "Another seed gives the same samples: a second training would repeat the first.",
+        "Put both into the seed: default_rng([self.seed, self.epoch]).",
+    )
+
+
+def _judge_order(sampler_class: type[Any]) -> None:
+    sampler = sampler_class(MANY, 0, 1)
+    orders = {epoch: _read(sampler, epoch) for epoch in EPOCHS}
+    for one, other in combinations(EPOCHS, 2):
+        expect(
+            orders[one] != orders[other],
+            f"Epochs {one} and {other} have the same order.",
+            "Give the generator the epoch itself as part of its seed.",
+        )
+        expect(
+            _stay_together(orders[one], orders[other]) < NEIGHBOURS,
+            f"In epochs {one} and {other} most samples have the same neighbours, also in a batch: "
+            "the order is turned or moved in blocks, not drawn anew.",
+            "Draw a whole permutation in each epoch: rng.permutation(n_samples).",
+        )
+    expect(
+        _stay_together(orders[0], range(MANY)) < NEIGHBOURS,
+        "Most samples come beside their neighbours on disk: that is no shuffle.",
+        "Draw a whole permutation in each epoch: rng.permutation(n_samples).",
+    )
+
+
+def _stay_together(one: Sequence[int], other: Sequence[int]) -> float:
+    """Return the share of neighbours in one order that are neighbours in the other."""
+    here, there = ({frozenset(pair) for pair in pairwise(order)} for order in (one, other))
+    return len(here & there) / len(here)

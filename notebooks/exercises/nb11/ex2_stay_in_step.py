@@ -1,0 +1,136 @@
+"""11.2: take equally many steps on all ranks, whatever each of them has to load."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import distributed
+
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
+from course_utils.words import plural
+from notebooks.exercises.judging import Failure, run_ranks
+
+LENGTHS = ((3, 3, 3), (4, 2, 3), (2, 5, 9), (0, 3, 1))  # batches of each rank
+MANY = 5  # batches; who asks for so many before the first step reads the whole epoch
+# whatever a batch may be, none of these means the end
+BATCHES: tuple[Any, ...] = ("first", 0, None, [], "fifth", False, (), "", "ninth")
+
+InStep = Callable[[Iterable[Any]], Iterable[Any]]
+
+
+class Epoch(NamedTuple):
+    """What one rank did in an epoch."""
+
+    taken: str  # as text: the batches it took a step with
+    steps: int
+    drawn: int  # batches that were asked for before the first step
+
+
+class Batches:
+    """A stream of batches without a length that counts how many were asked for."""
+
+    def __init__(self, count: int):
+        self.count, self.drawn = count, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in BATCHES[: self.count]:
+            self.drawn += 1
+            yield batch
+
+
+@exercise("11.2", title="Stay in step", seconds=120)
+def stay_in_step(in_step: InStep) -> Verdict:
+    """Judge the learner's function in three processes that meet after every step."""
+    expect(
+        callable(in_step),
+        "The check needs your function; this is something else.",
+        "Hand it over without parentheses: in_step.",
+    )
+    expect_in_a_file(in_step)
+    for lengths in LENGTHS:
+        _judge(run_ranks(_train, in_step, lengths, ranks=len(lengths)), lengths)
+    return right(
+        "As many steps on every rank as the shortest has batches, and no rank was left alone; also "
+        "where one has none at all."
+    )
+
+
+def _train(in_step: InStep, lengths: Sequence[int]) -> Epoch:
+    batches = Batches(lengths[distributed.get_rank()])
+    taken: list[Any] = []
+    drawn = 0
+    for batch in in_step(batches):
+        drawn = drawn or batches.drawn
+        taken.append(batch)
+        distributed.all_reduce(torch.zeros(1))  # here the gradients meet
+        if len(taken) > len(BATCHES):
+            break
+    return Epoch(repr(taken), len(taken), drawn)
+
+
+def _judge(found: Sequence[Epoch | Failure], lengths: Sequence[int]) -> None:
+    have = f"Where the ranks have {', '.join(map(str, lengths[:-1]))} and {lengths[-1]} batches"
+    for rank, one in enumerate(found):
+        if isinstance(one, Failure) and not one.left_alone:
+            _judge_error(one, f"{have}, rank {rank}")
+    expect(
+        not any(isinstance(one, Failure) for one in found),
+        f"{have}, they end with one waiting for the others in vain: some rank left the loop, or "
+        "asks for something else, while others take one more step.",
+        "Before each step, let all ranks tell whether they have a batch, and all of them go by the "
+        "same answer: the minimum.",
+    )
+    epochs = [one for one in found if isinstance(one, Epoch)]
+    for rank, epoch in enumerate(epochs):
+        expect(
+            epoch.steps <= lengths[rank],
+            f"{have}, rank {rank} takes {plural(epoch.steps, 'step')}: something is served that is "
+            "no batch, or a batch twice.",
+            "End with the first rank that has no batch left, and yield none of your marks.",
+        )
+    for rank, epoch in enumerate(epochs):
+        _judge_epoch(epoch, lengths[rank], f"{have}, rank {rank}", min(lengths))
+
+
+def _judge_error(one: Failure, where: str) -> None:
+    expect(
+        one.kind != "TypeError" or "len()" not in one.text,
+        f"{where} stops: {one.text}. A stream of shards does not know how many batches it has.",
+        "Ask for the next batch, and tell the others whether there was one.",
+    )
+    expect(
+        one.kind != "StopIteration" and "StopIteration" not in one.text,
+        f"{where} stops: {one.text}. next() raises where there is no batch left.",
+        "Give it something to return instead: next(mine, END), with END = object().",
+    )
+    expect(
+        "Boolean value of Tensor" not in one.text,
+        f"{where} stops: {one.text}. A batch is asked whether it is true.",
+        "Compare with an object of your own: batch is END.",
+    )
+    expect(False, f"{where} stops: {one.text}.", "Mend that line, and run its cell again.")
+
+
+def _judge_epoch(one: Epoch, length: int, where: str, fewest: int) -> None:
+    expect(
+        one.steps >= fewest,
+        f"{where} takes {plural(one.steps, 'step')} of {fewest} that all could take. A batch may "
+        "be 0, None or empty; none of that means the end.",
+        "Mark the end with an object of your own, END = object(), and compare with `is`.",
+    )
+    expect(
+        one.steps == fewest,
+        f"{where} takes {plural(one.steps, 'step')}, and others take {fewest}.",
+        "End on all ranks with the first that has no batch left.",
+    )
+    expect(
+        one.taken == repr([*BATCHES[:fewest]]),
+        f"{where} gets {one.taken}; its batches were {[*BATCHES[:fewest]]}.",
+        "Yield the batches themselves, in their order.",
+    )
+    expect(
+        length < MANY or one.drawn < length,
+        f"{where} loads all its {one.drawn} batches before the first step: an epoch has to fit in "
+        "memory, and nothing is loaded while the GPU computes.",
+        "Ask for one batch at a time.",
+    )
