@@ -9,6 +9,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
+from textwrap import fill
 from typing import Any
 
 from course_utils import paths
@@ -62,7 +63,6 @@ class Entry:
     needs: str = ""  # such as "a GPU" or "Linux"; without it, it is not run
     method: str = ""  # the start method that it is about; empty: any
     seconds: float = 30  # it is stopped after so long
-    seen: str = ""  # where it needs a GPU: what was printed there, on which machine and when
 
     @property
     def broken(self) -> str:
@@ -76,10 +76,17 @@ class Entry:
 
     def __str__(self) -> str:
         """Say what it is and what to do, for a terminal."""
-        parts = {"It says": "\n         ".join(self.says), "Why": self.why, "Do": self.do}
-        parts["More"] = f"notebook {self.notebook}, and entry {self.name!r} of notebook A, to run"
+        more = f"notebook {self.notebook}, and to run it: entry {self.name!r} of notebook A"
+        parts = {
+            "It says": "  |  ".join(self.says[:3]),
+            "Why": self.why,
+            "Do": self.do,
+            "More": more,
+        }
         lines = [f"{name + ':':9}{text}" for name, text in parts.items() if text]
-        return "\n".join([self.title, *lines])
+        return "\n".join(
+            [self.title, *(fill(line, 98, subsequent_indent=" " * 9) for line in lines)]
+        )
 
     def _without(self, sign: str) -> str:
         lines = self.program.splitlines()

@@ -1,6 +1,6 @@
 """What a notebook does with its learner: start, ask, show, explain, clear away."""
 
-from course_utils.teaching.notebook.cards import Bar, Tone, bars, block, card
+from course_utils.teaching.notebook.cards import Bar, Tone, bars, block, card, inline
 from course_utils.teaching.notebook.demo import Demo, loaded_context, run_demo
 from course_utils.teaching.notebook.learners_code import (
     advice,
