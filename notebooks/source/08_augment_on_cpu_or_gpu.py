@@ -34,7 +34,7 @@ cu.ready("08")
 import torch
 
 from course_utils.loading.images import Augment, Jpegs
-from notebooks.stories.augment_pictures import bars, places, show
+from notebooks.stories.augmenting import bars, places, show
 
 folder = cu.data_path("images", "S")
 photos, augment = Jpegs(folder), Augment(size=224)
@@ -85,7 +85,7 @@ print(f"read and decode: {decode_ms:.1f} ms, and augment: {both_ms:.1f} ms")
 cu.predict("08a", "Two workers decode and augment. How idle is the GPU, start-up aside?", unit="%")
 
 # %%
-from notebooks.stories.augment_loops import load_ms, pace_ms, photo_loader, steady, train_epoch
+from notebooks.stories.augmenting import load_ms, pace_ms, photo_loader, steady, train_epoch
 
 gpu = cu.get_accelerator(step_ms=0.4 * both_ms)
 augmenting, decoding = photo_loader(augmented), photo_loader(photos)
@@ -147,7 +147,7 @@ for name, trace in ("in the workers", starved), ("on the device", fed):
 cu.predict("08b", "How many times as long do the float32 crops take over the bus?", unit="times")
 
 # %%
-from notebooks.stories.augment_loops import copy_ms
+from notebooks.stories.augmenting import copy_ms
 
 images = torch.stack([photos[index][0] for index in range(0, 192, 3)])  # 64 photographs
 crops = images[:, :, :224, :224].contiguous()

@@ -1,4 +1,4 @@
-"""The three data sets: what is in them, and that the same seed gives the same bytes."""
+"""The data sets: what is in them, and that the same seed gives the same bytes."""
 
 import json
 from collections.abc import Iterator
@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tokenizers import Tokenizer
 
-from data_scripts import files, make_events, make_images, make_volumes
+from course_utils.loading.tokens import END, END_TEXT, Corpus
+from data_scripts import files, make_events, make_images, make_tokens, make_volumes
 from data_scripts.make_volumes import SHAPES, density
 
 SMALL_SHAPES = ((8, 6, 4), (12, 10, 8))
-MAKERS = (make_events, make_images, make_volumes)
+MAKERS = (make_events, make_images, make_volumes, make_tokens)
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +24,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(make_events.COUNTS, "S", 600)
         patch.setitem(SHAPES, "S", SMALL_SHAPES)
+        patch.setitem(make_tokens.COUNTS, "S", 20_000)
+        patch.setattr(make_tokens, "TRAINED_ON", 100_000)
         for maker in MAKERS:
             assert maker.main(["--size", "S", "--out", str(folder / maker.__name__)]) == 0
         yield folder
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("maker", MAKERS, ids=["events", "images", "volumes"])
+@pytest.mark.parametrize("maker", MAKERS, ids=["events", "images", "volumes", "tokens"])
 def test_the_same_seed_gives_the_same_bytes_another_gives_others_and_force_mends(
     maker: type[make_events], made: Path, tmp_path: Path
 ) -> None:
@@ -87,3 +91,40 @@ def test_a_density_is_positive_and_clumped_around_one() -> None:
     assert field.min() > 0
     assert field.mean(dtype=float) == pytest.approx(1)
     assert np.corrcoef(field[1:].ravel(), field[:-1].ravel())[0, 1] > 0.5  # white noise has 0
+
+
+def test_tokens_are_as_many_as_wanted_and_give_back_the_text(made: Path) -> None:
+    folder = made / make_tokens.__name__
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    counts = json.loads((folder / "manifest.json").read_text())["counts"]
+    assert sum(count["tokens"] for count in counts.values()) == 20_000
+    for name, count in counts.items():
+        corpus = Corpus(folder, name)
+        assert {"tokens": len(corpus.tokens), "documents": len(corpus)} == count
+        assert corpus.tokens.dtype == np.uint16
+        assert corpus.tokens.max() < tokenizer.get_vocab_size() <= make_tokens.VOCABULARY
+        assert np.flatnonzero(corpus.tokens == END).tolist() == (corpus.offsets[1:] - 1).tolist()
+        text = tokenizer.decode(corpus[0].tolist(), skip_special_tokens=False)
+        assert text.endswith(END_TEXT)
+        if len(corpus) > 1:  # the last document is cut
+            assert tokenizer.encode(text).ids == corpus[0].tolist()
+
+
+def test_a_tokenizer_gives_back_what_it_has_never_seen() -> None:
+    tokenizer = make_tokens.train(["only these words"])
+    text = "\tder Überschuß\r\n = 5 µs, 日本 🙂"
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text
+    assert tokenizer.encode(END_TEXT).ids == [END]
+
+
+def test_where_text_lacks_a_smaller_size_is_advised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(make_tokens, "TRAINED_ON", 10_000)
+    monkeypatch.setattr(make_tokens, "_code", lambda rng: iter(["a = 1\n" * 100]))
+
+    assert make_tokens.main(["--size", "L", "--out", str(tmp_path / "tokens")]) == 1
+    error = capsys.readouterr().err
+    assert "The code on this machine has" in error
+    assert "choose a smaller --size" in error
+    assert not (tmp_path / "tokens").exists()

@@ -32,7 +32,7 @@ PRELOAD = (
     "course_utils.teaching.explorer",
 )
 
-DATA_SETS = ("events", "images", "volumes")
+DATA_SETS = ("events", "images", "volumes", "tokens")
 _READS = {
     "00": ("events",),
     "03": ("events",),
@@ -41,6 +41,7 @@ _READS = {
     "08": ("images",),
     "09": (),
     "11": ("events",),
+    "12": ("tokens",),
     "A": (),
 }  # the others need the images too
 
@@ -99,12 +100,13 @@ def make_data(name: str, size: str | None = None) -> int:
     """Make a data set, or look whether it is whole, in words of its own; return an exit code."""
     if name not in DATA_SETS:
         raise CourseError(f"There is no data set {name!r}; choose one of {', '.join(DATA_SETS)}.")
-    from data_scripts import make_events, make_images, make_volumes
+    from data_scripts import make_events, make_images, make_tokens, make_volumes
 
     makers: dict[str, Callable[[Sequence[str]], int]] = {
         "events": make_events.main,
         "images": make_images.main,
         "volumes": make_volumes.main,
+        "tokens": make_tokens.main,
     }
     size = data_size(size)
     return makers[name](["--size", size, "--out", str(data_root() / f"{name}-{size}")])

@@ -7,7 +7,7 @@ from torch import Tensor
 from torchvision.utils import make_grid
 
 from course_utils.measure.trace import Trace
-from notebooks.stories.augment_loops import load_ms, pace_ms
+from notebooks.stories.augmenting.loops import load_ms, pace_ms
 from notebooks.stories.figures import drawing, value_bars
 
 

@@ -9,15 +9,14 @@ from course_utils.loading.images import Augment, Jpegs
 from course_utils.measure.spans import Span
 from course_utils.measure.trace import Trace
 from course_utils.teaching.notebook import data_path
-from notebooks.stories import augment_loops
-from notebooks.stories.augment_loops import copy_ms, load_ms, pace_ms, photo_loader, train_epoch
+from notebooks.stories.augmenting import copy_ms, load_ms, loops, pace_ms, photo_loader, train_epoch
 
 
 @pytest.mark.slow
 def test_workers_send_their_spans_in_every_epoch_and_the_device_augments_before_each_step(
     start_method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(augment_loops, "STEPS", 8)
+    monkeypatch.setattr(loops, "STEPS", 8)
     multiprocessing.set_start_method(start_method, force=True)
     loader, gpu = photo_loader(Jpegs(Path(data_path("images", "S")))), get_accelerator(emulate=True)
     for _ in range(2):
@@ -32,7 +31,7 @@ def test_workers_send_their_spans_in_every_epoch_and_the_device_augments_before_
 def test_the_pace_leaves_out_what_was_ready_and_the_load_is_what_workers_do_for_a_batch() -> None:
     trace = Trace(clock=lambda: 0)
     for batch in range(20):
-        end = 1_000_000 * (batch + 4 * max(0, batch - augment_loops.BEGUN))
+        end = 1_000_000 * (batch + 4 * max(0, batch - loops.BEGUN))
         trace.add(Span("gpu", "compute", end - 10, end - 5, batch))
         trace.add(Span("gpu", "compute", end - 5, end, batch))
         trace.add(Span(f"worker {batch % 2}", "decode", 0, 4_000_000, batch))

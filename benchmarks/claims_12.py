@@ -1,0 +1,24 @@
+"""Count or measure what notebook 12 claims."""
+
+import numpy as np
+
+from notebooks.exercises.nb12.ex1_fill_the_card import DAYS
+from notebooks.stories.token_windows import times_served
+
+
+def days_of_the_plan() -> float:
+    """Return the days that the training in the lecture notes takes."""
+    return round(DAYS, 1)
+
+
+def share_missed_by_own_offsets() -> float:
+    """Return the share of tokens in no window where each window has an offset of its own."""
+    length, count = 128, 100_000
+    rng = np.random.default_rng(0)
+    starts = np.arange(count) * length + rng.integers(length, size=count)
+    return float(np.mean(times_served(starts, length, count * length)[length:-length] == 0))
+
+
+def tokens_of_uint16() -> int:
+    """Return how many tokens two bytes tell apart."""
+    return int(np.iinfo(np.uint16).max) + 1

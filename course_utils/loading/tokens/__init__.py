@@ -1,0 +1,5 @@
+"""Tokens: corpora of uint16, cut into windows, blended in exact proportions."""
+
+from course_utils.loading.tokens.blend import Blend
+from course_utils.loading.tokens.corpus import END, END_TEXT, Corpus
+from course_utils.loading.tokens.windows import PackedWindows

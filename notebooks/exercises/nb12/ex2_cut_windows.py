@@ -1,0 +1,154 @@
+"""Exercise 12.2: windows in which every token is a target once an epoch."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
+
+Make = Callable[[int, int, int], Any]
+Starts = NDArray[np.int64]
+
+CASES = ((1_000, 10), (1_001, 10), (1_007, 10), (640, 64), (641, 64), (50_000, 128), (300, 1))
+TOO_SHORT = ((100, 128), (128, 128), (1, 8))
+SEEDS, LENGTH, TOKENS = range(100), 8, 4_000  # epochs in which chance is judged
+SAME_ORDER = 0.5  # rank correlation; orders that are drawn anew have 0 ± 0.1
+RANGE = "np.arange(first, n_tokens - length, length)"
+
+
+@exercise("12.2", title="Windows without overlap or gap")
+def cut_windows(window_starts: Make) -> Verdict:
+    """Judge where the windows of an epoch begin, for several corpora, lengths and seeds."""
+    state = _global_state()
+    for n_tokens, length in CASES:
+        for seed in (0, 1, 17):
+            starts = _starts(window_starts, n_tokens, length, seed)
+            _judge_windows(starts, n_tokens, length)
+            expect(
+                np.array_equal(_starts(window_starts, n_tokens, length, seed), starts),
+                "Asked twice for the same seed, your function returns other windows. A training "
+                "that begins again could not go on where it stopped.",
+                "Draw everything from np.random.default_rng(seed).",
+            )
+    for n_tokens, length in TOO_SHORT:
+        count = len(_starts(window_starts, n_tokens, length, 0))
+        expect(
+            not count,
+            f"{n_tokens} tokens are too few for {length} inputs and the target of the last, and "
+            f"you return {count} starts.",
+            f"Return an empty array there, as {RANGE} does.",
+        )
+    _judge_chance([_starts(window_starts, TOKENS, LENGTH, seed) for seed in SEEDS])
+    expect(
+        _global_state() == state,
+        "Your function sets the random numbers of everybody who uses np.random.",
+        "Make a generator of your own: np.random.default_rng(seed).",
+    )
+    return right(
+        "Between the first window and the last, every token is a target exactly once. Each epoch "
+        "cuts at other places, and has another order."
+    )
+
+
+def _starts(window_starts: Make, n_tokens: int, length: int, seed: int) -> Starts:
+    said = window_starts(n_tokens, length, seed)
+    starts = np.asarray(said)
+    expect(
+        starts.ndim == 1 and (starts.dtype.kind in "iu" or not starts.size),
+        f"For {n_tokens:,} tokens and a length of {length} you return {said!r:.60}, which is no "
+        "row of whole numbers.",
+        "Return one array: the token with which each window begins.",
+    )
+    return starts.astype(np.int64)
+
+
+def _judge_windows(starts: Starts, n_tokens: int, length: int) -> None:
+    where = f"{n_tokens:,} tokens in windows of {length}"
+    expect(len(starts), f"{where}: you return no start at all.", f"Take what fits: {RANGE}.")
+    last = int(starts.max()) + length
+    expect(
+        starts.min() >= 0 and last < n_tokens,
+        f"{where}: the first begins at {starts.min()}, and the last target of the last one is "
+        f"token {last:,}. The tokens have the numbers 0 to {n_tokens - 1:,}.",
+        "A window reads length + 1 tokens, so the last start is n_tokens - length - 1.",
+    )
+    served = np.bincount((starts[:, None] + np.arange(1, length + 1)).ravel(), minlength=n_tokens)
+    first = int(starts.min()) + 1
+    twice, never = int((served > 1).sum()), int((served[first:last] == 0).sum())
+    expect(
+        not twice,
+        f"{where}: {twice:,} tokens are targets more than once, and {never:,} between the first "
+        f"window and the last are never. {_why_twice(never, int(served.max()))}",
+        f"Draw one offset for all windows of the epoch, and let them follow each other: {RANGE}.",
+    )
+    expect(
+        not never,
+        f"{where}: {never:,} tokens between two windows are never a target. The last target of a "
+        "window is the first input of the next one: what comes after an input, the model has to "
+        "guess.",
+        "The windows lie `length` apart, though each reads a token more.",
+    )
+    left = n_tokens - 1 - last
+    expect(
+        first - 1 < length and left < length,
+        f"{where}: before the first window {first - 1:,} tokens are left out, behind the last one "
+        f"{left:,}. There was room for another window.",
+        "Begin with an offset from 0 to length - 1, and take all windows that fit behind it.",
+    )
+
+
+def _why_twice(never: int, most: int) -> str:
+    if not never:
+        return "The windows lie too close to each other."
+    if most == 2:  # those that are drawn freely pile up
+        return (
+            "Each window moves by an offset of its own, so it overlaps one neighbour and leaves a "
+            "gap to the other."
+        )
+    return "The starts do not know of each other, as in nanoGPT."
+
+
+def _judge_chance(epochs: list[Starts]) -> None:
+    for starts in epochs:
+        _judge_windows(starts, TOKENS, LENGTH)
+    offsets = {int(starts.min()) for starts in epochs}
+    expect(
+        len(offsets) > 1,
+        "All epochs cut at the same places: what a window ends with never stands before what the "
+        "next one begins with, in no epoch.",
+        "Draw the start of the first window anew for each seed: rng.integers(length).",
+    )
+    expect(
+        len(offsets) > LENGTH // 2,
+        f"{len(epochs)} epochs have only {len(offsets)} different offsets, and {LENGTH} there are.",
+        "Draw the start of the first window from 0 to length - 1: rng.integers(length).",
+    )
+    expect(
+        all(np.any(np.diff(starts) < 0) for starts in epochs),
+        "The windows are served in the order of the file: a batch holds neighbours, which are "
+        "alike.",
+        "Return them in a random order: rng.permutation(starts).",
+    )
+    near = [float(np.mean(np.abs(np.diff(starts)) == LENGTH)) for starts in epochs]
+    expect(
+        np.median(near) < SAME_ORDER,
+        "Most windows are followed by their neighbour: the order is only turned, or cut in a few "
+        "pieces.",
+        "Return rng.permutation(starts).",
+    )
+    size = min(map(len, epochs))
+    likeness = [
+        abs(float(np.corrcoef(one[:size], other[:size])[0, 1])) for one, other in pairwise(epochs)
+    ]
+    expect(
+        np.median(likeness) < SAME_ORDER,
+        "Two epochs serve their windows in nearly the same order, at other offsets.",
+        "Shuffle with the same generator that draws the offset: both are new for each seed.",
+    )
+
+
+def _global_state() -> list[int]:
+    return list(np.random.get_state(legacy=False)["state"]["key"])

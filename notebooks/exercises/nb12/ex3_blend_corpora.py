@@ -1,0 +1,101 @@
+"""Exercise 12.3: whose turn it is, so that every corpus has its share at every moment."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from course_utils.words import plural
+
+Make = Callable[[list[float], int], Any]
+Turns = NDArray[np.int64]
+
+CASES: tuple[tuple[list[float], int], ...] = (
+    ([1, 1, 1], 100),  # which three do not divide
+    ([0.5, 0.3, 0.2], 1_000),
+    ([0.99, 0.01], 1_000),
+    ([2, 1, 1], 400),  # shares in another unit
+    ([0.02, 0.9, 0.08], 5_000),
+    ([7, 2, 1, 1], 1_234),
+    ([5], 20),
+    ([0.5, 0.5], 0),
+)
+FARTHEST = 2  # samples from the share: who begins with the largest corpus may be off by more than 1
+HOW = "At sample n, take the corpus for which share * (n + 1) - served is largest."
+
+
+@exercise("12.3", title="Blend in exact proportions")
+def blend_corpora(take_turns: Make) -> Verdict:
+    """Judge for several weights which corpus each sample comes from."""
+    for weights, count in CASES:
+        given = list(weights)
+        turns = _turns(take_turns, given, count)
+        expect(
+            given == weights,
+            f"Your function changes the list that it is given: {weights} became {given}.",
+            "Work on a copy: np.asarray(weights) / sum(weights) makes one.",
+        )
+        _judge(
+            turns, weights, at_random=not np.array_equal(turns, _turns(take_turns, given, count))
+        )
+    return right(
+        "At every moment, each corpus has served its share to within two samples, whatever the "
+        "weights are."
+    )
+
+
+def _turns(take_turns: Make, weights: list[float], count: int) -> Turns:
+    case = f"For the weights {weights} and {plural(count, 'sample')}"
+    said = take_turns(weights, count)
+    turns = np.asarray(said)
+    expect(
+        turns.ndim == 1 and (turns.dtype.kind in "iu" or not turns.size),
+        f"{case} you return {said!r:.60}, which is no row of numbers of corpora.",
+        "Return one array of whole numbers: 0 for the first corpus.",
+    )
+    expect(
+        len(turns) == count,
+        f"{case} you return {len(turns):,} turns. Shares that are rounded need not add up to the "
+        "whole.",
+        "Decide sample by sample, until there are `count`.",
+    )
+    expect(
+        not count or 0 <= turns.min() <= turns.max() < len(weights),
+        f"{case} you name corpus {turns.max() if count else 0}; they are counted from 0 to "
+        f"{len(weights) - 1}.",
+        "Return the position of the weight in the list.",
+    )
+    return turns.astype(np.int64)
+
+
+def _judge(turns: Turns, weights: Sequence[float], *, at_random: bool) -> None:
+    shares = np.asarray(weights, float) / sum(weights)
+    served = (turns[:, None] == np.arange(len(shares))).cumsum(axis=0)
+    off = np.abs(served - shares * np.arange(1, len(turns) + 1)[:, None])
+    if not len(turns) or off.max() <= FARTHEST:
+        return
+    when, which = np.unravel_index(np.argmax(off), off.shape)
+    found = (
+        f"Weights {[*weights]}: of the first {plural(int(when) + 1, 'sample')}, corpus {which} has "
+        f"{served[when, which]:,}, and its share is {shares[which] * (when + 1):,.1f}."
+    )
+    expect(
+        not at_random,
+        f"{found} You draw at random: that is right on average, and off by the root of the number "
+        "of samples.",
+        f"Leave nothing to chance. {HOW}",
+    )
+    expect(
+        off[-1].max() > FARTHEST,
+        f"{found} At the end all is right, but on the way there the model sees a mixture that "
+        "nobody asked for.",
+        f"Let them take turns from the first sample on. {HOW}",
+    )
+    expect(
+        np.isclose(sum(weights), 1),
+        f"{found} The weights add up to {sum(weights):g}: they are shares in another unit.",
+        "Divide them by their sum first.",
+    )
+    expect(False, found, HOW)

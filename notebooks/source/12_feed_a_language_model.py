@@ -1,0 +1,401 @@
+# %% [markdown]
+# # 12 · Feed a language model
+#
+# **You will do:** turn text into numbers once, work out whether a loader can limit a training, and cut a corpus into
+# windows.
+#
+# **You will learn**
+#
+# - what it costs to tokenise in the loop, and how small tokens are,
+# - to tell from a few numbers whether loading can be the problem at all,
+# - to serve each token once an epoch, which two well-known loaders do not.
+#
+# **You need:** notebook 02. A CPU is enough. **Minutes:** {minutes}.
+
+# %%
+import course_utils as cu
+
+cu.ready("12")
+
+# %% [markdown] tags=["instructor"]
+# **Instructor: plan.** Text and tokens (4), the card, 12.1 and the table below it (8), windows (3) and 12.2 (10). Short of
+# time: 12.2 is homework. What is extra: blending and 12.3 (13), padding (2), what a window holds (2), BabyLM (2).
+#
+# **Board.** A long line of tokens, with the ends of documents marked. Put windows on it as rectangles of paper, first at
+# random, then side by side. Ask which token is never the last one of a window.
+
+# %% [markdown]
+# ## Two bytes a token
+#
+# A language model reads **tokens**: numbers that stand for pieces of text, from a fixed vocabulary. Our data are three
+# corpora of text that came with Python and its packages: source code, docstrings, and prose from READMEs. A tokenizer was
+# trained on some of it, and its vocabulary has 8,192 tokens.
+
+# %%
+from tokenizers import Tokenizer
+
+from course_utils.loading.tokens import Corpus
+
+folder = cu.data_path("tokens")
+tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+corpora = {name: Corpus(folder, name) for name in ("code", "docs", "prose")}
+for name, corpus in corpora.items():
+    print(f"{name:5} {len(corpus):6,} documents, {len(corpus.tokens):9,} tokens")
+
+# %%
+numbers = tokenizer.encode("for batch in loader: loss = model(batch)").ids
+print(numbers)
+print([tokenizer.decode([number]) for number in numbers])
+
+# %% [markdown]
+# A step of our GPU takes 5 ms, for a batch of 4,096 tokens. One loop has the text in memory and tokenises it batch by
+# batch; the other one reads tokens from a file. Neither has workers. <!-- given -->
+
+# %%
+cu.predict("12a", "The loop tokenises as it goes. How long is the GPU idle?", unit="% of the time")
+
+# %%
+import numpy as np
+import torch
+
+BATCH, STEPS = 4096, 40
+tokens = corpora["code"].tokens
+pieces = [slice(first, first + BATCH) for first in range(0, STEPS * BATCH, BATCH)]
+texts = [tokenizer.decode(tokens[piece], skip_special_tokens=False) for piece in pieces]
+
+
+def from_text(text):
+    with cu.stage("decode"):
+        return torch.tensor(tokenizer.encode(text).ids)
+
+
+def from_file(piece):
+    with cu.stage("read"):
+        return torch.from_numpy(tokens[piece].astype(np.int64))
+
+
+# %%
+from course_utils.measure.picture import Timeline
+
+gpu = cu.get_accelerator(step_ms=5)
+
+
+def train(batches):
+    with cu.record() as trace:
+        for batch in trace.batches(batches):
+            gpu.step(gpu.upload(batch)).item()
+    return trace
+
+
+runs = {"text": train(map(from_text, texts)), "tokens": train(map(from_file, pieces))}
+Timeline(runs)
+
+# %%
+cu.reveal("12a", 100 * runs["text"].summary().idle)
+
+# %% [markdown]
+# To tokenise is work for a CPU, and the same work in every epoch. Done once, it leaves two bytes for each token, since a
+# vocabulary of up to 65,536 fits into uint16. The file is mapped into memory: a slice reads the pages that it needs. Only
+# what goes to the model becomes int64, because an embedding wants that.
+
+# %%
+from notebooks.stories.figures import bars
+
+places = BATCH * STEPS
+kb = {"text": len("".join(texts).encode()) / 1e3, "int64": places / 125, "uint16": places / 500}
+bars(kb, f"kB, for {places:,} tokens", "{:.0f}".format)
+
+# %% [markdown]
+# Kept as int64, the tokens are larger than the text.
+#
+# ## Can loading be the problem?
+#
+# The notes of a lecture on training at scale plan a model of 7 billion parameters: 100 billion tokens, a batch of 1 million
+# tokens, 0.5 steps/s. That takes 2.3 days. They go on: *if the dataloader caps at 500k tokens/sec: 4.6 days — doubling
+# costs.* Is that so?
+#
+# ### Exercise 12.1 · 5 min · ●○○
+#
+# Fill in the card. How many tokens do the GPUs take in a second, and how many MB is that from the disk? How many days does
+# the training take if the loader gives 500,000 tokens/s? With which cap would the days double? <!-- given -->
+#
+# <details><summary>Hint</summary>
+#
+# The slower of the two decides: the GPUs, or the loader. A day has 86,400 seconds. <!-- given -->
+#
+# </details>
+
+# %%
+tokens_per_second = 1_000_000 * 0.5  ### SOLUTION
+mb_per_second = 2 * 500_000 / 1e6  ### SOLUTION
+days_with_500k = 100e9 / 500_000 / 86_400  ### SOLUTION
+doubling_cap = 250_000  ### SOLUTION
+
+cu.check("12.1", tokens_per_second, mb_per_second, days_with_500k, doubling_cap)
+
+# %% [markdown]
+# There is a rule for such questions: training takes about 6 operations for each parameter and each token. Suppose that a
+# GPU does 400 TFLOP/s, as an H100 may. <!-- given -->
+
+# %%
+cu.predict("12b", "7 billion parameters: how much does this GPU take?", unit="kB/s of tokens")
+
+
+# %%
+def tokens_a_second(parameters, operations=400e12):
+    return operations / (6 * parameters)
+
+
+for parameters in (10e6, 100e6, 1e9, 7e9, 70e9):
+    rate = tokens_a_second(parameters)
+    print(f"{parameters / 1e6:6,.0f} million: {rate:11,.0f} tokens/s, {2 * rate / 1e3:8,.0f} kB/s")
+
+# %%
+cu.reveal("12b", 2 * tokens_a_second(7e9) / 1e3)
+
+# %% [markdown]
+# No storage is too slow for that. What holds a language model up is hardly ever the reading: it is text that is
+# tokenised on the way, a very small model, or a batch that is filled up with nothing.
+#
+# ## Windows
+#
+# Documents differ in length. To fill a batch up to the longest of them wastes much of it (how much is counted below, in the
+# extra part). For pre-training they are **packed** instead: laid end to end, with a token behind each that says *end*. So a
+# corpus is one long line. A **window** of `length` inputs has the same tokens, moved by one, as targets, and reads
+# `length + 1` of them.
+#
+# But which windows? [nanoGPT](https://github.com/karpathy/nanoGPT) draws each start at random.
+# [BabyLlama](https://github.com/timinar/BabyLlama) cuts the line into pieces, and moves each window by a random offset of
+# its own.
+
+# %%
+cu.predict("12c", "As many random starts as windows fit: how much is in no window?", unit="%")
+
+# %%
+cu.predict("12d", "And with an offset for each window?", unit="% in no window")
+
+# %%
+from notebooks.stories.token_windows import plot_coverage, times_served
+
+n_tokens, length = len(tokens), 128
+rng = np.random.default_rng(0)
+grid = np.arange(0, n_tokens - 2 * length, length)
+ways = {
+    "random starts": rng.integers(n_tokens - length, size=len(grid)),
+    "an offset for each": grid + rng.integers(length, size=len(grid)),
+}
+plot_coverage(ways, length, n_tokens)
+
+# %%
+missed = {way: np.mean(times_served(starts, length, n_tokens) == 0) for way, starts in ways.items()}
+cu.reveal("12c", 100 * missed["random starts"])
+
+# %%
+cu.reveal("12d", 100 * missed["an offset for each"])
+
+# %% [markdown]
+# Random starts leave out 1/e of the tokens, as draws with replacement do. Offsets of their own let a window overlap one
+# neighbour and leave a gap to the other: a sixth of the tokens is missed, and as many come twice. Over many epochs that
+# evens out, over a few it does not, and there is no error.
+#
+# ### Exercise 12.2 · 10 min · ●●○
+#
+# Write `window_starts`: where the windows of an epoch begin. Your targets:
+#
+# - a window at `start` reads the tokens `start` to `start + length`, that one included; all of them are there,
+# - between the first window and the last, every token is a target exactly once; fewer than `length` are left out at either end,
+# - another seed cuts at other places and has another order; the same seed gives the same.
+#
+# <details><summary>Hint 1: overlap</summary>
+#
+# One offset for all windows: the first one begins there, and the others follow.
+#
+# </details>
+# <details><summary>Hint 2: the ends</summary>
+#
+# The targets of a window are `start + 1` to `start + length`, so the next window begins at `start + length`. The last start
+# that is possible is `n_tokens - length - 1`.
+#
+# </details>
+
+
+# %%
+def window_starts(n_tokens: int, length: int, seed: int) -> np.ndarray:
+    ### BEGIN SOLUTION
+    rng = np.random.default_rng(seed)
+    first = rng.integers(length)
+    return rng.permutation(np.arange(first, n_tokens - length, length))
+    ### END SOLUTION
+
+
+# %%
+cu.check("12.2", window_starts)
+
+# %% [markdown] tags=["instructor"]
+# **Instructor.** 12a depends on the machine; what does not is that somebody waits. 12b is the number to remember: most
+# people say MB. In 12.1 the notes are believed: let somebody compute the need before anybody speaks of days. 12d: draw two
+# neighbours with offsets u and v; the gap is v − u where that is positive, 1/6 on average. In 12.2 the token more is what
+# goes wrong last.
+
+# %% [markdown]
+# ## You now can
+#
+# - tokenise once, and keep tokens in two bytes,
+# - say from parameters and operations whether loading can limit a training,
+# - cut windows that serve every token once an epoch.
+
+# %% [markdown]
+# # Extra
+#
+# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+#
+# ## Blend corpora
+#
+# Models are trained on mixtures: much of the web, some code, a little of what is precious. The shares are chosen, and are
+# not those of the data. The obvious way is to draw the corpus of each sample at random.
+
+# %%
+cu.predict(
+    "12e",
+    "A corpus has a share of 1 % of 10,000 samples, drawn at random. How far from 100 is its count, typically?",
+    unit="samples",
+)
+
+# %%
+draws = np.random.default_rng(0).random((200, 10_000)) < 0.01
+cu.reveal("12e", float(np.std(draws.sum(axis=1))))
+
+# %% [markdown]
+# That is no catastrophe, but nobody needs it. Chance also differs from run to run: two models that are compared have
+# not seen the same mixture. Megatron, BlendCorpus and others take **turns** instead: the next sample comes from the corpus that is farthest behind its share.
+#
+# ### Exercise 12.3 · 10 min · ●●○
+#
+# Write `take_turns`. It returns for each of `count` samples the position of its corpus in `weights`, so that
+#
+# - at every moment, no corpus is more than two samples away from its share,
+# - weights may be in any unit: 2, 1 and 1 mean a half and two quarters.
+#
+# <details><summary>Hint 1</summary>
+#
+# Keep a count for each corpus. After n samples, how many should each have had?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `np.argmax(share * (n + 1) - served)` is the corpus that lacks most.
+#
+# </details>
+
+
+# %%
+def take_turns(weights: list[float], count: int) -> np.ndarray:
+    ### BEGIN SOLUTION
+    share = np.asarray(weights) / sum(weights)
+    served = np.zeros(len(share))
+    turns = np.empty(count, int)
+    for n in range(count):
+        turns[n] = np.argmax(share * (n + 1) - served)
+        served[turns[n]] += 1
+    return turns
+    ### END SOLUTION
+
+
+# %%
+cu.check("12.3", take_turns)
+
+# %% [markdown]
+# The course has a `Blend` ready, which takes turns and reads windows. Look at how often it serves each corpus:
+
+# %%
+from course_utils.loading.tokens import Blend
+
+weights = [0.5, 0.3, 0.2]
+blend = Blend([*corpora.values()], weights, length=256, count=2 * len(tokens) // 256)
+for name, windows in zip(corpora, blend.windows, strict=True):
+    print(f"{name:5} {len(windows):6,} windows, {windows.epochs:5.1f} epochs")
+print(tokenizer.decode(blend[2].tolist())[:300])
+
+# %% [markdown]
+# The smallest corpus has begun anew several times: a share is a number of epochs too. Look at both when you choose it.
+#
+# ## Padding
+#
+# A batch is a rectangle, so documents are filled up: *per sample*, to the longest that the model takes, or *per batch*, to
+# the longest that is in it, which is what a `collate_fn` can do.
+
+# %%
+cu.predict(
+    "12f",
+    "Docstrings, cut off at 1,024 tokens, are filled up per batch of 16. What share is padding?",
+    unit="%",
+)
+
+# %%
+lengths = np.diff(corpora["docs"].offsets).clip(max=1024)
+lengths = np.random.default_rng(0).permutation(lengths)[: len(lengths) // 16 * 16]
+
+
+def padding(lengths):
+    batches = lengths.reshape(-1, 16)
+    return 100 * (1 - batches.sum() / (16 * batches.max(axis=1)).sum())
+
+
+wasted = {
+    "per sample": 100 * (1 - lengths.mean() / 1024),
+    "per batch": padding(lengths),
+    "per batch, sorted": padding(np.sort(lengths)),
+    "packed": 0,
+}
+bars(wasted, "% of the batch that is padding", "{:.0f} %".format)
+
+# %%
+cu.reveal("12f", wasted["per batch"])
+
+# %% [markdown]
+# A GPU computes padding like anything else. To sort by length helps, but then a batch is of one kind: people sort within a
+# few hundred documents that were drawn at random. Packing wastes nothing, and its price is that a window begins anywhere in
+# a document and holds pieces of others.
+#
+# ## What a window holds
+#
+# `Blend` cuts its windows as [Megatron](https://github.com/NVIDIA/Megatron-LM/tree/main/megatron/core/datasets) does. It keeps three arrays for an epoch: the documents in a random order, where each of
+# them ends in that order, and a random order of the windows. The documents themselves stay where they are, and window n
+# depends on the seed and on n alone: a training that stops after n windows goes on with the next one.
+
+# %%
+from course_utils.loading.tokens import END, PackedWindows
+from notebooks.stories.token_windows import plot_mask
+
+docs = PackedWindows(corpora["docs"], 256)
+index = docs.index(epoch=0)
+print("documents", index.documents[:6], "end at", index.ends[:6], "windows", index.windows[:6])
+plot_mask(docs[0].numpy() == END)
+
+# %% [markdown]
+# On the left, what most trainings do: a token sees everything before it in the window, also what belongs to another document. On the
+# right, it sees its own document only. Positions then begin anew at each document, and the kernels that compute attention
+# take the lengths instead of a mask.
+#
+# Three libraries do such work for you. [BlendCorpus](https://github.com/zhenghh04/blendcorpus) is Megatron's loader without Megatron.
+# [Megatron](https://github.com/NVIDIA/Megatron-LM) itself keeps the arrays on the disk, for many nodes to map.
+# [Energon](https://nvidia.github.io/Megatron-Energon/) packs and blends text with images: `blend` draws at random, and
+# `blend_epochized` serves each corpus a fixed number of times.
+#
+# ## BabyLM's dataset, judged
+#
+# Notebook 01 asked whether BabyLlama may load everything in `__init__`. Its [class](https://github.com/timinar/BabyLlama/blob/main/babylm_dataset.py)
+# is short. Read it, and judge the rest, before you read on.
+#
+# | It … | Verdict |
+# |---|---|
+# | keeps all tokens in memory | right for 10 or 100 million words; a map would do at any size |
+# | makes them int64, by way of a Python list | four times the memory, and more while it is made |
+# | encodes file after file, as `glob` finds them | documents run into each other, and on another disk in another order |
+# | saves them under the name of the tokenizer's class and size | another tokenizer of that size, or another text, silently finds the old tokens |
+# | moves each window by an offset of its own | misses a sixth, and serves a sixth twice |
+# | draws it with `random` in the worker | right: torch seeds that, in each worker anew |
+
+# %% [markdown] tags=["instructor"]
+# **Instructor.** 12e: ask for the relative error, and what share would make it 1 %. In 12.3 the tempting answer is to draw; the
+# next one is a shuffled list of exact counts, which is right at the end only.

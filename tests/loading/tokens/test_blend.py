@@ -1,0 +1,42 @@
+"""A blend: the shares at every moment, and which window of which corpus comes."""
+
+import numpy as np
+import pytest
+
+from course_utils.loading.tokens import Blend, Corpus
+from course_utils.loading.tokens.blend import take_turns
+
+
+@pytest.mark.parametrize("count", [1, 10, 1_000])
+@pytest.mark.parametrize("number", [2, 3, 5, 8])
+def test_no_source_is_ever_two_samples_away_from_its_share(number: int, count: int) -> None:
+    rng = np.random.default_rng(number)
+    for _ in range(20):
+        weights = rng.dirichlet(np.full(number, rng.choice([0.3, 1, 5]))) + 1e-3
+        sources, numbers = take_turns(weights.tolist(), count)
+        served = (sources[:, None] == np.arange(number)).cumsum(axis=0)
+        shares = np.arange(1, count + 1)[:, None] * weights / weights.sum()
+        assert np.abs(served - shares).max() < 2
+        assert (numbers == served[np.arange(count), sources] - 1).all()
+
+
+def test_weights_are_shares_in_any_unit() -> None:
+    assert take_turns([2, 1], 9)[0].tolist() == take_turns([0.2, 0.1], 9)[0].tolist()
+    assert take_turns([2, 1], 9)[0].tolist().count(0) == 6
+    assert len(take_turns([2, 1], 0)[0]) == 0
+
+
+def test_a_corpus_that_is_through_begins_anew_in_another_order(corpora: dict[str, Corpus]) -> None:
+    blend = Blend([*corpora.values()], [1, 3], length=5, count=12)
+    assert [len(windows) for windows in blend.windows] == [3, 9]
+    assert [round(windows.epochs, 2) for windows in blend.windows] == [0.16, 4.5]
+    turns = list(zip(blend.sources.tolist(), blend.numbers.tolist(), strict=True))
+    assert len(set(turns)) == len(turns) == len(blend)
+    for n, (source, number) in enumerate(turns):
+        assert blend[n].tolist() == blend.windows[source][number].tolist()
+
+
+@pytest.mark.parametrize("weights", [[1], [1, 0], [1, -1], [1, float("nan")]])
+def test_each_corpus_has_a_weight(corpora: dict[str, Corpus], weights: list[float]) -> None:
+    with pytest.raises(ValueError, match="give each one a weight above 0"):
+        Blend([*corpora.values()], weights, length=5, count=10)
