@@ -33,7 +33,7 @@ cu.ready("06")
 #
 # | Format | One event lies in | The unit |
 # |---|---|---|
-# | **npz** per event | a file of its own | the file |
+# | **npz** per event | a file of its own, numbered | the file |
 # | **npy**, and **HDF5** in one piece | one large table | the rows of the event |
 # | **tar shards** | a tar file of 250 events; an index says where | the event |
 # | **Parquet** | a row group: 256 events, column by column | the row group |

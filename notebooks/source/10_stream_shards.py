@@ -401,7 +401,7 @@ cu.check("10.2", choose_shards)
 # `make_stream` returns a pipeline of samples for one rank in one epoch. Your targets:
 #
 # - all ranks and workers together serve every sample exactly once, also under torchrun,
-# - a shard is read in one place only, and a worker without a shard is no error,
+# - a shard is read in one place only, and a worker without a shard is no error (each rank has at least one),
 # - the order of the shards is new in each epoch, and the list `urls` stays as it is.
 #
 # <details><summary>Hint 1: one order for all</summary>

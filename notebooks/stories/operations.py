@@ -21,11 +21,16 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         if func is torch.ops.aten.lift_fresh.default:  # a tensor was made of numbers of Python
             self.blocking += args[0].device.type != "cpu"
+        given, how = [*_tensors((args, kwargs))], kwargs or {}
         if func is torch.ops.aten._to_copy.default:
-            there, how = args[0].device, kwargs or {}
+            there = args[0].device
             self.blocking += how.get("device", there) != there and not how.get("non_blocking")
-        known = {_storage(tensor) for tensor in _tensors((args, kwargs))}
-        result = func(*args, **(kwargs or {}))
+        elif len({tensor.device for tensor in given}) > 1:  # the host's beside those of a device
+            copies = func is torch.ops.aten.copy_.default
+            waits = not copies or not (how.get("non_blocking") or True in args[2:])
+            self.blocking += waits and any(t.device.type == "cpu" and t.ndim for t in given)
+        known = {_storage(tensor) for tensor in given}
+        result = func(*args, **how)
         written = [
             tensor
             for tensor in _tensors(result)

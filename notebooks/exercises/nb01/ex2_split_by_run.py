@@ -131,7 +131,8 @@ def _judge_share(drawn: NDArray[Any], runs: int, share: float) -> None:
     )
     expect(
         least == most or most > wanted,
-        f"{asked}; there are {least} to {most}. A draw with replacement takes some runs twice.",
+        f"{asked}; there are {least} to {most}. A draw with replacement takes some runs twice; and "
+        "who counts events instead of runs takes fewer where runs are long.",
         "rng.choice needs replace=False; the first runs of a permutation are all different.",
     )
     expect(

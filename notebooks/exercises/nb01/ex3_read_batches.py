@@ -15,7 +15,7 @@ from notebooks.exercises.judging import loader
 Events = Sequence[NDArray[np.float32]]
 
 FILE = "pulses.npy"
-BLOCKS, BLOCK = 8, 8  # a batch of the block shuffle
+BLOCKS, BLOCK = 8, 8  # a batch of the block shuffle; some have blocks one shorter
 FEWER, MORE = 3, 2  # how many times fewer requests, and at most how many times the bytes
 
 
@@ -37,7 +37,7 @@ def read_batches(dataset_class: type[Any]) -> Verdict:
         return dataset_class(storage, FILE, offsets)
 
     dataset, last = make(), len(events) - 1
-    for batch in ([3], [2, 1, 0], [9, 4, 9, 5], [last, 0, last - 1], list(range(40, 9, -3))):
+    for batch in ([3], [2, 1, 0], [4, 9, 4, 5], [last, 0, last - 1], list(range(40, 9, -3))):
         asked = list(batch)
         _judge_events(dataset.__getitems__(asked), batch, events)
         expect(
@@ -50,7 +50,7 @@ def read_batches(dataset_class: type[Any]) -> Verdict:
     for batch, found in zip(batches, loader(make(), batch_sampler=batches), strict=True):
         _judge_events(found, batch, events)
     most = plural(max(counts), "request")
-    return right(f"{most} for a batch, instead of one for each of {BLOCKS * BLOCK} events.")
+    return right(f"{most} for a batch, instead of one for each of its events.")
 
 
 def block_batch(events: int, seed: int) -> list[int]:
@@ -58,7 +58,8 @@ def block_batch(events: int, seed: int) -> list[int]:
     rng = np.random.default_rng(seed)
     spacing = events // BLOCKS
     starts = spacing * np.arange(BLOCKS) + rng.integers(spacing // 2, size=BLOCKS)
-    batch: list[int] = rng.permutation((starts[:, None] + np.arange(BLOCK)).ravel()).tolist()
+    length = BLOCK - seed % 2
+    batch: list[int] = rng.permutation((starts[:, None] + np.arange(length)).ravel()).tolist()
     return batch
 
 

@@ -168,6 +168,7 @@ def hidden_machines(count: int) -> Sequence[Machine]:
         Machine(400, 10, 50, 4, 8, 400, 50, 2, 30_000),
         Machine(10, 40, 60, 4, 8, 400, 50, 2, 550),  # one worker just fits, or it takes many
         Machine(1_100, 100, 50, 4, 32, 100, 10, 2, 30_000),
+        Machine(9_900, 100, 50, 4, 256, 100, 10, 2, 30_000),
     ]
     while len(machines) < count:
         roomy = Machine(*rng.integers(low, high).tolist())

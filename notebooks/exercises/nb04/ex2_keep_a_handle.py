@@ -7,6 +7,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +19,7 @@ from course_utils.loading.workers import nbytes
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 from notebooks.exercises.judging import loader
 
+FILE = "rows-04.2.bin"
 ROW = 8  # int64 in a row of the file
 ROWS = 400
 BATCH = 10
@@ -41,13 +43,13 @@ def keep_a_handle(dataset_class: Callable[[str], Any]) -> Verdict:
     if "forkserver" in methods:  # which sends the dataset just as spawn does
         methods = [one for one in methods if one != "spawn"]
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        path = str(Path(folder) / "rows.bin")
+        path = str(Path(folder) / FILE)
         rows = np.random.default_rng().integers(-(2**62), 2**62, size=(ROWS, ROW))
         rows.tofile(path)
         dataset = dataset_class(path)
         _judge_here(dataset, rows)
         for method in methods:
-            _judge_in_workers(dataset, path, method, rows)
+            _judge_in_workers(dataset, method, rows)
         for value in _values(dataset):
             if hasattr(value, "close"):  # some systems delete no file that is open
                 value.close()
@@ -65,7 +67,9 @@ def _judge_here(dataset: Any, rows: Any) -> None:
         "Open nothing in __init__, keep the path. Under fork nothing is sent, but the handle is "
         "shared, and rows come out wrong. A file that nobody shares needs no lock.",
     )
-    for index in (7, 0, ROWS - 1, 7):
+    _listen()
+    before, asked = len(_opened), (7, 0, ROWS - 1, 7, 3)
+    for index in asked:
         found = np.asarray(dataset[index])
         expect(
             np.array_equal(found, rows[index]),
@@ -74,6 +78,13 @@ def _judge_here(dataset: Any, rows: Any) -> None:
             f"A row is {ROW} numbers of 8 bytes: seek to {8 * ROW} * index, read {8 * ROW}, and "
             "take them as np.int64.",
         )
+    opens = len(_opened) - before
+    expect(
+        opens <= 2,
+        f"In the notebook the dataset opened the file {opens} times for {len(asked)} rows. The "
+        "main process reads too, with num_workers=0.",
+        "Keep the file open between the rows; one opening for each process.",
+    )
     expect(
         len(dataset) == ROWS,
         f"len(dataset) is {len(dataset)}, the file has {ROWS} rows.",
@@ -122,13 +133,13 @@ def _looks_into_a_map(value: Any) -> bool:
     return isinstance(value, mmap.mmap)
 
 
-def _judge_in_workers(dataset: Any, path: str, method: str, expected: Any) -> None:
+def _judge_in_workers(dataset: Any, method: str, expected: Any) -> None:
     before = list(_positions(dataset))
     dataset[0], dataset[ROWS - 1]
     moved = before != list(_positions(dataset))
     maps = any(isinstance(value, np.ndarray | mmap.mmap) for value in _values(dataset))
     unmoved = not moved and (before or maps)
-    batches = loader(_Watched(dataset, path), batch_size=BATCH, multiprocessing_context=method)
+    batches = loader(_Watched(dataset), batch_size=BATCH, multiprocessing_context=method)
     opens, wrong = dict[int, int](), 0
     for index, (row, worker, opened) in enumerate(one for batch in batches for one in batch):
         opens[worker] = opened
@@ -154,26 +165,35 @@ def _judge_in_workers(dataset: Any, path: str, method: str, expected: Any) -> No
     )
 
 
+_opened: list[str] = []  # FILE, as often as this process opened it since it listens
+
+
+@cache
+def _listen() -> None:
+    """Note from now on that FILE is opened, in whatever way Python does it."""
+
+    def hear(event: str, arguments: tuple[Any, ...]) -> None:
+        name = arguments[0] if event == "open" else None
+        if isinstance(name, str | bytes) and os.path.basename(os.fsdecode(name)) == FILE:
+            _opened.append(FILE)
+
+    sys.addaudithook(hear)  # for good: Python takes none away
+
+
 class _Watched:
     """Beside each row, note the process that read it and how often that had opened the file."""
 
-    def __init__(self, dataset: Any, path: str):
-        self.dataset, self.opens, self.listens = dataset, 0, False
-        self.name = os.path.basename(path)  # in a folder of its own, however the path is written
+    def __init__(self, dataset: Any):
+        self.dataset, self.before = dataset, -1
 
     def __len__(self) -> int:
         return ROWS
 
     def __getitem__(self, index: int) -> tuple[Any, int, int]:
-        if not self.listens:
-            sys.addaudithook(self._hear)  # the worker ends soon, and the hook with it
-            self.listens = True
-        return np.array(self.dataset[index]), os.getpid(), self.opens
-
-    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        name = arguments[0] if event == "open" else None  # in whatever way Python opens files
-        if isinstance(name, str | bytes) and os.fsdecode(name).endswith(self.name):
-            self.opens += 1
+        if self.before < 0:
+            _listen()
+            self.before = len(_opened)  # a forked worker begins with those of the notebook
+        return np.array(self.dataset[index]), os.getpid(), len(_opened) - self.before
 
 
 def _positions(dataset: Any) -> Iterator[int]:

@@ -120,7 +120,8 @@ def _judge_share(served: Served[int], shards: Sequence[Shard], where: str) -> No
     )
     expect(
         not served.all_ranks_alike,
-        f"{where} every rank serves the same events: its number is not used.",
+        f"{where} every rank serves the same events: its number is not used, or places for which "
+        "no shard is left begin again at the first.",
         "Number the places: rank * workers + worker, out of world_size * workers.",
     )
     expect(

@@ -137,6 +137,7 @@ def _numbers(*, fails: bool = False, pause_s: float = 0.0) -> Iterator[int]:
     yield from (1, 2)
     if fails:
         raise DiskError("the disk is gone")
+    time.sleep(pause_s / 10)  # to end takes a moment too
 
 
 def _and_the_error(loop: Iterable[Any]) -> Iterator[Any]:
@@ -174,9 +175,11 @@ SEVERAL_LOOPS = Clause(
     ),
     Broken(
         lambda seen: seen.hung or not {("long", 3), ("broken", DiskError)} <= {*seen.found},
-        "The loop is busy for a while, and what the thread has in hand then is thrown away: an "
-        "item, the end or the exception. A put with a timeout gives up.",
-        "Put again and again, whatever it is, until there is room or `stop` is set.",
+        "The loop is busy for a while, or the source takes a moment to end, and then something "
+        "never comes: an item, the exception or the end. A put with a timeout threw it away, or "
+        "nobody tells a loop that waits already of the end.",
+        "Put again and again, whatever it is, until there is room or `stop` is set; and put an "
+        "object of your own behind the last item.",
     ),
     Broken(
         lambda seen: ("broken", 2) not in seen.found,

@@ -165,7 +165,7 @@ def _judge_killed(site: Site) -> None:
         "The program that copies was killed half way, and stage returned as if all were well.",
         "Look at how it ended: subprocess.run(..., check=True); or copy with shutil.copy2.",
     )
-    exposed = site.exposes_a_part()
+    exposed, empty = site.exposes_a_part(), not site.held()
     site.write(older_s=-100)
     (after,) = _good(site.run(), 1)
     copied = site.copy(after)
@@ -181,6 +181,12 @@ def _judge_killed(site: Site) -> None:
         "A job was killed half way, and the source has changed. The next job put together a file "
         "of the right size and with wrong bytes.",
         "Begin the copy anew; do not append to what lies there.",
+    )
+    expect(
+        not (exposed and empty),
+        "When a job is killed half way, an empty file lies under the final name: did you lock that "
+        "name? A program that opens it takes it for the data.",
+        "Lock a file of another name: FileLock(f'{target}.lock').",
     )
     expect(
         not exposed,

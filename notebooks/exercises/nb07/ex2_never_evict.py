@@ -127,7 +127,8 @@ def _judge_everything_fits(make: Make, rows: Rows) -> None:
         f"There is room for all {ROWS} samples, and the second epoch still makes "
         f"{plural(ROWS - hits, 'request')}. Is there room, and is it noted beside a sample that it "
         "is there? For a sample may be all zeros.",
-        "A budget of B bytes has room for B // sample.nbytes samples.",
+        "A budget of B bytes has room for B // sample.nbytes samples; a tensor of torch.bool notes "
+        "which are there.",
     )
 
 

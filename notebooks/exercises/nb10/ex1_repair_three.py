@@ -109,8 +109,8 @@ def _judge_epoch(attempt: Attempt, shards: Shards) -> None:
     distinct = len(set(first))
     expect(
         len(first) <= 2 * COUNT,
-        f"after {len(first):,} of {COUNT} samples there is no end. resampled draws shards with "
-        "replacement, for ever: there is no epoch.",
+        f"after {len(first):,} of {COUNT} samples it goes on. resampled draws shards with "
+        "replacement, for ever: there is no epoch, and with_epoch only says when to stop.",
         HINTS["epoch"],
     )
     expect(

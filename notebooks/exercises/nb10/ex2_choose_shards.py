@@ -12,7 +12,7 @@ from notebooks.stories.shard_pipelines import SHOWN, DataSet
 
 SMALLEST_MB, LARGEST_MB = 64, 1000
 TOO_SMALL = DataSet(1_000, 0.01, 4, 2)  # for shards of a good size
-A_LITTLE_TOO_LARGE = DataSet(1_000_000, 0.11, 10, 10)  # for one shard each: 1,100 MB
+A_LITTLE_TOO_LARGE = DataSet(1_000_000, 0.101, 10, 10)  # for one shard each: 1,010 MB
 HIDDEN = draw(
     DataSet,
     60,
