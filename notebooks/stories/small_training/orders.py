@@ -23,7 +23,7 @@ def held_out_loss(folder: str | Path, order: Order) -> list[float]:
         folder: events as make_events writes them.
         order: gives the positions of the training events, in the order on disk, for one epoch.
     """
-    light, energy = _light_and_energy(folder)
+    light, energy = light_and_energy(folder)
     chosen = np.random.default_rng(0).permutation(len(energy))
     test, keep = torch.from_numpy(chosen[:HELD_OUT]), np.sort(chosen[HELD_OUT:])
     torch.manual_seed(0)
@@ -42,7 +42,11 @@ def held_out_loss(folder: str | Path, order: Order) -> list[float]:
     return losses
 
 
-def _light_and_energy(folder: str | Path) -> tuple[torch.Tensor, torch.Tensor]:
+def light_and_energy(folder: str | Path) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the pulses and the charge of all events, (events, 2), and their energies, (events,).
+
+    All are logarithms, standardised.
+    """
     events = MemmapEvents(folder)
     samples = events.__getitems__(range(len(events)))
     light = torch.tensor([[s["n_pulses"], s["pulses"][:, 1].sum()] for s in samples]).log10()

@@ -1,0 +1,218 @@
+"""11.3: a loader that goes on exactly where a process that died had come to."""
+
+import io
+from collections.abc import Generator
+from itertools import chain
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, refuse, right
+from course_utils.words import plural
+from notebooks.exercises.nb11.ordered import OrderedLoader
+
+SAMPLES, EPOCHS = 84, 3  # 11 batches in an epoch, the last of them half full
+LARGE = 40_000  # samples; what grows with them is no position
+ROOM = 4_000  # bytes of a position, with all that torch.save puts around it
+AT = {  # batches that the loop has taken: where in the first two epochs it is killed
+    "before the first batch": 0,
+    "in the first epoch": 2,
+    "with the last batch of an epoch": 11,
+    "in the second epoch": 14,
+}
+Batches = list[list[int]]
+
+
+class Numbers(Dataset[int]):
+    """Sample n is the number n; it counts how many are read in this process."""
+
+    def __init__(self, length: int = SAMPLES):
+        self.numbers: list[int] = [*range(length)]
+        self.read = 0
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> int:
+        self.read += 1
+        return self.numbers[index]
+
+
+@exercise("11.3", title="Resume exactly", seconds=180)
+def resume_exactly(loader_class: type[Any]) -> Verdict:
+    """Judge a loader that is left and made anew: without workers, then with other workers."""
+    expect_a_class(loader_class, "a loader", "makes one for each start")
+    expect(
+        issubclass(loader_class, OrderedLoader),
+        f"{loader_class.__name__} is no OrderedLoader: the check cannot know its order.",
+        "Write class ResumableLoader(OrderedLoader).",
+    )
+    _judge_epochs(loader_class)
+    for where, taken in AT.items():
+        dataset = Numbers()
+        state = _state_after(loader_class(Numbers()), taken)
+        loader = _restarted(loader_class(dataset), state)
+        dataset.read = 0
+        _judge_rest(loader, taken, f"Killed {where}, without workers")
+        _judge_reading(dataset, taken)
+    _judge_size(loader_class)
+    for taken, before, after in ((3, 2, 0), (7, 1, 2)):
+        state = _state_after(loader_class(Numbers(), before), taken)
+        loader = _restarted(loader_class(Numbers(), after), state)
+        where = f"Killed with {plural(before, 'worker')}, restarted with {after}"
+        _judge_rest(loader, taken, where)
+    return right(
+        "Wherever it is killed, the rest of the epoch comes once and in order, then the next one; "
+        "with any number of workers, and nothing is read in vain."
+    )
+
+
+def _expected() -> Batches:
+    known = OrderedLoader(Numbers())
+    return [*chain.from_iterable(map(known.batches, range(EPOCHS)))]
+
+
+def _served(loader: Any) -> Generator[list[int], None, None]:
+    """Yield batches epoch after epoch; an epoch may be empty, two in a row may not."""
+    empty = 0
+    while empty < 2:
+        empty += 1
+        for batch in loader:
+            empty = 0
+            yield _numbers(batch)
+
+
+def _numbers(batch: Any) -> list[int]:
+    expect(
+        isinstance(batch, torch.Tensor),
+        f"The loop gets a {type(batch).__name__} instead of a batch.",
+        "Yield the batches of self.load(...) as they are.",
+    )
+    return [*map(int, batch)]
+
+
+def _judge_epochs(loader_class: type[Any]) -> None:
+    """Judge what comes if nobody is killed."""
+    loader, expected = loader_class(Numbers()), _expected()
+    size = len(expected) // EPOCHS
+    first, second = _epoch(loader), _epoch(loader)
+    expect(
+        first == expected[:size],
+        f"The first epoch of a new loader serves {plural(len(first), 'batch')}, not the "
+        f"{size} of self.batches(0).",
+        "A new loader is in epoch 0, and has taken nothing.",
+    )
+    expect(
+        second != first,
+        "The second epoch has the order of the first: the epoch is never counted.",
+        "After the loop over the last batch, add 1 to the epoch.",
+    )
+    expect(
+        second,
+        "The second epoch is empty: what the first one took still counts as taken.",
+        "After the last batch, begin to count at 0 again.",
+    )
+    expect(
+        second == expected[size : 2 * size],
+        "The second epoch of a loader that nobody killed is not that of self.batches(1).",
+        "After the last batch the epoch is one more, and nothing of it is taken yet.",
+    )
+
+
+def _epoch(loader: Any) -> Batches:
+    return [_numbers(batch) for batch in loader]
+
+
+def _state_after(loader: Any, taken: int) -> bytes:
+    """Return what is saved in the loop that has `taken` batches, or before it, as in a file."""
+    served = _served(loader)
+    for _ in range(taken):
+        next(served, None)
+    state, file = loader.state_dict(), io.BytesIO()
+    expect(
+        isinstance(state, dict),
+        f"state_dict returns a {type(state).__name__}.",
+        "Return a dict with all that the position consists of.",
+    )
+    torch.save(state, file)
+    served.close()
+    return file.getvalue()
+
+
+def _restarted(loader: Any, saved: bytes) -> Any:
+    """Return a new loader that was told the position."""
+    loader.load_state_dict(torch.load(io.BytesIO(saved), weights_only=False))
+    return loader
+
+
+def _judge_rest(loader: Any, taken: int, where: str) -> None:
+    """Judge what a restarted loader serves after `taken` batches."""
+    expected = _expected()
+    rest, size = expected[taken:], len(expected) // EPOCHS
+    epoch, before = divmod(taken, size)
+    served = _served(loader)
+    found = [batch for _, batch in zip(rest, served, strict=False)]
+    served.close()
+    if found == rest:
+        return
+    first, left = found[0] if found else None, size - before
+    expect(
+        not taken or first != expected[taken - 1],
+        f"{where}: the batch that the loop had comes again. A line behind `yield` runs only when "
+        "the loop asks for the next batch, and by then the state is saved.",
+        "Count the batch before you yield it.",
+    )
+    expect(
+        not epoch or first not in expected[:size],
+        f"{where}: the restart serves the order of epoch 0.",
+        "Save the epoch too, and hand it to self.batches.",
+    )
+    expect(
+        not before or first != expected[size * epoch],
+        f"{where}: the epoch begins again, and {plural(before, 'batch')} of it come twice.",
+        "Load only what is left of the list of batches: it can be cut.",
+    )
+    expect(
+        first not in rest[left:],
+        f"{where}: the restart begins the next epoch, and the rest of this one never comes.",
+        "Save how many batches of the epoch the loop has taken.",
+    )
+    expect(
+        first not in rest[1:6],  # two workers are ahead by four
+        f"{where}: the next {plural(rest.index(first) if first in rest else 0, 'batch')} never "
+        "come. Batches are counted where they are asked for, or loaded; the workers are ahead of "
+        "the loop, and what they hold is lost.",
+        "Count a batch where __iter__ yields it to the loop.",
+    )
+    expect(
+        found[:left] != rest[:left],
+        f"{where}: the rest of the epoch is right, and the epoch after it is not.",
+        "After the last batch of an epoch, add 1 to the epoch and begin to count at 0.",
+    )
+    refuse(
+        f"{where}: the restart does not go on with the next batch of the order.",
+        "Save the epoch and how many of its batches the loop has; go on behind them.",
+    )
+
+
+def _judge_reading(dataset: Numbers, taken: int) -> None:
+    """Judge whether a restart without workers reads what it does not serve."""
+    served = sum(map(len, _expected()[taken:]))
+    expect(
+        dataset.read <= served,
+        f"The restart serves {served} samples and reads {dataset.read}: it loads what was "
+        "taken before, and throws it away. At the end of an epoch that takes as long as the epoch.",
+        "Cut the list of batches before you load it, not what the loader gives.",
+    )
+
+
+def _judge_size(loader_class: type[Any]) -> None:
+    """Judge whether the state is a position, or a part of the data or of their order."""
+    state = _state_after(loader_class(Numbers(LARGE)), 1)
+    expect(
+        len(state) < ROOM,
+        f"For {LARGE:,} samples the state has {len(state):,} bytes: there is more in it than a "
+        "position, such as a list of samples or the loader itself.",
+        "The order can be computed again; two numbers are enough.",
+    )

@@ -1,0 +1,175 @@
+"""Batches that go on after a restart: all samples once, whatever has changed meanwhile."""
+
+from itertools import chain, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from course_utils.loading.prefetch import ThreadPrefetcher
+from course_utils.loading.resume import (
+    ResumableBatches,
+    load_checkpoint,
+    sample_rng,
+    save_checkpoint,
+)
+from course_utils.loading.stream import epoch_rng
+from course_utils.loading.workers import SharedEpoch
+
+
+class Noisy(Dataset[torch.Tensor]):
+    """Sample n is n, and a number that is drawn for it in this epoch."""
+
+    def __init__(self, epoch: SharedEpoch):
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([index, sample_rng(0, self.epoch.value, index).random()])
+
+
+def taken(batches: ResumableBatches, steps: int | None = None) -> list[list[int]]:
+    """Return what the loop takes in so many steps, or until the epoch ends."""
+    loop = batches.follow(batches)
+    return [batch for _, batch in zip(range(steps or 1000), loop, strict=False)]
+
+
+def goes_on(state: dict[str, Any], *arguments: int, **options: Any) -> ResumableBatches:
+    """Make batches anew, as after a restart, and load the position."""
+    batches = ResumableBatches(*arguments, **options)
+    batches.load_state_dict(state)
+    return batches
+
+
+@pytest.mark.parametrize("block", [None, 7])
+def test_stopped_after_any_step_the_rest_comes_and_then_the_next_epoch(block: int | None) -> None:
+    whole = ResumableBatches(50, 8, seed=1, block=block)
+    wanted = [*taken(whole), *taken(whole)]
+    assert sorted(chain(*wanted[:7])) == sorted(chain(*wanted[7:])) == list(range(50))
+    assert wanted[:7] != wanted[7:]
+    for steps in range(7):
+        first = ResumableBatches(50, 8, seed=1, block=block)
+        before = taken(first, steps) if steps else []
+        second = goes_on(first.state_dict(), 50, 8, seed=1, block=block)
+        assert len(second) == 7 - steps
+        assert before + taken(second) + taken(second) == wanted
+
+
+@pytest.mark.parametrize(("size", "ranks", "steps"), [(8, 1, 3), (4, 2, 1), (5, 4, 2), (1, 3, 4)])
+def test_other_ranks_and_another_batch_size_take_what_is_left(
+    size: int, ranks: int, steps: int
+) -> None:
+    """All of 60 samples once: those of a job of two ranks, then those of the one after it."""
+    jobs = [ResumableBatches(60, 6, seed=3, rank=rank, world_size=2) for rank in range(2)]
+    served = [chain(*taken(job, steps)) for job in jobs]
+    assert jobs[0].state_dict() == jobs[1].state_dict()
+    state = jobs[0].state_dict()
+    for rank in range(ranks):
+        job = goes_on(state, 60, size, seed=3, rank=rank, world_size=ranks)
+        served.append(chain(*taken(job)))
+    assert sorted(chain(*served)) == list(range(60))
+
+
+def test_every_rank_has_as_many_batches_and_none_is_empty() -> None:
+    for samples, size, ranks, drop in product((1, 5, 12, 13, 23), (1, 3, 4), (1, 2, 5), (0, 1)):
+        options: dict[str, Any] = {"world_size": ranks, "drop_last": bool(drop)}
+        jobs = [ResumableBatches(samples, size, rank=rank, **options) for rank in range(ranks)]
+        counted, parts = [*map(len, jobs)], [taken(job) for job in jobs]
+        assert [*map(len, parts)] == counted
+        assert len({*counted}) == 1
+        assert all(batch for part in parts for batch in part)
+        served = [*chain(*chain(*parts))]
+        assert len(set(served)) == len(served) > samples - (size * ranks if drop else ranks)
+
+
+def test_a_batch_of_all_ranks_is_the_same_samples_whatever_their_number() -> None:
+    alone = taken(ResumableBatches(48, 12, seed=5))
+    jobs = [taken(ResumableBatches(48, 3, seed=5, rank=rank, world_size=4)) for rank in range(4)]
+    together = [sorted(chain(*parts)) for parts in zip(*jobs, strict=True)]
+    assert together == [sorted(batch) for batch in alone]
+
+
+def test_a_loop_that_was_left_goes_on_and_the_state_is_that_of_the_batch_in_hand() -> None:
+    batches = ResumableBatches(40, 8)
+    states = []
+    for _ in batches.follow(batches):
+        states.append(batches.state_dict()["taken"])
+        if len(states) == 3:
+            break
+    assert states == [8, 16, 24]
+    assert len(taken(batches)) == 2
+    assert (batches.epoch.value, batches.taken) == (1, 0)
+
+
+def test_a_position_in_another_order_is_refused() -> None:
+    state = ResumableBatches(40, 8, seed=1).state_dict()
+    for other in ({"seed": 2}, {"seed": 1, "block": 4}):
+        with pytest.raises(ValueError, match=r"the order that (.|\n)*epoch\.value = 1"):
+            goes_on(state, 40, 8, **other)
+    with pytest.raises(ValueError, match="position in the order"):
+        goes_on(state, 41, 8, seed=1)
+
+
+@pytest.mark.parametrize("number", ["n_samples", "batch_size", "block"])
+def test_a_number_too_small_is_refused(number: str) -> None:
+    with pytest.raises(ValueError, match="take at least 1"):
+        ResumableBatches(**{"n_samples": 4, "batch_size": 2, number: 0})
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+def test_what_workers_hold_is_served_by_others_with_the_same_noise(start_method: str) -> None:
+    """Two persistent workers and a thread are ahead; three, or none, go on."""
+
+    def load(batches: ResumableBatches, workers: int) -> Any:
+        options: dict[str, Any] = {"num_workers": workers}
+        if workers:
+            options |= {"multiprocessing_context": start_method, "persistent_workers": True}
+        loader = DataLoader(Noisy(batches.epoch), batch_sampler=batches, **options)
+        return batches.follow(ThreadPrefetcher(loader, 3))
+
+    whole = ResumableBatches(60, 4)
+    wanted = torch.cat([*load(whole, 0), *load(whole, 0)]).tolist()
+    first = ResumableBatches(60, 4)
+    loop = load(first, 2)
+    part = [next(loop) for _ in range(5)]
+    state = first.state_dict()
+    loop.close()
+    for workers in (3, 0):
+        second = goes_on(state, 60, 4)
+        rest = [*load(second, workers), *load(second, workers)]
+        assert torch.cat(part + rest).tolist() == wanted
+
+
+def test_each_sample_of_each_epoch_draws_numbers_of_its_own() -> None:
+    cases = product((0, 1), (0, 1), (0, 1, 2))
+    draws = [sample_rng(*case).random() for case in cases]
+    draws += [epoch_rng(seed, epoch).random() for seed, epoch in product((0, 1), (0, 1))]
+    assert len(set(draws)) == len(draws)
+    np.testing.assert_equal(sample_rng(1, 2, 3).random(4), sample_rng(1, 2, 3).random(4))
+
+
+def test_a_checkpoint_that_fails_half_way_leaves_the_former_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.pt"
+    assert load_checkpoint(path) is None
+    save_checkpoint(path, {"step": 1, "weights": torch.ones(3)})
+
+    def fail(_state: object, file: Any) -> None:
+        file.write(b"half")
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", fail)
+        with pytest.raises(OSError, match="No space left"):
+            save_checkpoint(path, {"step": 2})
+    assert (load_checkpoint(path) or {})["step"] == 1
+    save_checkpoint(path, {"step": 3})
+    assert (load_checkpoint(path) or {})["step"] == 3
+    assert [found.name for found in tmp_path.iterdir()] == ["run.pt"]
