@@ -5,6 +5,8 @@ READY := .venv/.ready
 ALONE = $(shell grep -rl --include='*.py' mark.alone tests)
 NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian, Ubuntu: apt install \
  python3-venv), or name another one you have: make PYTHON=python3.12 $(MAKECMDGOALS)
+# else each of the many processes of the tests compiles all sources anew
+unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .PHONY: help lab test test-fast test-all lint house data notebooks bench gpu-check
 
