@@ -22,7 +22,7 @@ cu.ready("12")
 # time: 12.2 is homework. What is extra: blending and 12.3 (13), padding (2), what a window holds (2), BabyLM (2).
 #
 # **Board.** A long line of tokens, with the ends of documents marked. Put windows on it as rectangles of paper, first at
-# random, then side by side. Ask which token is never the last one of a window.
+# random, then side by side. Ask of how many rectangles each token is part.
 
 # %% [markdown]
 # ## Two bytes a token
@@ -103,7 +103,7 @@ from notebooks.stories.figures import bars
 
 places = BATCH * STEPS
 kb = {"text": len("".join(texts).encode()) / 1e3, "int64": places / 125, "uint16": places / 500}
-bars(kb, f"kB, for {places:,} tokens", "{:.0f}".format)
+bars(kb, f"kB, for {places:,} tokens", "{:,.0f}".format)
 
 # %% [markdown]
 # Kept as int64, the tokens are larger than the text.
@@ -251,13 +251,13 @@ cu.check("12.2", window_starts)
 #
 # ## Blend corpora
 #
-# Models are trained on mixtures: much of the web, some code, a little of what is precious. The shares are chosen, and are
-# not those of the data. The obvious way is to draw the corpus of each sample at random.
+# Models are trained on mixtures: much of the web, some code, a little of what is precious. Somebody chooses the shares,
+# and they are not those of the data. The obvious way is to draw the corpus of each sample at random.
 
 # %%
 cu.predict(
     "12e",
-    "A corpus has a share of 1 % of 10,000 samples, drawn at random. How far from 100 is its count, typically?",
+    "A corpus has a share of 1 % of 10,000 samples. How far from 100 is its count, typically?",
     unit="samples",
 )
 
@@ -266,8 +266,8 @@ draws = np.random.default_rng(0).random((200, 10_000)) < 0.01
 cu.reveal("12e", float(np.std(draws.sum(axis=1))))
 
 # %% [markdown]
-# That is no catastrophe, but nobody needs it. Chance also differs from run to run: two models that are compared have
-# not seen the same mixture. Megatron, BlendCorpus and others take **turns** instead: the next sample comes from the corpus that is farthest behind its share.
+# A tenth more or less of what is precious is no catastrophe, but it is easily avoided. Megatron takes **turns** instead of
+# drawing: the next sample comes from the corpus that is farthest behind its share.
 #
 # ### Exercise 12.3 · 10 min · ●●○
 #
@@ -305,7 +305,8 @@ def take_turns(weights: list[float], count: int) -> np.ndarray:
 cu.check("12.3", take_turns)
 
 # %% [markdown]
-# The course has a `Blend` ready, which takes turns and reads windows. Look at how often it serves each corpus:
+# The course has a `Blend` ready, a dataset that takes turns among the windows of several corpora. Look at how often it
+# serves each of them:
 
 # %%
 from course_utils.loading.tokens import Blend
@@ -314,35 +315,43 @@ weights = [0.5, 0.3, 0.2]
 blend = Blend([*corpora.values()], weights, length=256, count=2 * len(tokens) // 256)
 for name, windows in zip(corpora, blend.windows, strict=True):
     print(f"{name:5} {len(windows):6,} windows, {windows.epochs:5.1f} epochs")
-print(tokenizer.decode(blend[2].tolist())[:300])
+
+# %%
+from torch.utils.data import DataLoader
+
+batch = next(iter(DataLoader(blend, batch_size=16)))
+print("a batch:", tuple(batch.shape), batch.dtype)
+print(tokenizer.decode(batch[2].tolist())[:300])
 
 # %% [markdown]
-# The smallest corpus has begun anew several times: a share is a number of epochs too. Look at both when you choose it.
+# The smallest corpus has begun anew many times: whoever chooses a share chooses a number of epochs too. The loader must
+# not shuffle, since that would undo the turns; the windows of each corpus are in a random order already. With several
+# GPUs, rank r of w takes the windows r, r + w, r + 2w and so on.
 #
 # ## Padding
 #
-# A batch is a rectangle, so documents are filled up: *per sample*, to the longest that the model takes, or *per batch*, to
-# the longest that is in it, which is what a `collate_fn` can do.
+# A batch is a rectangle, so documents that are not packed are filled up: *per sample*, to the longest that the model takes,
+# or *per batch*, to the longest that is in it, which is work for a `collate_fn`.
 
 # %%
 cu.predict(
     "12f",
-    "Docstrings, cut off at 1,024 tokens, are filled up per batch of 16. What share is padding?",
+    "Docstrings, cut off at 2,048 tokens, are filled up per batch of 8. What share is padding?",
     unit="%",
 )
 
 # %%
-lengths = np.diff(corpora["docs"].offsets).clip(max=1024)
-lengths = np.random.default_rng(0).permutation(lengths)[: len(lengths) // 16 * 16]
+lengths = np.diff(corpora["docs"].offsets).clip(max=2048)
+lengths = np.random.default_rng(0).permutation(lengths)[: len(lengths) // 8 * 8]
 
 
 def padding(lengths):
-    batches = lengths.reshape(-1, 16)
-    return 100 * (1 - batches.sum() / (16 * batches.max(axis=1)).sum())
+    batches = lengths.reshape(-1, 8)
+    return 100 * (1 - batches.sum() / (8 * batches.max(axis=1)).sum())
 
 
 wasted = {
-    "per sample": 100 * (1 - lengths.mean() / 1024),
+    "per sample": 100 * (1 - lengths.mean() / 2048),
     "per batch": padding(lengths),
     "per batch, sorted": padding(np.sort(lengths)),
     "packed": 0,
@@ -353,15 +362,17 @@ bars(wasted, "% of the batch that is padding", "{:.0f} %".format)
 cu.reveal("12f", wasted["per batch"])
 
 # %% [markdown]
-# A GPU computes padding like anything else. To sort by length helps, but then a batch is of one kind: people sort within a
-# few hundred documents that were drawn at random. Packing wastes nothing, and its price is that a window begins anywhere in
-# a document and holds pieces of others.
+# A GPU computes padding like anything else, and one long document is enough to fill up its whole batch. Sorting by length
+# mends that, but makes batches of one kind; a compromise is to sort within a few hundred documents drawn at random. Packing
+# wastes nothing. Its price is that a window begins anywhere in a document, and holds pieces of others.
 #
 # ## What a window holds
 #
-# `Blend` cuts its windows as [Megatron](https://github.com/NVIDIA/Megatron-LM/tree/main/megatron/core/datasets) does. It keeps three arrays for an epoch: the documents in a random order, where each of
-# them ends in that order, and a random order of the windows. The documents themselves stay where they are, and window n
-# depends on the seed and on n alone: a training that stops after n windows goes on with the next one.
+# `PackedWindows`, from which `Blend` reads, is made like
+# [Megatron's](https://github.com/NVIDIA/Megatron-LM/tree/main/megatron/core/datasets) dataset. It keeps three arrays for an
+# epoch: the documents in a random order, where each of them ends in that order, and a random order of the windows. The
+# documents themselves stay where they are. Window n depends on the seed and on n alone, so a training that stopped after n
+# windows goes on with the next one.
 
 # %%
 from course_utils.loading.tokens import END, PackedWindows
@@ -373,23 +384,24 @@ print("documents", index.documents[:6], "end at", index.ends[:6], "windows", ind
 plot_mask(docs[0].numpy() == END)
 
 # %% [markdown]
-# On the left, what most trainings do: a token sees everything before it in the window, also what belongs to another document. On the
-# right, it sees its own document only. Positions then begin anew at each document, and the kernels that compute attention
-# take the lengths instead of a mask.
+# The picture shows which tokens of a window each token may see. On the left is the usual mask: a token sees everything
+# before it, also pieces of other documents. On the right it sees its own document only. Such masks are large, so
+# `torch.nn.attention.varlen` takes the places where documents begin instead.
 #
-# Three libraries do such work for you. [BlendCorpus](https://github.com/zhenghh04/blendcorpus) is Megatron's loader without Megatron.
-# [Megatron](https://github.com/NVIDIA/Megatron-LM) itself keeps the arrays on the disk, for many nodes to map.
-# [Energon](https://nvidia.github.io/Megatron-Energon/) packs and blends text with images: `blend` draws at random, and
-# `blend_epochized` serves each corpus a fixed number of times.
+# Three libraries do this work at scale. [Megatron](https://github.com/NVIDIA/Megatron-LM) keeps the arrays on the disk: one
+# rank builds them, and all others load them. [BlendCorpus](https://github.com/zhenghh04/blendcorpus) offers such a loader
+# to other training programs. [Energon](https://nvidia.github.io/Megatron-Energon/) also reads images and video: its `blend`
+# draws at random, and its `blend_epochized` serves each corpus a fixed number of times.
 #
 # ## BabyLM's dataset, judged
 #
-# Notebook 01 asked whether BabyLlama may load everything in `__init__`. Its [class](https://github.com/timinar/BabyLlama/blob/main/babylm_dataset.py)
-# is short. Read it, and judge the rest, before you read on.
+# Notebook 01 asked whether BabyLlama may load everything in `__init__`. Its
+# [dataset class](https://github.com/timinar/BabyLlama/blob/main/babylm_dataset.py) is short: read it, and judge the rest of
+# it before you go on.
 #
 # | It … | Verdict |
 # |---|---|
-# | keeps all tokens in memory | right for 10 or 100 million words; a map would do at any size |
+# | keeps all tokens in memory | right for 10 or 100 million words; a mapped file would do for more |
 # | makes them int64, by way of a Python list | four times the memory, and more while it is made |
 # | encodes file after file, as `glob` finds them | documents run into each other, and on another disk in another order |
 # | saves them under the name of the tokenizer's class and size | another tokenizer of that size, or another text, silently finds the old tokens |

@@ -25,16 +25,15 @@ def times_served(starts: Starts, length: int, n_tokens: int) -> NDArray[np.int64
 
 def plot_coverage(ways: Mapping[str, Starts], length: int, n_tokens: int) -> Figure:
     """Draw how many windows each token is in, for a stretch in the middle."""
-    first = n_tokens // 2
-    shown = np.arange(first, first + SHOWN * length)
+    shown, middle = np.arange(SHOWN * length), n_tokens // 2
     size = 0.5 + 1.1 * len(ways)
     with drawing(8, size, rows=len(ways), sharex=True, sharey=True) as (figure, panels):
         for panel, (name, starts) in zip(panels, ways.items(), strict=True):
             counts = times_served(starts, length, n_tokens)
-            panel.fill_between(shown, counts[shown], step="post", alpha=0.7)
+            panel.fill_between(shown, counts[middle + shown], step="post", alpha=0.7)
             panel.set(title=f"{name}: {percent(np.mean(counts == 0))} of all tokens in no window")
-            panel.set(ylabel="windows", xlim=(shown[0], shown[-1]), ylim=(0, 4), yticks=range(5))
-        panels[-1].set(xlabel="token")
+            panel.set(ylabel="windows", xlim=(0, shown[-1]), ylim=(0, 4), yticks=range(5))
+        panels[-1].set(xlabel="token, from the middle of the corpus on")
     return figure
 
 
