@@ -111,7 +111,7 @@ cu.predict("11c", "A rank goes through its sampler three times. How many differe
 # %%
 from torch.utils.data import DistributedSampler
 
-from notebooks.stories.rank_shares import plot_shares
+from notebooks.stories.many_ranks import plot_shares
 
 shares = [list(DistributedSampler(range(10), num_replicas=4, rank=rank)) for rank in range(4)]
 plot_shares(shares)
@@ -236,7 +236,7 @@ cu.reveal("11d", 100 * ranks.traces[0].summary().au)
 
 # %% [markdown]
 # The two quick ranks stand at the meeting and wait, in every step. Their own loaders are fine, and to make them faster would gain nothing.
-# On real GPUs `nvidia-smi` does not show it: waiting is a kernel of NCCL, which runs, so that a waiting GPU counts as busy.
+# On real GPUs `nvidia-smi` does not show it: to wait is a kernel of NCCL, which runs, so that a waiting GPU counts as busy (notebook 02).
 #
 # So look for the rank first, and for the stage afterwards. Whoever comes last to a meeting waits for nobody:
 
@@ -275,7 +275,7 @@ torchrun("train_shards", events, f"{room.name}/shards", ranks=3)
 
 # %% [markdown]
 # No rank ends by itself. The one with more batches waits for the gradients of the others, and they wait for it at the
-# checkpoint. Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten, all GPUs "busy". What comes next decides how it looks: if
+# checkpoint. Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten. What comes next decides how it looks: if
 # it were a second epoch, the ranks would go on, and average gradients of different epochs.
 #
 # There are four ways out:
@@ -441,6 +441,117 @@ draw_losses(whole["losses"], killed["losses"], at=23)
 # # Extra
 #
 # The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+
+# %% [markdown]
+# ## A batch too large for the GPU
+#
+# Ranks divide a global batch in space. **Accumulation** divides it in time: several small batches, then one step of the optimiser. It rests on
+# what `backward()` does: it *adds* to the gradients. That is also why every other loop needs `zero_grad()`. The loop in the lecture notes has none.
+
+# %%
+import torch
+
+from notebooks.stories.small_training import light_and_energy
+
+light, energy = light_and_energy(events)
+order = torch.randperm(len(energy), generator=torch.Generator().manual_seed(0))
+test, keep = order[:400], order[400:]
+
+
+# %%
+def trained(batch, batches_per_step=1, zero_grad=True):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Flatten(0))
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number, rows in enumerate(keep.split(batch), 1):
+        loss = (model(light[rows]) - energy[rows]).square().mean()
+        (loss / batches_per_step).backward()  # the mean over all batches of a step
+        if number % batches_per_step == 0:
+            optimiser.step()
+            if zero_grad:
+                optimiser.zero_grad()
+    return model
+
+
+# %%
+cu.predict(
+    "11e",
+    "An epoch without zero_grad. How many times as large is the error on other events afterwards "
+    "as with it?",
+    unit="times",
+)
+
+
+# %%
+def error(model):
+    with torch.no_grad():
+        return (model(light[test]) - energy[test]).square().mean().item()
+
+
+large, small, forgotten = trained(64), trained(16, 4), trained(64, zero_grad=False)
+weights = [torch.nn.utils.parameters_to_vector(model.parameters()) for model in (large, small)]
+print(f"64 at once, or 4 times 16: the weights differ by {(weights[0] - weights[1]).norm():.0e}")
+print(f"error {error(large):.2f}; without zero_grad {error(forgotten):.2f}; of the mean 1")
+cu.reveal("11e", error(forgotten) / error(large))
+
+# %% [markdown]
+# Four small batches do what one large one does. On three ranks the global batch now has 192 samples. Two things to mind: inside
+# `with model.no_sync():` DistributedDataParallel does not meet, which is wanted for all but the last small batch of a step; and
+# the mean of the ranks' means is the mean over all samples only where all batches are equally large.
+#
+# ## Ranks that must see the same batch
+#
+# A model that is too large for one GPU is itself divided: tensor and pipeline parallelism put parts of it on several ranks. These
+# work together on *the same* samples.
+
+# %%
+cu.predict(
+    "11f",
+    "8 GPUs, and each copy of the model takes four. How many different batches are in a step?",
+)
+
+# %%
+first_batches = set()
+for rank in range(8):
+    copy = rank // 4  # of the model
+    batch = tuple(DistributedSampler(range(16), num_replicas=2, rank=copy))[:4]
+    first_batches.add(batch)
+    print(f"rank {rank}, copy {copy}: batch {batch}")
+cu.reveal("11f", len(first_batches))
+
+# %% [markdown]
+# So count copies, not ranks. Whatever asks for the rank of the process by itself is wrong here: `DistributedSampler` without arguments,
+# `split_by_node`, and our own streams too. PyTorch calls such a grid of ranks a
+# [DeviceMesh](https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.device_mesh.DeviceMesh), and `mesh["data"].get_local_rank()` the number of the copy. Random augmentation has to agree
+# as well; often only one rank of each copy loads, and sends the batch to the others.
+#
+# ## Diagnose the late rank
+#
+# `diagnose` (notebook 03) works in a rank too. It runs the loop for as long as it needs, on each rank another number of steps: so give it the
+# step *without* the meeting, or it hangs.
+
+# %%
+# %%worker_module diagnose_ranks
+import sys
+
+from torch import distributed
+from torch.utils.data import DataLoader, DistributedSampler
+
+import course_utils as cu
+from course_utils.hardware.gpu import rank_accelerator
+from course_utils.loading.events import MemmapEvents, pad_collate
+
+if __name__ == "__main__":
+    distributed.init_process_group()
+    rank, gpu = distributed.get_rank(), rank_accelerator(step_ms=20)
+    storage = cu.slow_storage(sys.argv[1], "NFS" if rank == 2 else "laptop SSD", cache_mb=0)
+    events = MemmapEvents(sys.argv[1], fs=storage)
+    loader = DataLoader(events, 32, sampler=DistributedSampler(events), collate_fn=pad_collate)
+    found = cu.diagnose(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=8)
+    print(f"rank {rank}: {found.verdict} Change: {found.change}.")
+
+# %%
+torchrun("diagnose_ranks", events, ranks=3)
 
 # %% [markdown]
 # ## Resume exactly

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_utils.hardware.gpu import PRESETS, emulated, get_accelerator, timed_accelerator
+from course_utils.hardware.gpu import (
+    PRESETS,
+    accelerator,
+    emulated,
+    get_accelerator,
+    rank_accelerator,
+    timed_accelerator,
+)
 from course_utils.measure.trace import record
 
 
@@ -31,6 +38,19 @@ def test_without_cuda_the_device_is_emulated_unless_cuda_is_insisted_on(monkeypa
     assert get_accelerator().emulated
     with pytest.raises(RuntimeError, match="leave out emulate=False"):
         get_accelerator(emulate=False)
+
+
+def test_a_rank_gets_the_device_of_its_number_or_where_they_are_fewer_an_emulated_one(monkeypatch):
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setattr(accelerator, "CudaAccelerator", lambda step_ms: f"cuda:{chosen[-1]}")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert rank_accelerator() == "cuda:1"
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    assert rank_accelerator().emulated
 
 
 def test_the_times_of_an_emulated_device_are_exact_on_its_clock():

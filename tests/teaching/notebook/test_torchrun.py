@@ -1,0 +1,37 @@
+"""A script in several ranks: each knows its number, and none outlives its time."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from course_utils.errors import CourseError
+from course_utils.teaching.notebook import torchrun
+
+SCRIPT = """
+import os, sys, time
+name = f"{os.environ['RANK']} of {os.environ['WORLD_SIZE']}"
+with open(os.path.join(sys.argv[1], name), "w") as file:
+    file.write(str(os.getpid()))
+time.sleep(1000 * ("wait" in sys.argv))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", [pytest.param("end", marks=pytest.mark.full), "wait"])
+def test_every_rank_runs_the_script_and_none_is_left(what: str, tmp_path: Path) -> None:
+    script, left = tmp_path / "script.py", tmp_path / "left"
+    script.write_text(SCRIPT)
+    left.mkdir()
+    run = torchrun(script, left, what, ranks=2, seconds=60 if what == "end" else 8)
+    if what == "end":
+        assert sorted(path.name for path in left.iterdir()) == ["0 of 2", "1 of 2"]
+        assert run.ending == "Ended by itself"
+    for path in left.iterdir():
+        pid = int(path.read_text())
+        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_script_that_is_not_there_is_said_so() -> None:
+    with pytest.raises(CourseError, match="no script train_nothing; give its path"):
+        torchrun("train_nothing")
