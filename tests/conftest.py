@@ -11,6 +11,7 @@ from zlib import crc32
 
 import pytest
 
+from course_utils.paths import scratch_folder
 from course_utils.teaching.notebook import cleanup_workers
 from course_utils.teaching.notebook.start import PRELOAD
 
@@ -47,6 +48,15 @@ def _start_method_stays() -> Iterator[None]:
     yield
     if multiprocessing.get_start_method(allow_none=True) != before:
         multiprocessing.set_start_method(before, force=True)
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The scratch folder of a notebook that lies in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    scratch_folder.cache_clear()
+    yield scratch_folder()
+    scratch_folder.cache_clear()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Run the course from a terminal: `course lab | doctor | data | check | stage | serve | why`."""
+"""Run the course from a terminal: `course lab` opens it, the other verbs help."""
 
 import argparse
 import contextlib
@@ -15,6 +15,7 @@ from course_utils.command import lab, workfolder
 from course_utils.errors import CourseError, sentence
 
 _FIRST = "work/00_start_here.ipynb"
+_LEGIBLE = "abcdefghjkmnpqrstuvwxyz23456789"
 _SHARDS = "shards.json"  # the list that `write_shards` writes: its module needs torch
 
 
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="course", description=__doc__)
     commands = parser.add_subparsers(
-        required=True, metavar="lab | doctor | data | check | stage | serve | why"
+        required=True, metavar="lab | doctor | data | check | stage | serve | why | leaderboard"
     )
     sized = argparse.ArgumentParser(add_help=False)
     sized.add_argument("--size", choices=paths.SIZES, help="how much data (default: M)")
@@ -70,6 +71,21 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--preset", default="S3", help="whose limits; `none` for none")
     command.add_argument("--break-after", type=float, metavar="MB", help="break off once a file")
     command.set_defaults(command=_serve)
+    command = commands.add_parser(
+        "leaderboard",
+        help="show a class who rescued the training of the capstone",
+        epilog="Learners need a token: that of COURSE_TOKEN, or a new one that is shown here.",
+    )
+    command.add_argument("--file", metavar="PATH", help="default: work/leaderboard.json")
+    command.add_argument("--port", type=int, default=8765, help="port (default: 8765)")
+    command.add_argument(
+        "--lan",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="let the network reach it, at this address of the machine (default: it finds one)",
+    )
+    command.set_defaults(command=_leaderboard)
     command = commands.add_parser("why", help="say what a message means, and what to do")
     command.add_argument("text", nargs="*", help="the message; a log is read by `why < log`")
     command.set_defaults(command=_why)
@@ -205,6 +221,27 @@ def _serve(arguments: argparse.Namespace) -> int:
             ready=show,
         )
     print("The store has ended.")
+    return 0
+
+
+def _leaderboard(arguments: argparse.Namespace) -> int:
+    from course_utils.teaching.leaderboard import board_address, network_address, serve_board
+
+    path = Path(arguments.file or paths.REPO / "work" / "leaderboard.json")
+    here = arguments.lan is None
+    address = "127.0.0.1" if here else arguments.lan or network_address()
+    # short, and without letters that look alike: it is typed from a blackboard
+    token = os.environ.get("COURSE_TOKEN") or "".join(map(secrets.choice, [_LEGIBLE] * 8))
+
+    def show(port: int) -> None:
+        reach = "this machine alone; --lan is for a class" if here else "all who have its token"
+        print(f"The board, for {reach}: {board_address(port, address, token)}")
+        print(f"  It is kept in {path}; take a line out of that file to take a name off.")
+        print("It runs until you press Ctrl-C here.", flush=True)
+
+    with contextlib.suppress(KeyboardInterrupt):
+        serve_board(path, token=token, ready=show, port=arguments.port, address=address)
+    print(f"The board has ended; it is in {path}.")
     return 0
 
 

@@ -1,44 +1,35 @@
 """Serve one folder over HTTP as an object store would, with the limits of a storage preset.
 
 It is read-only, for this machine alone, and for people who share a classroom: who has the token may
-read all of the folder. Nothing is said about the files before the token was seen, and no request is
-logged: its address may hold the token. A client that sends its request a byte a minute (slowloris)
-holds a connection, and nothing is done against that.
+read all of the folder.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import html
 import json
 import math
 import os
-import re
-import socket
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 from urllib.parse import quote, urlencode
 
-from tornado.httpserver import HTTPServer
 from tornado.iostream import StreamClosedError
-from tornado.log import app_log
-from tornado.netutil import bind_sockets
-from tornado.web import Application, HTTPError, RequestHandler, StaticFileHandler
+from tornado.web import HTTPError, StaticFileHandler
 
 from course_utils.errors import CourseError
+from course_utils.guarded import LOOPBACK, Guarded, serve_guarded
 from course_utils.hardware.storage import UNLIMITED, StoragePreset
 
-ADDRESS = "127.0.0.1"
 COUNTERS = ".counters"
 _CHUNK = 64 * 1024
-_LONGEST_BODY = 64 * 1024  # a request has none; so much of one is read, and refused
 _NOT_IN_A_NAME = set("\\:") if os.name == "nt" else {"\\"}
 # an event loop wakes up late; what it missed is made good, but no more than this
 _LATE_S = 0.02 + time.get_clock_info("monotonic").resolution
@@ -48,11 +39,6 @@ _OUTSIDE = (
     "nothing whose name begins with a dot; ask for a name from the listing at /."
 )
 _MISSING = "There is no such file here; ask for a name from the listing at /."
-_SENTENCES = {  # for what tornado refuses
-    400: "This is not a request that can be read; mend the address or the headers.",
-    405: "This store only reads; use GET or HEAD.",
-}
-_ELSE = "The store failed at this request; start it with `course serve` to see why."
 
 
 class Limits:
@@ -105,13 +91,11 @@ class Limits:
 
 
 class ServedStore:
-    """What all handlers of one server share: the files, who may read them, and what was sent."""
+    """What all handlers of one server share: the files, and what was sent."""
 
-    def __init__(
-        self, root: Path, *, token: str, limits: Limits, break_after: float | None
-    ) -> None:
+    def __init__(self, root: Path, *, limits: Limits, break_after: float | None) -> None:
         """Begin to count."""
-        self.root, self.token, self.limits = root, token, limits
+        self.root, self.limits = root, limits
         self.counters: Counter[str] = Counter()
         self._break_after = math.inf if break_after is None else round(break_after)
         self._was_broken: set[Path] = set()
@@ -162,51 +146,21 @@ def _is_shown(part: str) -> bool:
     return part.isprintable() and part[:1] not in ("", ".") and _NOT_IN_A_NAME.isdisjoint(part)
 
 
-class _Guarded(RequestHandler):
-    """Answer nobody but those who have the token; write no request into any log."""
-
-    SUPPORTED_METHODS: tuple[str, ...] = ("GET", "HEAD")
+class _Reading(Guarded):
+    called = "store"
+    sentences: ClassVar[Mapping[int, str]] = {
+        400: "This is not a request that can be read; mend the address or the headers.",
+        405: "This store only reads; use GET or HEAD.",
+        500: "The store failed at this request; start it with `course serve` to see why.",
+    }
 
     @property
     def store(self) -> ServedStore:
         store: ServedStore = self.settings["store"]
         return store
 
-    def set_default_headers(self) -> None:
-        self.set_header("Server", "course")
-        self.set_header("X-Content-Type-Options", "nosniff")
-        self.set_header("Referrer-Policy", "no-referrer")  # the address may hold the token
 
-    def prepare(self) -> None:
-        """Refuse other names for this machine, which pages from elsewhere come with, and guests."""
-        if self.request.host_name.lower() not in (ADDRESS, "localhost"):
-            raise HTTPError(403, reason=f"This store is called {ADDRESS}; use this address.")
-        scheme, _, given = self.request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            given = self.get_query_argument("token", "")
-        if not given:
-            self.set_header("WWW-Authenticate", "Bearer")
-            needed = "A token is needed; send the header Authorization: Bearer TOKEN, or ?token=."
-            raise HTTPError(401, reason=needed)
-        if not hmac.compare_digest(given.strip().encode(), self.store.token.encode()):
-            raise HTTPError(403, reason="This is not the token of this store; copy it once more.")
-
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Say it in one sentence."""
-        error = kwargs.get("exc_info", (None, None))[1]
-        reason = error.reason if isinstance(error, HTTPError) else None
-        if status_code == 405:
-            self.set_header("Allow", "GET, HEAD")
-        self.set_header("Content-Type", "text/plain; charset=utf-8")
-        self.finish(f"{reason or _SENTENCES.get(status_code, _ELSE)}\n")
-
-    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """Log what is a mistake of ours, without the request: its address may hold the token."""
-        if not isinstance(value, HTTPError | StreamClosedError | asyncio.CancelledError):
-            app_log.error("The store failed at a request.", exc_info=(typ, value, tb))
-
-
-class _Counters(_Guarded):
+class _Counters(_Reading):
     SUPPORTED_METHODS = ("GET", "HEAD", "DELETE")
 
     def get(self) -> None:
@@ -216,7 +170,7 @@ class _Counters(_Guarded):
         self.store.counters.clear()
 
 
-class _Objects(_Guarded, StaticFileHandler):
+class _Objects(_Reading, StaticFileHandler):
     """Files and listings. Tornado reads the conditions and ranges; the body goes at our pace."""
 
     _found: Path
@@ -296,7 +250,7 @@ def address(port: int, name: str = "", *, token: str = "") -> str:
     """
     path = f"/{quote(name, safe='/{},')}" if name or token else ""
     query = f"?{urlencode({'token': token})}" if token else ""
-    return f"http://{ADDRESS}:{port}{path}{query}"
+    return f"http://{LOOPBACK}:{port}{path}{query}"
 
 
 def serve(
@@ -326,38 +280,13 @@ def serve(
         raise CourseError(f"There is no folder {root}; make it, or name another.")
     if not root.is_dir():
         raise CourseError(f"{root} is a file; name the folder that holds it.")
-    if not re.fullmatch(r"[A-Za-z0-9._~+/-]+=*", token):
-        raise CourseError("A token has letters, digits and ._~+/- in it; choose another.")
     if break_after is not None and not 0 <= break_after < math.inf:
         raise CourseError(
             f"An answer cannot break off after {break_after:,.12g} bytes; choose 0 or more."
         )
-    store = ServedStore(root, token=token, limits=Limits(preset), break_after=break_after)
-    asyncio.run(_serve(store, _listen(port), ready))
-
-
-async def _serve(
-    store: ServedStore, sockets: list[socket.socket], ready: Callable[[int], None]
-) -> None:
-    objects: Any = (r"/?(.*)", _Objects, {"path": str(store.root)})
-    handlers = [(f"/{COUNTERS}", _Counters), objects]
-    application = Application(handlers, store=store, log_function=lambda handler: None)
-    server = HTTPServer(application, max_body_size=_LONGEST_BODY)
-    server.add_sockets(sockets)
-    ready(sockets[0].getsockname()[1])
-    try:
-        await asyncio.Event().wait()
-    finally:
-        server.stop()
-
-
-def _listen(port: int) -> list[socket.socket]:
-    if 0 <= port < 2**16:  # tornado takes a larger one for its remainder
-        with suppress(OSError):
-            return bind_sockets(port, ADDRESS, family=socket.AF_INET)
-    raise CourseError(
-        f"Port {port} is taken or cannot be had; choose another, or 0 for a free one."
-    )
+    store = ServedStore(root, limits=Limits(preset), break_after=break_after)
+    handlers = [(f"/{COUNTERS}", _Counters), (r"/?(.*)", _Objects, {"path": str(root)})]
+    serve_guarded(handlers, token=token, ready=ready, port=port, store=store)
 
 
 def main() -> None:

@@ -61,7 +61,7 @@ def predict(
 
     field.observe(keep, "value")
     title = widgets.HTML(f"<b>Predict:</b> {inline(question)}")
-    form = _Form([title, widgets.HBox([field, widgets.Label(unit)]), status])
+    form = Form([title, widgets.HBox([field, widgets.Label(unit)]), status])
     form.in_words = f"Predict: {question} {_status(kept, unit)}"
     return form
 
@@ -124,7 +124,7 @@ class Reveal:
         return card("plain", title, self.sentence, body=bars(rows) if rows else "")
 
 
-class _Form(widgets.VBox):  # type: ignore[misc]
+class Form(widgets.VBox):  # type: ignore[misc]
     """A form that can be read where no widget is drawn."""
 
     in_words = ""

@@ -1,0 +1,120 @@
+"""The report of a rescue: kept with every letter, a page to hand in, and what it still lacks."""
+
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+
+import ipywidgets as widgets
+import pytest
+
+from course_utils.teaching.notebook import Form
+from notebooks.stories.capstone import keep, report
+from tests.teaching.leaderboard.posted import GOOD
+
+WRITTEN = {
+    "Hypothesis 1": "Every event opens its file anew.",
+    "Evidence 1": "7 of 9 ms of a sample are open().",
+    "Change 1": "One file for each worker.",
+    "Effect 1": "AU 12 % before, 40 % now; 2,000 of 2,000 events.",
+}
+
+
+@pytest.fixture(autouse=True)
+def _widgets_end(scratch: Path) -> Iterator[None]:
+    yield
+    widgets.Widget.close_all()
+
+
+def fields(form: Form) -> dict[str, widgets.Textarea]:
+    return {field.description: field for row in form.children[1].children for field in row.children}
+
+
+def said(form: Form) -> str:
+    return unescape(form.children[3].value)
+
+
+def fill(form: Form, written: dict[str, str]) -> None:
+    for name, text in written.items():
+        fields(form)[name].value = text
+
+
+def test_what_is_typed_is_there_after_a_restart(scratch: Path) -> None:
+    form = report()
+    assert "Report: nothing yet" in said(form)
+    fill(form, WRITTEN)
+    form.children[2].click()
+    fill(form, {"Change 2": "ünïcode <b>\n## and lines"})
+    again = report()
+    texts = {name: field.value for name, field in fields(again).items()}
+    assert texts.items() >= WRITTEN.items()
+    assert texts["Change 2"] == "ünïcode <b>\n## and lines"
+    assert list(texts) == [
+        f"{part} {number}"
+        for number in (1, 2)
+        for part in ("Hypothesis", "Evidence", "Change", "Effect")
+    ]
+
+
+def test_nothing_is_written_before_something_is_typed(scratch: Path) -> None:
+    report()
+    assert sorted(path.name for path in scratch.iterdir()) == [".gitignore"]
+    assert sorted(path.name for path in scratch.parent.iterdir()) == [scratch.name]
+
+
+def test_it_says_what_it_lacks_first_and_when_nothing_is_missing() -> None:
+    form = report()
+    form.children[2].click()  # an empty change is no change
+    lacks = [
+        ("Evidence 1", "storage", "Hypothesis 1 is missing. What costs most"),
+        ("Hypothesis 1", "storage", "Evidence 1 names no number. What did you count"),
+        ("Evidence 1", "7 ms", "Change 1 is missing. What did you change?"),
+        ("Change 1", " ", "Change 1 is missing."),
+        ("Change 1", "a cache", "Effect 1 is missing. What did you measure afterwards"),
+        ("Effect 1", "faster", "Effect 1 names no number."),
+    ]
+    for name, text, lack in lacks:
+        fill(form, {name: text})
+        assert "Report: 1 change, 0 complete" in said(form)
+        assert lack in said(form)
+    fill(form, {"Effect 1": "AU 40 %"})
+    assert "Report: 1 change, 1 complete" in said(form)
+    assert "Nothing is missing." in said(form)
+
+
+def test_the_page_to_hand_in_has_the_changes_and_the_results_of_the_checks(scratch: Path) -> None:
+    keep(GOOD)
+    form = report()
+    assert "18:40, seed 0: 85 points" in unescape(form.children[0].value)
+    fill(form, WRITTEN)
+    page = (scratch.parent / "capstone_report.md").read_text("utf-8")
+    assert page.startswith("# Rescue of a training run: report\n\n## Change 1\n\n**Hypothesis.** E")
+    assert "**Effect.** AU 12 % before, 40 % now" in page
+    assert page.endswith(f"## Checks\n\n- {GOOD.when}, seed 0: {GOOD}\n")
+
+
+def test_where_no_widget_is_drawn_the_report_can_be_read() -> None:
+    fill(report(), WRITTEN)
+    text = report()._repr_mimebundle_()["text/plain"]
+    assert isinstance(text, str)
+    assert "**Change.** One file for each worker." in text
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"changes": 7}', '{"changes": [{}]}'])
+def test_a_damaged_file_is_put_aside(scratch: Path, text: str) -> None:
+    (scratch / "capstone_report.json").write_text(text, "utf-8")
+    assert not any(field.value for field in fields(report()).values())
+    assert (scratch / "capstone_report.damaged").read_text("utf-8") == text
+
+
+def test_a_disk_that_is_full_is_told_beside_the_fields(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = report()
+
+    def full(path: Path, content: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("notebooks.stories.capstone.report.replace_file", full)
+    fill(form, WRITTEN)
+    assert "Not kept" in said(form)
+    assert "The disk is full; free some space" in said(form)
