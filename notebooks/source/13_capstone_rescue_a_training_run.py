@@ -106,11 +106,24 @@ cu.check("13.1", script)
 # %% [markdown]
 # ## Write your report
 #
+# A figure alone helps nobody who has to keep the script running. So write down for each change what you supposed, what you had
+# measured before you changed anything, what you changed, and what you measured afterwards. A change that brought nothing belongs there too: it
+# saves somebody else the same try.
+#
+# The form keeps every letter that you type. What you hand in is `capstone_report.md`, which appears beside this notebook.
+
+# %%
+from notebooks.stories.capstone import write_report
+
+write_report()
+
+# %% [markdown]
 # ## You now can
 #
 # - take over a training script and find out what it waits for,
 # - mend the largest cause first, and see when the next one becomes visible,
-# - show that a faster loader serves the same samples.
+# - show that a faster loader serves the same samples,
+# - report it so that somebody else can follow.
 
 # %% [markdown]
 # # Extra
@@ -118,3 +131,21 @@ cu.check("13.1", script)
 # The core ends here, and each section stands for itself.
 #
 # ## A board for a class
+#
+# A class can see who came how far. `course leaderboard`, in a terminal, prints an address, and shows a page there that follows
+# the class: with `--lan` to all in the same network, else to this machine alone.
+#
+# Choose a name, any name, and put in the address with its token. Of you the board gets this name, the figures of your best result and
+# when you had it, and nothing else. It believes what it is told, and so it is for fun: an exam would run your script itself.
+
+# %%
+from course_utils.teaching.leaderboard import post
+from notebooks.stories.capstone import best, seed_of
+
+name, board = "", ""
+print(post(name, best(seed_of(script)), board))
+
+# %% [markdown] tags=["instructor"]
+# **Instructor: the board.** It is kept in `work/leaderboard.json`, and goes on from there when you start it again; with a token of your own in
+# `COURSE_TOKEN`, at the same address. To take a name off, delete its line in that file; the board may run meanwhile. It speaks plain HTTP:
+# in a network that you do not trust, use it on one machine. Each set of faults, `course capstone --seed`, has a table of its own.

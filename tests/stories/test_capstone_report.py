@@ -8,7 +8,7 @@ import ipywidgets as widgets
 import pytest
 
 from course_utils.teaching.notebook import Form
-from notebooks.stories.capstone import keep, report
+from notebooks.stories.capstone import keep, write_report
 from tests.teaching.leaderboard.posted import GOOD
 
 WRITTEN = {
@@ -39,12 +39,12 @@ def fill(form: Form, written: dict[str, str]) -> None:
 
 
 def test_what_is_typed_is_there_after_a_restart(scratch: Path) -> None:
-    form = report()
+    form = write_report()
     assert "Report: nothing yet" in said(form)
     fill(form, WRITTEN)
     form.children[2].click()
     fill(form, {"Change 2": "ünïcode <b>\n## and lines"})
-    again = report()
+    again = write_report()
     texts = {name: field.value for name, field in fields(again).items()}
     assert texts.items() >= WRITTEN.items()
     assert texts["Change 2"] == "ünïcode <b>\n## and lines"
@@ -56,13 +56,13 @@ def test_what_is_typed_is_there_after_a_restart(scratch: Path) -> None:
 
 
 def test_nothing_is_written_before_something_is_typed(scratch: Path) -> None:
-    report()
+    write_report()
     assert sorted(path.name for path in scratch.iterdir()) == [".gitignore"]
     assert sorted(path.name for path in scratch.parent.iterdir()) == [scratch.name]
 
 
 def test_it_says_what_it_lacks_first_and_when_nothing_is_missing() -> None:
-    form = report()
+    form = write_report()
     form.children[2].click()  # an empty change is no change
     lacks = [
         ("Evidence 1", "storage", "Hypothesis 1 is missing. What costs most"),
@@ -83,7 +83,7 @@ def test_it_says_what_it_lacks_first_and_when_nothing_is_missing() -> None:
 
 def test_the_page_to_hand_in_has_the_changes_and_the_results_of_the_checks(scratch: Path) -> None:
     keep(GOOD)
-    form = report()
+    form = write_report()
     assert "18:40, seed 0: 85 points" in unescape(form.children[0].value)
     fill(form, WRITTEN)
     page = (scratch.parent / "capstone_report.md").read_text("utf-8")
@@ -93,8 +93,8 @@ def test_the_page_to_hand_in_has_the_changes_and_the_results_of_the_checks(scrat
 
 
 def test_where_no_widget_is_drawn_the_report_can_be_read() -> None:
-    fill(report(), WRITTEN)
-    text = report()._repr_mimebundle_()["text/plain"]
+    fill(write_report(), WRITTEN)
+    text = write_report()._repr_mimebundle_()["text/plain"]
     assert isinstance(text, str)
     assert "**Change.** One file for each worker." in text
 
@@ -102,14 +102,14 @@ def test_where_no_widget_is_drawn_the_report_can_be_read() -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"changes": 7}', '{"changes": [{}]}'])
 def test_a_damaged_file_is_put_aside(scratch: Path, text: str) -> None:
     (scratch / "capstone_report.json").write_text(text, "utf-8")
-    assert not any(field.value for field in fields(report()).values())
+    assert not any(field.value for field in fields(write_report()).values())
     assert (scratch / "capstone_report.damaged").read_text("utf-8") == text
 
 
 def test_a_disk_that_is_full_is_told_beside_the_fields(
     scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    form = report()
+    form = write_report()
 
     def full(path: Path, content: str) -> None:
         raise OSError(28, "No space left on device")

@@ -4,7 +4,7 @@ from course_utils.teaching.leaderboard import TARGET_AU, Result
 from notebooks.stories.capstone.account import CountedJob
 from notebooks.stories.capstone.job import EVENTS, Job, RecordedJob, timed_job
 from notebooks.stories.capstone.model import PulseTransformer
-from notebooks.stories.capstone.report import report
+from notebooks.stories.capstone.report import write_report
 from notebooks.stories.capstone.results import best, keep, now, results
 from notebooks.stories.capstone.script import (
     Fault,

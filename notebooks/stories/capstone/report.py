@@ -34,7 +34,7 @@ _SHOWN = 5  # of the checks so far
 Change = dict[str, str]  # what was answered to each question
 
 
-def report() -> Form:
+def write_report() -> Form:
     """Show the form of the report, as far as it was filled in; all that is typed is kept."""
     changes = _load() or [_blank()]
     status, rows, add = widgets.HTML(), widgets.VBox(), widgets.Button(description="Another change")

@@ -4,11 +4,8 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,36 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from course_utils.teaching.leaderboard import post
-from tests.teaching.leaderboard.posted import GOOD, sent
-
-TOKEN = "of-the-class"
-# what a script starts in the background is told to ignore interrupts, and so is its offspring
-AS_IN_A_TERMINAL = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from course_utils.command.cli import main
-sys.exit(main())
-"""
-
-
-@contextmanager
-def serving(path: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run `course leaderboard`; give the process, and the address that it shows."""
-    command = [sys.executable, "-c", AS_IN_A_TERMINAL, "leaderboard", "--file", str(path)]
-    server = subprocess.Popen(
-        [*command, "--port", "0", *options],
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "COURSE_TOKEN": TOKEN},
-    )
-    with server:
-        try:
-            assert server.stdout is not None
-            said = list(iter(server.stdout.readline, "It runs until you press Ctrl-C here.\n"))
-            yield server, said[0].split()[-1]
-        finally:
-            server.kill()
+from tests.teaching.leaderboard.posted import GOOD, TOKEN, sent, serving
 
 
 @pytest.fixture(scope="module")
