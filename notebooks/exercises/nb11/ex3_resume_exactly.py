@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Generator
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -15,11 +15,13 @@ from notebooks.exercises.nb11.ordered import OrderedLoader
 SAMPLES, EPOCHS = 84, 3  # 11 batches in an epoch, the last of them half full
 LARGE = 40_000  # samples; what grows with them is no position
 ROOM = 4_000  # bytes of a position, with all that torch.save puts around it
-AT = {  # batches that the loop has taken: where in the first two epochs it is killed
-    "before the first batch": 0,
-    "in the first epoch": 2,
-    "with the last batch of an epoch": 11,
-    "in the second epoch": 14,
+LIVES = {  # how many batches each takes before it is killed
+    "Killed before the first batch": [0],
+    "Killed in the first epoch": [2],
+    "Killed with the last batch of an epoch": [11],
+    "Killed in the second epoch": [14],
+    "Killed twice in an epoch": [2, 3],
+    "Killed in two epochs": [9, 5],
 }
 Batches = list[list[int]]
 
@@ -49,17 +51,24 @@ def resume_exactly(loader_class: type[Any]) -> Verdict:
         "Write class ResumableLoader(OrderedLoader).",
     )
     _judge_epochs(loader_class)
-    for where, taken in AT.items():
-        dataset = Numbers()
-        state = _state_after(loader_class(Numbers()), taken)
-        loader = _restarted(loader_class(dataset), state)
+    for where, lives in LIVES.items():
+        loader = loader_class(Numbers())
+        for taken in lives:
+            dataset, state = Numbers(), _state_after(loader, taken)
+            loader = _restarted(loader_class(dataset), state)
         dataset.read = 0
-        _judge_rest(loader, taken, f"Killed {where}, without workers")
-        _judge_reading(dataset, taken)
+        _judge_rest(loader, sum(lives), where)
+        _judge_reading(dataset, sum(lives))
     _judge_size(loader_class)
     for taken, before, after in ((3, 2, 0), (7, 1, 2)):
         state = _state_after(loader_class(Numbers(), before), taken)
         loader = _restarted(loader_class(Numbers(), after), state)
+        expect(
+            loader.num_workers == after,
+            f"Restarted with {plural(after, 'worker')}, the loader goes on with {before}: "
+            "the state brought the number along.",
+            "Keep no more in the state than the position.",
+        )
         where = f"Killed with {plural(before, 'worker')}, restarted with {after}"
         _judge_rest(loader, taken, where)
     return right(
@@ -118,10 +127,16 @@ def _judge_epochs(loader_class: type[Any]) -> None:
         "The second epoch of a loader that nobody killed is not that of self.batches(1).",
         "After the last batch the epoch is one more, and nothing of it is taken yet.",
     )
+    expect(
+        _epoch(loader_class(Numbers())) == first,
+        "A second loader goes on where the first one is, with no state at all: they share what "
+        "stands in the class or outside of it. Another process would not.",
+        "Keep the position in self.",
+    )
 
 
 def _epoch(loader: Any) -> Batches:
-    return [_numbers(batch) for batch in loader]
+    return [_numbers(batch) for batch in islice(loader, len(_expected()))]
 
 
 def _state_after(loader: Any, taken: int) -> bytes:
@@ -159,9 +174,9 @@ def _judge_rest(loader: Any, taken: int, where: str) -> None:
     first, left = found[0] if found else None, size - before
     expect(
         not taken or first != expected[taken - 1],
-        f"{where}: the batch that the loop had comes again. A line behind `yield` runs only when "
-        "the loop asks for the next batch, and by then the state is saved.",
-        "Count the batch before you yield it.",
+        f"{where}: the batch that the loop had comes again. It is not in the state: what stands "
+        "behind `yield` runs only when the loop asks for the next batch.",
+        "Count whole batches, the half one at the end too, each before you yield it.",
     )
     expect(
         not epoch or first not in expected[:size],
