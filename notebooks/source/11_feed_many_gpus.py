@@ -384,7 +384,7 @@ from course_utils.loading.resume import load_checkpoint, save_checkpoint
 from notebooks.stories.small_training import Training
 
 
-def train(events, path, workers, die_after=None):
+def go_on(events, path, workers, die_after=None):
     training = Training(events, workers=workers)  # network, optimiser, loader, ResumableBatches
     if saved := load_checkpoint(path):
         training.load_state_dict(saved)
@@ -400,17 +400,19 @@ def train(events, path, workers, die_after=None):
 from course_utils.teaching.notebook import run_demo
 
 
-def live(name, workers, die_after=None):
-    return run_demo(f"""
-        from survivor import train
+def live(name, workers, die_after=None):  # in a process of its own
+    return run_demo(
+        f"""
+        from survivor import go_on
         if __name__ == "__main__":
-            train({str(events)!r}, {f"{room.name}/{name}.pt"!r}, {workers}, {die_after})
-        """)
+            go_on({str(events)!r}, {f"{room.name}/{name}.pt"!r}, {workers}, {die_after})
+        """,
+        seconds=60,
+    )
 
-
-live("whole", workers=0)
 
 # %%
+go_on(events, f"{room.name}/whole.pt", workers=0)  # nobody kills this one
 live("killed", workers=2, die_after=23)
 
 # %%
