@@ -1,6 +1,8 @@
 """The field guide runs: each entry says what it says, and mended it does what it should."""
 
+import re
 from collections.abc import Iterator
+from html import escape
 from typing import Any
 
 import pytest
@@ -18,12 +20,8 @@ EACH = [
 
 
 def says(text: str, pattern: str) -> bool:
-    """Tell whether a text has all parts of a pattern, one after the other."""
-    for part in pattern.split(ANY):
-        _, found, text = text.partition(part)
-        if not found:
-            return False
-    return True
+    parts = map(re.escape, pattern.split(ANY))
+    return re.search(".*".join(parts), " ".join(text.split())) is not None
 
 
 @pytest.mark.slow
@@ -35,10 +33,11 @@ def test_an_entry_says_what_it_says_and_mended_it_does_not(name: str) -> None:
     shown = show(name)
     assert says(shown.before, entry.shows), shown.before
     assert says(shown.after, entry.then), shown.after
-    assert not (says(shown.after, entry.shows) and entry.shows != entry.then), shown.after
+    if name != "crash":  # which still crashes, and says where
+        assert not says(shown.after, entry.shows), shown.after
     if entry.says:
         assert entry in look_up(shown.before)
-    assert shown.before.splitlines()[0] in shown._repr_html_()
+    assert escape(shown.before) in shown._repr_html_()
 
 
 def test_the_box_shows_what_it_finds_and_says_what_is_not_known() -> None:
