@@ -28,8 +28,8 @@ cu.ready("12")
 # ## Two bytes a token
 #
 # A language model reads **tokens**: numbers that stand for pieces of text, from a fixed vocabulary. Our data are three
-# corpora of text that came with Python and its packages: source code, docstrings, and prose from READMEs. A tokenizer was
-# trained on some of it, and its vocabulary has 8,192 tokens.
+# corpora of text that came with Python and its packages: source code, docstrings, and prose from READMEs. On some of it a
+# tokenizer was trained, with 8,192 tokens.
 
 # %%
 from tokenizers import Tokenizer
@@ -159,10 +159,9 @@ cu.reveal("12b", 2 * tokens_a_second(7e9) / 1e3)
 #
 # ## Windows
 #
-# Documents differ in length. To fill a batch up to the longest of them wastes much of it (how much is counted below, in the
-# extra part). For pre-training they are **packed** instead: laid end to end, with a token behind each that says *end*. So a
-# corpus is one long line. A **window** of `length` inputs has the same tokens, moved by one, as targets, and reads
-# `length + 1` of them.
+# Documents differ in length. To fill a batch up to its longest one wastes much of it; the extra part counts how much. For
+# pre-training they are **packed** instead: laid end to end, with a token behind each that says *end*. So a corpus is one
+# long line. A **window** of `length` inputs has the same tokens, moved by one, as targets: it reads `length + 1`.
 #
 # But which windows? [nanoGPT](https://github.com/karpathy/nanoGPT) draws each start at random.
 # [BabyLlama](https://github.com/timinar/BabyLlama) cuts the line into pieces, and moves each window by a random offset of
@@ -243,6 +242,8 @@ cu.check("12.2", window_starts)
 # - tokenise once, and keep tokens in two bytes,
 # - say from parameters and operations whether loading can limit a training,
 # - cut windows that serve every token once an epoch.
+#
+# Next: [the capstone](13_capstone_rescue_a_training_run.ipynb).
 
 # %% [markdown]
 # # Extra

@@ -61,6 +61,6 @@ def fill_the_card(*answers: float) -> Verdict:
     return judge_numbers(
         answers,
         NUMBERS,
-        "The notes are wrong by a factor of 2: a cap of 500,000 tokens/s costs nothing. And it is "
-        "1 MB/s, which no storage is too slow for.",
+        "The notes are wrong by a factor of 2: a cap of 500,000 tokens/s costs nothing. No storage "
+        "is too slow for 1 MB/s; only a loader that tokenises as it goes may be.",
     )

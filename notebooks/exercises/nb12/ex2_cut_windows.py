@@ -12,7 +12,7 @@ from course_utils.teaching.exercise import Verdict, exercise, expect, right
 Make = Callable[[int, int, int], Any]
 Starts = NDArray[np.int64]
 
-CASES = ((1_000, 10), (1_001, 10), (1_007, 10), (640, 64), (641, 64), (50_000, 128), (300, 1))
+CASES = ((1_000, 10), (1_001, 10), (1_007, 10), (640, 64), (641, 64), (200_000, 128), (300, 1))
 TOO_SHORT = ((100, 128), (128, 128), (1, 8))
 SEEDS, LENGTH, TOKENS = range(100), 8, 4_000  # epochs in which chance is judged
 SAME_ORDER = 0.5  # rank correlation; orders that are drawn anew have 0 ± 0.1
