@@ -96,13 +96,13 @@ cu.reveal("12a", 100 * runs["text"].summary().idle)
 # %% [markdown]
 # To tokenise is work for a CPU, and the same work in every epoch. Done once, it leaves two bytes for each token, since a
 # vocabulary of up to 65,536 fits into uint16. The file is mapped into memory: a slice reads the pages that it needs. Only
-# what goes to the model becomes int64, because an embedding wants that.
+# what goes to the model becomes int64, since an embedding takes no uint16.
 
 # %%
 from notebooks.stories.figures import bars
 
 places = BATCH * STEPS
-kb = {"text": len("".join(texts).encode()) / 1e3, "int64": places / 125, "uint16": places / 500}
+kb = {"text": len("".join(texts).encode()) / 1e3, "int64": places * 8e-3, "uint16": places * 2e-3}
 bars(kb, f"kB, for {places:,} tokens", "{:,.0f}".format)
 
 # %% [markdown]
@@ -154,8 +154,8 @@ for parameters in (10e6, 100e6, 1e9, 7e9, 70e9):
 cu.reveal("12b", 2 * tokens_a_second(7e9) / 1e3)
 
 # %% [markdown]
-# No storage is too slow for that. What holds a language model up is hardly ever the reading: it is text that is
-# tokenised on the way, a very small model, or a batch that is filled up with nothing.
+# No storage is too slow for that. A loader can still be: where it tokenises as it goes, where it fills batches up with
+# nothing, and where the model is very small.
 #
 # ## Windows
 #
@@ -168,10 +168,12 @@ cu.reveal("12b", 2 * tokens_a_second(7e9) / 1e3)
 # its own.
 
 # %%
-cu.predict("12c", "As many random starts as windows fit: how much is in no window?", unit="%")
+cu.predict(
+    "12c", "As many random starts as windows fit: how much is in no window?", unit="% of tokens"
+)
 
 # %%
-cu.predict("12d", "And with an offset for each window?", unit="% in no window")
+cu.predict("12d", "With an offset for each window, how much is in no window?", unit="% of tokens")
 
 # %%
 from notebooks.stories.token_windows import plot_coverage, times_served

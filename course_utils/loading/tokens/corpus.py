@@ -4,8 +4,8 @@
     code.tokens[:128]  # uint16: of the file, only what is looked at is read
     code[7]  # the tokens of document 7, with END behind them
 
-Two bytes hold a token where the vocabulary has at most 65,536 of them. Convert to int64, which an
-embedding wants, as late as you can: a window at a time.
+Two bytes hold a token where the vocabulary has at most 65,536 of them. An embedding takes no
+uint16: convert to int64 as late as you can, a window at a time.
 """
 
 from __future__ import annotations
