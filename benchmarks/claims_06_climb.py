@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
-from benchmarks.peers import one_thread
 from course_utils.loading.records import RecordLoader, write_records
 from course_utils.loading.workers import LazyFile
+from notebooks.stories.peers.measure import threads
 
 RECORDS, FILES = 40_000, 1_000
 FIELDS = "pulses", "direction", "energy", "event_id"
@@ -121,7 +121,7 @@ def _files() -> Iterator[Path]:
     shapes = (RECORDS, 128, 4), (RECORDS, 3), (RECORDS,)
     values = [*(rng.random(shape, np.float32) for shape in shapes), np.arange(RECORDS)]
     fields = dict(zip(FIELDS, values, strict=True))
-    with one_thread(), TemporaryDirectory(ignore_cleanup_errors=True) as name:
+    with threads(1), TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         write_records(folder / "records.npy", fields)
         for field, array in fields.items():

@@ -8,9 +8,9 @@ from kornia.augmentation import RandomResizedCrop
 from torch import Tensor
 from torchvision.transforms import v2
 
-from benchmarks.peers import one_thread
 from course_utils.loading.images import Augment, Jpegs, per_sample
 from course_utils.teaching.notebook import data_path
+from notebooks.stories.peers.measure import threads
 
 AUGMENT = Augment(size=224)
 
@@ -64,7 +64,7 @@ def augmented_over_decoded() -> float:
 
 
 def _seconds(photos: Jpegs) -> float:
-    with one_thread():
+    with threads(1):
         return min(repeat(lambda: [photos[i] for i in range(0, 160, 10)], number=1, repeat=7)[1:])
 
 
@@ -73,6 +73,6 @@ def batch_over_one_at_a_time() -> float:
     photos, alone = _photos(), per_sample(AUGMENT)
     images = torch.stack([photos[index][0] for index in range(0, 192, 3)])
     ways = (lambda: AUGMENT(images)), (lambda: [alone(image) for image in images])
-    with one_thread():
+    with threads(1):
         batch, single = (min(repeat(way, number=1, repeat=5)[1:]) for way in ways)
     return batch / single

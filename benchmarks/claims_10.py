@@ -1,7 +1,6 @@
 """Count or measure what notebook 10 claims."""
 
 import io
-import os
 import tarfile
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -129,27 +128,3 @@ def caches_that_are_limited() -> int:
         caches = [stage for stage in stages if isinstance(stage, wds.cache.FileCache)]
         assert caches
         return sum(stage.cleaner is not None for stage in caches)
-
-
-def shards_read_by_one_of_three_ranks() -> list[int]:
-    """Return how many of 20 and of 21 shards one rank reads with the split by node of datasets."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # else it may ask its hub
-    from datasets import load_dataset
-    from datasets.distributed import split_dataset_by_node
-
-    found = []
-    for count in (20, 21):
-        with room() as folder:
-            paths = write_shards(_numbers(3 * count), folder / "shards", per_shard=3)
-            stream = load_dataset(
-                "webdataset",
-                data_files=[str(path) for path in paths],
-                split="train",
-                streaming=True,
-                cache_dir=str(folder / "cache"),
-            )
-            part = split_dataset_by_node(stream, rank=0, world_size=3)
-            samples = list(part)
-            assert len({sample["__key__"] for sample in samples}) == count
-            found.append(len({sample["__url__"] for sample in samples}))
-    return found

@@ -1,118 +1,55 @@
-"""Load the same events in many ways. Each peer says the places of the events of every batch."""
+"""What the record loader is measured beside: some ways that notebooks show, and more like them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from io import BytesIO
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-import webdataset
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.peer_datasets import (
-    Hdf5Batches,
-    Mapped,
-    MappedBatches,
-    MappedLists,
-    MappedRecords,
-    Npz,
-)
-from benchmarks.peer_files import SHAPE
 from course_utils.loading.prefetch import ThreadPrefetcher
 from course_utils.loading.records import RecordLoader
+from notebooks.stories.peers import COURSE, LIBRARIES, formats
+from notebooks.stories.peers.course import RECORDS, Mapped, MappedBatches, records
+from notebooks.stories.peers.peer import Epoch, Peers, peer, places, same, shuffled
 
-Epoch = Callable[[int], Iterator[torch.Tensor]]  # from the number of the epoch to its batches
-LIMIT = "limit: the set in RAM, index_select(out=)"
-RECORDS = "record loader"
+PEERS: Peers = {
+    **COURSE,
+    **{name: LIBRARIES[name] for name in ("WebDataset, tar shards", "tensordict, memory-mapped")},
+}
 CONTIGUOUS = f"{RECORDS}, made contiguous"
 THREE_LINES = "three lines: mapped .npy, index_select"
-BATCHED = "np.memmap, batches at once"
 SAME_FILE = "np.memmap of the record file, batches at once"
 LISTED = "np.memmap, __getitems__, default collate"
+SHAPE = 128, 4  # of an event
 
 
-@dataclass(frozen=True)
-class Peer:
-    """A way to load events."""
+class MappedLists(Mapped):
+    """A mapped array, a batch at a time, given as a list of samples, as DataLoader expects it."""
 
-    make: Callable[[Path, int], Epoch]  # from the folder with the files and the batch size
-    single: bool  # whether it has only the first events, as it reads them one by one
-
-
-PEERS: dict[str, Peer] = {}
+    def __getitems__(self, indices: Sequence[int]) -> list[torch.Tensor]:
+        """Copy a batch with one call."""
+        return list(torch.from_numpy(self._lazy.file[indices]))
 
 
-def peer(name: str, *, single: bool = False) -> Callable[[Callable[[Path, int], Epoch]], Any]:
-    """Register a way to load under its name."""
+class MappedRecords(Mapped):
+    """The file of the record loader, mapped by numpy, a batch at a time."""
 
-    def register(make: Callable[[Path, int], Epoch]) -> Callable[[Path, int], Epoch]:
-        PEERS[name] = Peer(make, single)
-        return make
+    file_name = "records.npy"
 
-    return register
-
-
-def places(pulses: torch.Tensor) -> torch.Tensor:
-    """Return the places of the events of a batch, in memory of their own."""
-    return pulses[:, 0, 0].clone()
+    def __getitems__(self, indices: Sequence[int]) -> torch.Tensor:
+        """Copy a batch of records with one call."""
+        return torch.from_numpy(self._lazy.file[indices]["pulses"])
 
 
-def same(samples: Any) -> Any:
-    """Leave a batch as it is: the dataset made it."""
-    return samples
-
-
-def shuffled(dataset: Any, batch_size: int, **options: Any) -> Epoch:
-    """Load a dataset whose samples, or whose batches, are pulses."""
-    loader = DataLoader(dataset, batch_size, shuffle=True, **options)
-
-    def epoch(number: int) -> Iterator[torch.Tensor]:
-        return map(places, loader)
-
-    return epoch
-
-
-@peer("one .npz per event", single=True)
-def npz(folder: Path, batch_size: int) -> Epoch:
-    return shuffled(Npz(folder), batch_size)
-
-
-@peer("WebDataset, tar shards, buffer 1,000", single=True)
-def tar(folder: Path, batch_size: int) -> Epoch:
-    urls = sorted(map(str, folder.glob("*.tar")))
-
-    def epoch(number: int) -> Iterator[torch.Tensor]:
-        stream = webdataset.WebDataset(urls, shardshuffle=len(urls), seed=number)
-        events = stream.shuffle(1000, seed=number).map(_decoded)
-        for batch in events.batched(batch_size, collation_fn=np.stack):
-            yield places(torch.from_numpy(batch))
-
-    return epoch
-
-
-def _decoded(sample: dict[str, Any]) -> Any:
-    return np.load(BytesIO(sample["npy"]))
-
-
-@peer("np.memmap, one by one")
-def mapped(folder: Path, batch_size: int) -> Epoch:
-    return shuffled(Mapped(folder), batch_size)
-
-
-@peer("HDF5, sorted index")
-def hdf5_index(folder: Path, batch_size: int) -> Epoch:
-    return shuffled(Hdf5Batches(folder), batch_size, collate_fn=same)
-
-
-@peer("TensorDataset in RAM")
+@peer(PEERS, "TensorDataset in RAM", formats.npy)
 def tensor_dataset(folder: Path, batch_size: int) -> Epoch:
-    loader = DataLoader(TensorDataset(_in_memory(folder)), batch_size, shuffle=True)
+    pulses = torch.from_numpy(np.load(folder / "pulses.npy"))
+    loader = DataLoader(TensorDataset(pulses), batch_size, shuffle=True)
 
     def epoch(number: int) -> Iterator[torch.Tensor]:
         return (places(pulses) for (pulses,) in loader)
@@ -120,7 +57,7 @@ def tensor_dataset(folder: Path, batch_size: int) -> Epoch:
     return epoch
 
 
-@peer("Parquet, row groups, 4 mixed")
+@peer(PEERS, "Parquet, row groups, 4 mixed", formats.parquet)
 def parquet(folder: Path, batch_size: int) -> Epoch:
     file = pq.ParquetFile(folder / "pulses.parquet")
 
@@ -131,7 +68,7 @@ def parquet(folder: Path, batch_size: int) -> Epoch:
     return _mixed(read, file.num_row_groups, batch_size)
 
 
-@peer("HDF5, blocks of 256, 16 mixed")
+@peer(PEERS, "HDF5, blocks of 256, 16 mixed", formats.hdf5)
 def hdf5_blocks(folder: Path, batch_size: int) -> Epoch:
     dataset = h5py.File(folder / "pulses.h5")["pulses"]
 
@@ -155,41 +92,22 @@ def _mixed(
     return epoch
 
 
-@peer(SAME_FILE)
+@peer(PEERS, SAME_FILE, formats.records)
 def memmap_records(folder: Path, batch_size: int) -> Epoch:
     return shuffled(MappedRecords(folder), batch_size, collate_fn=same)
 
 
-@peer(LISTED)
+@peer(PEERS, LISTED, formats.npy)
 def memmap_lists(folder: Path, batch_size: int) -> Epoch:
     return shuffled(MappedLists(folder), batch_size)
 
 
-@peer(f"{BATCHED}, 2 workers")
+@peer(PEERS, "np.memmap, batches at once, 2 workers", formats.npy)
 def memmap_workers(folder: Path, batch_size: int) -> Epoch:
     return shuffled(MappedBatches(folder), batch_size, collate_fn=same, num_workers=2)
 
 
-@peer("tensordict, memory-mapped")
-def tensordict(folder: Path, batch_size: int) -> Epoch:
-    from tensordict import TensorDict
-
-    mapped = TensorDict({"pulses": _in_memory(folder)}, batch_size=[len(Mapped(folder))])
-    dataset: Any = mapped.memmap(folder / "tensordict")
-    loader = DataLoader(dataset, batch_size, shuffle=True, collate_fn=same)
-
-    def epoch(number: int) -> Iterator[torch.Tensor]:
-        return (places(batch["pulses"]) for batch in loader)
-
-    return epoch
-
-
-@peer(BATCHED)
-def memmap_batches(folder: Path, batch_size: int) -> Epoch:
-    return shuffled(MappedBatches(folder), batch_size, collate_fn=same)
-
-
-@peer(THREE_LINES)
+@peer(PEERS, THREE_LINES, formats.npy)
 def three_lines(folder: Path, batch_size: int) -> Epoch:
     pulses = torch.from_numpy(np.load(folder / "pulses.npy", mmap_mode="c"))
 
@@ -200,7 +118,7 @@ def three_lines(folder: Path, batch_size: int) -> Epoch:
     return epoch
 
 
-@peer(CONTIGUOUS)
+@peer(PEERS, CONTIGUOUS, formats.records)
 def records_contiguous(folder: Path, batch_size: int) -> Epoch:
     loader = RecordLoader(folder / "records.npy", batch_size)
 
@@ -211,24 +129,10 @@ def records_contiguous(folder: Path, batch_size: int) -> Epoch:
     return epoch
 
 
-@peer(f"{RECORDS}, thread ahead")
+@peer(PEERS, f"{RECORDS}, thread ahead", formats.records)
 def records_ahead(folder: Path, batch_size: int) -> Epoch:
-    return _records(folder, batch_size, ahead=1)
-
-
-@peer(f"{RECORDS}, sorted")
-def records_sorted(folder: Path, batch_size: int) -> Epoch:
-    return _records(folder, batch_size, sort=True)
-
-
-@peer(RECORDS)
-def records(folder: Path, batch_size: int) -> Epoch:
-    return _records(folder, batch_size)
-
-
-def _records(folder: Path, batch_size: int, *, ahead: int = 0, sort: bool = False) -> Epoch:
-    loader = RecordLoader(folder / "records.npy", batch_size, sort=sort)
-    batches = ThreadPrefetcher(loader, ahead) if ahead else loader
+    loader = RecordLoader(folder / "records.npy", batch_size)
+    batches = ThreadPrefetcher(loader, 1)
 
     def epoch(number: int) -> Iterator[torch.Tensor]:
         loader.set_epoch(number)
@@ -237,18 +141,6 @@ def _records(folder: Path, batch_size: int, *, ahead: int = 0, sort: bool = Fals
     return epoch
 
 
-@peer(LIMIT)
-def limit(folder: Path, batch_size: int) -> Epoch:
-    pulses = _in_memory(folder)
-    ring = [torch.empty(batch_size, *SHAPE) for _ in range(2)]  # as many as the record loader has
-
-    def epoch(number: int) -> Iterator[torch.Tensor]:
-        for count, chosen in enumerate(torch.split(torch.randperm(len(pulses)), batch_size)):
-            out = ring[count % 2][: len(chosen)]
-            yield places(torch.index_select(pulses, 0, chosen, out=out))
-
-    return epoch
-
-
-def _in_memory(folder: Path) -> torch.Tensor:
-    return torch.from_numpy(np.load(folder / "pulses.npy"))
+@peer(PEERS, f"{RECORDS}, sorted", formats.records)
+def records_sorted(folder: Path, batch_size: int) -> Epoch:
+    return records(folder, batch_size, sort=True)

@@ -15,28 +15,19 @@ import gc
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 import torch
 
-from benchmarks.ledger import Ledger, ledger
-from benchmarks.peer_files import write
-from benchmarks.peer_loaders import (
-    BATCHED,
-    CONTIGUOUS,
-    LIMIT,
-    LISTED,
-    PEERS,
-    RECORDS,
-    SAME_FILE,
-    THREE_LINES,
-    Epoch,
-)
+from benchmarks.peer_loaders import CONTIGUOUS, LISTED, PEERS, SAME_FILE, SHAPE, THREE_LINES
 from course_utils.hardware.machine import drop_cache
+from notebooks.stories.peers.course import BATCHED, LIMIT, RECORDS
+from notebooks.stories.peers.ledger import Ledger, ledger
+from notebooks.stories.peers.measure import threads
+from notebooks.stories.peers.peer import Epoch, Peer, numbered
 
 EVENTS, SINGLE, BATCH = 200_000, 4_096, 1_024
 ROUNDS, QUICK_ROUNDS, QUICK_S = 3, 21, 0.4  # who takes less than QUICK_S has more rounds
@@ -69,27 +60,27 @@ def main() -> None:
                 measured = prepare(folder)
                 measure(measured)
                 print_table(measured)
-        with one_thread():
+        with threads(1):
             print_bars(measured)  # one thread was the last
             del measured
             gc.collect()  # pages that are still mapped cannot be dropped
             print_cold(folder)
 
 
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Let torch share out copies among so many threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def write(folder: Path, n_events: int, n_single: int) -> None:
+    """Write the events in the format of each peer; where it reads one by one, the first of them."""
+    events = numbered(n_events, SHAPE[0])
+    for peer in PEERS.values():
+        place = folder_of(peer, folder)
+        if not place.exists():
+            place.mkdir()
+            with suppress(ModuleNotFoundError):
+                peer.write(place, events[: n_single if peer.one_by_one else n_events])
 
 
-def one_thread() -> AbstractContextManager[None]:
-    """Keep torch from sharing out copies that take less time than to wake a thread."""
-    return threads(1)
+def folder_of(peer: Peer, folder: Path) -> Path:
+    """Return where the files of a peer are."""
+    return folder / peer.write.__name__
 
 
 def prepare(
@@ -99,11 +90,11 @@ def prepare(
     found = {}
     for name, peer in PEERS.items():
         try:
-            epoch = peer.make(folder, batch_size)
+            epoch = peer.load(folder_of(peer, folder), batch_size)
         except ModuleNotFoundError as error:
             print(f"{name} was left out: install it with `pip install {error.name}`.")
             continue
-        n = n_single if peer.single else n_events
+        n = n_single if peer.one_by_one else n_events
         seconds, batches = timed(epoch, 0)
         found[name] = Measured(epoch, n, ledger(batches, n), seconds)
     return found
@@ -157,14 +148,14 @@ def print_bars(measured: dict[str, Measured]) -> None:
 
 def print_cold(folder: Path) -> None:
     """Print the first epoch of files that are not in memory."""
-    for name, file in ((RECORDS, "records.npy"), (BATCHED, "pulses.npy")):
-        with tempfile.TemporaryDirectory(dir=folder) as copy:
-            shutil.copy(folder / file, copy)
-            dropped = drop_cache(Path(copy))
+    for name in RECORDS, BATCHED:
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            copy = shutil.copytree(folder_of(PEERS[name], folder), Path(place, "copy"))
+            dropped = drop_cache(copy)
             if not dropped:
                 print(f"  {dropped}")
                 return
-            seconds, _ = timed(PEERS[name].make(Path(copy), BATCH), 0)
+            seconds, _ = timed(PEERS[name].load(copy, BATCH), 0)
         print(f"  cold, {name}: {EVENTS / seconds:,.0f} events/s")
 
 

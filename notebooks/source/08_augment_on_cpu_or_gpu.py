@@ -476,8 +476,4 @@ cu.reveal("08e", cpu_ms["torchvision, one at a time"] / cpu_ms["Augment, one bat
 # | place in the loop | `Dataset`, in workers | after the copy, like a model | in place of `DataLoader`, or behind it through its proxy |
 # | needs | nothing | nothing | Linux; CUDA for its GPU part |
 #
-# DALI is often said to take the work off the CPU entirely. Its decoder, nvJPEG, is a hybrid: for photographs below a million
-# pixels the CPU does the first part, unless the GPU has a JPEG decoder in hardware, as the A100 has. The rest costs what
-# you have measured above: time and memory of the GPU. In [a tutorial of NERSC](https://github.com/NERSC/sc25-dl-tutorial)
-# on an A100, a loop without workers gave 8.8 samples/s, one with four workers 12.5, DALI 13.2, and mixed precision then 53.8.
-# Once the data came in time, what was left was the step.
+# What DALI takes off the CPU, and what not, is told in appendix B.

@@ -474,72 +474,27 @@ with object_store(shards, None) as store:
     print("events after a restart:", served(stream_shards(store.url, headers=store.headers)))
 
 # %% [markdown]
-# ## The same shards in Hugging Face datasets
+# ## Three snippets of lecture notes
 #
-# Hugging Face [`datasets`](https://huggingface.co/docs/datasets/stream) streams Parquet and JSON, and our tar files too.
-
-# %%
-import os
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # else it asks its hub about every data set
-from datasets import disable_progress_bars, load_dataset
-from datasets.distributed import split_dataset_by_node
-
-disable_progress_bars()
-stream = load_dataset(
-    "webdataset", data_files=files, split="train", streaming=True, cache_dir=f"{room.name}/hf"
-)
-
-# %%
-cu.predict("10g", "20 shards, three ranks: how many shards does one rank read?", unit="shards")
-
-# %%
-third = split_dataset_by_node(stream, rank=0, world_size=3)
-origins = {sample["__url__"] for sample in third}
-print(f"{sum(1 for _ in third)} events of rank 0, from {len(origins)} shards")
-cu.reveal("10g", len(origins))
-
-# %% [markdown]
-# All of them: if the shards do not divide evenly, each rank reads everything and keeps every third sample. Every event is
-# served once, but the storage is asked for three times as much. With 21 shards it would be seven for each rank. Call `set_epoch`
-# for a new order of the shards and in the shuffle buffer.
-
-# %% [markdown]
-# ## Seven snippets of lecture notes
-#
-# Here are seven more snippets that the notes print: three for WebDataset, a block for `datasets` that fails three times over, and one for
-# **tf.data**. Each card says what the printed code does and what the mended code does; unfold it to read both. Mind `cached`
-# on a shared machine: once its folder is there, the printed code runs, and
+# Here are three more snippets that the notes print. Each card says what the printed code does and what the mended code
+# does; unfold it to read both. Mind `cached` on a shared machine: once its folder is there, the printed code runs, and
 # never removes a shard from it (`cache_size=-1`).
 
 # %%
 from notebooks.stories.snippets import compare_snippets, numbered_shards
 
 numbered = numbered_shards(tempfile.mkdtemp(dir=room.name))
-compare_snippets(numbered, "labels", "images", "cached", "script", "columns", "padding", "tf_data")
+compare_snippets(numbered, "labels", "images", "cached")
 
 # %% [markdown]
-# ## Where other libraries fit
+# ## Other libraries
 #
-# | Library | What it is | Look at it when |
-# |---|---|---|
-# | [WebDataset](https://github.com/webdataset/webdataset) | tar files, read in order | samples are large, and lie far away |
-# | [HF datasets](https://huggingface.co/docs/datasets) | Arrow and Parquet, by index or as a stream; resumes | text, tables, what is on their hub |
-# | [MosaicML Streaming](https://docs.mosaicml.com/projects/streaming) | shards of its own (MDS), a local cache; resumes | you need the same order on any number of GPUs |
-# | [LitData](https://github.com/Lightning-AI/litData) | chunks of its own, or raw files; resumes | you work with Lightning, or on files as they are |
-# | [Energon](https://github.com/NVIDIA/Megatron-Energon) | WebDataset shards with an index; blends, resumes | you train on mixtures of text and images with Megatron |
-# | [LanceDB](https://docs.lancedb.com/) | a table format with random access; resumes | you also search and filter the data |
-# | [grain](https://github.com/google/grain) | Python, made for JAX; resumes | every run must be reproducible |
-# | [SPDL](https://facebookresearch.github.io/spdl) | a pipeline of threads, in subprocesses too | the code releases the GIL |
-# | [FFCV](https://github.com/libffcv/ffcv) | one file of its own, compiled pipelines; last commit in May 2024 | images on a local disk |
-# | [ROOT RDataLoader](https://root.cern/) | batches from ROOT files | your events are in ROOT files |
-#
-# "Resumes" means that it can go on in the middle of an epoch. Vendors publish benchmarks of their own, and one is worth reading twice: LitData streams about 6,400 raw images/s from S3, and 3,200 with
-# a transform. The transform halves it, so the network was not the limit. And libraries that stream are built for large
+# Appendix B loads the same samples with a dozen libraries on your machine, Hugging Face `datasets` and tf.data among them, and says
+# which of them fits which data. Libraries that stream are built for large
 # samples: with small events we measured WebDataset hundreds of times slower than the record loader of notebook 06.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 10g: whoever says 7 has thought well; it is what one would want. In exercise 10.2 the misconception is the size alone; in
+# **Instructor.** In exercise 10.2 the misconception is the size alone; in
 # 10.3 it is `split_by_node`, which works in the main process, and so in every small test.
 #
 # What goes wrong: a proxy that also catches 127.0.0.1. `NO_PROXY=127.0.0.1` helps. The server of an interrupted cell ends with its

@@ -9,7 +9,7 @@ import pytest
 
 from notebooks.build import HERE, main, sources
 from tests.notebooks.kernel import code_cells, run_all, verdicts
-from tests.notebooks.short_run import IN_THE_BROWSER, INTERRUPTED, take
+from tests.notebooks.short_run import ALIKE, IN_THE_BROWSER, INTERRUPTED, take
 
 SAMPLE = Path(__file__).parent / "sample"
 SOURCES = [*sources(HERE / "source"), *sources(SAMPLE)]
@@ -28,7 +28,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@take(SOURCES, but={*IN_THE_BROWSER, "90"})
+@take(SOURCES, but={*IN_THE_BROWSER, *ALIKE, "90"})
 def test_the_learner_version_runs_with_nothing_attempted(
     notebook: Path, judged: Callable[[Path], dict[str, str]], built: Path
 ) -> None:

@@ -43,6 +43,7 @@ _READS = {
     "11": ("events",),
     "12": ("tokens",),
     "A": (),
+    "B": ("events",),
 }  # the others need the images too
 
 # Each is right, and none of them is news on a machine that emulates its GPU and sweeps its workers.

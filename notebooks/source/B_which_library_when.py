@@ -1,0 +1,221 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+# ---
+
+# %% [markdown]
+# # B · Which library when
+#
+# **You will do:** let the libraries that people recommend load the same samples on your machine, and keep the books.
+#
+# **You will learn**
+#
+# - what a loader pays for each sample, and when that hardly matters,
+# - to read a comparison of loaders: what was served, how often, and how well mixed,
+# - which library fits which data.
+#
+# **You need:** notebooks 06 and 10. A CPU is enough. **Minutes:** {minutes}.
+
+# %%
+import course_utils as cu
+
+cu.ready("B")
+
+# %% [markdown] tags=["instructor"]
+# **Instructor: plan.** Small samples (4), large ones (3), the books (3), the table (3). For those who ask "and what about
+# X?": install X before class with the form, and show the table. Nothing here needs the network otherwise.
+
+# %% [markdown]
+# ## Everybody is the fastest
+#
+# Each library has a benchmark that it wins, because each was made for other data. Here all of them get the same task:
+# samples of 2 kB, as large as a small event, in shuffled batches of 256, from files that the system keeps in memory, without workers. <!-- given -->
+# Each writes the samples in its own format and reads them as its documentation shows. A sample begins with its
+# number, so that we can count what comes back.
+
+# %%
+cu.predict(
+    "Ba",
+    "Small samples: how many times as many per second does the fastest load as the slowest?",
+    unit="times",
+)
+
+# %%
+from notebooks.stories.peers import compare
+
+small = compare("small")
+small.picture()
+
+# %%
+cu.reveal("Ba", small.spread)
+
+# %% [markdown]
+# The full dots were measured on your machine just now. The rings were recorded on another one, also for libraries that are not installed
+# here: compare rings with rings.
+#
+# What makes the difference is not cleverness. The slow ones do something in Python *for each sample*: they open a file, look for
+# the next name in a tar file, make an array, and stack the arrays. The fast ones do all that once *for each batch*. Compare
+# the two lines of `np.memmap`: they read the same file.
+#
+# Now the samples become 256 times as large, half a megabyte, as an image or a volume is. <!-- given -->
+
+# %%
+cu.predict(
+    "Bb",
+    "Samples of half a megabyte: how many times as many does the fastest load as the slowest?",
+    unit="times",
+)
+
+# %%
+large = compare("large")
+large.picture()
+
+# %%
+cu.reveal("Bb", large.spread)
+
+# %% [markdown]
+# The gap is much smaller, for a large sample is worth many lines of Python. What is left of it are copies: who reads a file into
+# a buffer, the buffer into an array, and that into a batch, moves each byte three times. And look at the upper axis. Even the
+# slow ones now give hundreds of megabytes per second, <!-- given -->
+# and a storage far away gives less. There the library hardly counts, and what it does while it waits counts a lot
+# (notebook 10). That is what libraries that stream were made for.
+#
+# **So before you ask which library is fast, say how large your samples are, and where they lie.**
+#
+# ## Look into the books
+#
+# A loader that serves less, or mixes less, has less to do. So `distinct` must be `served`. `neighbours` says how often two samples
+# of a batch lay side by side on the disk, compared with chance. A full shuffle has about 1, and more means that runs
+# of the file stay together. `cores` says how many cores were busy: below 1, the loader waited, or other programs took the core.
+
+# %%
+small
+
+# %% [markdown]
+# Those that read in order and mix in a buffer of 1,000 are above 1, although our set is hardly larger than the buffer; with a
+# real one they are farther from it. Others mix within chunks. So a comparison that has no such column is
+# not fair, however carefully it was timed.
+#
+# ## Try the others
+#
+# These libraries are not part of the course. Choose some and press the button: each is installed into an
+# environment of its own, in the folder `.peers` of this project, and is measured there. That needs the network. Until you press
+# the button nothing is installed, and the environment of the course never changes; remove the folder to be rid of it all.
+
+# %%
+from notebooks.stories.peers import LibraryForm
+
+LibraryForm()
+
+# %% [markdown]
+# Then run the two comparisons again. Why an environment for each? Look at what they bring along: the largest one needs other versions of NumPy
+# and of Hugging Face's packages than this course has, and would break it. What a library needs is part of its price.
+#
+# ## Which one?
+#
+# Ask in this order, and stop at the first yes.
+#
+# 1. *Do small samples of one size fit on the local disk?* A mapped file for each field and one `index_select` for a batch (notebook 06).
+#    No library here is faster.
+# 2. *Are they local, but large or ragged?* A `Dataset` of your own with workers, and a format that fits (04, 06).
+# 3. *Do they lie far away?* Shards that are read in order (10), or a copy on this machine (07).
+# 4. *Must a run go on exactly where it broke off, on another number of GPUs too?* Then the library has to promise
+#    that: see "resumes" below.
+# 5. *Does the CPU decode all day?* Threads where the code releases the GIL, or the GPU (08).
+#
+# | Library | What it is | Look at it when |
+# |---|---|---|
+# | [WebDataset](https://github.com/webdataset/webdataset) | tar files, read in order | samples are large, and lie far away |
+# | [HF datasets](https://huggingface.co/docs/datasets) | Arrow and Parquet, by index or as a stream; resumes | text, tables, what is on their hub |
+# | [MosaicML Streaming](https://docs.mosaicml.com/projects/streaming) | shards of its own (MDS), a local cache; resumes | you need the same order on any number of GPUs |
+# | [LitData](https://github.com/Lightning-AI/litData) | chunks of its own, or raw files; resumes | you work with Lightning, or on files as they are |
+# | [Energon](https://github.com/NVIDIA/Megatron-Energon) | WebDataset shards with an index; blends, resumes | you train on mixtures of text and images with Megatron |
+# | [LanceDB](https://docs.lancedb.com/) | a table format with random access; resumes | you also search and filter the data |
+# | [grain](https://github.com/google/grain) | Python, made for JAX; resumes | every run must be reproducible |
+# | [tf.data](https://www.tensorflow.org/guide/data) | a graph of operations in C++ | the rest of the training is TensorFlow |
+# | [tensordict](https://docs.pytorch.org/tensordict) | dicts of tensors, mapped too | samples have many fields of one size |
+# | [SPDL](https://facebookresearch.github.io/spdl) | a pipeline of threads, in subprocesses too | the code releases the GIL |
+# | [DALI](https://docs.nvidia.com/deeplearning/dali/) | pipelines on CPU and GPU | the CPU cannot decode fast enough |
+# | [FFCV](https://github.com/libffcv/ffcv) | one file of its own, compiled pipelines; last commit in May 2024 | images on a local disk |
+# | [ROOT RDataLoader](https://root.cern/) | batches from ROOT files | your events are in ROOT files |
+#
+# "Resumes" means that it can go on in the middle of an epoch. And a format is a promise for years: ask who will read it
+# when the library is no longer kept.
+#
+# ## You now can
+#
+# - say what a loader pays for each sample, and whether your samples are large enough not to care,
+# - keep the books of any loader, and refuse a comparison without them,
+# - choose a library by your data, and try it on your machine before you convert a terabyte. <!-- given -->
+
+# %% [markdown]
+# # Extra
+#
+# The core ends here, and each section stands for itself.
+#
+# ## The shards of notebook 10 in Hugging Face datasets
+#
+# Hugging Face [`datasets`](https://huggingface.co/docs/datasets/stream) streams Parquet and JSON, and our tar files too.
+
+# %%
+import os
+import tempfile
+
+from course_utils.loading.shards import event_samples, url_of, write_shards
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # else it asks its hub about every data set
+from datasets import disable_progress_bars, load_dataset
+from datasets.distributed import split_dataset_by_node
+
+disable_progress_bars()
+room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+paths = write_shards(event_samples(cu.data_path("events", "S"), seed=1), room.name, per_shard=100)
+files = [url_of(path) for path in paths]
+tar_files = {"path": "webdataset", "data_files": files, "split": "train"}
+stream = load_dataset(**tar_files, streaming=True, cache_dir=f"{room.name}/hf")
+
+# %%
+cu.predict("Bc", "20 shards, three ranks: how many shards does one rank read?", unit="shards")
+
+# %%
+third = split_dataset_by_node(stream, rank=0, world_size=3)
+origins = {sample["__url__"] for sample in third}
+print(f"{sum(1 for _ in third)} events of rank 0, from {len(origins)} shards")
+cu.reveal("Bc", len(origins))
+
+# %% [markdown]
+# All of them: if the shards do not divide evenly, each rank reads everything and keeps every third sample. Every event is
+# served once, but the storage is asked for three times as much. With 21 shards it would be seven for each rank. Call `set_epoch`
+# for a new order of the shards and in the shuffle buffer. And look at the clock with files of Parquet: at the end of each epoch of such a
+# stream, shuffled, `datasets` 5.2 sleeps for 5 seconds, so that threads of Arrow may end.
+#
+# ## Four snippets of lecture notes
+#
+# The notes print a block for `datasets` that fails three times over, and one for **tf.data** that
+# runs, and reads one file after the other. Each card says what the printed code does and what the mended code does; unfold it to read both.
+
+# %%
+from notebooks.stories.snippets import compare_snippets, numbered_shards
+
+numbered = numbered_shards(tempfile.mkdtemp(dir=room.name))
+compare_snippets(numbered, "script", "columns", "padding", "tf_data")
+
+# %% [markdown]
+# tf.data runs its graph outside Python, which is its strength: no GIL, and reading, decoding and shuffling overlap. What is
+# not an operation of TensorFlow goes back into Python and waits for it. Take it if your training is TensorFlow already.
+#
+# ## DALI
+#
+# DALI is often said to take the work off the CPU entirely. Its decoder, nvJPEG, is a hybrid: for photographs below a million
+# pixels the CPU does the first part, unless the GPU has a JPEG decoder in hardware, as the A100 has. The rest costs what
+# notebook 08 measures: time and memory of the GPU. In [a tutorial of NERSC](https://github.com/NERSC/sc25-dl-tutorial)
+# on an A100, a loop without workers gave 8.8 samples/s, one with four workers 12.5, DALI 13.2, and mixed precision then 53.8.
+# Once the data came in time, what was left was the step.
+#
+# ## Benchmarks that others publish
+#
+# Vendors publish benchmarks of their own, and one is worth reading twice: LitData streams about 6,400 raw images/s from S3, and 3,200 with
+# a transform. The transform halves it, so the network was not the limit.

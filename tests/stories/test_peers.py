@@ -1,0 +1,187 @@
+"""Loaders are compared by one task, with books of what they drop, repeat or mix badly."""
+
+import gc
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_utils.errors import CourseError
+from notebooks.stories.peers import LIBRARIES, LibraryForm, compare
+from notebooks.stories.peers.comparison import Comparison, keep, recorded
+from notebooks.stories.peers.environment import install, is_installed, measure_there
+from notebooks.stories.peers.ledger import Ledger, ledger
+from notebooks.stories.peers.libraries import ALL, LITDATA, SPDL
+from notebooks.stories.peers.measure import TASKS, Measured, Task, measure, threads
+
+HERE = [name for name, peer in ALL.items() if peer.needs is None]
+BOOKS = Ledger(n_events=100, served=100, distinct=100, neighbours=1.0)
+ONE = Measured("LitData", "litdata 1", seconds=0.5, cpu_s=0.25, first_s=0.1, books=BOOKS)
+
+
+@pytest.mark.parametrize(
+    ("order", "served", "distinct", "neighbours"),
+    [
+        (torch.randperm(20_000, generator=torch.Generator().manual_seed(0)), 20_000, 20_000, 1),
+        (torch.arange(20_000), 20_000, 20_000, 20),  # on disk: each batch is one run
+        (torch.arange(19_900), 19_900, 19_900, 20),
+        (torch.arange(20_000) // 2, 20_000, 10_000, 10),
+    ],
+)
+def test_the_books_tell_what_is_dropped_repeated_or_not_shuffled(
+    order: torch.Tensor, served: int, distinct: int, neighbours: float
+) -> None:
+    books = ledger(list(order.split(1000)), 20_000)  # type: ignore[no-untyped-call]
+
+    assert (books.served, books.distinct) == (served, distinct)
+    assert books.complete == (served == distinct == 20_000)
+    assert books.neighbours == pytest.approx(neighbours, rel=0.15)
+    assert books.shuffled == (neighbours == 1)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # webdataset closes none
+@pytest.mark.parametrize("name", HERE)
+def test_every_loader_serves_every_sample_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("notebooks.stories.peers.measure.ENOUGH_S", 0)
+    for task in Task(2100, 300, rows=128, batch_size=64), Task(24, 24, rows=9000, batch_size=8):
+        found = measure(name, ALL[name], task)
+        assert found.books.complete
+        assert Measured.from_row(json.loads(json.dumps(found.row()))) == found
+    gc.collect()
+
+
+def test_threads_of_torch_are_given_back() -> None:
+    before = torch.get_num_threads()
+    with threads(1):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_loader_is_recorded_with_complete_books(task: str) -> None:
+    where, found = recorded(task)
+    assert found.keys() == ALL.keys()
+    assert all(one.books.complete for one in found.values())
+    assert "cores" in where
+
+
+def test_a_comparison_shows_what_was_measured_here_beside_what_is_recorded() -> None:
+    slow = replace(ONE, name="record loader", seconds=5.0)
+    found = Comparison("small", {ONE.name: ONE, slow.name: slow}, {ONE.name: ONE}, "a machine")
+    assert found.spread == 10
+    title, head, first, second, where = repr(found).splitlines()
+    assert "batches of 256" in title
+    assert head.split()[:3] == ["loader", "here", "recorded"]
+    assert " ".join(first.split()) == "record loader 20 – 0 0.1 100 100 1.0 100 ms"
+    assert " ".join(second.split()) == "LitData 200 200 0 0.5 100 100 1.0 100 ms"
+    assert where == "recorded: a machine"
+    assert found._repr_html_().count("<tr>") == 3
+    (panel,) = found.picture().axes
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["record loader", "LitData"]
+
+
+def test_what_was_measured_in_an_environment_of_its_own_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("notebooks.stories.peers.comparison.measure_all", lambda task: [])
+    assert not compare("small", tmp_path).here
+    keep("small", ONE, tmp_path)
+    assert compare("small", tmp_path).here == {"LitData": ONE}
+    assert not compare("large", tmp_path).here
+
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def ends(code: int, out: str = "", said: str = "") -> Run:
+    return lambda *call, **limits: subprocess.CompletedProcess(call, code, out, said)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Note which environments would be made, and make none."""
+    made: list[Path] = []
+    monkeypatch.setattr("venv.create", lambda folder, **options: made.append(folder))
+    monkeypatch.setattr("notebooks.stories.peers.environment._share", lambda folder: None)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("WARNING: NewConnectionError('...: Failed')\nERROR: No matching", "index is not reached"),
+        ("ERROR: No matching distribution found for litdata", "No matching distribution found"),
+        ("", "it said nothing"),
+    ],
+)
+def test_what_cannot_be_installed_is_told_in_a_sentence(
+    said: str,
+    sentence: str,
+    tmp_path: Path,
+    made: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("notebooks.stories.peers.environment._run", ends(1, said=said))
+    with pytest.raises(CourseError, match=f"{sentence}.*read what we measured instead"):
+        install(LITDATA, tmp_path)
+    assert made == [tmp_path / "litdata"]
+
+
+def test_a_library_that_crashes_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("notebooks.stories.peers.environment._run", ends(-11, said="one\nSegfault"))
+    with pytest.raises(CourseError, match=r"LitData came to no end \(Segfault\); read what"):
+        measure_there("small", "LitData", LITDATA, tmp_path)
+
+
+def test_a_form_does_nothing_until_its_button_is_pressed(
+    tmp_path: Path, made: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = "progress\n" + json.dumps(ONE.row())
+    monkeypatch.setattr("notebooks.stories.peers.environment._run", ends(0, out=row))
+    form = LibraryForm(tmp_path)
+    assert form.boxes.keys() == {name for name in LIBRARIES if LIBRARIES[name].needs}
+    form.button.click()
+    assert "Choose a library" in form.said.value
+    assert not made
+
+    form.boxes["LitData"].value = True
+    form.button.click()
+    assert made == [tmp_path / "litdata"]
+    assert "LitData: 200 small and 200 large samples per second" in form.said.value
+    assert not form.button.disabled
+    monkeypatch.setattr("notebooks.stories.peers.comparison.measure_all", lambda task: [])
+    assert compare("large", tmp_path).here == {"LitData": ONE}
+
+
+def test_a_form_says_what_went_wrong(
+    tmp_path: Path, made: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("notebooks.stories.peers.environment._run", ends(1, said="ProxyError"))
+    form = LibraryForm(tmp_path)
+    form.boxes["LitData"].value = True
+    form.button.click()
+    assert "LitData: litdata==" in form.said.value
+    assert "look at your network" in form.said.value
+    assert not form.button.disabled
+
+
+@pytest.mark.full
+@pytest.mark.slow
+def test_a_library_is_installed_beside_the_course_and_measured(tmp_path: Path) -> None:
+    try:
+        install(SPDL, tmp_path)
+    except CourseError as error:
+        pytest.skip(str(error))
+    assert is_installed(SPDL, tmp_path)
+    found = measure_there("large", "SPDL, threads over a memmap", SPDL, tmp_path)
+    assert found.package == f"spdl-core {SPDL.version}"
+    assert found.books.complete
+    brought = {path.name for path in tmp_path.rglob("site-packages/*")}
+    assert "torch" not in brought
