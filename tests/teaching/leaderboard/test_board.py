@@ -52,7 +52,7 @@ def test_results_of_another_seed_stand_apart(board: Board) -> None:
 
 
 def test_names_and_results_are_kept_and_nothing_else(board: Board) -> None:
-    board.take(sent(user="curie", host="laptop-7", path="/home/curie"))
+    board.take(sent(user="curie", host="laptop-7", folder="curie/work"))
     (line,) = json.loads(board.path.read_text("utf-8"))["results"]
     assert line == {"name": "Marie", **GOOD.to_json()}
     assert [path.name for path in board.path.parent.iterdir()] == ["leaderboard.json"]
@@ -136,13 +136,16 @@ def test_a_damaged_file_is_named_and_stays_as_it_is(tmp_path: Path, text: str) -
     assert path.read_text("utf-8") == text
 
 
-def test_a_name_is_taken_off_by_taking_its_line_out_of_the_file(board: Board) -> None:
-    for name in "ABC":
-        board.take(sent(name))
+@pytest.mark.parametrize("name", "ABC")
+def test_a_name_is_taken_off_by_taking_its_line_out_of_the_file(board: Board, name: str) -> None:
+    for each in "ABC":
+        board.take(sent(each))
     lines = board.path.read_text("utf-8").splitlines()
-    board.path.write_text("\n".join(line for line in lines if '"A"' not in line), "utf-8")
-    assert names(board) == ["B", "C"]
-    assert board.take(sent("D")).endswith("place 3 of 3.")
+    left = [line for line in lines if f'"{name}"' not in line]
+    board.path.write_text("\n".join(left), "utf-8")
+    assert names(board) == sorted({*"ABC"} - {name})
+    assert board.take(sent("D,]")).endswith("place 3 of 3.")
+    assert names(board)[-1] == "D,]"
 
 
 def test_a_disk_that_is_full_leaves_the_board_as_it_was(

@@ -4,15 +4,18 @@ import json
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
+from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from course_utils.teaching.leaderboard import post
+from course_utils.errors import CourseError
+from course_utils.teaching.leaderboard import network_address, post
 from tests.teaching.leaderboard.posted import GOOD, TOKEN, sent, serving
 
 
@@ -54,6 +57,30 @@ def test_sixty_post_at_once_and_nothing_is_lost_nor_half_written(url: str, path:
     assert sorted(on_board(path)) == sorted(a_class)
     assert all(f": {GOOD.points} points, place " in one.result() for one in posts)
     assert len(json.loads(ask(url, "/leaderboard.json")[2])["results"]) == 61
+
+
+def test_what_was_answered_is_there_after_a_kill_at_any_moment(tmp_path: Path) -> None:
+    path = tmp_path / "leaderboard.json"
+    answered: list[str] = []
+    many = threading.Event()
+
+    def post_on(who: str) -> None:
+        for number in count():
+            name = f"{who} {number}"
+            if "place" not in post(name, GOOD, url):
+                return
+            answered.append(name)
+            if len(answered) >= 40:
+                many.set()
+
+    with serving(path) as (server, url), ThreadPoolExecutor(4) as pool:
+        for who in "ABCD":
+            pool.submit(post_on, who)
+        assert many.wait(30)
+        server.kill()
+    assert {*on_board(path)} >= {*answered}
+    with serving(path) as (_, url):
+        assert "points, place" in post("E", GOOD, url)
 
 
 def test_nothing_is_said_or_taken_before_the_token_was_seen(url: str, path: Path) -> None:
@@ -152,6 +179,15 @@ def test_the_network_reaches_a_board_by_its_flag_alone(path: Path, url: str) -> 
         assert "place 1 of 1" in post("A", GOOD, url)
         assert ask(url, "/leaderboard.json", token="")[0] == 401
         assert ask(url, "/leaderboard.json", Host="evil.example")[0] == 403
+
+
+def test_a_machine_in_no_network_has_no_address_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(self: socket.socket, address: tuple[str, int]) -> None:
+        raise OSError(101, "Network is unreachable")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    with pytest.raises(CourseError, match="in no network; join one, or leave out --lan"):
+        network_address()
 
 
 NO_ADDRESS = ["10.0.0.7:8765", "http://10.0.0.7:8765/", "file:///etc/passwd?token=a", "http:?token"]
