@@ -6,17 +6,24 @@ import sys
 from pathlib import Path
 
 from course_utils.errors import CourseError
-from course_utils.teaching.notebook.demo import Demo, run_demo
+from course_utils.teaching.notebook.demo import Demo, loaded_context, run_demo
+from course_utils.teaching.notebook.start import PRELOAD
 
-# Run where torch is loaded already; the ranks are new Pythons, as always.
+# In a terminal every rank is a new Python, which loads torch for seconds. Here one server loads it,
+# and the ranks are its forks; the script they run is the same.
 _PROGRAM = """
-import os, runpy, sys
-os.environ["OMP_NUM_THREADS"] = "1"  # else every rank takes all cores, or is warned of it
-sys.path[:] = {path!r}
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-sys.argv = ["torchrun", "--standalone", "--local-addr", "127.0.0.1"]
-sys.argv += ["--nproc-per-node", "{ranks}", {script!r}, *{args!r}]
-runpy.run_module("torch.distributed.run", run_name="__main__")
+if __name__ == "__main__":
+    import multiprocessing, os, sys
+    from torch.distributed.run import main
+
+    sys.path[:] = {path!r}
+    os.environ["OMP_NUM_THREADS"] = "1"  # else every rank would take all cores
+    os.environ["PYTHONUNBUFFERED"] = "1"
+    if {method!r} == "forkserver":
+        multiprocessing.set_forkserver_preload({preload!r})
+    main(["--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "{ranks}",
+          "--log-dir", os.path.dirname(__file__),  # it goes with the demonstration
+          "--start-method", {method!r}, "--run-path", {script!r}, *{args!r}])
 """
 
 
@@ -39,6 +46,11 @@ def torchrun(script: str | Path, *args: object, ranks: int = 4, seconds: float =
             f"There is no script {script}; give its path, or the name behind %%worker_module."
         )
     program = _PROGRAM.format(
-        path=sys.path, ranks=ranks, script=str(path), args=[str(arg) for arg in args]
+        path=sys.path,
+        method=loaded_context().get_start_method(),
+        preload=[*PRELOAD, "course_utils.hardware.gpu", "course_utils.measure.ranks"],
+        ranks=ranks,
+        script=str(path),
+        args=[str(arg) for arg in args],
     )
     return run_demo(program, seconds=seconds, memory_mb=1000 + 1000 * ranks)
