@@ -138,6 +138,7 @@ def _docs(rng: np.random.Generator) -> Iterator[str]:
 def _prose(rng: np.random.Generator) -> Iterator[str]:
     """Yield sections of READMEs, and pages of the manual."""
     installed = {one.name: one.metadata.json for one in distributions() if one.metadata}
+    installed.pop("fast-data-loaders", None)  # our own, which is edited
     readmes = [str(installed[name].get("description", "")) for name in sorted(installed)]
     yield from _shuffled(chain(*map(_HEADING.split, readmes), topics.values()), rng)
 
