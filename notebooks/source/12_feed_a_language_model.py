@@ -159,7 +159,7 @@ cu.reveal("12b", 2 * tokens_a_second(7e9) / 1e3)
 #
 # ## Windows
 #
-# Documents differ in length. To fill a batch up to its longest one wastes much of it; the extra part counts how much. For
+# Documents differ in length. A batch that is filled up to its longest one is mostly padding, as the extra part counts. For
 # pre-training they are **packed** instead: laid end to end, with a token behind each that says *end*. So a corpus is one
 # long line. A **window** of `length` inputs has the same tokens, moved by one, as targets: it reads `length + 1`.
 #
