@@ -18,12 +18,12 @@ from typing import Any, ClassVar
 from tornado.httpserver import HTTPServer
 from tornado.iostream import StreamClosedError
 from tornado.log import app_log
-from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler
 
 from course_utils.errors import CourseError
 
 LOOPBACK = "127.0.0.1"
+_WAITING = 128  # connections: a class asks at once
 _LONGEST_BODY = 64 * 1024  # so much of one is read; what is too long for an answer is refused then
 
 
@@ -101,21 +101,23 @@ def serve_guarded(
 
 
 async def _serve(
-    application: Application, sockets: list[socket.socket], ready: Callable[[int], None]
+    application: Application, line: socket.socket, ready: Callable[[int], None]
 ) -> None:
     server = HTTPServer(application, max_body_size=_LONGEST_BODY)
-    server.add_sockets(sockets)
-    ready(sockets[0].getsockname()[1])
+    server.add_socket(line)
+    ready(line.getsockname()[1])
     try:
         await asyncio.Event().wait()
     finally:
         server.stop()
 
 
-def _listen(port: int, address: str) -> list[socket.socket]:
-    if 0 <= port < 2**16:  # tornado takes a larger one for its remainder
+def _listen(port: int, address: str) -> socket.socket:
+    if 0 <= port < 2**16:
         with suppress(OSError):
-            return bind_sockets(port, address, family=socket.AF_INET)
+            line = socket.create_server((address, port), backlog=_WAITING)
+            line.setblocking(False)
+            return line
     at = "" if address == LOOPBACK else f" of {address}"
     raise CourseError(
         f"Port {port}{at} is taken or cannot be had; choose another, or 0 for a free one."

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from course_utils.command import cli
 from course_utils.errors import CourseError
 from course_utils.teaching.leaderboard import network_address, post
 from tests.teaching.leaderboard.posted import GOOD, TOKEN, sent, serving
@@ -179,6 +180,24 @@ def test_the_network_reaches_a_board_by_its_flag_alone(path: Path, url: str) -> 
         assert "place 1 of 1" in post("A", GOOD, url)
         assert ask(url, "/leaderboard.json", token="")[0] == 401
         assert ask(url, "/leaderboard.json", Host="evil.example")[0] == 403
+
+
+def test_a_board_that_cannot_be_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "leaderboard.json"
+    cannot = [
+        (["--lan", "203.0.113.9"], TOKEN, "Port 8765 of 203.0.113.9 is taken or cannot be had"),
+        (["--port", "99999"], TOKEN, "Port 99999 is taken or cannot be had"),
+        ([], "ä", "A token has letters, digits and ._~+/- in it; choose another."),
+    ]
+    for options, token, said in cannot:
+        monkeypatch.setenv("COURSE_TOKEN", token)
+        assert cli.main(["leaderboard", "--file", str(path), *options]) == 1
+        assert capsys.readouterr().err.startswith(f"course: {said}")
+    path.write_text("{", "utf-8")
+    assert cli.main(["leaderboard", "--file", str(path)]) == 1
+    assert "leaderboard.json is no board, or damaged; mend it" in capsys.readouterr().err
 
 
 def test_a_machine_in_no_network_has_no_address_there(monkeypatch: pytest.MonkeyPatch) -> None:
