@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import fill
 
 from course_utils import paths, words
 from course_utils.command import lab, workfolder
@@ -254,7 +255,7 @@ def _why(arguments: argparse.Namespace) -> int:
     if not text.strip():
         raise CourseError('Say which message, `course why "..."`, or `course why < log`.')
     found = look_up(text)
-    print("\n\n".join(map(str, found)) or f"Not known. {NOT_KNOWN}")
+    print("\n\n".join(map(str, found)) or fill(f"Not known. {NOT_KNOWN}", 98))
     return 0 if found else 1
 
 

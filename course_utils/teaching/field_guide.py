@@ -25,7 +25,8 @@ TOPICS = {
 }
 NOT_KNOWN = (
     "No entry of the field guide says this, and perhaps it is not about loading data. Run again "
-    "with num_workers=0: then the traceback leads to a line of yours."
+    "with num_workers=0: then the traceback leads to a line of yours. A loop that is only slow has "
+    "no message: diagnose(loader, step) says why it waits."
 )
 ANY = "…"  # stands in a text for what differs from case to case
 _PART = 8  # characters of a message by which it is found

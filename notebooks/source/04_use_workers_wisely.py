@@ -374,6 +374,7 @@ cu.reveal("04e", "waits for ever" if "Stopped" in hang.ending else "raises an er
 #   which is empty. So such cells begin with `%%worker_module`.
 # - `exited unexpectedly`, `Segmentation fault`: run your script by `python -X faulthandler` with `num_workers=0`,
 #   and the traceback says where.
+# - Anything else: `course why "what it says"` in a terminal, or [appendix A](A_field_guide.ipynb), knows fifty messages and what to do.
 # - You interrupted a loop (■): its workers end, but the traceback keeps their batches. This clears them away:
 
 # %%

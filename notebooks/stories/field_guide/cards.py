@@ -1,11 +1,13 @@
 """Draw entries of the field guide: one as a card, all of them as a book with folded pages."""
 
+import re
 from dataclasses import dataclass
 from html import escape
 
-from course_utils.teaching.field_guide import TOPICS, Entry, entries
+from course_utils.teaching.field_guide import ANY, TOPICS, Entry, entries
 from course_utils.teaching.notebook import block, card, inline
 
+_SHORT = 4  # lines
 _PAGE = "https://github.com/{}/issues/{}"
 
 
@@ -18,9 +20,8 @@ class Shown:
     after: str
 
     def _repr_html_(self) -> str:
-        said = {"As people write it": self.before, "Mended": self.after}
-        parts = [f"{name}: {block(text)}" for name, text in said.items() if text]
-        return entry_card(self.entry, "".join(parts))
+        before = _said("As people write it", self.before, self.entry.shows)
+        return entry_card(self.entry, before + _said("Mended", self.after, self.entry.then))
 
 
 class Pages(list[Entry]):
@@ -52,6 +53,17 @@ def entry_card(entry: Entry, result: str = "") -> str:
         result,
     ]
     return card("plain", entry.title, body="".join(body))
+
+
+def _said(name: str, output: str, telling: str) -> str:
+    """Return what a program printed; if that is long, the line that tells and how it ended."""
+    pattern = re.compile(".*".join(map(re.escape, telling.split(ANY))))
+    lines = output.splitlines()
+    told = [line for line in lines if pattern.search(line)]
+    if len(lines) <= _SHORT or not told:
+        return f"{name}:{block(output)}" if output else ""
+    short = block("\n".join([told[-1], lines[-1]]))
+    return f"{name}:{short}{_folded('All that it printed', block(output))}"
 
 
 def _line(name: str, html: str) -> str:
