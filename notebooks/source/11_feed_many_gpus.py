@@ -567,7 +567,8 @@ torchrun("diagnose_ranks", events, ranks=3)
 # - Nothing for augmentation, if each sample draws from a generator that is made of seed, epoch and index, as `sample_rng` does. What
 #   workers draw from generators of their own is different after a restart, with `worker_rng` too.
 #
-# The position is the same on all ranks: rank 0 saves it, all load it.
+# The position is the same on all ranks: rank 0 saves it, all load it. With another number of ranks it holds as well, because
+# `ResumableBatches` deals what is left of *one* order to however many there are.
 #
 # Well-known libraries have got this wrong. After a restart in a later epoch, the Trainer of Hugging Face and `accelerate` skipped the right
 # number of batches, but in the order of epoch 0: some samples came twice, others never.
@@ -639,7 +640,8 @@ cu.check("11.3", ResumableLoader)
 # | random numbers that workers draw | others than without the restart |
 # | a state that was saved with the last batch of an epoch | one epoch without any batch comes first |
 #
-# The last line has cost people an epoch that they did not miss: who counts epochs by loops trains one less. And this loader calls a function of
+# The last line has cost people an epoch that they did not miss: who counts epochs by loops trains one less. The empty loop comes with
+# `ResumableBatches` too, so our training asks for `epoch.value` and counts no loops. And this loader calls a function of
 # torch, `set_vital`, which is deprecated; try it with each new version.
 #
 # ### And a stream?
