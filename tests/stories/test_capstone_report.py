@@ -1,6 +1,7 @@
 """The report of a rescue: kept with every letter, a page to hand in, and what it still lacks."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -90,6 +91,9 @@ def test_the_page_to_hand_in_has_the_changes_and_the_results_of_the_checks(scrat
     assert page.startswith("# Rescue of a training run: report\n\n## Change 1\n\n**Hypothesis.** E")
     assert "**Effect.** AU 12 % before, 40 % now" in page
     assert page.endswith(f"## Checks\n\n- {GOOD.when}, seed 0: {GOOD}\n")
+    keep(replace(GOOD, points=100))
+    write_report()
+    assert ": 100 points" in (scratch.parent / "capstone_report.md").read_text("utf-8")
 
 
 def test_where_no_widget_is_drawn_the_report_can_be_read() -> None:

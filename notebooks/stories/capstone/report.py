@@ -59,6 +59,8 @@ def write_report() -> Form:
     rows.children = [_fields(number, change, answer) for number, change in enumerate(changes, 1)]
     add.on_click(another)
     status.value = card("plain", *_judged(changes))
+    if _written(changes):
+        keep()  # the page has the checks that were run since
     form = Form([widgets.HTML(_checks()), rows, add, status])
     form.in_words = _page(changes)
     return form
