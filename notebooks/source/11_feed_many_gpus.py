@@ -598,7 +598,7 @@ torchrun("diagnose_ranks", events, ranks=3)
 
 # %%
 # %%worker_module my_resume
-from notebooks.exercises.nb11.ordered import OrderedLoader
+from notebooks.exercises.nb11.problem import OrderedLoader
 
 
 class ResumableLoader(OrderedLoader):

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, refuse, right
 from course_utils.words import plural
-from notebooks.exercises.nb11.ordered import OrderedLoader
+from notebooks.exercises.nb11.problem import OrderedLoader
 
 SAMPLES, EPOCHS = 84, 3  # 11 batches in an epoch, the last of them half full
 LARGE = 40_000  # samples; what grows with them is no position
