@@ -13,7 +13,9 @@ TEXTS = [
     *sorted((REPO / "docs").glob("*.md")),
     *sorted((REPO / "notebooks/source").glob("*.py")),
 ]
-FILES = re.compile(r"(?<![\w./])(?:course_utils|data_scripts|notebooks|benchmarks|tests|docs)/[\w/]+\.\w+")
+FILES = re.compile(
+    r"(?<![\w./])(?:course_utils|data_scripts|notebooks|benchmarks|tests|docs)/[\w/]+\.\w+"
+)
 MODULES = re.compile(r"[`\"]((?:course_utils|notebooks\.stories|data_scripts)(?:\.[a-z_]+)+)[`\"]")
 HOLDS = re.compile(r"`(\w+)`\s(?:\w+,?\s){0,4}?(?:in|from)\s`(course_utils/[\w/]+\.py)`")
 
