@@ -489,8 +489,8 @@ compare_snippets(numbered, "labels", "images", "cached")
 # %% [markdown]
 # ## Other libraries
 #
-# Appendix B loads the same samples with a dozen libraries on your machine, Hugging Face `datasets` and tf.data among them, and says
-# which of them fits which data. Libraries that stream are built for large
+# Appendix B lets eight libraries load the same samples on your machine, and says which of a dozen fits which data;
+# Hugging Face `datasets` and tf.data are told there too. Libraries that stream are built for large
 # samples: with small events we measured WebDataset hundreds of times slower than the record loader of notebook 06.
 
 # %% [markdown] tags=["instructor"]

@@ -7,7 +7,7 @@
 # ---
 
 # %% [markdown]
-# # B · Which library when
+# # B · Choose a library for your data
 #
 # **You will do:** let the libraries that people recommend load the same samples on your machine, and keep the books.
 #
@@ -89,7 +89,7 @@ cu.reveal("Bb", large.spread)
 #
 # A loader that serves less, or mixes less, has less to do. So `distinct` must be `served`. `neighbours` says how often two samples
 # of a batch lay side by side on the disk, compared with chance. A full shuffle has about 1, and more means that runs
-# of the file stay together. `cores` says how many cores were busy: below 1, the loader waited, or other programs took the core.
+# of the file stay together. `cores` says how many cores were busy: below 1, the loader waited for something, or other programs took its core.
 
 # %%
 small
@@ -111,20 +111,22 @@ from notebooks.stories.peers import LibraryForm
 LibraryForm()
 
 # %% [markdown]
-# Then run the two comparisons again. Why an environment for each? Look at what they bring along: the largest one needs other versions of NumPy
+# Then run the two comparisons again. Why an environment for each? Because of what they bring along: the largest of them asks for other versions of NumPy
 # and of Hugging Face's packages than this course has, and would break it. What a library needs is part of its price.
 #
 # ## Which one?
 #
-# Ask in this order, and stop at the first yes.
+# Ask about the data first.
 #
-# 1. *Do small samples of one size fit on the local disk?* A mapped file for each field and one `index_select` for a batch (notebook 06).
-#    No library here is faster.
-# 2. *Are they local, but large or ragged?* A `Dataset` of your own with workers, and a format that fits (04, 06).
-# 3. *Do they lie far away?* Shards that are read in order (10), or a copy on this machine (07).
-# 4. *Must a run go on exactly where it broke off, on another number of GPUs too?* Then the library has to promise
-#    that: see "resumes" below.
-# 5. *Does the CPU decode all day?* Threads where the code releases the GIL, or the GPU (08).
+# 1. *Are the samples small, of one size, and on the local disk?* Then map a file for each field, and take a batch with one `index_select`
+#    (notebook 06). No library here is faster.
+# 2. *Are they local, but large or ragged?* Then write a `Dataset`, use workers, and choose a format that fits (04, 06).
+# 3. *Do they lie far away?* Then read shards in order (10), or copy them to this machine first (07).
+#
+# And then about the training.
+#
+# 4. *Must a run go on exactly where it broke off, on another number of GPUs too?* Then look for "resumes" in the table, and at notebook 11.
+# 5. *Does the CPU decode all day?* Then use threads where the code releases the GIL, or decode on the GPU (08).
 #
 # | Library | What it is | Look at it when |
 # |---|---|---|

@@ -106,10 +106,10 @@ class Comparison:
         return "\n".join([self._title(), *lines, f"recorded: {self.where}"])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in _HEAD)
+        head = "".join(f"<th scope='col'>{name}</th>" for name in _HEAD)
         rows = "".join(
-            f"<tr><th scope='row' style='text-align:left'>{escape(name)}</th>"
-            + "".join(f"<td>{cell}</td>" for cell in cells)
+            f"<tr><th scope='row' style='text-align:left;white-space:nowrap'>{escape(name)}</th>"
+            + "".join(f"<td style='white-space:nowrap'>{cell}</td>" for cell in cells)
             + "</tr>"
             for name, *cells in self._cells()
         )

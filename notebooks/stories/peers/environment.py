@@ -22,6 +22,7 @@ from notebooks.stories.peers.measure import Measured
 from notebooks.stories.peers.peer import Package
 
 HOME = REPO / ".peers"
+_SHARED = "course.pth"
 _LONGEST_S = 900.0  # of a download on a slow line
 _LONGEST_TRIAL_S = 120.0
 _OFFLINE = re.compile(r"NewConnectionError|NameResolution|ConnectTimeout|ProxyError|SSLError")
@@ -36,21 +37,21 @@ def install(package: Package, home: Path = HOME) -> None:
     folder = home / package.name
     folder.mkdir(parents=True, exist_ok=True)
     need_room(folder, 2 * 10**6 * package.megabytes, otherwise="or do without this library")
-    python = _python(folder)
-    if not python.exists():
+    if not list(folder.rglob(_SHARED)):  # the last file that is written
         venv.create(folder, with_pip=True, clear=True)
         _share(folder)
     wanted = f"{package.name}=={package.version}"
     # what has no wheel would be compiled, which takes a compiler and long
-    pip = ("-m", "pip", "install", "--no-input", "--only-binary", ":all:", wanted)
-    done = _run(python, *pip, seconds=_LONGEST_S)
+    options = ("--no-input", "--retries", "1", "--only-binary", ":all:")
+    done = _run(_python(folder), "-m", "pip", "install", *options, wanted, seconds=_LONGEST_S)
     if done.returncode:
         raise CourseError(_why_not(wanted, done.stderr))
 
 
 def is_installed(package: Package, home: Path = HOME) -> bool:
-    """Tell whether there is an environment for a library."""
-    return _python(home / package.name).exists()
+    """Tell whether a library is there, in the version that we tried."""
+    called = f"{package.name.replace('-', '_')}-{package.version}.dist-info"
+    return any((home / package.name).rglob(called))
 
 
 def measure_there(task: str, name: str, package: Package, home: Path = HOME) -> Measured:
@@ -73,9 +74,9 @@ def _python(folder: Path) -> Path:
 
 def _share(folder: Path) -> None:
     """Let a new environment find the packages of this one, behind its own."""
-    (own,) = folder.rglob("site-packages")
+    own = next(folder.rglob("site-packages"))
     ours = [path for path in sys.path if path.endswith("-packages")]  # Debian has dist-packages
-    (own / "course.pth").write_text("\n".join(ours) + "\n", "utf-8")
+    (own / _SHARED).write_text("\n".join(ours) + "\n", "utf-8")
 
 
 def _run(python: Path, *arguments: str, seconds: float) -> subprocess.CompletedProcess[str]:

@@ -30,7 +30,7 @@ class LibraryForm(widgets.VBox):  # type: ignore[misc]
         for box in self.boxes.values():
             box.layout.width = "auto"
         self.button = widgets.Button(description="Install and measure here")
-        self.button.layout.width = "auto"
+        self.button.layout = widgets.Layout(width="auto", align_self="flex-start")
         self.said = widgets.HTML()
         self.button.on_click(self._run)
         super().__init__([*self.boxes.values(), self.button, self.said])
