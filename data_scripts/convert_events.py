@@ -1,10 +1,13 @@
 """Write events in more file formats, or take in the public IceCube data.
 
     python -m data_scripts.convert_events data/events-L --to npz sqlite
+    python -m data_scripts.convert_events data/events-L --to npz tar --engine ray --ray node1:6379
     python -m data_scripts.convert_events data/icecube --kaggle DOWNLOADED --batches 1 2
 
-The second form makes data/icecube out of the files of the Kaggle competition "IceCube - Neutrinos
-in Deep Ice": train_meta.parquet, train/batch_N.parquet and sensor_geometry.csv.
+The second form writes the same bytes on a Ray cluster, the parts of a format side by side; the
+folder must be one that all nodes find under its path. The third makes data/icecube out of the files
+of the Kaggle competition "IceCube - Neutrinos in Deep Ice": train_meta.parquet,
+train/batch_N.parquet and sensor_geometry.csv.
 """
 
 import argparse
@@ -17,6 +20,7 @@ from course_utils.errors import CourseError
 from course_utils.loading.events import CONVERTED, FORMATS, EventArrays
 from data_scripts import files, kaggle
 from data_scripts.command import check, guarded
+from data_scripts.on_ray import Engine, ray_engine, write_here
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,10 +34,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--kaggle", type=Path, metavar="PATH", help="public IceCube data to take in"
     )
     parser.add_argument("--batches", nargs="+", type=int, help="only these batches (default: all)")
+    parser.add_argument(
+        "--engine", choices=["here", "ray"], default="here", help="who writes what --to names"
+    )
+    parser.add_argument(
+        "--ray", metavar="ADDRESS", help="of a cluster that runs (default: join or start one here)"
+    )
+    parser.add_argument("--workers", type=int, help="start a cluster here, with so many")
     return guarded(lambda: _run(parser.parse_args(argv)))
 
 
-def add_formats(folder: Path, names: Sequence[str]) -> dict[str, float]:
+def add_formats(
+    folder: Path, names: Sequence[str], engine: Engine = write_here
+) -> dict[str, float]:
     """Write the named formats, of CONVERTED, beside the events in `folder`, unless they are there.
 
     Returns:
@@ -55,17 +68,17 @@ def add_formats(folder: Path, names: Sequence[str]) -> dict[str, float]:
         if missing:
             # else a corrupted file would be converted, and sealed as if it were whole
             check(folder, but={FORMATS[name].entry for name in missing})
-        return {name: _add(folder, name) for name in missing}
+        return {name: _add(folder, name, engine) for name in missing}
 
 
-def _add(folder: Path, name: str) -> float:
+def _add(folder: Path, name: str, engine: Engine) -> float:
     events, entry = EventArrays.load(folder), FORMATS[name].entry
     seconds = 0.0
 
     def timed(path: Path) -> None:
         nonlocal seconds
         start = time.perf_counter()
-        FORMATS[name].write(events, path)
+        engine(folder, name, path)
         seconds = time.perf_counter() - start
 
     room = 4 * events.pulses.nbytes + 8192 * len(events)
@@ -94,7 +107,11 @@ def _from_kaggle(folder: Path, source: Path, batches: Sequence[int] | None) -> N
 def _run(arguments: argparse.Namespace) -> None:
     if arguments.kaggle:
         _from_kaggle(arguments.folder, arguments.kaggle, arguments.batches)
-    add_formats(arguments.folder, arguments.to)
+    if arguments.engine == "ray":
+        with ray_engine(arguments.ray, arguments.workers) as engine:
+            add_formats(arguments.folder, arguments.to, engine)
+    else:
+        add_formats(arguments.folder, arguments.to)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 from course_utils.loading.events.contract import Events
 from course_utils.loading.events.hdf5 import FIT, MISFIT, Hdf5Events, write_hdf5
 from course_utils.loading.events.npy import EventArrays, MemmapEvents, write_npy
-from course_utils.loading.events.npz import NpzEvents, write_npz
+from course_utils.loading.events.npz import NpzEvents, write_npz, write_npz_deflate
 from course_utils.loading.events.parquet import ParquetEvents, write_parquet
 from course_utils.loading.events.root import RootEvents, write_root
 from course_utils.loading.events.sqlite import SqliteEvents, write_sqlite
@@ -31,7 +31,6 @@ class Format:
     write: Callable[[EventArrays, Path], None]
 
 
-_deflated = partial(write_npz, deflate=True)
 _chunked = partial(write_hdf5, chunks=FIT)
 _gzipped = partial(write_hdf5, chunks=FIT, gzip=True)
 _misfit = partial(write_hdf5, chunks=MISFIT, gzip=True)
@@ -39,7 +38,7 @@ _large = partial(write_parquet, large=True)
 FORMATS = {
     "npy": Format("npy, one file", "npy", MemmapEvents, write_npy),
     "npz": Format("npz per event", "npz", NpzEvents, write_npz),
-    "npz-deflate": Format("npz per event, deflate", "npz-deflate", NpzEvents, _deflated),
+    "npz-deflate": Format("npz per event, deflate", "npz-deflate", NpzEvents, write_npz_deflate),
     "hdf5": Format("HDF5", "events.h5", Hdf5Events, write_hdf5),
     "hdf5-chunked": Format("HDF5, chunks", "events-chunked.h5", Hdf5Events, _chunked),
     "hdf5-gzip": Format("HDF5, chunks, gzip", "events-gzip.h5", Hdf5Events, _gzipped),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-from tqdm import trange
 
 from course_utils.loading.events.contract import Events, Pulses
 from course_utils.loading.events.npy import EventArrays
+from course_utils.loading.events.parts import Parts
 from course_utils.measure.spans import stage
 from course_utils.paths import open_file
 
@@ -41,12 +42,18 @@ def npz_name(index: int) -> str:
     return f"{index // _FILES_PER_FOLDER:03d}/{index:06d}.npz"
 
 
-def write_npz(events: EventArrays, path: Path, *, deflate: bool = False) -> None:
+def _write_part(events: EventArrays, block: slice, path: Path, *, deflate: bool) -> None:
     """Write one .npz per event: `pulses`, and its row of the table as `event`."""
     save = np.savez_compressed if deflate else np.savez
-    title = "npz-deflate" if deflate else "npz"
-    for index in trange(len(events), desc=title, unit="event", disable=None):
-        target = path / npz_name(index)
-        if index % _FILES_PER_FOLDER == 0:
-            target.parent.mkdir(parents=True)
-        save(target, pulses=events[index], event=events.table[index])
+    path.mkdir()
+    for index in range(block.start, block.stop):
+        save(path / Path(npz_name(index)).name, pulses=events[index], event=events.table[index])
+
+
+def _npz(title: str, *, deflate: bool) -> Parts:
+    write = partial(_write_part, deflate=deflate)
+    return Parts(title, _FILES_PER_FOLDER, name="{:03d}".format, write=write)
+
+
+write_npz = _npz("npz", deflate=False)
+write_npz_deflate = _npz("npz-deflate", deflate=True)

@@ -15,15 +15,16 @@ import numpy as np
 from course_utils.loading.events.contract import Events, Pulses, neighbours
 from course_utils.loading.events.labels import EVENT_COLUMNS
 from course_utils.loading.events.npy import EventArrays
+from course_utils.loading.events.parts import Parts
 from course_utils.measure.spans import stage
 from course_utils.paths import open_file
 
 _EVENTS_PER_SHARD = 250
 
 
-def shard_path(folder: str | Path, shard: int) -> str:
-    """Return where a shard is."""
-    return f"{folder}/events-{shard:05d}.tar"
+def shard_name(shard: int) -> str:
+    """Return what a shard is called."""
+    return f"events-{shard:05d}.tar"
 
 
 class Shards:
@@ -42,7 +43,7 @@ class Shards:
             if shard not in self._files:
                 if len(self._files) == self.open_at_once:
                     self._files.pop(next(iter(self._files))).close()
-                self._files[shard] = open_file(shard_path(self.folder, shard), self.fs)
+                self._files[shard] = open_file(f"{self.folder}/{shard_name(shard)}", self.fs)
             self._files[shard].seek(start)
             return self._files[shard].read(stop - start)
 
@@ -73,7 +74,7 @@ class TarEvents(Events):
 
     def path_of(self, index: int) -> str:
         """Return the shard of one event."""
-        return shard_path(self.path, self.shard[index])
+        return f"{self.path}/{shard_name(self.shard[index])}"
 
     def _read(self, indices: Sequence[int]) -> list[Pulses]:
         found: dict[int, Pulses] = {}
@@ -89,24 +90,24 @@ class TarEvents(Events):
         return [found[index].copy() for index in indices]
 
 
-def write_tar(events: EventArrays, path: Path) -> None:
-    """Write events-00000.tar and so on, with the members 000123.json and 000123.npy of an event.
-
-    Beside them is index.npy, int64 (events, 3): the shard, and where in it the .npy begins and how
-    many bytes it has.
-    """
+def _write_shard(events: EventArrays, block: slice, path: Path) -> list[tuple[int, int]]:
+    """Write the members 000123.json and 000123.npy of each event; return where each .npy is."""
     import webdataset
 
-    path.mkdir()
-    places = []
-    for shard, (block, _) in enumerate(events.blocks("tar", _EVENTS_PER_SHARD)):
-        target = Path(shard_path(path, shard))
-        with target.open("wb") as file, webdataset.TarWriter(file, mtime=0) as writer:
-            for index in range(block.start, block.stop):
-                labels = dict(zip(EVENT_COLUMNS, events.table[index].item(), strict=True))
-                pulses = np.asarray(events[index])
-                writer.write({"__key__": f"{index:06d}", "json": labels, "npy": pulses})
-        with tarfile.open(target) as archive:
-            found = [member for member in archive if member.name.endswith(".npy")]
-        places += [(shard, member.offset_data, member.size) for member in found]
+    with path.open("wb") as file, webdataset.TarWriter(file, mtime=0) as writer:
+        for index in range(block.start, block.stop):
+            labels = dict(zip(EVENT_COLUMNS, events.table[index].item(), strict=True))
+            pulses = np.asarray(events[index])
+            writer.write({"__key__": f"{index:06d}", "json": labels, "npy": pulses})
+    with tarfile.open(path) as archive:
+        found = [member for member in archive if member.name.endswith(".npy")]
+    return [(member.offset_data, member.size) for member in found]
+
+
+def _write_index(path: Path, shards: list[list[tuple[int, int]]]) -> None:
+    """Write index.npy, int64 (events, 3): the shard, where in it the .npy begins, its bytes."""
+    places = [(shard, *place) for shard, found in enumerate(shards) for place in found]
     np.save(path / "index.npy", np.array(places, np.int64))
+
+
+write_tar = Parts("tar", _EVENTS_PER_SHARD, shard_name, _write_shard, _write_index)
