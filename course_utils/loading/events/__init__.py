@@ -12,7 +12,6 @@ from course_utils.loading.events.labels import (
     unit_vectors,
     write_sensors,
 )
-from course_utils.loading.events.npy import Block, EventArrays, MemmapEvents, write_events
+from course_utils.loading.events.npy import Block, EventArrays, MemmapEvents, Parts, write_events
 from course_utils.loading.events.npz import NpzEvents
-from course_utils.loading.events.parts import Parts
 from course_utils.loading.events.sqlite import connect, write_sqlite

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from course_utils.loading.events.contract import Events, Pulses
-from course_utils.loading.events.npy import EventArrays
-from course_utils.loading.events.parts import Parts
+from course_utils.loading.events.npy import EventArrays, Parts
 from course_utils.measure.spans import stage
 from course_utils.paths import open_file
 
