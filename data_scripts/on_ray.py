@@ -7,6 +7,7 @@ it is there once, and has the same bytes.
 """
 
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,7 @@ def ray_engine(address: str | None, workers: int | None) -> Iterator[Engine]:
             'Ray is not installed; run `python -m pip install -e ".[cluster]"` in the course\'s '
             "folder, or leave --engine ray out."
         ) from error
+    _need_answer(address)
     # the workers shall run this code, and not another version that their node may have
     code = {"py_modules": [str(REPO / package) for package in ("course_utils", "data_scripts")]}
     try:
@@ -56,11 +58,25 @@ def ray_engine(address: str | None, workers: int | None) -> Iterator[Engine]:
             logging_level="warning",
         )
     except (ConnectionError, ValueError) as error:
-        raise CourseError(f"No Ray cluster could be joined or started: {error}") from error
+        raise CourseError(f"Ray could not join or start a cluster: {error}") from error
     try:
         yield _write_on_ray
     finally:
         ray.shutdown()
+
+
+def _need_answer(address: str | None) -> None:
+    """Raise a CourseError where nobody answers at host:port; Ray itself would try for minutes."""
+    host, colon, port = (address or "").rpartition(":")
+    if not colon or "/" in host:
+        return  # "auto", "local" or "ray://...", for Ray to look up
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, ValueError) as error:
+        raise CourseError(
+            f"No Ray cluster answers at {address} ({error}); start one there with `ray start "
+            "--head`, or leave the address out to start one here."
+        ) from error
 
 
 def _write_on_ray(folder: Path, name: str, path: Path) -> None:

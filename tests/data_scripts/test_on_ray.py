@@ -95,6 +95,14 @@ def test_without_ray_it_says_how_to_install_it(
     assert not (events_folder / "tar").exists()
 
 
+def test_where_no_cluster_answers_it_says_so(
+    events_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", StandIn())
+    assert main([str(events_folder), "--to", "tar", "--engine", "ray", "--ray", "localhost:1"]) == 1
+    assert "No Ray cluster answers at localhost:1 (" in capsys.readouterr().err
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Start a cluster of two nodes on this machine, with a core each."""
@@ -191,12 +199,3 @@ def test_a_cluster_of_its_own_ends_with_the_run(folder: Path, whole: Path) -> No
     said, _ = run.communicate(timeout=300)
     assert run.returncode == 0, said
     assert same(folder, whole)
-
-
-@with_ray
-@pytest.mark.full
-def test_where_no_cluster_answers_it_says_so(folder: Path) -> None:
-    run = convert(folder, "--ray", "127.0.0.1:1")
-    said, _ = run.communicate(timeout=300)
-    assert run.returncode == 1
-    assert "No Ray cluster could be joined" in said

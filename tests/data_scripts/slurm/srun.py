@@ -1,0 +1,38 @@
+"""Stand in for srun on one machine: the tasks of all nodes, each with the cores it asks for."""
+
+import os
+import subprocess
+import sys
+
+KNOWN = {"ntasks", "ntasks-per-node", "cpus-per-task", "cpu-bind"}
+
+
+def main(*arguments: str) -> int:
+    """Start the tasks, wait for them, and return the worst exit code."""
+    asked, command = {}, list(arguments)
+    while command[0].startswith("--"):
+        option, _, value = command.pop(0)[2:].partition("=")
+        if option not in KNOWN:
+            sys.exit(f"srun: unrecognized option '--{option}'")
+        asked[option] = value
+    nodes, per_node = int(os.environ["SLURM_JOB_NUM_NODES"]), int(asked["ntasks-per-node"])
+    if int(asked.get("ntasks", nodes * per_node)) != nodes * per_node:
+        sys.exit("srun: error: the nodes do not take so many tasks")
+    each = int(asked.get("cpus-per-task", 1))  # what sbatch was told does not count here
+    cores, tasks = sorted(os.sched_getaffinity(0)), []
+    for rank in range(nodes * per_node):
+        place = {
+            "SLURM_PROCID": str(rank),
+            "SLURM_LOCALID": str(rank % per_node),
+            "SLURM_NODEID": str(rank // per_node),
+            "SLURM_NTASKS": str(nodes * per_node),
+        }
+        if "cores" in asked.get("cpu-bind", ""):  # the task inherits what this process may use
+            mine = range(rank * each, (rank + 1) * each)
+            os.sched_setaffinity(0, {cores[core % len(cores)] for core in mine})
+        tasks.append(subprocess.Popen(command, env={**os.environ, **place}))
+    return max(abs(task.wait()) for task in tasks)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
