@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 
 from course_utils.loading.resume import ResumableBatches, load_checkpoint
@@ -61,7 +62,6 @@ def start(script: str, *arguments: object, at: Path, cores: int = 1) -> subproce
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        start_new_session=True,
     )
 
 
@@ -126,7 +126,9 @@ def test_a_job_whose_time_is_up_queues_again_and_serves_every_sample_once(tmp_pa
     while not (tmp_path / "requeued").exists():
         time.sleep(0.05)
     assert first.poll() is None  # the training goes on as long as it may
-    os.killpg(first.pid, signal.SIGKILL)
+    job = psutil.Process(first.pid)
+    for process in [job, *job.children(recursive=True)]:  # Slurm knows all of them, by a cgroup
+        process.kill()
     first.communicate()
     killed = load_checkpoint(saved)
     second = start("train.sh", training, saved, 0, at=tmp_path)
