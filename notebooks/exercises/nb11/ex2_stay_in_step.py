@@ -10,7 +10,7 @@ from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_
 from course_utils.words import plural
 from notebooks.exercises.judging import Failure, run_ranks
 
-LENGTHS = ((3, 3, 3), (4, 2, 3), (2, 5, 9), (0, 3, 1))  # batches of each rank
+LENGTHS = ((3, 3, 3), (4, 2, 3), (3, 5, 9), (0, 3, 1))  # batches of each rank
 MANY = 5  # batches; who asks for so many before the first step reads the whole epoch
 # whatever a batch may be, none of these means the end
 BATCHES: tuple[Any, ...] = ("first", 0, None, [], "fifth", False, (), "", "ninth")
@@ -113,6 +113,11 @@ def _judge_error(one: Failure, where: str) -> None:
 
 def _judge_epoch(one: Epoch, length: int, where: str, fewest: int) -> None:
     expect(
+        one.taken == repr([*BATCHES[: one.steps]]),
+        f"{where} gets {one.taken}; its batches were {[*BATCHES[: max(one.steps, 1)]]}.",
+        "Yield the batches themselves, in their order, and lose none.",
+    )
+    expect(
         one.steps >= fewest,
         f"{where} takes {plural(one.steps, 'step')} of {fewest} that all could take. A batch may "
         "be 0, None or empty; none of that means the end.",
@@ -122,11 +127,6 @@ def _judge_epoch(one: Epoch, length: int, where: str, fewest: int) -> None:
         one.steps == fewest,
         f"{where} takes {plural(one.steps, 'step')}, and others take {fewest}.",
         "End on all ranks with the first that has no batch left.",
-    )
-    expect(
-        one.taken == repr([*BATCHES[:fewest]]),
-        f"{where} gets {one.taken}; its batches were {[*BATCHES[:fewest]]}.",
-        "Yield the batches themselves, in their order.",
     )
     expect(
         length < MANY or one.drawn < length,
