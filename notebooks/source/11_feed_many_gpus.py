@@ -10,7 +10,7 @@
 # - why ranks wait for ever at the end of an epoch, and how to prevent it,
 # - how a training goes on after a restart.
 #
-# **You need:** notebooks 03 and 05. A CPU is enough. **Minutes:** {minutes}.
+# **You need:** notebooks 05 and 07. A CPU is enough. **Minutes:** {minutes}.
 
 # %%
 import course_utils as cu
@@ -18,8 +18,8 @@ import course_utils as cu
 cu.ready("11")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** One script, many processes (4), who serves what (3), 11.1 (10), the slowest rank (4), uneven ends (3), 11.2 (10).
-# Each run of `torchrun` starts three Pythons, and takes up to 15 s on two cores: run the cell first, then ask for the predictions.
+# **Instructor: plan.** One script, many processes (5), who serves what (4), 11.1 (10), the slowest rank (3), uneven ends (3), 11.2 (10),
+# the restart (5). Short of time: 11.2. A run of `torchrun` starts five processes: run the cell first, then ask for the predictions.
 
 # %% [markdown]
 # ## One script, many processes
@@ -53,7 +53,8 @@ def train(loader, traces):
 
 
 # %% [markdown]
-# And this is a script. `torchrun` starts it three times, and tells each process through its environment which rank it is, and of how many.
+# And this is a script. In a terminal you would type `torchrun --nproc-per-node 3 train_all.py EVENTS TRACES`. That starts it
+# three times, and tells each process through its environment which rank it is, and of how many. `torchrun()` below does the same.
 
 # %%
 # %%worker_module train_all
@@ -95,11 +96,11 @@ print(ranks)
 cu.reveal("11a", 100 * len(ranks.served) / ranks.served.total())
 
 # %% [markdown]
-# Every rank reads everything. Nothing fails, all GPUs are busy, and three of them take as long for an epoch as one would.
+# Every rank reads everything. Nothing fails, and three GPUs take as long for an epoch as one would.
 #
 # ## Who serves what
 #
-# `DistributedSampler` gives each rank a share of the samples. It asks the process group for the rank, or takes it as an argument, so
+# `DistributedSampler` gives each rank a share. It asks the process group for the rank, or takes it as an argument, so
 # that we can look at all shares without starting a process.
 
 # %%
@@ -246,8 +247,8 @@ print(ranks)
 # %% [markdown]
 # ## Uneven ends
 #
-# The same again with a stream. Seven shards are dealt out to three ranks, so one of them has a shard more than the others. At the end of
-# the epoch all ranks meet to write a checkpoint.
+# The same with a stream. Seven shards are dealt out to three ranks, so one has a shard more than the others. At the end of
+# the epoch all meet to write a checkpoint.
 
 # %%
 # %%worker_module train_shards
