@@ -494,7 +494,9 @@ def error(model):
 large, small, forgotten = trained(64), trained(16, 4), trained(64, zero_grad=False)
 weights = [torch.nn.utils.parameters_to_vector(model.parameters()) for model in (large, small)]
 print(f"64 at once, or 4 times 16: the weights differ by {(weights[0] - weights[1]).norm():.0e}")
-print(f"error {error(large):.2f}; without zero_grad {error(forgotten):.2f}; of the mean 1")
+print(
+    f"error {error(large):.2f}; without zero_grad {error(forgotten):.2f}; of guessing the mean: 1"
+)
 cu.reveal("11e", error(forgotten) / error(large))
 
 # %% [markdown]

@@ -111,17 +111,21 @@ def _put_on_path(folder: Path) -> None:
 
 def _report(module: ModuleType, cell: str, again: bool) -> str:
     table = symtable.symtable(cell, module.__name__, "exec")
-    made = [
+    assigned = [
         symbol.get_name()
         for symbol in table.get_symbols()
-        if symbol.is_assigned() and not symbol.is_imported() and symbol.get_name()[0] != "_"
+        if symbol.is_assigned() and not symbol.is_imported()
     ]
+    # what a script assigns under `if __name__ == "__main__"` is not there
+    made = [name for name in assigned if name[0] != "_" and hasattr(module, name)]
     lines = [f"{module.__name__}.py defines {', '.join(made) or 'nothing'}."]
+    if assigned and not made:
+        lines = [f"{module.__name__}.py is a script: where it is imported, it does nothing."]
     if again and any(inner.get_type() == "class" for inner in table.get_children()):
         lines.append(
             "Objects made before this keep the old code; run the cells that made them again."
         )
-    if missing := sorted(_read_names(table) - set(vars(module)) - set(dir(builtins))):
+    if missing := sorted(_read_names(table) - {*vars(module), *assigned, *dir(builtins)}):
         lines.append(
             f"A worker will not know {', '.join(missing)}: it is a fresh Python, so the cell has "
             "to import or define what it uses."

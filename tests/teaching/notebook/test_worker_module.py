@@ -58,6 +58,14 @@ def test_names_of_the_cell_become_names_of_the_notebook_and_missing_ones_are_lis
     assert missing.startswith("A worker will not know np, torch: it is a fresh Python")
 
 
+def test_a_script_is_called_one_and_what_it_would_assign_is_not_missing(
+    magic: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    magic.run("mine", 'import sys\nif __name__ == "__main__":\n    a = sys.argv\n    print(a)\n')
+    said = capsys.readouterr().out
+    assert said == "mine.py is a script: where it is imported, it does nothing.\n"
+
+
 def test_a_changed_cell_says_that_old_objects_stay_old(
     magic: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
