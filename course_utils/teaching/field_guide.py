@@ -139,7 +139,8 @@ def _matched(entry: Entry, said: str) -> int:
 
 @cache
 def _pattern(message: str) -> re.Pattern[str]:
-    return re.compile(f".{{0,{_FAR}}}?".join(map(re.escape, _plain(message).split(ANY))))
+    parts = (re.escape(part.strip()) for part in _plain(message).split(ANY))
+    return re.compile(f".{{0,{_FAR}}}?".join(parts))
 
 
 def _plain(text: str) -> str:
