@@ -19,7 +19,7 @@ cu.ready("A")
 # %% [markdown]
 # ## Ask
 #
-# Copy the end of a traceback into the box, or write a few words. Below each entry is a button that runs it.
+# Copy the end of a traceback into the box, or write a few words, and look it up. Below each entry is a button that runs it.
 
 # %%
 from notebooks.stories.field_guide import Search

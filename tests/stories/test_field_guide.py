@@ -12,7 +12,7 @@ from course_utils.teaching.field_guide import ANY, TOPICS, entries, look_up
 from notebooks.stories.field_guide import Search, lacking, pages, search, show
 from notebooks.stories.field_guide.cards import Shown
 
-QUICK = {"sizes", "served_twice", "unpicklable"}
+QUICK = {"sizes", "served_twice"}
 EACH = [
     pytest.param(name, marks=[] if name in QUICK else pytest.mark.full, id=name)
     for name in entries()
