@@ -552,7 +552,7 @@ if __name__ == "__main__":
     storage = cu.slow_storage(sys.argv[1], "NFS" if rank == 2 else "laptop SSD", cache_mb=0)
     events = MemmapEvents(sys.argv[1], fs=storage)
     loader = DataLoader(events, 32, sampler=DistributedSampler(events), collate_fn=pad_collate)
-    found = cu.diagnose(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=8)
+    found = cu.diagnose(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=6)
     print(f"rank {rank}: {found.verdict} Change: {found.change}.")
 
 # %%

@@ -14,8 +14,11 @@ from course_utils.teaching.notebook.start import PRELOAD
 _PROGRAM = """
 if __name__ == "__main__":
     import multiprocessing, os, sys
+    import torch
     from torch.distributed.run import main
 
+    if torch.cuda.device_count() < {ranks}:  # NCCL lets no two ranks share one
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     sys.path[:] = {path!r}
     os.environ["OMP_NUM_THREADS"] = "1"  # else every rank would take all cores
     os.environ["PYTHONUNBUFFERED"] = "1"
