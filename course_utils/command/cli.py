@@ -37,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="course", description=__doc__)
     commands = parser.add_subparsers(
-        required=True, metavar="lab | doctor | data | check | stage | serve | why | leaderboard"
+        required=True,
+        metavar="lab | doctor | data | check | stage | serve | why | capstone | leaderboard",
     )
     sized = argparse.ArgumentParser(add_help=False)
     sized.add_argument("--size", choices=paths.SIZES, help="how much data (default: M)")
@@ -90,6 +91,11 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("why", help="say what a message means, and what to do")
     command.add_argument("text", nargs="*", help="the message; a log is read by `why < log`")
     command.set_defaults(command=_why)
+    command = commands.add_parser("capstone", help="write the script that a class has to rescue")
+    command.add_argument("--seed", type=int, default=0, help="which faults it has (default: 0)")
+    command.add_argument("--out", metavar="DIR", default=".", help="folder (default: this one)")
+    command.add_argument("--answers", action="store_true", help="say which faults these are")
+    command.set_defaults(command=_capstone)
     return parser
 
 
@@ -257,6 +263,17 @@ def _why(arguments: argparse.Namespace) -> int:
     found = look_up(text)
     print("\n\n".join(map(str, found)) or fill(f"Not known. {NOT_KNOWN}", 98))
     return 0 if found else 1
+
+
+def _capstone(arguments: argparse.Namespace) -> int:
+    from course_utils.teaching.exercise import problem
+
+    rescue = problem("13")
+    script = rescue.hand_out(arguments.seed, arguments.out)
+    print(f'{script}: notebook 13 grades it, by cu.check("13.1", "{script.name}").')
+    for fault in rescue.faults_of(arguments.seed) if arguments.answers else ():
+        print(f"  {fault.place:9}  {fault.name}. {fault.why}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, Literal, NoReturn
 
 from course_utils.errors import CourseError
@@ -147,6 +147,11 @@ def judge_modules() -> dict[str, str]:
         )
         for path in paths
     }
+
+
+def problem(notebook: str) -> ModuleType:
+    """Return what the exercises of a notebook, such as "13", hand out."""
+    return import_module(f"notebooks.exercises.nb{notebook}.problem")
 
 
 class Refused(Exception):

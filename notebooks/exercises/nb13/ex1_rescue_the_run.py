@@ -11,7 +11,7 @@ from course_utils.loading.events import MemmapEvents, read_sensors
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo, wrong
 from course_utils.teaching.notebook import data_path
 from course_utils.words import percent, plural
-from notebooks.exercises.nb13.mended import tokenise
+from notebooks.exercises.nb13.mended import BATCH, tokenise
 from notebooks.stories.capstone import (
     TARGET_AU,
     CountedJob,
@@ -26,8 +26,9 @@ from notebooks.stories.capstone import (
 POINTS_AU, POINTS_EACH = 60, 20  # for the GPU, and for each limit that is kept
 A_DOUBLING = 15  # points less for half the AU
 START_UP_S = 3.0  # until the first step, without what any workers take to start
-HELD = 0.4  # of the events of an epoch
+HELD = 0.6  # of the events of an epoch
 LONGEST_S = 60.0  # of real time
+IN_ORDER = 0.1  # of all events at most come right behind their neighbour on disk
 
 Objection = tuple[str, str]  # what is wrong, what to do now
 
@@ -48,52 +49,74 @@ def rescue(script: Any) -> Verdict:
         "The script has no function `train` any more, which starts the training.",
         "Keep `def train(job)`; everything else may change.",
     )
-    result, objection = grade(script, train)
+    result, objection, is_cut_off = grade(script, train)
+    if is_cut_off and result.rescued:
+        return todo(
+            f"The machine was too busy: two epochs took longer than {LONGEST_S:.0f} s. Close what "
+            "else runs, and run this again."
+        )
     keep(result)
     if result.rescued:
         return right(f"{result} Each event comes once in each epoch, and unchanged.")
     return wrong(f"{objection[0]} {result.points} points.", objection[1])
 
 
-def grade(script: str | Path, train: Any) -> tuple[Result, Objection]:
-    """Run the training of a script; return what it is worth, and what is to be mended first."""
+def grade(script: str | Path, train: Any) -> tuple[Result, Objection, bool]:
+    """Run the training of a script.
+
+    Return what it is worth, what is to be mended first, and whether the run was cut off.
+    """
     job = CountedJob(data_path("events", "S"), seconds=LONGEST_S)
     job.run(train)
-    summary = job.trace.summary()
-    start_up = max(0.0, min(job.start_up_s, LONGEST_S) - (job.boot_s or 0))
-    most = round(HELD * len(job.training))
+    au, start_up = job.trace.summary().au, start_up_of(job)
     spoilt = None if job.late else spoilt_samples(job)
-    limits = {
-        f"The first step comes after {start_up:.1f} s, without what the workers take to start; at "
-        f"most {START_UP_S:.0f} s are allowed.": (
-            start_up <= START_UP_S,
-            "Look at what happens before the loop, and how often it asks the storage.",
-        ),
-        f"Up to {job.held:,} events are held at a time, more than {most:,}: they were read and not "
-        "yet learnt from, or kept after that. The real data are 1,000 times as many.": (
-            job.held <= most,
-            "Look for what reads ahead, and for what keeps batches or events.",
-        ),
-    }
-    broken = [(text, step) for text, (kept, step) in limits.items() if not kept]
+    broken = [*filter(None, (late_start(start_up), too_much_held(job)))]
     objections = [*([spoilt] if spoilt else []), *broken]
-    fed = POINTS_AU + A_DOUBLING * log2(max(summary.au, 1e-3) / TARGET_AU)
-    points = round(min(max(fed, 0), POINTS_AU)) + POINTS_EACH * (len(limits) - len(broken))
-    wanted = set(job.training)
+    fed = POINTS_AU + A_DOUBLING * log2(max(au, 1e-3) / TARGET_AU)
+    points = round(min(max(fed, 0), POINTS_AU)) + POINTS_EACH * (2 - len(broken))
+    missing = sum(len(job.training) - len(set(epoch)) for epoch in job.epochs)
     result = Result(
         seed=seed_of(script),
         points=0 if spoilt else points,
         refused=objections[0][0] if objections else "",
-        au=round(summary.au, 4),
+        au=round(au, 4),
         start_up_s=round(start_up, 2),
         held=job.held,
         events=len(job.training),
         samples=sum(map(len, job.epochs)),
         distinct=sum(len(set(epoch)) for epoch in job.epochs),
-        lost=sum(len(wanted) - len(set(epoch)) for epoch in job.epochs),
+        lost=max(0, missing),
         when=now(),
     )
-    return result, (objections or [starving(job)])[0]
+    return result, (objections or [starving(job)])[0], job.late
+
+
+def start_up_of(job: CountedJob) -> float:
+    """Return the seconds until the first step, without what its workers took to start."""
+    return max(0.0, min(job.start_up_s, LONGEST_S) - (job.boot_s or 0))
+
+
+def late_start(seconds: float) -> Objection | None:
+    """Return that the first step comes too late, if it does."""
+    if seconds <= START_UP_S:
+        return None
+    return (
+        f"The first step comes after {seconds:.1f} s, without what the workers take to start; "
+        f"{START_UP_S:.0f} s are allowed.",
+        "Look at what happens before the loop, and how often it asks the storage.",
+    )
+
+
+def too_much_held(job: CountedJob) -> Objection | None:
+    """Return that the loading holds too many events, if it does."""
+    most = round(HELD * len(job.training))
+    if job.held <= most:
+        return None
+    return (
+        f"Up to {job.held:,} events are held at a time, and {most:,} are allowed: they were read "
+        "and not yet learnt from, or kept after that.",
+        "Look for what reads far ahead, and for what keeps batches or events.",
+    )
 
 
 def spoilt_samples(job: CountedJob) -> Objection | None:
@@ -105,6 +128,18 @@ def spoilt_samples(job: CountedJob) -> Objection | None:
             f"The training has {len(job.plan)} epochs, and samples came in "
             f"{sum(map(bool, job.epochs))} of them.",
             "Let each epoch of the plan go through job.follow(loader).",
+        )
+    if job.read < sum(map(len, job.epochs)):
+        return (
+            f"Only {job.read:,} events were read, and {sum(map(len, job.epochs)):,} learnt from: "
+            "the others came from memory, or past the job.",
+            "Read them by job.events(...) in each epoch: the real data fit into no memory.",
+        )
+    if max(job.sizes) > BATCH or job.trace.summary().steps != len(job.sizes):
+        return (
+            f"{job.trace.summary().steps} steps learn from {len(job.sizes)} batches of up to "
+            f"{max(job.sizes)} events: that is another training.",
+            f"Keep batches of {BATCH} events, and take one step with each.",
         )
     counts = [Counter(epoch) for epoch in job.epochs]
     twice = max(sum(count > 1 for count in epoch.values()) for epoch in counts)
@@ -136,6 +171,14 @@ def spoilt_samples(job: CountedJob) -> Objection | None:
         return (
             "Two epochs have the same order, so the same events share a batch each time.",
             "The seed of the order has to depend on the epoch: who tells it to the dataset?",
+        )
+    on_disk = {event: index for index, event in enumerate(events.labels.event_id.tolist())}
+    steps = np.diff([on_disk[event] for event in job.epochs[0]])
+    if (steps == 1).mean() > IN_ORDER:
+        return (
+            "Most events come right behind their neighbour on disk, so batches are not mixed: the "
+            "file is sorted by energy.",
+            "Shuffle the events of some chunks together, as your colleague did.",
         )
     return changed_tokens(job, events)
 

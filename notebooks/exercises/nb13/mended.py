@@ -14,10 +14,11 @@ from course_utils.measure.spans import stage
 from notebooks.stories.capstone import Job, PulseTransformer
 
 SEED = 1
+RATE = 2e-3  # of learning, in the first epoch; it falls to nothing
 BATCH = 16
 WORKERS = 2
-CHUNK = 32  # events that lie side by side and are read with one request
-TOGETHER = 2  # chunks whose events are shuffled as one
+CHUNK = 16  # events that lie side by side and are read with one request
+TOGETHER = 4  # chunks whose events are shuffled as one
 LONGEST = 64  # pulses of an event that the model sees
 
 Tokens = dict[str, Any]
@@ -102,9 +103,10 @@ def train(job: Job) -> None:
     loader = make_loader(data)
     held_out = DataLoader(TokenStream(job, job.held_out), BATCH)
     model = PulseTransformer(read_sensors(job.folder, job.storage)).to(job.device)
-    optimiser = torch.optim.AdamW(model.parameters(), 1e-3)
+    optimiser = torch.optim.AdamW(model.parameters(), RATE)
     for epoch, task in enumerate(job.plan):
         data.epoch.value = epoch
+        optimiser.param_groups[0]["lr"] = RATE * (1 - epoch / len(job.plan))
         losses = []
         for batch in job.follow(loader):
             losses.append(job.compute(learn, model, optimiser, task, job.upload(batch)))

@@ -18,6 +18,7 @@ from fsspec.spec import AbstractFileSystem
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
+from course_utils.errors import CourseError
 from course_utils.hardware.clock import HostClock, RealClock, VirtualClock
 from course_utils.hardware.storage import SlowFileSystem, storage_preset
 from course_utils.loading.workers import DEFAULT_PREFETCH
@@ -54,14 +55,15 @@ class CountedJob(RecordedJob):
 
     def _received(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the batches, each when its worker could have delivered it."""
-        if isinstance(loader, DataLoader):
-            if self._account not in listeners_of(loader):
-                loader._iterator = None  # workers that were started before tell no costs
-            batches = listen(loader, [self._account])
-        else:
-            batches = iter(loader)
-        workers = getattr(loader, "num_workers", 0)
-        ahead = workers * (getattr(loader, "prefetch_factor", None) or DEFAULT_PREFETCH)
+        if not isinstance(loader, DataLoader):
+            raise CourseError(
+                "job.follow counts what the workers of a DataLoader do: give it the loader itself. "
+                "What goes around a loader can go around job.follow(loader)."
+            )
+        if self._account not in listeners_of(loader):
+            loader._iterator = None  # workers that were started before tell no costs
+        batches = listen(loader, [self._account])
+        ahead = loader.num_workers * (loader.prefetch_factor or DEFAULT_PREFETCH)
         asked, free, boot = [self.clock()] * ahead, defaultdict[int, int](int), 0
         try:
             for batch in batches:

@@ -136,6 +136,7 @@ class RecordedJob(Job):
         self.gpu = self._make_gpu()
         self.trace = Trace()
         self.epochs: list[list[int]] = []  # the ids that came in each
+        self.sizes: list[int] = []  # of all batches
         self.held = 0  # most events that were read and not yet learnt from, or kept after that
         self.start_up_s = float("inf")
         self._served = 0
@@ -149,6 +150,11 @@ class RecordedJob(Job):
         steps = [span.start_ns for span in self.trace.spans if span.lane == "gpu"]
         if steps:
             self.start_up_s = (min(steps) - self.trace.start_ns) / 1e9
+
+    @property
+    def read(self) -> int:
+        """How many events were read so far, by all processes."""
+        return int(self._read.sum())
 
     def upload(self, batch: Any) -> Any:
         """Copy the tensors of a batch to the emulated GPU."""
@@ -179,8 +185,9 @@ class RecordedJob(Job):
         ids = batch["event_id"].tolist()
         kept = sum(one() is not None for one in self._came[:-2]) * len(ids)
         # fewer read than served: they came from memory
-        self.held = max(self.held, abs(int(self._read.sum()) - self._served) + kept)
+        self.held = max(self.held, abs(self.read - self._served) + kept)
         self._served += len(ids)
+        self.sizes.append(len(ids))
         self._came.append(ref(tensors(batch)[0]))
         self.epochs[-1] += ids
 

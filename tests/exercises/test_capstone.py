@@ -1,0 +1,224 @@
+"""The rescue of a training: what is mended passes, each fault alone is found, and so are others."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from course_utils.teaching.exercise import Verdict, check
+from notebooks.exercises.nb13 import ex1_rescue_the_run as judge
+from notebooks.stories.capstone import (
+    Result,
+    all_faults,
+    best,
+    hand_out,
+    load,
+    results,
+    script_with,
+)
+from tests.exercises.solutions import assert_refused
+
+FAULTS = {fault.name: fault for fault in all_faults()}
+QUICK = {"no workers", "each worker serves all"}
+Grade = Callable[[str], Result]
+full = pytest.mark.full
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep scripts, their modules and results apart from those of the course."""
+    folder = tmp_path_factory.mktemp("capstone")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("script", "result"):
+            patch.setattr(f"notebooks.stories.capstone.{module}.scratch_folder", lambda: folder)
+        yield
+
+
+@pytest.fixture
+def verdict_of(tmp_path: Path) -> Callable[[str], Verdict]:
+    def judge_text(text: str) -> Verdict:
+        script = tmp_path / "rescue_0.py"
+        script.write_text(text, "utf-8")
+        return check("13.1", script)
+
+    return judge_text
+
+
+@pytest.fixture
+def grade(tmp_path: Path) -> Grade:
+    def grade_text(text: str) -> Result:
+        script = tmp_path / "rescue_0.py"
+        script.write_text(text, "utf-8")
+        return judge.grade(script, load(script).train)[0]
+
+    return grade_text
+
+
+@pytest.mark.slow
+def test_the_mended_script_feeds_the_gpu_with_each_event_once(
+    verdict_of: Callable[[str], Verdict],
+) -> None:
+    before = len(results())
+    verdict = verdict_of(script_with([]))
+    assert verdict.status == "right", verdict
+    (result,) = results()[before:]
+    assert result == best(0)
+    assert result.points == 100
+    assert (result.samples, result.distinct, result.lost) == (1590, 1590, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else full) for name in FAULTS]
+)
+def test_a_fault_alone_costs_five_points_of_au_or_is_refused(name: str, grade: Grade) -> None:
+    mended, faulty = grade(script_with([])), grade(script_with([FAULTS[name]]))
+    assert mended.rescued
+    if FAULTS[name].costs == "au":
+        assert mended.au - faulty.au >= 0.05
+    else:
+        assert faulty.refused
+    assert faulty.points < mended.points
+
+
+@full
+@pytest.mark.parametrize("seed", range(6))
+def test_a_script_as_handed_out_starves_the_gpu(seed: int, tmp_path: Path) -> None:
+    script = hand_out(seed, tmp_path)
+    result, _, _ = judge.grade(script, load(script).train)
+    assert result.au < 0.15
+    assert (result.seed, result.rescued) == (seed, False)
+
+
+def test_a_script_that_nobody_touched_is_not_attempted(tmp_path: Path) -> None:
+    verdict = check("13.1", hand_out(4, tmp_path))
+    assert verdict.status == "todo"
+    assert "as your colleague left it" in verdict.message
+
+
+@pytest.mark.parametrize("answer", ["nowhere.py", 13, b"rescue_0.py"])
+def test_something_else_than_a_script_is_refused(answer: object) -> None:
+    assert_refused(check("13.1", answer), "There is no script")
+
+
+def change(old: str, new: str) -> str:
+    text = script_with([])
+    assert text.count(old) == 1
+    return text.replace(old, new)
+
+
+FOLLOWED = "        for batch in job.follow(loader):\n"
+READ = "samples = [sample for chunk in chunks for sample in self.events.__getitems__(chunk)]"
+MAP_STYLE = """
+class Tokens2(torch.utils.data.Dataset):
+    def __init__(self, job, wanted):
+        self.events, self.wanted = job.events("npy"), list(wanted)
+        self.sensors = read_sensors(job.folder, job.storage)
+        self.epoch = SharedEpoch()
+
+    def __len__(self):
+        return len(self.wanted)
+
+    def __getitems__(self, indices):
+        samples = self.events.__getitems__([self.wanted[index] for index in indices])
+        return [tokenise(sample, self.sensors) for sample in samples]
+
+
+class Blocks(stream.BlockSampler):
+    def __iter__(self):
+        self.set_epoch(self.epoch + 1)
+        return super().__iter__()
+
+
+def make_loader(data):
+    sampler = Blocks(len(data), 16, together=4)
+    return DataLoader(data, BATCH, sampler=sampler, num_workers=3, persistent_workers=True)
+
+
+def learn("""
+
+
+@full
+@pytest.mark.parametrize(
+    "text",
+    [
+        change("def learn(", MAP_STYLE).replace("= TokenStream(job, job.t", "= Tokens2(job, job.t"),
+        change("WORKERS = 2", "WORKERS = 4"),
+        change("CHUNK = 16", "CHUNK = 32").replace("TOGETHER = 4", "TOGETHER = 2"),
+        change("worker_init_fn=worker_init,", "worker_init_fn=worker_init, prefetch_factor=4,"),
+    ],
+    ids=["map-style", "four workers", "larger chunks", "further ahead"],
+)
+def test_other_ways_to_mend_it_pass(text: str, verdict_of: Callable[[str], Verdict]) -> None:
+    verdict = verdict_of(text)
+    assert verdict.status == "right", verdict
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "misconception"),
+    [
+        (change("def train(", "def run("), "no function `train`"),
+        (change("BATCH = 16", "BATCH = 32"), "that is another training"),
+        pytest.param(change("LONGEST = 64", "LONGEST = 32"), "are others than before", marks=full),
+        pytest.param(
+            change(FOLLOWED, FOLLOWED.replace("job.follow(loader)", "loader")),
+            "samples came in 0 of them",
+            marks=full,
+        ),
+        pytest.param(
+            change(FOLLOWED, FOLLOWED.replace("loader", "list(loader)")),
+            "give it the loader itself",
+            marks=full,
+        ),
+        pytest.param(
+            change(
+                FOLLOWED, f"{FOLLOWED}            if len(losses) % 2:\n                continue\n"
+            ),
+            "that is another training",
+            marks=full,
+        ),
+        pytest.param(
+            change(READ, READ.replace("self.events", "self.events.events")),
+            "came from memory, or past the job",
+            marks=full,
+        ),
+        pytest.param(
+            change("for sample in stream.shuffled(samples, rng):", "for sample in samples:"),
+            "are not mixed",
+            marks=full,
+        ),
+        pytest.param(
+            change(
+                "for epoch, task in enumerate(job.plan):", "for epoch, task in [(0, 'masked')]:"
+            ),
+            "samples came in 1 of them",
+            marks=full,
+        ),
+        pytest.param(
+            change("return np.asarray((~far & ~late).sum(1) - 1)", "return np.zeros(len(time))"),
+            "are others than before",
+            marks=full,
+        ),
+        pytest.param(
+            change("WORKERS = 2", "WORKERS = 0").replace(
+                "    for epoch, task", "    cached = list(loader)\n    for epoch, task"
+            ),
+            "are held at a time",
+            marks=full,
+        ),
+    ],
+)
+def test_what_is_another_training_is_refused(
+    text: str, misconception: str, verdict_of: Callable[[str], Verdict]
+) -> None:
+    assert_refused(verdict_of(text), misconception)
+
+
+def test_no_fault_of_the_learners_code_ends_the_notebook(
+    verdict_of: Callable[[str], Verdict],
+) -> None:
+    verdict = verdict_of(change("    data = TokenStream(", "    data = TokenStreams("))
+    assert_refused(verdict, "Your code stopped")
+    assert "TokenStreams" in verdict.message
+    assert_refused(verdict_of(change("def train(job: Job)", "def train(job: Job")), "Line 1")
