@@ -16,7 +16,7 @@ from course_utils.hardware.machine import usable_cores
 from notebooks.stories.capstone import Job, load, script_with
 from notebooks.stories.capstone.learning import learnt
 
-PLAN = ["masked"] * 2 + ["direction"] * 3
+PLAN = ["masked"] * 2 + ["direction"] * 4
 
 
 def main(file: str) -> None:

@@ -149,6 +149,7 @@ def learn("""
     ],
     ids=["map-style", "four workers", "larger chunks", "further ahead"],
 )
+@pytest.mark.filterwarnings("ignore:This DataLoader will create .* worker processes")
 def test_other_ways_to_mend_it_pass(text: str, verdict_of: Callable[[str], Verdict]) -> None:
     verdict = verdict_of(text)
     assert verdict.status == "right", verdict

@@ -58,7 +58,7 @@ def rescue(script: Any) -> Verdict:
     keep(result)
     if result.rescued:
         return right(f"{result} Each event comes once in each epoch, and unchanged.")
-    return wrong(f"{objection[0]} {result.points} points.", objection[1])
+    return wrong(f"{objection[0]} {score_of(result)}", objection[1])
 
 
 def grade(script: str | Path, train: Any) -> tuple[Result, Objection, bool]:
@@ -89,6 +89,12 @@ def grade(script: str | Path, train: Any) -> tuple[Result, Objection, bool]:
         when=now(),
     )
     return result, (objections or [starving(job)])[0], job.late
+
+
+def score_of(result: Result) -> str:
+    """Return the points, and the AU even where something else is refused."""
+    fed = f"AU {percent(result.au)}, " if result.refused else ""
+    return f"({fed}{plural(result.points, 'point')})"
 
 
 def start_up_of(job: CountedJob) -> float:

@@ -14,7 +14,7 @@ from course_utils.measure.spans import stage
 from notebooks.stories.capstone import Job, PulseTransformer
 
 SEED = 1
-RATE = 2e-3  # of learning, in the first epoch; it falls to nothing
+RATE = 2e-3  # of learning, in the first epoch of a task; it falls towards nothing
 BATCH = 16
 WORKERS = 2
 CHUNK = 16  # events that lie side by side and are read with one request
@@ -106,7 +106,8 @@ def train(job: Job) -> None:
     optimiser = torch.optim.AdamW(model.parameters(), RATE)
     for epoch, task in enumerate(job.plan):
         data.epoch.value = epoch
-        optimiser.param_groups[0]["lr"] = RATE * (1 - epoch / len(job.plan))
+        part = job.plan[:epoch].count(task) / job.plan.count(task)  # of this task, done so far
+        optimiser.param_groups[0]["lr"] = RATE * (1 - part)
         losses = []
         for batch in job.follow(loader):
             losses.append(job.compute(learn, model, optimiser, task, job.upload(batch)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from course_utils.hardware.clock import HostClock, RealClock, VirtualClock
 from course_utils.hardware.storage import SlowFileSystem, storage_preset
 from course_utils.loading.workers import DEFAULT_PREFETCH
 from course_utils.measure.spans import Listener, Span, end, listen, listeners_of
-from notebooks.stories.capstone.job import STORAGE, RecordedJob
+from notebooks.stories.capstone.job import STORAGE, Job, RecordedJob
 
 
 class Made(NamedTuple):
@@ -53,6 +53,11 @@ class CountedJob(RecordedJob):
         self.rows: dict[int, Row] = {}  # what came of each event in the first epoch
         self._account = Account(storage)
 
+    def run(self, train: Callable[[Job], None]) -> None:
+        """Run the training and record it; what comes before the loop takes of the time too."""
+        self._until = time.monotonic() + self._seconds
+        super().run(train)
+
     def _received(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the batches, each when its worker could have delivered it."""
         if not isinstance(loader, DataLoader):
@@ -64,6 +69,9 @@ class CountedJob(RecordedJob):
             loader._iterator = None  # workers that were started before tell no costs
         batches = listen(loader, [self._account])
         ahead = loader.num_workers * (loader.prefetch_factor or DEFAULT_PREFETCH)
+        # nobody waits for the GPU here, so workers may not get as far ahead as they would
+        promised = min(ahead * (loader.batch_size or 1), len(self.training))
+        self.held = max(self.held, promised)
         asked, free, boot = [self.clock()] * ahead, defaultdict[int, int](int), 0
         try:
             for batch in batches:

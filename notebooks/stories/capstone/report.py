@@ -18,7 +18,7 @@ from course_utils.errors import sentence
 from course_utils.paths import replace_file, scratch_folder
 from course_utils.teaching.notebook import Form, card
 from course_utils.words import plural
-from notebooks.stories.capstone.results import results
+from notebooks.stories.capstone.result import results
 
 PAGE = "capstone_report.md"
 QUESTIONS = {
