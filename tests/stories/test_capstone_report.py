@@ -9,7 +9,8 @@ import ipywidgets as widgets
 import pytest
 
 from course_utils.teaching.notebook import Form
-from notebooks.stories.capstone import keep, write_report
+from notebooks.stories.capstone import keep
+from notebooks.stories.capstone.report import write_report
 from tests.teaching.leaderboard.posted import GOOD
 
 WRITTEN = {
