@@ -381,7 +381,7 @@ cu.check("10.2", choose_shards)
 # - write pipelines that mix before they decode, and have a new order in each epoch,
 # - choose the number of shards for all who will read them.
 #
-# What comes next is being written: many GPUs, and how to survive a restart.
+# Next, notebook 11: many GPUs, and how to survive a restart.
 
 # %% [markdown]
 # # Extra
