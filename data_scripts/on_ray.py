@@ -87,7 +87,7 @@ def _write_on_ray(folder: Path, name: str, path: Path) -> None:
         print(f"{name} is a single file, which can have one writer only: it is written here.")
         return write_here(folder, name, path)
     path.mkdir()
-    task, count = ray.remote(_write_part), len(how.slices(EventArrays.load(folder)))
+    task, count = ray.remote(_part_task), len(how.slices(EventArrays.load(folder)))
     parts = [task.remote(folder.resolve(), name, path.resolve(), n) for n in range(count)]
     try:
         done = [ray.get(part) for part in tqdm(parts, desc=name, unit="part", disable=None)]
@@ -109,10 +109,16 @@ def _write_on_ray(folder: Path, name: str, path: Path) -> None:
     print(f"{name}: {count} parts; workers: {len(workers)}, nodes: {len(nodes)}.")
 
 
-def _write_part(folder: Path, name: str, path: Path, number: int) -> tuple[Any, tuple[str, int]]:
-    """Write one part in a worker; return what it found, and which node and process that was."""
+def _part_task(folder: Path, name: str, path: Path, number: int) -> tuple[Any, tuple[str, int]]:
+    """Write one part in a worker; return what `finish` has to know, and which node and process."""
     import ray
 
+    found = write_part(folder, name, path, number)
+    return found, (ray.get_runtime_context().get_node_id(), os.getpid())
+
+
+def write_part(folder: Path, name: str, path: Path, number: int) -> Any:
+    """Write part `number` of a format into the folder `path`: whole, however often, by whomever."""
     how, events = FORMATS[name].write, EventArrays.load(folder)
     assert isinstance(how, Parts)
     target = path / how.name(number)
@@ -123,7 +129,7 @@ def _write_part(folder: Path, name: str, path: Path, number: int) -> tuple[Any, 
     except OSError:
         if not target.exists():  # else this part was written before, by a task that Ray gave up
             raise
-    return found, (ray.get_runtime_context().get_node_id(), os.getpid())
+    return found
 
 
 def _not_shared(folder: Path, problem: object) -> CourseError:

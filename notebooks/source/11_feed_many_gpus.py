@@ -527,7 +527,7 @@ cu.reveal("11f", len(first_batches))
 # %% [markdown]
 # So count copies, not ranks. Whatever asks for the rank of the process by itself is wrong here: `DistributedSampler` without arguments,
 # `split_by_node`, and our own streams too. PyTorch calls such a grid of ranks a
-# [DeviceMesh](https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.device_mesh.DeviceMesh), and `mesh["data"].get_local_rank()` the number of the copy. Random augmentation has to agree
+# [DeviceMesh](https://docs.pytorch.org/tutorials/recipes/distributed_device_mesh.html), and `mesh["data"].get_local_rank()` the number of the copy. Random augmentation has to agree
 # as well; often only one rank of each copy loads, and sends the batch to the others.
 #
 # ## Diagnose the late rank
@@ -662,4 +662,68 @@ cu.check("11.3", ResumableLoader)
 # %% [markdown]
 # ## Beyond one machine
 #
-# This section is being written.
+# ### Convert on many nodes
+#
+# An HDF5 file has one writer. A format of many files can be written a part at a time, by many.
+
+# %%
+from course_utils.loading.events import FORMATS, EventArrays, Parts
+
+arrays = EventArrays.load(events)
+for name, form in FORMATS.items():
+    if isinstance(form.write, Parts):
+        print(f"{name}: {len(form.write.slices(arrays))} parts, such as {form.write.name(1)}")
+
+# %% [markdown]
+# `python -m data_scripts.convert_events FOLDER --to npz tar --engine ray` makes each part a task of [Ray](https://docs.ray.io) (after
+# `pip install -e ".[cluster]"`). When a node dies, its tasks run again.
+
+# %%
+cu.predict(
+    "11s",
+    "A task that writes events-00001.tar dies half-way. It runs again, and once more on a node that "
+    "had only been cut off. How many shards are there afterwards?",
+    unit="shards",
+)
+
+# %%
+from pathlib import Path
+
+from data_scripts.on_ray import write_part
+
+half = Path(room.name, "tar", ".events-00001.tar.of-a-dead-task.unfinished")
+half.parent.mkdir()
+half.write_bytes(b"half a part")
+for _ in range(2):
+    write_part(events, "tar", half.parent, 1)
+print(sorted(path.name for path in half.parent.iterdir()))
+cu.reveal("11s", len(list(half.parent.glob("events-*"))))
+
+# %% [markdown]
+# A task writes under a name of its own, and renames what is whole; the rest is swept up. Whoever dies, the bytes are those of a run
+# without Ray. For little data it does not pay.
+#
+# ### Feed trainers with Ray Data
+#
+# Ray Data lets other nodes read: `shares = ray.data.read_parquet(path).map_batches(decode).streaming_split(2)`, and a trainer loops over
+# `share.iter_batches()`. Of 2,000 events in one file, one trainer got all and the other none, in the same order in both epochs. So shuffle,
+# and ask for `equal=True`. With a core for each trainer, of two, nobody was left to read: `@ray.remote(num_cpus=0)`.
+#
+# ### Run on Slurm
+#
+# `data_scripts/slurm` has scripts that stage, convert and train. `train.sh` asks for:
+
+# %%
+import re
+
+import course_utils.paths
+
+job = (course_utils.paths.REPO / "data_scripts/slurm/train.sh").read_text()
+print(*re.findall("^#SBATCH.*", job, re.MULTILINE), sep="\n")
+
+# %% [markdown]
+# - **Cores.** Without `--cpus-per-task` a task has one, for all its workers. Since Slurm 22.05 `srun` forgets what `sbatch` was told: say it
+#   twice. `--cpu-bind=cores` keeps a task on its cores.
+# - **torchrun** is one task, whose cores all ranks share; in `train_ranks.sh` each rank is one.
+# - **GPUs.** With `--gpus-per-task=1` a task sees one, number 0, and `set_device(LOCAL_RANK)` fails.
+# - **The time limit.** A signal comes 120 s before, <!-- given --> the job queues again, and goes on from the checkpoint.

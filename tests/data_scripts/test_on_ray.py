@@ -140,7 +140,7 @@ def writers() -> Iterator[psutil.Process]:
     """Yield the processes of our cluster that write a part."""
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            if "ray::_write_part" in " ".join(process.cmdline()):
+            if "ray::_part_task" in " ".join(process.cmdline()):
                 yield process
 
 
