@@ -42,6 +42,7 @@ _READS = {
     "09": (),
     "11": ("events",),
     "12": ("tokens",),
+    "13": ("events",),
     "A": (),
     "B": ("events",),
 }  # the others need the images too
