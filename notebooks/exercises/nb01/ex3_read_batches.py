@@ -54,11 +54,12 @@ def read_batches(dataset_class: type[Any]) -> Verdict:
 
 
 def block_batch(events: int, seed: int) -> list[int]:
-    """Return events of blocks that lie far apart, in random order."""
+    """Return events of blocks in random order, two of them with a small gap between."""
     rng = np.random.default_rng(seed)
     spacing = events // BLOCKS
     starts = spacing * np.arange(BLOCKS) + rng.integers(spacing // 2, size=BLOCKS)
     length = BLOCK - seed % 2
+    starts[1] = starts[0] + length + 150  # a gap that tempts
     batch: list[int] = rng.permutation((starts[:, None] + np.arange(length)).ravel()).tolist()
     return batch
 

@@ -41,7 +41,7 @@ def _judge_counts(counts: Any, wanted: Mapping[str, int]) -> None:
         isinstance(counts, Mapping)
         and all(isinstance(name, str) for name in counts)
         and all(isinstance(count, Integral) for count in counts.values()),
-        "The counts are not a dict from the names of the classes to whole numbers.",
+        "The counts are not a dict from the names of the classes to whole numbers, such as int().",
         "images.classes[target] is the name for a class number.",
     )
     total, found = sum(wanted.values()), sum(counts.values())

@@ -71,6 +71,10 @@ _SLIPS: Slips[Loop, float] = {
         "Divide L by min(W, P).",
         _idle_if(lambda L, C, w, p: max(C, L / p) if w else L + C),
     ),
+    "You keep one core free. P is what can load at a time as it is, that core left out.": (
+        "Divide L by min(W, P).",
+        _idle_if(lambda L, C, w, p: max(C, L / max(1, min(w, p - 1))) if w else L + C),
+    ),
     "You treat 0 workers as 1. With 0 workers the loop itself loads, so nothing overlaps.": (
         _SERIAL,
         _idle_if(lambda L, C, w, p: max(C, L / min(max(w, 1), p))),

@@ -76,7 +76,7 @@ def _judge_epochs(dataset_class: Callable[[int], Any], num_workers: int) -> None
         first == anew,
         f"After the same torch.manual_seed other numbers come {how}: the run cannot be repeated.",
         "Draw from PyTorch's generator, or let it draw the seed of yours: not from the clock, the "
-        "pid, nothing, or another library.",
+        "pid, nothing, another library, or a count that the dataset keeps.",
     )
     expect(
         first == again,

@@ -200,7 +200,8 @@ class Seen:
     def busy(self) -> str:
         """Say what such a thread does."""
         served = self.source.served
-        goes_on = served.wait_until(served.value + 1, self.patience.settle)
+        through = served.value >= MANY  # the source is silent from there on
+        goes_on = through or served.wait_until(served.value + 1, self.patience.settle)
         return "loading on" if goes_on else "waiting for room in a queue that nobody empties"
 
     @property
