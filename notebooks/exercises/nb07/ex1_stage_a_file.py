@@ -95,7 +95,8 @@ class Site:
         self.size += longer
         self.data = self._rng.randbytes(self.size)
         self.source.write_bytes(self.data)
-        os.utime(self.source, (self._time, self._time))
+        time_ns = int(self._time * 1e9) + 1  # which a float of seconds does not hold
+        os.utime(self.source, ns=(time_ns, time_ns))
 
     def start(self, **how: Any) -> Process:
         """Start a process that stages, `how` as `job.main` says."""
@@ -152,7 +153,7 @@ def _judge_copy(site: Site) -> None:
         "The second call reads the whole source again, although a good copy is there. Every job of "
         "the node would pay for that.",
         "Compare size and time with source.stat(), which reads no byte of it; shutil.copy2 gives "
-        "the copy the source's time.",
+        "the copy the source's time, and so does os.utime(half, ns=...).",
     )
     site.name = path.name
 

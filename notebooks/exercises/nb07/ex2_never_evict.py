@@ -84,6 +84,7 @@ def never_evict(cached_class: Make) -> Verdict:
         for share in (0.4, 0.9, 0, 0.5 / ROWS):
             _judge_share(cached_class, rows, share)
     expect_in_a_file(cached_class)
+    _judge_room(cached_class, Rows(*KINDS[0]))
     _judge_crowd(cached_class, Crowded(*KINDS[0]))
     for how in _ways_to_start():
         _judge_workers(cached_class, Rows(*KINDS[0]), how)
@@ -189,6 +190,15 @@ def _judge_share(make: Make, rows: Rows, share: float) -> None:
         f"The budget is {budget:,} bytes, and the tensors of your cache take {held:,}: memory is "
         "taken when a tensor is made, used or not.",
         "Make room for budget // sample.nbytes samples, and for no more.",
+    )
+
+
+def _judge_room(make: Make, rows: Rows) -> None:
+    cached = make(rows, 2 * ROWS * rows.sample_bytes)
+    expect(
+        nbytes(vars(cached)) < 1.5 * ROWS * rows.sample_bytes,
+        f"The budget has room for twice the {ROWS} samples there are, and your cache takes it all.",
+        "No more places than samples: min(len(dataset), budget // sample.nbytes).",
     )
 
 
