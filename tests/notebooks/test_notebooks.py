@@ -39,7 +39,11 @@ def test_the_learner_version_runs_with_nothing_attempted(
 def test_the_solutions_are_all_right(
     notebook: Path, judged: Callable[[Path], dict[str, str]], built: Path
 ) -> None:
-    assert set(judged(built / "solutions" / f"{notebook.stem}.ipynb").values()) <= {"right"}
+    solved = built / "solutions" / f"{notebook.stem}.ipynb"
+    found = set(judged(solved).values())
+    if "todo" in found:  # on a busy machine a check that measures judges nothing
+        found = set(judged(solved).values())
+    assert found <= {"right"}
 
 
 @pytest.fixture
