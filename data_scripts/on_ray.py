@@ -87,7 +87,7 @@ def _write_on_ray(folder: Path, name: str, path: Path) -> None:
         print(f"{name} is a single file, which can have one writer only: it is written here.")
         return write_here(folder, name, path)
     path.mkdir()
-    task, count = ray.remote(_part_task), len(how.slices(EventArrays.load(folder)))
+    task, count = ray.remote(_part_task), len(EventArrays.load(folder).slices(how.size))
     parts = [task.remote(folder.resolve(), name, path.resolve(), n) for n in range(count)]
     try:
         done = [ray.get(part) for part in tqdm(parts, desc=name, unit="part", disable=None)]
@@ -123,7 +123,7 @@ def write_part(folder: Path, name: str, path: Path, number: int) -> Any:
     assert isinstance(how, Parts)
     target = path / how.name(number)
     own = path / f".{target.name}.{uuid4().hex}.unfinished"
-    found = how.write(events, how.slices(events)[number], own)
+    found = how.write(events, events.slices(how.size)[number], own)
     try:
         own.replace(target)
     except OSError:

@@ -145,10 +145,7 @@ def _pattern(message: str) -> re.Pattern[str]:
 
 def _plain(text: str) -> str:
     """Return a text without colours, breaks and the several kinds of quotation marks."""
-    text = _COLOURS.sub("", text).translate(
-        {ord(mark): "'" for mark in '`\u2018\u2019\u201c\u201d"'}
-    )
-    return " ".join(text.lower().split())
+    return " ".join(_COLOURS.sub("", text).translate(_QUOTES).lower().split())
 
 
 def _about(said: str) -> list[Entry]:

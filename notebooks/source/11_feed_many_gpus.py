@@ -672,7 +672,7 @@ from course_utils.loading.events import FORMATS, EventArrays, Parts
 arrays = EventArrays.load(events)
 for name, form in FORMATS.items():
     if isinstance(form.write, Parts):
-        print(f"{name}: {len(form.write.slices(arrays))} parts, such as {form.write.name(1)}")
+        print(f"{name}: {len(arrays.slices(form.write.size))} parts, such as {form.write.name(1)}")
 
 # %% [markdown]
 # `python -m data_scripts.convert_events FOLDER --to npz tar --engine ray` makes each part a task of [Ray](https://docs.ray.io) (after

@@ -108,10 +108,14 @@ class EventArrays:
         A bar called `title` moves.
         """
         with tqdm(total=len(self), desc=title, unit="event", disable=None) as bar:
-            for first in range(0, len(self), size):
-                last = min(first + size, len(self))
-                yield slice(first, last), slice(*self.offsets[[first, last]])
-                bar.update(last - first)
+            for block in self.slices(size):
+                yield block, slice(*self.offsets[[block.start, block.stop]])
+                bar.update(block.stop - block.start)
+
+    def slices(self, size: int) -> list[slice]:
+        """Return the events in blocks of `size`; the last one may have fewer."""
+        firsts = range(0, len(self), size)
+        return [slice(first, min(first + size, len(self))) for first in firsts]
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ class Parts:
     """
 
     title: str
-    size: int  # events in a part; the last one may have fewer
+    size: int  # events in a part, as `EventArrays.slices` has them
     name: Callable[[int], str]  # of the file or folder that a part is, by its number
     write: Callable[[EventArrays, slice, Path], Any]  # one part; returns what `finish` has to know
     finish: Callable[[Path, list[Any]], None] | None = None  # writes what needs all parts first
@@ -135,11 +139,6 @@ class Parts:
             found.append(self.write(events, block, path / self.name(number)))
         if self.finish:
             self.finish(path, found)
-
-    def slices(self, events: EventArrays) -> list[slice]:
-        """Return which events each part holds."""
-        firsts = range(0, len(events), self.size)
-        return [slice(first, min(first + self.size, len(events))) for first in firsts]
 
 
 def write_npy(events: EventArrays, path: Path) -> None:
