@@ -7,7 +7,8 @@
     print(trace.summary())
     trace.timeline()
 
-`measure.spans` records and computes, `measure.picture` draws; a `Trace` is the handle to all.
+`measure.spans` records and computes, `measure.hook` follows a loader, `measure.picture` draws; a
+`Trace` is the handle to all.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from course_utils.measure.spans import (
     Summary,
     activate,
     summarise,
-    traced_batches,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class Trace(SpanLog):
         Raises:
             CourseError: this version of torch does not let its DataLoader be recorded.
         """
+        from course_utils.measure.hook import traced_batches  # which needs torch
+
         return traced_batches(self, loader, ids)
 
     def summary(self) -> Summary:

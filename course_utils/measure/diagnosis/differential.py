@@ -23,7 +23,7 @@ from course_utils.measure.diagnosis.remedy import remedy
 from course_utils.measure.diagnosis.report import Diagnosis
 from course_utils.measure.diagnosis.runs import Run, run_loop, run_step
 from course_utils.measure.diagnosis.verdict import judge
-from course_utils.measure.spans import end
+from course_utils.measure.hook import end
 
 ALONE, STEP, TOGETHER, TRIAL = 0.35, 0.15, 0.35, 0.1  # shares of the time
 HANGS_S = 60  # without a batch, where the loader itself would wait for ever

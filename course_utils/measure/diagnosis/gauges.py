@@ -18,7 +18,7 @@ import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 from torch.utils.data import get_worker_info
 
-from course_utils.measure.spans import Listener
+from course_utils.measure.hook import Listener
 
 ROWS = 2048  # fetches that are remembered of each worker
 MEMORY_EVERY_S = 0.2

@@ -14,7 +14,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from course_utils.errors import CourseError
-from course_utils.measure.spans import batch_size, end
+from course_utils.measure.hook import batch_size, end
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from course_utils.measure.diagnosis.gauges import Fetch, Gauges, affinity, delay_s, single_threaded
 from course_utils.measure.diagnosis.rate import first_dropped, length, prefetched
-from course_utils.measure.spans import end, traced_batches
+from course_utils.measure.hook import end, traced_batches
 from course_utils.measure.trace import Trace, record
 
 Step = Callable[[Any], Any]

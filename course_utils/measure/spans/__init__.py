@@ -1,7 +1,6 @@
-"""What is recorded of a loop: spans, the ledger of its samples, and the hook into a DataLoader."""
+"""What is recorded of a loop: spans and the ledger of its samples, and what they say."""
 
 from course_utils.measure.spans.lanes import Lane, busy_share, busy_shares, idle_gaps, lanes, reach
-from course_utils.measure.spans.loader_hook import Listener, end, listen, listeners_of
 from course_utils.measure.spans.span_log import (
     OTHERS,
     STAGES,
@@ -24,4 +23,3 @@ from course_utils.measure.spans.summary import (
     union,
     who_computes,
 )
-from course_utils.measure.spans.traced_loader import batch_size, traced_batches

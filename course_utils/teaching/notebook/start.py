@@ -28,7 +28,7 @@ PRELOAD = (
     "course_utils.loading.events",
     "course_utils.loading.shards",
     "course_utils.loading.stream",
-    "course_utils.measure.spans",
+    "course_utils.measure.hook",
     "course_utils.teaching.explorer",
 )
 

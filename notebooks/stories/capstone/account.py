@@ -23,7 +23,8 @@ from course_utils.errors import CourseError
 from course_utils.hardware.clock import HostClock, RealClock, VirtualClock
 from course_utils.hardware.storage import SlowFileSystem, storage_preset
 from course_utils.loading.workers import DEFAULT_PREFETCH
-from course_utils.measure.spans import Listener, Span, end, listen, listeners_of
+from course_utils.measure.hook import Listener, end, listen, listeners_of
+from course_utils.measure.spans import Span
 from notebooks.stories.capstone.job import STORAGE, Job, RecordedJob
 
 

@@ -16,7 +16,7 @@ from course_utils.errors import CourseError
 from course_utils.hardware.gpu import get_accelerator
 from course_utils.measure.diagnosis import Diagnosis, diagnose, runs
 from course_utils.measure.diagnosis.differential import untouched
-from course_utils.measure.spans import end
+from course_utils.measure.hook import end
 from tests.measure import datasets as data
 
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")

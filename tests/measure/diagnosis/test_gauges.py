@@ -17,7 +17,7 @@ from course_utils.measure.diagnosis.gauges import (
     own_bytes,
     single_threaded,
 )
-from course_utils.measure.spans.loader_hook import listen
+from course_utils.measure.hook.loader_hook import listen
 from tests.measure.datasets import Numbers
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from course_utils.measure.spans.loader_hook import Listener, listen, listeners_of, pinned
-from course_utils.measure.spans.span_log import SampleIds, Span, SpanLog, activate, current, stage
+from course_utils.measure.hook.loader_hook import Listener, listen, listeners_of, pinned
+from course_utils.measure.spans import SampleIds, Span, SpanLog, activate, current, stage
 
 Ids = Sequence[Hashable] | None
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from course_utils.measure.spans import traced_loader
+from course_utils.measure.hook import traced_loader
 from course_utils.measure.trace import record
 from tests.measure import datasets as data
 

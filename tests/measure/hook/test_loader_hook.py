@@ -9,8 +9,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from course_utils.errors import CourseError
-from course_utils.measure.spans import loader_hook
-from course_utils.measure.spans.loader_hook import Listener, end, listen, listeners_of, missing
+from course_utils.measure.hook import loader_hook
+from course_utils.measure.hook.loader_hook import Listener, end, listen, listeners_of, missing
 from tests.measure.datasets import Noted, Numbers, Stream, note_worker
 
 
