@@ -2,4 +2,4 @@
 
 from course_utils.measure.picture.model import LOOKS, Control, Picture, facts, key, states
 from course_utils.measure.picture.static import as_svg, as_text
-from course_utils.measure.picture.timeline import Timeline, TimelineGrid
+from course_utils.measure.picture.timeline import Timeline, TimelineGrid, module_source

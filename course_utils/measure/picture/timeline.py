@@ -83,13 +83,19 @@ class TimelineGrid(anywidget.AnyWidget):
         self.pictures[name] = self._added[name] = picture
         self.extra = pack(self.controls, self._added, Timeline.ticks)
 
-    def to_fragment(self) -> str:
-        """Return HTML that works without a kernel, and shows an SVG where no script runs."""
+    def to_fragment(self, *, module: bool = True) -> str:
+        """Return HTML that works without a kernel, and shows an SVG where no script runs.
+
+        Without `module` it brings no script: the page runs `module_source()` and `mountAll()` once.
+        """
         packed = base64.b64encode(pack(self.controls, self.pictures, self.ticks)).decode()
         stored = json.dumps({"payload": packed, "state": self.state}).replace("</", "<\\/")
         script = f'<script type="application/json" class="course-timeline">{stored}</script>'
+        fragment = f"<div>{script}{as_svg(self.picture)}</div>"
+        if not module:
+            return fragment
         start = f"{module_source()}\nmountAll();".replace("</script", "<\\/script")
-        return f'<div>{script}{as_svg(self.picture)}</div><script type="module">{start}</script>'
+        return f'{fragment}<script type="module">{start}</script>'
 
     def to_html(self) -> str:
         """Return a whole page in one file, which asks no other machine for anything."""

@@ -1,0 +1,59 @@
+"""Build the slides: `python -m slides.build [DECK ...] [--no-pdf] [--shots DIR]`.
+
+A deck `slides/NAME.md` becomes `slides/built/NAME.html` and `NAME.pdf`.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from slides.build.browser import browser, pictures
+from slides.build.markdown import DeckError, read_deck
+from slides.build.page import page
+from slides.build.pdf import print_pdf
+from slides.build.rich_text import SLIDES
+from slides.build.sources import findings, read_all_claims
+
+
+def decks() -> list[str]:
+    """Return the names of the decks that there are."""
+    return sorted(
+        path.stem for path in SLIDES.glob("*.md") if path.read_text("utf-8").startswith("---\n")
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build, and return 1 if something in a deck is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m slides.build", description=__doc__)
+    parser.add_argument("decks", nargs="*", metavar="DECK", help="names, such as why_data")
+    parser.add_argument("--no-pdf", action="store_true", help="write the HTML alone")
+    parser.add_argument("--shots", type=Path, metavar="DIR", help="write a PNG of every slide")
+    options = parser.parse_args(arguments)
+    claims = read_all_claims()
+    built, found = [], []
+    for name in options.decks or decks():
+        try:
+            deck = read_deck(SLIDES / f"{name}.md")
+        except (DeckError, FileNotFoundError) as error:
+            found.append(str(error))
+            continue
+        found += findings(deck, claims)
+        file = SLIDES / "built" / f"{name}.html"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(page(deck, claims), "utf-8")
+        built.append(file)
+        print(f"{file.relative_to(SLIDES.parent)}: {len(deck.slides)} slides")
+    if built and (options.shots or not options.no_pdf):
+        with browser() as context:
+            for file in built:
+                if not options.no_pdf:
+                    print(print_pdf(context, file).relative_to(SLIDES.parent))
+                if options.shots:
+                    pictures(context, file, options.shots)
+    print(*found, sep="\n", end="\n" if found else "", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

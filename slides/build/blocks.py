@@ -1,0 +1,120 @@
+"""The blocks of a deck: figures, timelines, demos, columns and source lines."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from ast import literal_eval
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from course_utils.measure.exchange import load_chrome
+from course_utils.measure.picture import Control, Picture, TimelineGrid, key
+from course_utils.measure.simulate import Pipeline, simulate
+from course_utils.paths import REPO
+from slides.build.rich_text import render
+
+STYLES = ("course_utils.plots", Path(__file__).with_name("figures.mplstyle"))
+INK = "#0a0b0c"  # what a figure draws in this colour takes the colour of the slide's text
+
+
+@dataclass(frozen=True)
+class Block:
+    """`:::name argument`, the lines in it, and `:::`."""
+
+    name: str
+    argument: str
+    lines: list[str]
+
+
+def render_block(block: Block, inner: Sequence[str], deck: str) -> str:
+    """Return the HTML of `block`; `inner` is that of its lines, of columns one by one.
+
+    Raises:
+        ValueError: there is no such block, or it does not say what it has to.
+    """
+    match block.name:
+        case "figure":
+            return _figure(block, deck)
+        case "timeline":
+            return _timeline(block)
+        case "demo":
+            return (
+                f'<div class="demo"><kbd>course demo {escape(block.argument)}</kbd>'
+                f"{''.join(inner)}</div>"
+            )
+        case "columns":
+            columns = "".join(f"<div>{column}</div>" for column in inner)
+            return f'<div class="columns">{columns}</div>'
+        case "source":
+            return f'<div class="source">{render(block.argument)}{"".join(inner)}</div>'
+    raise ValueError("there are the blocks figure, timeline, demo, columns and source.")
+
+
+def _figure(block: Block, deck: str) -> str:
+    """Return what a function of `slides/figures/<deck>.py` draws."""
+    meaning = " ".join(" ".join(block.lines).split())
+    if not meaning:
+        raise ValueError("say in a line what the picture shows, for those who cannot see it.")
+    functions = vars(importlib.import_module(f"slides.figures.{deck}"))
+    if block.argument not in functions:
+        raise ValueError(f"slides/figures/{deck}.py has no function of that name.")
+    with plt.style.context(STYLES):
+        drawn = functions[block.argument]()
+        svg = _as_svg(drawn, block.argument) if isinstance(drawn, Figure) else str(drawn)
+    svg = _with_own_ids(svg[svg.index("<svg") :], f"{block.argument}-").replace(INK, "currentColor")
+    return f'<figure role="img" aria-label="{escape(meaning)}">{svg}</figure>'
+
+
+def _as_svg(figure: Figure, name: str) -> str:
+    file = StringIO()
+    with plt.rc_context({"svg.hashsalt": name}):  # else names are drawn by lot
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    plt.close(figure)
+    width, height = (inches * 96 for inches in figure.get_size_inches())
+    size = f'<svg width="{width:.0f}" height="{height:.0f}"'
+    return re.sub(r'<svg height="[^"]*"|<svg width="[^"]*"', size, file.getvalue(), count=1)
+
+
+def _with_own_ids(svg: str, prefix: str) -> str:
+    """Return `svg` with ids that no other picture of the page has."""
+    svg = re.sub(r'\bid="', f'id="{prefix}', svg)
+    svg = re.sub(r'(aria-(?:labelledby|describedby))="([^"]*)"', _each_word(prefix), svg)
+    return re.sub(r'(url\(#|href="#)', rf"\g<1>{prefix}", svg)
+
+
+def _each_word(prefix: str) -> Any:
+    def longer(found: re.Match[str]) -> str:
+        words = " ".join(prefix + word for word in found[2].split())
+        return f'{found[1]}="{words}"'
+
+    return longer
+
+
+def _timeline(block: Block) -> str:
+    """Return the timeline of the course, which switches between the states of the block."""
+    if block.argument.startswith("recording="):
+        trace = load_chrome(REPO / block.argument.removeprefix("recording="))
+        pictures = {trace.label: Picture([trace])}
+    else:
+        lines = [line.partition(":") for line in block.lines if line.strip()]
+        pictures = {
+            name.strip(): Picture([simulate(_pipeline(settings))]) for name, _, settings in lines
+        }
+    controls = [Control("show", "Show", list(pictures))] if len(pictures) > 1 else []
+    named = {key(controls, {"show": name}): picture for name, picture in pictures.items()}
+    grid = TimelineGrid(controls, named)
+    return f'<div class="timeline">{grid.to_fragment(module=False)}</div>'
+
+
+def _pipeline(settings: str) -> Pipeline:
+    """Return the pipeline that `read_ms=60 num_workers=4 pinned=True` describes."""
+    pairs = [setting.partition("=") for setting in settings.split()]
+    return Pipeline(**{name: literal_eval(value) for name, _, value in pairs})

@@ -1,0 +1,71 @@
+"""Open a built deck in Chromium, without a network: to print it, to take pictures, to measure."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import BrowserContext, Page, Route, sync_playwright
+
+WIDTH, HEIGHT = 1280, 720
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--force-color-profile=srgb",
+    "--font-render-hinting=none",
+]
+
+
+@contextmanager
+def browser() -> Iterator[BrowserContext]:
+    """Yield a window of Chromium of the size of a slide, which no request leaves.
+
+    Raises:
+        FileNotFoundError: there is no Chromium.
+    """
+    executable = next(filter(None, map(shutil.which, _NAMES)), None)
+    if executable is None:
+        raise FileNotFoundError(
+            "No Chromium here: install it (Debian, Ubuntu: apt install chromium)."
+        )
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=executable, args=_FLAGS)
+        context = chromium.new_context(
+            viewport={"width": WIDTH, "height": HEIGHT}, reduced_motion="reduce", offline=True
+        )
+        yield context
+        chromium.close()
+
+
+def open_deck(context: BrowserContext, file: Path, query: str = "") -> tuple[Page, list[str]]:
+    """Return the page of a deck, ready, and the list of requests that it makes of others."""
+    asked: list[str] = []
+
+    def guard(route: Route) -> None:
+        if route.request.url.startswith(("file:", "data:", "blob:")):
+            route.continue_()
+        else:
+            asked.append(route.request.url)
+            route.abort()
+
+    page = context.new_page()
+    page.on("pageerror", lambda error: asked.append(str(error)))
+    page.route("**/*", guard)
+    page.goto(f"{file.resolve().as_uri()}{query}")
+    page.wait_for_selector("html[data-ready]", state="attached")
+    return page, asked
+
+
+def pictures(context: BrowserContext, file: Path, folder: Path) -> None:
+    """Write a PNG of every slide, light and dark, with all that appears one by one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for theme in "light", "dark":
+        page, _ = open_deck(context, file, f"?theme={theme}&all")
+        for number in range(page.evaluate("Reveal.getTotalSlides()")):
+            page.evaluate("number => Reveal.slide(number, 0, 99)", number)
+            page.wait_for_timeout(150)  # a timeline draws when its slide has a width
+            page.screenshot(path=folder / f"{file.stem}-{number + 1:02}-{theme}.png")
+        page.close()

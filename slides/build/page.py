@@ -1,0 +1,53 @@
+"""Put a deck into one HTML file that asks no other machine for anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from course_utils.measure.picture import module_source
+from notebooks.claims import Claim
+from slides.build.markdown import Deck, Slide
+from slides.build.sources import sources
+
+HERE = Path(__file__).resolve().parent
+REVEAL = HERE / "vendor" / "reveal"
+
+
+def page(deck: Deck, claims: Sequence[Claim]) -> str:
+    """Return the page of `deck`; the sources of a slide stand in its notes."""
+    styles = "".join(
+        f"<style>{file.read_text('utf-8')}</style>"
+        for file in (REVEAL / "reset.css", REVEAL / "reveal.css", HERE / "theme.css")
+    )
+    scripts = "".join(
+        f"<script>{_inline((REVEAL / name).read_text('utf-8'))}</script>"
+        for name in ("reveal.js", "notes.js")
+    )
+    start = _inline(f"{module_source()}\n{(HERE / 'deck.js').read_text('utf-8')}")
+    sections = "\n".join(
+        _section(deck, number, slide, claims) for number, slide in enumerate(deck.slides, 1)
+    )
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{escape(deck.title)}</title>"
+        '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
+        f'{styles}</head>\n<body><div class="reveal"><div class="slides">\n{sections}\n</div></div>'
+        f'{scripts}<script type="module">{start}</script></body></html>\n'
+    )
+
+
+def _section(deck: Deck, number: int, slide: Slide, claims: Sequence[Claim]) -> str:
+    subtitle = f'<p class="subtitle">{escape(deck.subtitle)}</p>' if number == 1 else ""
+    listed = "".join(f"<li>{escape(source)}</li>" for source in sources(slide, deck.name, claims))
+    notes = slide.notes + (f"<p>Sources:</p><ul>{listed}</ul>" if listed else "")
+    kind = "slide title" if number == 1 else "slide"
+    return (
+        f'<section><div class="{kind}">{slide.html}{subtitle}</div>'
+        f'<aside class="notes">{notes}</aside></section>'
+    )
+
+
+def _inline(script: str) -> str:
+    return script.replace("</script", "<\\/script")

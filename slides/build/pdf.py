@@ -1,0 +1,18 @@
+"""Print a built deck: one page a slide."""
+
+from pathlib import Path
+
+from playwright.sync_api import BrowserContext
+
+from slides.build.browser import open_deck
+
+
+def print_pdf(context: BrowserContext, file: Path) -> Path:
+    """Write the PDF of the deck in `file` beside it, and return its path."""
+    page, _ = open_deck(context, file, "?view=print")
+    page.emulate_media(media="print")
+    page.wait_for_timeout(500)  # timelines are drawn anew, in ink for paper
+    path = file.with_suffix(".pdf")
+    page.pdf(path=path, prefer_css_page_size=True, print_background=True)
+    page.close()
+    return path
