@@ -1,7 +1,6 @@
 """11.1: a sampler for each rank, which together serve every sample once."""
 
 import operator
-import pickle
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import torch
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 from course_utils.words import plural
-from notebooks.exercises.judging import Served
+from notebooks.exercises.judging import Served, random_state
 
 RANKS = (1, 2, 3, 4, 8)
 COUNTS = (10, 7, 64, 101, 1)  # samples; a multiple of ranks, neither, fewer
@@ -100,10 +99,11 @@ def _judge_share(sampler_class: type[Any], ranks: int, count: int) -> None:
     )
 
 
-def _read(sampler: Any, epoch: int, seed: int = 0) -> list[int]:
+def _read(sampler: Any, epoch: int | None, seed: int = 0) -> list[int]:
     """Return an epoch, read where the random numbers of the process are those of `seed`."""
     with _random_numbers(seed):
-        sampler.set_epoch(epoch)
+        if epoch is not None:
+            sampler.set_epoch(epoch)
         found = list(islice(sampler, 2 * MANY))
     expect(
         len(found) < 2 * MANY,
@@ -128,10 +128,10 @@ def _random_numbers(seed: int) -> Iterator[None]:
         random.seed(seed)
         np.random.seed(seed)
         torch.manual_seed(seed)
-        before = _random_state()
+        before = random_state()
         try:
             yield
-            after = _random_state()
+            after = random_state()
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
@@ -141,11 +141,6 @@ def _random_numbers(seed: int) -> Iterator[None]:
         "differ from rank to rank; and to seed them makes the dropout of every epoch alike.",
         "Take a generator of your own: np.random.default_rng([self.seed, self.epoch]).",
     )
-
-
-def _random_state() -> bytes:
-    theirs = torch.get_rng_state().numpy().tobytes()
-    return pickle.dumps((theirs, np.random.get_state(), random.getstate()))
 
 
 def _judge_epochs(sampler_class: type[Any]) -> None:
@@ -165,6 +160,12 @@ def _judge_epochs(sampler_class: type[Any]) -> None:
         "In several epochs the rank serves the same samples: set_epoch is not heard, or only what "
         "is its own is shuffled. So samples never meet those of another share.",
         "Shuffle all samples, with the epoch itself in the seed, and take the share afterwards.",
+    )
+    expect(
+        _read(sampler_class(101, 1, 4), None) == _read(sampler, 0),
+        "A sampler that nobody told an epoch does not serve epoch 0. An evaluation calls no "
+        "set_epoch.",
+        "Let epoch be 0 from the beginning, as __init__ has it.",
     )
     expect(
         set(_read(sampler_class(101, 1, 4, seed=1), 1)) != set(first),

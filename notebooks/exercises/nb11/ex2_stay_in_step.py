@@ -11,7 +11,7 @@ from course_utils.words import plural
 from notebooks.exercises.judging import Failure, run_ranks
 
 LENGTHS = ((3, 3, 3), (4, 2, 3), (3, 5, 9), (0, 3, 1))  # batches of each rank
-MANY = 5  # batches; who asks for so many before the first step reads the whole epoch
+AHEAD = 2  # batches that may be asked for before the first step: it, and the next one
 # whatever a batch may be, none of these means the end
 BATCHES: tuple[Any, ...] = ("first", 0, None, [], "fifth", False, (), "", "ninth")
 
@@ -89,7 +89,7 @@ def _judge(found: Sequence[Epoch | Failure], lengths: Sequence[int]) -> None:
             "End with the first rank that has no batch left, and yield none of your marks.",
         )
     for rank, epoch in enumerate(epochs):
-        _judge_epoch(epoch, lengths[rank], f"{have}, rank {rank}", min(lengths))
+        _judge_epoch(epoch, f"{have}, rank {rank}", min(lengths))
 
 
 def _judge_error(one: Failure, where: str) -> None:
@@ -111,7 +111,7 @@ def _judge_error(one: Failure, where: str) -> None:
     expect(False, f"{where} stops: {one.text}.", "Mend that line, and run its cell again.")
 
 
-def _judge_epoch(one: Epoch, length: int, where: str, fewest: int) -> None:
+def _judge_epoch(one: Epoch, where: str, fewest: int) -> None:
     expect(
         one.taken == repr([*BATCHES[: one.steps]]),
         f"{where} gets {one.taken}; its batches were {[*BATCHES[: max(one.steps, 1)]]}.",
@@ -129,8 +129,8 @@ def _judge_epoch(one: Epoch, length: int, where: str, fewest: int) -> None:
         "End on all ranks with the first that has no batch left.",
     )
     expect(
-        length < MANY or one.drawn < length,
-        f"{where} loads all its {one.drawn} batches before the first step: an epoch has to fit in "
-        "memory, and nothing is loaded while the GPU computes.",
-        "Ask for one batch at a time.",
+        one.drawn <= AHEAD,
+        f"{where} loads {one.drawn} batches before the first step: an epoch has to fit in memory, "
+        "and nothing is loaded while the GPU computes.",
+        "Ask for one batch at a time, and yield it before you ask for more.",
     )

@@ -21,6 +21,7 @@ LIVES = {  # how many batches each takes before it is killed
     "Killed with the last batch of an epoch": [11],
     "Killed in the second epoch": [14],
     "Killed twice in an epoch": [2, 3],
+    "Killed again before another batch": [2, 0],
     "Killed in two epochs": [9, 5],
 }
 Batches = list[list[int]]
@@ -59,6 +60,9 @@ def resume_exactly(loader_class: type[Any]) -> Verdict:
         dataset.read = 0
         _judge_rest(loader, sum(lives), where)
         _judge_reading(dataset, sum(lives))
+    left = loader_class(Numbers())
+    _state_after(left, 2)
+    _judge_rest(left, 2, "Left by `break` after two batches, and looped over again")
     _judge_size(loader_class)
     state = _state_after(loader_class(Numbers(), 2), 3)
     loader = _restarted(loader_class(Numbers(), 1), state)
@@ -194,7 +198,7 @@ def _judge_rest(loader: Any, taken: int, where: str) -> None:
     expect(
         first not in rest[1:6],  # two workers are ahead by four
         f"{where}: the next {plural(rest.index(first) if first in rest else 0, 'batch')} never "
-        "come. Batches are counted where they are asked for, or loaded; the workers are ahead of "
+        "came. Batches are counted where they are asked for, or loaded; the workers are ahead of "
         "the loop, and what they hold is lost.",
         "Count a batch where __iter__ yields it to the loop.",
     )

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from notebooks.exercises.judging import random_state
 
 Make = Callable[[int, int, int], Any]
 Starts = NDArray[np.int64]
@@ -21,7 +22,7 @@ RANGE = "np.arange(first, n_tokens - length, length)"
 @exercise("12.2", title="Windows without overlap or gap")
 def cut_windows(window_starts: Make) -> Verdict:
     """Judge where the windows of an epoch begin, for several corpora, lengths and seeds."""
-    state = _global_state()
+    before = random_state()
     for n_tokens, length in CASES:
         for seed in (0, 1, 17):
             starts = _starts(window_starts, n_tokens, length, seed)
@@ -42,8 +43,9 @@ def cut_windows(window_starts: Make) -> Verdict:
         )
     _judge_chance([_starts(window_starts, TOKENS, LENGTH, seed) for seed in SEEDS])
     expect(
-        _global_state() == state,
-        "Your function sets the random numbers of everybody who uses np.random.",
+        random_state() == before,
+        "Your function draws from the random numbers of the whole process, or sets them: for "
+        "the dropout and the augmentation too.",
         "Make a generator of your own: np.random.default_rng(seed).",
     )
     return right(
@@ -145,7 +147,3 @@ def _judge_chance(epochs: list[Starts]) -> None:
         "Two of a hundred epochs serve their windows in nearly the same order.",
         "Shuffle with the same generator that draws the offset: both are new for each seed.",
     )
-
-
-def _global_state() -> list[int]:
-    return list(np.random.get_state(legacy=False)["state"]["key"])

@@ -6,19 +6,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from course_utils.teaching.exercise import Verdict, exercise, expect, right
+from course_utils.teaching.exercise import Verdict, exercise, expect, refuse, right
 from course_utils.words import plural
 
 Make = Callable[[list[float], int], Any]
 Turns = NDArray[np.int64]
 
 CASES: tuple[tuple[list[float], int], ...] = (
-    ([1, 1, 1], 100),  # which three do not divide
-    ([0.5, 0.3, 0.2], 1_000),
+    ([0.5, 0.3, 0.2], 1_003),  # of which no share is whole
+    ([1, 1, 1], 100),
     ([0.99, 0.01], 1_000),
     ([2, 1, 1], 400),  # shares in another unit
     ([0.02, 0.9, 0.08], 5_000),
     ([7, 2, 1, 1], 1_234),
+    ([0.9, *[0.01] * 10], 1_000),  # who looks at each corpus alone serves all small ones at once
     ([5], 20),
     ([0.5, 0.5], 0),
 )
@@ -98,4 +99,8 @@ def _judge(turns: Turns, weights: Sequence[float], *, at_random: bool) -> None:
         f"{found} The weights add up to {sum(weights):g}: they are shares in another unit.",
         "Divide them by their sum first.",
     )
-    expect(False, found, HOW)
+    refuse(
+        f"{found} Draws, with a seed or without, and turns that do not count what was served drift "
+        "away from the shares.",
+        HOW,
+    )

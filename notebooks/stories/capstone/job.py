@@ -65,7 +65,7 @@ class Job:
         Args:
             folder: events as make_events writes them; one run of five is held out.
             plan: the task of each epoch, "masked" or "direction".
-            seconds: after so long an epoch ends early, and all that would come after it.
+            seconds: so long after the first batch an epoch ends early, and all behind it.
         """
         self.folder, self.plan = Path(folder), list(plan)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -88,8 +88,8 @@ class Job:
 
     def follow(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the batches of an epoch."""
-        self._until = self._until or time.monotonic() + self._seconds
         for batch in self._batches(loader):
+            self._until = self._until or time.monotonic() + self._seconds
             yield batch
             if self.late:
                 return

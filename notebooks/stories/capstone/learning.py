@@ -20,7 +20,7 @@ from notebooks.stories.figures import drawing
 
 Pulses = NDArray[np.float32]  # (n, 4): time, charge, sensor_id, alone
 RECORDING = "capstone_learning.json"
-SMOOTH = 25  # steps that a point of a curve stands for
+SMOOTH, SMOOTH_SHORT = 25, 10  # steps that a point of a curve stands for, and of a short one
 AT_ONCE = 64  # events
 TASKS = {
     "masked": "surprise at a hidden sensor (nats)",
@@ -37,11 +37,11 @@ class Learnt:
     without: dict[str, float]  # the same of a guess that needs no model
     about: str  # where it ran
 
-    def curve(self, task: str) -> tuple[list[int], list[float]]:
-        """Return steps and smoothed losses of one task."""
+    def curve(self, task: str, smooth: int = SMOOTH) -> tuple[list[int], list[float]]:
+        """Return steps and losses of one task; a point is the mean over `smooth` steps."""
         losses = [loss for name, epoch in self.losses if name == task for loss in epoch]
-        ends = range(SMOOTH, len(losses) + 1, SMOOTH)
-        return [*ends], [float(np.mean(losses[end - SMOOTH : end])) for end in ends]
+        ends = range(smooth, len(losses) + 1, smooth)
+        return [*ends], [float(np.mean(losses[end - smooth : end])) for end in ends]
 
     def ends(self, task: str) -> tuple[list[int], list[float]]:
         """Return after how many steps each epoch of a task ended, and the score then."""
@@ -96,8 +96,8 @@ def plot_learning(full: Learnt, mine: Learnt | None = None) -> Figure:
         for panel, (task, label) in zip(panels, TASKS.items(), strict=True):
             panel.plot(*full.curve(task), label="20,000 events, recorded")
             panel.plot(*full.ends(task), "o", color="C0", label="on events held out")
-            if mine and mine.curve(task)[0]:
-                panel.plot(*mine.curve(task), color="C1", label=f"2,000 events, {mine.about}")
+            if mine and (curve := mine.curve(task, SMOOTH_SHORT))[0]:
+                panel.plot(*curve, ".-", color="C1", label=f"2,000 events, {mine.about}")
             _guess(panel, full.without[task], task)
             panel.set(xlabel="steps", ylabel=label, ylim=(0, None))
             panel.legend(fontsize="small")
