@@ -27,15 +27,20 @@ INK = "#0a0b0c"  # what a figure draws in this colour takes the colour of the sl
 
 @dataclass(frozen=True)
 class Block:
-    """`:::name argument`, the lines in it, and `:::`."""
+    """`:::name argument`, what is in it, and `:::`."""
 
     name: str
     argument: str
-    lines: list[str]
+    columns: list[list[str | Block]]  # one, but for `:::columns`
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines in it that are not empty."""
+        return [line for line in self.columns[0] if isinstance(line, str) and line.strip()]
 
 
 def render_block(block: Block, inner: Sequence[str], deck: str) -> str:
-    """Return the HTML of `block`; `inner` is that of its lines, of columns one by one.
+    """Return the HTML of `block`; `inner` is that of what is in it, by column.
 
     Raises:
         ValueError: there is no such block, or it does not say what it has to.
@@ -104,7 +109,7 @@ def _timeline(block: Block) -> str:
         trace = load_chrome(REPO / block.argument.removeprefix("recording="))
         pictures = {trace.label: Picture([trace])}
     else:
-        lines = [line.partition(":") for line in block.lines if line.strip()]
+        lines = [line.partition(":") for line in block.lines]
         pictures = {
             name.strip(): Picture([simulate(_pipeline(settings))]) for name, _, settings in lines
         }

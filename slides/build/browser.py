@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import BrowserContext, Page, Route, sync_playwright
+from playwright.sync_api import BrowserContext, Page, Route, TimeoutError, sync_playwright
 
 WIDTH, HEIGHT = 1280, 720
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -55,7 +55,10 @@ def open_deck(context: BrowserContext, file: Path, query: str = "") -> tuple[Pag
     page.on("pageerror", lambda error: asked.append(str(error)))
     page.route("**/*", guard)
     page.goto(f"{file.resolve().as_uri()}{query}")
-    page.wait_for_selector("html[data-ready]", state="attached")
+    try:
+        page.wait_for_selector("html[data-ready]", state="attached")
+    except TimeoutError as error:
+        raise RuntimeError(f"{file.name} does not start: {asked}") from error
     return page, asked
 
 

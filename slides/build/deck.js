@@ -5,26 +5,44 @@ const paper = asked.get("view") === "print";
 const setTheme = (dark) => root.classList.toggle("dark", dark && !paper);
 setTheme(asked.get("theme") === "dark");
 
-// What a slide has no room for, and letters large enough for the last row.
-const ON_A_SLIDE = new CSSStyleSheet();
+// What a slide has no room for goes; letters are large enough for the last row.
+const ZOOM = 1.95, ON_A_SLIDE = new CSSStyleSheet();
 ON_A_SLIDE.replaceSync(`
-  .tl { border: 0; padding: 0; background: transparent; }
-  .bar, details { display: none; }
-  .controls legend { display: none; }
-  .choice span { font-size: 15px; }
-  .facts { display: none; }
-  .tl .sentence { margin-top: 6px; font-size: 17px !important; }
-  .legend { font-size: 13px; }
+  .tl { margin: 0; padding: 0; border: 0; background: transparent; }
+  .facts, .controls legend, .bar, details { display: none; }
+  .choice span { padding: 3px 10px; font-size: 16.5px; }
+  .tl .sentence { margin-top: 4px; min-height: 2.6em; font-size: 16.5px !important; line-height: 1.3; }
+  .sentence b { white-space: nowrap; }
+  .legend { margin: 2px 0 !important; gap: 0 7px; font-size: 11.2px; }
+  .legend li { gap: 4px; }
+  .legend svg { zoom: 0.8; }
+  .printed { margin: 0 !important; font-size: 16.5px !important; font-weight: 600; }
 `);
 mountAll();
-for (const box of document.querySelectorAll(".timeline")) {
-  box.querySelector("script").nextElementSibling.shadowRoot.adoptedStyleSheets = [ON_A_SLIDE];
+const boxes = [...document.querySelectorAll(".timeline")];
+const widget = (box) => box.querySelector("script + div").shadowRoot;
+for (const box of boxes) {
+  box.style.zoom = ZOOM;
+  widget(box).adoptedStyleSheets = [ON_A_SLIDE];
+}
+
+// Lanes as high as the slide has room for, above its number or its source.
+function fit(box) {
+  const slide = box.closest(".slide"), { top, height } = slide.getBoundingClientRect();
+  if (!height) return; // another slide is shown
+  const source = slide.querySelector(".source")?.getBoundingClientRect().top;
+  const end = Math.min(source ?? Infinity, top + height * (1 - 50 / 720));
+  for (let lane = 26; lane >= 9; lane--) {
+    box.style.setProperty("--lane-height", lane);
+    widget(box).querySelector(".tl").timeline.resize();
+    if (box.getBoundingClientRect().bottom <= end) return;
+  }
 }
 
 // The digits 1 to 9 choose a state of the timeline on the slide that is shown.
 function chooseState(event) {
-  const slide = Reveal.getCurrentSlide(), host = slide?.querySelector(".timeline script + div");
-  const choice = host?.shadowRoot.querySelectorAll("input")[Number(event.key) - 1];
+  const box = Reveal.getCurrentSlide()?.querySelector(".timeline");
+  const choice = box && widget(box).querySelectorAll("input")[Number(event.key) - 1];
   if (!choice || event.ctrlKey || event.metaKey || event.altKey) return;
   choice.click();
   choice.focus();
@@ -59,5 +77,8 @@ await deck.initialize();
 deck.on("fragmentshown", stepAll);
 deck.on("fragmenthidden", stepAll);
 deck.on("slidechanged", stepAll);
+deck.on("slidechanged", () => boxes.forEach(fit));
 stepAll();
+await Promise.all(boxes.map((box) => widget(box).querySelector(".tl").timeline.ready));
+boxes.forEach(fit);
 root.dataset.ready = "yes";

@@ -18,7 +18,10 @@
     right
     :::
 
-Every block ends with a line `:::`; `blocks.py` says which there are.
+    :::source Somebody, Journal 1 (2026)
+
+A block ends with a line `:::`, but for those that are one line: a source, a demo, a timeline that
+was recorded. `blocks.py` says which blocks there are.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from slides.build.blocks import Block, render_block
@@ -35,6 +39,7 @@ _FRONT = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
 _MINUTES = re.compile(r"\s*\*\*(\d+(?:\.\d+)?) min\.\*\*")
 _FENCE = re.compile(r"\s*(```+)")
 _BLOCK = re.compile(r":::(\w*)\s*(.*)")
+_ONE_LINE = re.compile(r":::(source \S|demo|timeline recording=)")
 
 
 class DeckError(Exception):
@@ -120,73 +125,54 @@ def _slide(source: str, deck: str, number: int) -> Slide:
     minutes = _MINUTES.match(notes)
     if not minutes:
         raise DeckError(f"{where}: the notes have to begin with `**N min.**`, as in **1.5 min.**")
-    html = _render(text.splitlines(), deck, where)
+    html = _render(_parse(text.splitlines(), where), deck, where)
     return Slide(heading, text, html, render(notes), float(minutes[1]))
 
 
-def _render(lines: Sequence[str], deck: str, where: str) -> str:
-    """Return the HTML of Markdown in which blocks stand."""
-    html: list[str] = []
-    plain: list[str] = []
-    for part in _parts(lines, where):
-        if isinstance(part, str):
-            plain.append(part)
-            continue
-        html.append(render("\n".join(plain)))
-        plain = []
-        inner = _columns(part.lines) if part.name == "columns" else [part.lines]
-        rendered = [_render(lines, deck, where) for lines in inner]
-        try:
-            html.append(render_block(part, rendered, deck))
-        except (ValueError, OSError, TypeError) as error:
-            raise DeckError(f"{where}, :::{part.name} {part.argument}: {error}") from error
-    return "".join([*html, render("\n".join(plain))])
-
-
-def _parts(lines: Sequence[str], where: str) -> Iterator[str | Block]:
-    """Yield lines, and whole blocks for those inside of one."""
-    opened: list[str] = []  # names of the blocks that are open, the outermost first
-    block = Block("", "", [])
-    fence = ""
+def _parse(lines: Sequence[str], where: str) -> list[str | Block]:
+    """Return the lines, and blocks instead of those inside of one."""
+    whole = Block("", "", [[]])
+    opened = [whole]  # the innermost last
+    fence = last = ""
     for line in lines:
         fence = _fence_after(fence, line)
         mark = None if fence else _BLOCK.fullmatch(line.rstrip())
-        opens = mark and mark[1] and mark[1] != "column"
-        if mark and not mark[1]:
-            if not opened:
-                raise DeckError(f"{where}: a line `:::` closes no block.")
+        if not mark:
+            opened[-1].columns[-1].append(line)
+        elif mark[1] == "column":
+            if opened[-1].name != "columns":
+                raise DeckError(
+                    f"{where}: `:::column` stands outside of columns. Write `:::columns`, the "
+                    "first column, `:::column`, the second, and one `:::` at the end."
+                )
+            opened[-1].columns.append([])
+        elif mark[1]:
+            block = Block(mark[1], mark[2], [[]])
+            opened[-1].columns[-1].append(block)
+            if not _ONE_LINE.match(line):
+                opened.append(block)
+        elif len(opened) > 1:
             opened.pop()
-            if not opened:
-                yield block
-                continue
-        elif mark and opens:
-            opened.append(mark[1])
-            if len(opened) == 1:
-                block = Block(mark[1], mark[2], [])
-                continue
-        elif mark and opened[-1:] != ["columns"]:
-            raise DeckError(
-                f"{where}: `:::column` stands outside of columns. Write `:::columns`, the first "
-                "column, `:::column`, the second, and one `:::` at the end."
-            )
-        if opened:
-            block.lines.append(line)
-        else:
-            yield line
-    if opened:
-        raise DeckError(f"{where}: `:::{opened[-1]}` is not closed by a line `:::`.")
+        elif not _ONE_LINE.match(last):
+            raise DeckError(f"{where}: a line `:::` closes no block.")
+        last = line
+    if len(opened) > 1:
+        raise DeckError(f"{where}: `:::{opened[-1].name}` is not closed by a line `:::`.")
+    return whole.columns[0]
 
 
-def _columns(lines: Sequence[str]) -> list[list[str]]:
-    """Cut at the lines `:::column` that belong to the outermost columns."""
-    columns: list[list[str]] = [[]]
-    depth = 0
-    for line in lines:
-        mark = _BLOCK.fullmatch(line.rstrip())
-        if mark and mark[1] == "column" and depth == 0:
-            columns.append([])
+def _render(parts: Sequence[str | Block], deck: str, where: str) -> str:
+    """Return the HTML of Markdown in which blocks stand."""
+    html = []
+    for is_block, group in groupby(parts, lambda part: isinstance(part, Block)):
+        if not is_block:
+            html.append(render("\n".join(map(str, group))))
             continue
-        if mark and mark[1] != "column":
-            depth += 1 if mark[1] else -1
-        columns[-1].append(line)
-    return [column for column in columns if any(map(str.strip, column))]
+        for block in group:
+            assert isinstance(block, Block)
+            inner = [_render(column, deck, where) for column in block.columns]
+            try:
+                html.append(render_block(block, inner, deck))
+            except (ValueError, OSError, TypeError) as error:
+                raise DeckError(f"{where}, :::{block.name} {block.argument}: {error}") from error
+    return "".join(html)

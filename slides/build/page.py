@@ -25,7 +25,8 @@ def page(deck: Deck, claims: Sequence[Claim]) -> str:
         f"<script>{_inline((REVEAL / name).read_text('utf-8'))}</script>"
         for name in ("reveal.js", "notes.js")
     )
-    start = _inline(f"{module_source()}\n{(HERE / 'deck.js').read_text('utf-8')}")
+    deck_js = (HERE / "deck.js").read_text("utf-8")
+    start = _inline(f"{module_source()}\n{{\n{deck_js}}}")  # names of its own
     sections = "\n".join(
         _section(deck, number, slide, claims) for number, slide in enumerate(deck.slides, 1)
     )

@@ -40,7 +40,7 @@ def _fence(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any
     lines = highlight(
         tokens[index].content, get_lexer_by_name(language or "text"), HtmlFormatter(nowrap=True)
     ).rstrip("\n")
-    html = "\n".join(f'<span class="line">{line}</span>' for line in lines.split("\n"))
+    html = "".join(f'<span class="line">{line}\n</span>' for line in lines.split("\n"))
     steps = _STEPS.search(rest)
     if not steps:
         return f'<pre class="code"><code>{html}</code></pre>'

@@ -166,7 +166,7 @@ export async function unpack(bytes) {
   return new Response(stream).json();
 }
 
-const AXIS = 22, HEADER = 26, LANE = 20, GPU_LANE = 36, GAP = 6, RIGHT = 8;
+const AXIS = 22, HEADER = 26, LANE = 20, RIGHT = 8;
 
 // Lane names in drawing order: storage, workers by number, others, main, copy, gpu.
 export function inOrder(names) {
@@ -178,8 +178,9 @@ export function inOrder(names) {
 const unused = (name) => openLane({ name, gap: [], length: [], batch: [], stage: "" }, 1);
 
 // Lay out traces above each other for a canvas of this width. Given `names`, all of these lanes get a
-// place, used or not, so that nothing jumps when another run is shown.
-export function arrange(traces, width, names) {
+// place, used or not, so that nothing jumps when another run is shown. Lanes are `height` high.
+export function arrange(traces, width, names, height = LANE) {
+  const gap = height * 0.3;
   const narrow = width < 560, left = narrow ? 76 : 124;
   const scene = { width, narrow, left, right: width - RIGHT, panels: [], height: AXIS };
   for (const trace of traces) {
@@ -187,13 +188,13 @@ export function arrange(traces, width, names) {
     scene.height += HEADER;
     const used = new Map(trace.lanes.map((lane) => [lane.name, lane]));
     for (const lane of (names ?? [...used.keys()]).map((name) => used.get(name) ?? unused(name))) {
-      const rowHeight = lane.name === "gpu" ? GPU_LANE / lane.rows
-        : lane.rows === 1 ? LANE : Math.max(7, Math.min(14, 56 / lane.rows));
+      const rowHeight = lane.name === "gpu" ? (1.8 * height) / lane.rows
+        : lane.rows === 1 ? height : Math.max(7, Math.min(14, 56 / lane.rows));
       panel.lanes.push({ lane, y: scene.height, height: rowHeight * lane.rows, rowHeight });
-      scene.height += rowHeight * lane.rows + GAP;
+      scene.height += rowHeight * lane.rows + gap;
     }
     scene.panels.push(panel);
-    panel.bottom = scene.height - GAP;
+    panel.bottom = scene.height - gap;
     scene.height += 8;
   }
   return scene;

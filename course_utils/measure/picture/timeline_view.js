@@ -110,7 +110,8 @@ export class View {
     const width = this.stage.clientWidth;
     if (!width || !this.traces.length) return; // hidden: in another tab or on another slide
     const sharp = Math.max(2, window.devicePixelRatio || 1);
-    this.scene = arrange(this.traces, width, this.lanes);
+    const lane = parseFloat(getComputedStyle(this.host).getPropertyValue("--lane-height")) || undefined; // a slide's
+    this.scene = arrange(this.traces, width, this.lanes, lane);
     this.canvas.width = width * sharp;
     this.canvas.height = this.scene.height * sharp;
     this.canvas.style.height = `${this.scene.height}px`;
