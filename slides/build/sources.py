@@ -19,10 +19,10 @@ _NUMBER = re.compile(
     r"|\b(?:19|20)\d\d\b|\b\d{1,3}(?:,\d{3})+\b|\b\d{4,}\b"
 )
 _NOT_PROSE = re.compile(
-    r"```.*?```|`[^`\n]*`|<!--.*?-->|<[^>]*>|\]\([^)]*\)|^:::.*$|\$[^$\n]*\\[^$\n]*\$",
+    r"```.*?```|`[^`\n]*`|<!--.*?-->|<[^>]*>|\]\([^)]*\)|^:::\w*|\$[^$\n]*\\[^$\n]*\$",
     re.DOTALL | re.MULTILINE,
 )
-_DRAWN = re.compile(r"^:::(figure|timeline)\b.*?^:::$", re.DOTALL | re.MULTILINE)
+_DRAWN = re.compile(r"^:::(figure|timeline|source)\b.*?^:::$", re.DOTALL | re.MULTILINE)
 
 
 def read_all_claims() -> list[Claim]:

@@ -1,0 +1,271 @@
+"""The figures of the deck "Data pipelines on HPC"."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from course_utils.hardware.storage import (
+    StoragePreset,
+    VirtualClock,
+    counting_storage,
+    slow_storage,
+    storage_preset,
+)
+from course_utils.measure.exchange import load_dftracer
+from course_utils.measure.picture import LOOKS
+from course_utils.paths import recording
+from notebooks.stories.figures import value_bars
+
+GOOD, BAD = LOOKS["collate"].colour, "#d55e00"  # what helps, what costs
+BOX, PLAIN = LOOKS["read"].colour, "#7f7f7f"
+
+
+def _slide(height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """Return a figure as wide as a slide, and its panels."""
+    figure, panels = plt.subplots(ncols=columns, squeeze=False, figsize=(12.2, height))
+    return figure, list(panels.flat)
+
+
+def _box(panel: Axes, left: float, bottom: float, size: tuple[float, float], text: str) -> None:
+    width, height = size
+    panel.add_patch(plt.Rectangle((left, bottom), width, height, fc=BOX, ec="white", lw=2))
+    middle = left + width / 2, bottom + height / 2
+    panel.text(*middle, text, color="white", ha="center", va="center", weight="bold")
+
+
+def _bare(panel: Axes, width: float, height: float) -> None:
+    panel.set(xlim=(0, width), ylim=(0, height))
+    panel.axis("off")
+
+
+LAYERS = {
+    "your Dataset": ("a sample", "torch.profiler, py-spy"),
+    "NumPy, h5py, Pillow": ("an array, a chunk", "DFTracer"),
+    "system calls": ("bytes at an offset", "Darshan, Recorder, perf"),
+    "page cache of the node": ("pages", "/proc/pressure, iotop"),
+    "client and network": ("requests to servers", "counters of the centre"),
+    "servers and their disks": ("blocks", "counters of the centre"),
+}
+
+
+def io_stack() -> Figure:
+    """Draw the layers from the dataset to the disk, what each asks for, and who sees it."""
+    figure, (panel,) = _slide(5.0)
+    _bare(panel, 12, len(LAYERS) + 0.7)
+    for row, (layer, (asks, seen)) in enumerate(reversed(LAYERS.items())):
+        _box(panel, 0, row + 0.06, (4.4, 0.88), layer)
+        panel.text(4.7, row + 0.5, asks, va="center")
+        panel.text(8.3, row + 0.5, seen, va="center")
+    for left, head in ((0, "layer"), (4.7, "asks for"), (8.3, "is seen by")):
+        panel.text(left, len(LAYERS) + 0.35, head, va="center", weight="bold")
+    return figure
+
+
+def striped_file() -> Figure:
+    """Draw how a parallel file system serves a file: one question, then four servers at once."""
+    figure, (panel,) = _slide(5.0)
+    _bare(panel, 12, 5.4)
+    _box(panel, 0, 2.6, (2.6, 1), "node")
+    _box(panel, 4.2, 4.4, (7.6, 0.9), "metadata server: which stripes, where?")
+    arrows: dict[str, Any] = {"arrowstyle": "<->", "color": PLAIN, "lw": 3}
+    panel.annotate("", (4.2, 4.8), (2.0, 3.6), arrowprops=arrows)
+    for number, stripes in enumerate(("0  4", "1  5", "2  6", "3  7")):
+        left = 4.2 + 1.95 * number
+        _box(panel, left, 0.4, (1.75, 1.5), f"server\n{stripes}")
+        panel.annotate("", (left + 0.87, 1.9), (2.6, 3.1), arrowprops=arrows)
+    panel.text(8, 0.1, "stripes of one file", ha="center", va="center")
+    panel.text(2.4, 4.5, "1. open", ha="right", va="center")
+    panel.text(2.9, 1.9, "2. read", ha="right", va="center")
+    return figure
+
+
+def _seconds(preset: str, reads: Sequence[tuple[int, int, int]], opens: int) -> float:
+    """Return the seconds of so many opens and of reads (file, start, size), one after the other."""
+    with tempfile.TemporaryDirectory() as folder:
+        storage = slow_storage(folder, preset, cache_mb=0)
+        storage.clock = clock = VirtualClock()
+        for _ in range(opens):
+            storage.device.look_up(opening=True)
+        for file, start, size in reads:
+            done = storage.device.reserve(file, start, start + size, size=start + size)
+            storage.device.wait(done)
+        return clock() / 1e9
+
+
+EVENTS, EVENT_BYTES = 2_000, 20_000
+IN_ORDER = [(0, EVENT_BYTES * event, EVENT_BYTES) for event in range(EVENTS)]
+AT_RANDOM = [IN_ORDER[event] for event in np.random.default_rng(0).permutation(EVENTS)]
+A_FILE_EACH = [(event, 0, EVENT_BYTES) for event in range(EVENTS)]
+
+
+def small_files() -> Figure:
+    """Draw how long an epoch takes on an emulated busy Lustre: many files, or one."""
+    seconds = {
+        f"{EVENTS:,} files": _seconds("busy Lustre", A_FILE_EACH, opens=EVENTS),
+        "one file, at random": _seconds("busy Lustre", AT_RANDOM, opens=1),
+        "one file, in order": _seconds("busy Lustre", IN_ORDER, opens=1),
+    }
+    figure, (panel,) = _slide(4.6)
+    value_bars(panel, seconds, "{:.2g} s".format, color=[BAD, PLAIN, GOOD])
+    panel.set(xlabel="seconds for an epoch, one reader (emulated busy Lustre)")
+    return figure
+
+
+def npz_pieces() -> Figure:
+    """Count the requests for one array of 25 MiB, in three files read in two ways each."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        volume = np.zeros((25, 512, 512), np.float32)
+        np.save(folder / "volume.npy", volume)
+        np.savez(folder / "volume.npz", volume=volume)
+        with h5py.File(folder / "volume.h5", "w") as file:
+            file["volume"] = volume
+        storage = counting_storage(folder)
+        ways: Mapping[str, Any] = {
+            "npz": lambda file: np.load(file)["volume"],
+            "npy": np.load,
+            "HDF5": lambda file: h5py.File(file)["volume"][:],
+            "npz, read as a whole first": lambda file: np.load(io.BytesIO(file.read()))["volume"],
+        }
+        asked = {}
+        for way, read in ways.items():
+            storage.reset_counters()
+            with storage.open(f"volume.{'h5' if way == 'HDF5' else way[:3]}") as file:
+                read(file)
+            asked[way] = storage.counters().requests
+    figure, (panel,) = _slide(4.8)
+    value_bars(panel, asked, "{:,.0f}".format, color=[BAD, BAD, GOOD, GOOD])
+    panel.set(xlabel="requests to a remote storage (log)", xscale="log", xlim=(0.7, 500))
+    return figure
+
+
+# premises of the figure, not of a machine: one shared line, and a disk in each node
+SHARED = replace(
+    storage_preset("busy Lustre"),
+    name="shared file system",
+    mb_s=20_000,
+    stream_mb_s=2_000,
+    requests_at_once=256,
+    cache_mb=0,
+)
+LOCAL = replace(storage_preset("laptop SSD"), name="disk of the node", cache_mb=0)
+READ, READS = 16_000_000, 12  # bytes, and how many of them each node reads
+
+
+def _gb_per_s(preset: StoragePreset, nodes: int) -> float:
+    """Return what so many nodes get together from one storage, each reading one piece at a time."""
+    with tempfile.TemporaryDirectory() as folder:
+        storage, clocks = slow_storage(folder, preset), [VirtualClock() for _ in range(nodes)]
+        for read in range(READS * nodes):
+            storage.clock = min(clocks, key=lambda clock: clock())
+            done = storage.device.reserve(read, 0, READ, size=READ)
+            storage.device.wait(done)
+        return READS * nodes * READ / max(clock() for clock in clocks)
+
+
+def shared_and_local() -> Figure:
+    """Draw what nodes get together: a shared storage saturates, disks of the nodes add up."""
+    nodes = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64)
+    one = _gb_per_s(LOCAL, 1)
+    figure, (panel,) = _slide(5.0)
+    panel.plot(nodes, [one * count for count in nodes], "o-", color=GOOD, lw=3)
+    panel.plot(nodes, [_gb_per_s(SHARED, count) for count in nodes], "s--", color=BAD, lw=3)
+    panel.text(40, one * 40 + 12, "a disk in each node", ha="right")
+    panel.text(64, 30, "one shared file system", ha="right")
+    panel.set(xlabel="nodes that read", ylabel="GB/s together (emulated)", ylim=(0, None))
+    return figure
+
+
+def staging() -> Figure:
+    """Draw when a copy has paid: many small files, and one large file; emulated storages."""
+    cases = {
+        "small files on NFS": ("NFS", A_FILE_EACH, EVENTS, A_FILE_EACH),
+        "one file on Lustre": ("busy Lustre", IN_ORDER, 1, AT_RANDOM),
+    }
+    figure, panels = _slide(3.7, columns=2)
+    for panel, (name, (preset, copy, opens, epoch)) in zip(panels, cases.items(), strict=True):
+        copy_s = _seconds(preset, copy, opens)
+        epoch_s = _seconds(preset, epoch, opens)
+        epochs = np.linspace(0, 3, 50)
+        panel.plot(epochs, epoch_s * epochs, "--", color=BAD, lw=3, label="from the storage")
+        panel.plot(epochs, np.full(50, copy_s), color=GOOD, lw=3, label="copied first")
+        panel.axvline(copy_s / epoch_s, color=PLAIN, ls=":")
+        panel.set(xlabel="epochs", xticks=range(4), ylim=(0, None))
+        panel.set_title(f"{name}: paid after {copy_s / epoch_s:.1g}", fontsize=20)
+    panels[0].set_ylabel("seconds of loading")
+    panels[0].legend(frameon=False)
+    return figure
+
+
+def second_worker() -> Figure:
+    """Draw what a workshop measured: images per second by number of workers, one run each."""
+    rates = {"no worker": 33, "1 worker": 40.8, "2 workers": 506.9, "3 workers": 525}
+    rates["4 workers"] = 519
+    figure, (panel,) = _slide(5.0)
+    value_bars(panel, rates, "{:.4g}".format, color=[PLAIN, PLAIN, BAD, BAD, BAD])
+    panel.set(xlabel="images per second that were printed")
+    return figure
+
+
+def dlio_trace() -> Figure:
+    """Draw the recording of DLIO by DFTracer, from the first read on."""
+    trace = load_dftracer(recording("dlio_unet3d.pfw.gz"))
+    start = min(span.start_ns for span in trace.spans if span.stage == "read") - 20e6
+    rows = sorted({span.lane for span in trace.spans}, reverse=True)
+    figure, (panel,) = _slide(4.4)
+    for span in trace.spans:
+        look, place = LOOKS[span.stage], (span.start_ns - start) / 1e6
+        length = (span.end_ns - span.start_ns) / 1e6
+        panel.barh(rows.index(span.lane), length, 0.7, place, color=look.colour, alpha=look.opacity)
+    for stage in ("read", "compute", "wait"):
+        panel.barh(0, 0, color=LOOKS[stage].colour, alpha=LOOKS[stage].opacity, label=stage)
+    panel.set(yticks=range(len(rows)), yticklabels=rows, xlabel="ms", xlim=(0, None))
+    panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
+    return figure
+
+
+HOURS_TO_FAILURE = 54 * 24 / 419  # Llama 3: 419 unexpected interruptions in 54 days
+
+
+def checkpoint_interval() -> Figure:
+    """Draw the share of time that checkpoints and failures cost, by the time between them."""
+    minutes = np.geomspace(2, 240, 200)
+    figure, (panel,) = _slide(4.7)
+    for seconds, colour, line in ((300, BAD, "-"), (60, BOX, "--"), (5, GOOD, "-.")):
+        write = seconds / 60
+        lost = 100 * (write / minutes + minutes / 2 / (60 * HOURS_TO_FAILURE))
+        label = f"{seconds} s to write it"
+        panel.plot(minutes, lost, line, color=colour, lw=3, label=label)
+        best = np.sqrt(2 * write * 60 * HOURS_TO_FAILURE)
+        panel.plot(best, 100 * best / (60 * HOURS_TO_FAILURE), "o", color=colour, ms=11)
+    panel.set(xlabel="minutes between checkpoints (log)", ylabel="lost time in %")
+    panel.set(xscale="log", xticks=[2, 5, 15, 60, 240], ylim=(0, 40))
+    panel.set_xticklabels(["2", "5", "15", "60", "240"])
+    panel.minorticks_off()
+    panel.legend(frameon=False)
+    return figure
+
+
+def order_of_work() -> Figure:
+    """Draw what each change brought on one A100: loading first, then precision."""
+    rates = {
+        "no worker": 8.8,
+        "4 workers": 12.5,
+        "DALI": 13.2,
+        "and mixed precision": 53.8,
+    }
+    figure, (panel,) = _slide(4.8)
+    value_bars(panel, rates, "{:.1f}".format, color=[PLAIN, BOX, BOX, GOOD])
+    panel.set(xlabel="samples per second")
+    return figure
