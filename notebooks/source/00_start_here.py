@@ -197,15 +197,42 @@ cu.cleanup_workers()
 # builds the dataset and the loader by hand.
 
 # %% [markdown] tags=["instructor"]
-# ### For the instructor
+# *For the instructor*
 #
-# - **Script.** Show the naive timeline before any explanation and ask what the red means. Let
-#   everybody write down a guess for prediction 00a before anybody runs the loop.
-# - **Board.** Two rows, load and compute, first with one loader, then with two above each other.
-# - **What goes wrong.** Somebody changes load or step time in exercise 0.1: the check says why that is
-#   another job. In exercise 0.2 some take `prefetch_factor=16` with two workers: nothing changes.
-# - **On a busy laptop** exercise 0.2 may miss its target with eight workers and more: starting them
+# **Script.**
+#
+# - *2 min* **Your machine.** Let everybody run the first cells and compare: who has most cores, who
+#   has a GPU? `course demo wait` on the wall shows the picture of the day to those whose laptop still
+#   installs.
+# - *3 min* **A loop that reads events.** Ask for prediction 00a before anybody runs the loop. Show
+#   the naive timeline without a word, and ask what the red means; only then explain the rows.
+# - *6 min* **Switch the strategy.** Switch to *workers* and to *prefetch* together, then leave
+#   exercise 0.1 to pairs.
+# - *3 min* **The same cure, measured.** Prediction 00b, the loop with two workers, and the ledger:
+#   nothing was lost.
+#
+# **Board.** Two rows, *load* and *compute*. Draw three batches with one loader, one after the other;
+# then two loaders above each other, and the gaps between the steps halved.
+#
+# **Guesses.**
+#
+# - **00a** Most say 60 to 90, since "the GPU does the work". It is about a fifth.
+# - **00b** Most say 2, and it is a little less: the workers have to start first. Whoever says 1.2
+#   thinks of two programs that share the cores; these workers wait for a storage, and hardly compute.
+#
+# **Goes wrong.**
+#
+# - Somebody changes load or step time in exercise 0.1. The check says why that is another job; set
+#   both back, and use *Strategy* and *Workers* alone.
+# - In exercise 0.2 some take `prefetch_factor=16` with two workers, and nothing changes. Ask how many
+#   batches two workers finish in a second.
+# - On a busy laptop exercise 0.2 may miss its target with eight workers and more, since starting them
 #   takes the processor away from those that load already. Six are enough.
+# - Somebody has no data yet. `course check` finds what is missing in seconds, and says how to mend
+#   it.
+#
+# **Extra.** Exercise 0.2 is for those who are done early; notebook 04 says how many workers are
+# enough.
 
 # %% [markdown]
 # # Extra

@@ -26,13 +26,23 @@ import course_utils as cu
 cu.ready("01")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Look (3), contract (3), batches (3 + 10), order (2), parts (2 + 10), a GPU (2).
-# The extra sections are homework; of these, exercise 1.3 is the one for those who are done early.
+# *For the instructor*
+#
+# **Script.**
+#
+# - *5 min* **Look first.** Show a track and a cascade, then the lengths; prediction 01a and the
+#   sorted file. End with one word: shuffle.
+# - *3 min* **The contract.** A list is a dataset. Read `EventFiles` aloud: what happens in
+#   `__init__`, and what when somebody asks for event 17?
+# - *14 min* **Batches.** Let the error happen and read its last line together. Prediction 01b, then
+#   exercise 1.1 in silence.
+# - *2 min* **Order.** `drop_last`: who drops the same events in every epoch?
+# - *10 min* **Parts.** Prediction 01c, one minute of talk about runs, then exercise 1.2.
+# - *2 min* **Your loader feeds a GPU.** Prediction 01d; let the picture stand for a while. Ask what
+#   could run at the same time, and do not answer: that is the next notebook.
 #
 # **Board.** One line from left to right: *index → sample → list of samples → batch*. Write over the
 # arrows who does the work: sampler, `__getitem__`, `collate_fn`. Point at it all the time.
-#
-# **Needs saying.** Let everybody type a guess before the next cell is run. Wait for it.
 
 # %% [markdown]
 # ## Look first
@@ -100,9 +110,18 @@ plt.show()
 # in this order, and every batch shows the network another small part of the world. So: **shuffle**.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Those who know that productions are sorted guess high in prediction 01a; others ask why
-# the two should differ at all. Ask what the loss curve would look like: a sawtooth, once per epoch.
-# If all you see is one blob in the displays: the brightest events were taken; typical ones are dim.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **01a** Those who know that productions are sorted guess high; others ask why the two should
+#   differ at all, and say 1. It is 8 or 9. Ask what the loss curve would look like: a sawtooth, once
+#   per epoch.
+#
+# **Goes wrong.**
+#
+# - All that somebody sees is one blob in the displays. The brightest events were taken; typical ones
+#   are dim.
 
 # %% [markdown]
 # ## The contract
@@ -248,9 +267,19 @@ cu.reveal("01b", 100 * np.mean(padding))
 # them together. That pays where every request has its price.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** The tail of the histogram is easily forgotten in prediction 01b: point at it afterwards.
-# What goes wrong in 1.1: the mask made from values (`pulses != 0`), the mask upside down (PyTorch's
-# `key_padding_mask` means the opposite of ours), padding to a fixed width, samples changed in place.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **01b** Most say 30 to 50, from the typical length. It is about 70, because one long event makes
+#   the whole batch wide. The tail of the histogram is easily forgotten: point at it afterwards.
+#
+# **Goes wrong.**
+#
+# - In 1.1 the mask is made from values (`pulses != 0`), and a true zero counts as padding. Ask where
+#   the lengths are known.
+# - In 1.1 the mask is upside down: `key_padding_mask` of PyTorch means the opposite of ours.
+# - In 1.1 somebody pads to a fixed width, or changes the samples in place. The check names both.
 
 # %% [markdown]
 # ## Order
@@ -357,9 +386,19 @@ def split_by_run(run_id: np.ndarray, share: float, seed: int) -> tuple[np.ndarra
 cu.check("01.2", split_by_run)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Whoever says none in prediction 01c thinks of events: "it is a split". It is all of the runs.
-# What goes wrong in 1.2: cutting the sorted file (validation gets the highest energies, and every
-# run), returning runs instead of positions, forgetting the seed, taking neighbouring runs.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **01c** Whoever says none thinks of events: "it is a split". It is all of the runs, since each run
+#   has hundreds of events.
+#
+# **Goes wrong.**
+#
+# - In 1.2 somebody cuts the sorted file: validation gets the highest energies, and every run. Draw
+#   it.
+# - In 1.2 somebody returns runs instead of positions, forgets the seed, or takes neighbouring runs.
+#   The check names each.
 
 # %% [markdown]
 # ## Your loader feeds a GPU
@@ -411,8 +450,12 @@ print(server.counters())
 # Notebook 2 explains who waits for whom.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Let the picture after prediction 01d stand for a while. Ask what could run at the same
-# time, and do not answer: that is the next notebook.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **01d** Most say 50 and more. Far less is right: while the main process reads and decodes, the GPU
+#   waits.
 
 # %% [markdown]
 # # Extra
@@ -492,9 +535,18 @@ for dataset in (events, corpus):
     print(f"{type(dataset).__name__:10} {megabytes:6.2f} MB for each worker")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: debate, 3 minutes.** Show of hands first. For: simple, fast, small. Against: the copies
-# under spawn; eight bytes for a token that needs two; the Python list while it is being built.
-# Good end: "light `__init__`" is a consequence of size, not a law.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **01e** Most say 2 to 5, since "reading is reading". It is far more: the text has to be read word
+#   by word.
+# - **01f** Whoever takes an epoch for an epoch says 100. It is 63.
+#
+# **Background.** A debate of three minutes, show of hands first: may BabyLlama load everything in
+# `__init__`? For: simple, fast, small. Against: the copies under spawn; eight bytes for a token that
+# needs two; the Python list while it is being built. A good end: "light `__init__`" is a consequence
+# of size, not a law.
 
 # %% [markdown]
 # ## Several parts, and folds
@@ -631,10 +683,23 @@ cu.check("01.3", BatchedPulseFile)
 # </details>
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Answer to the question: a request waits 10 ms on this storage, in which 5 MB could
-# have come. What goes wrong in 1.3: a loop over `self[i]` (one call, as many requests); the result
-# in sorted order; `set` loses what was asked for twice; reading everything between the first and
-# the last.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **01g** Those who trust a trained model say the true share. It expects about half, as in the set
+#   that it learnt from.
+#
+# **Goes wrong.**
+#
+# - In 1.3 a loop over `self[i]` is one call and as many requests; the result comes in sorted order;
+#   `set` loses what was asked for twice; somebody reads everything between the first and the last.
+#   Ask for the counters of the storage each time.
+# - In 1.4 weights are given to classes instead of pictures. `WeightedRandomSampler` draws pictures.
+#
+# **Extra.** Homework; exercise 1.3 is the one for those who are done early. The question below it: a
+# request waits 10 ms on this storage, in which 5 MB could have come, so a small gap is cheaper read
+# than left out.
 
 # %% [markdown]
 # ## Images

@@ -18,15 +18,30 @@ import course_utils as cu
 cu.ready("02")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Story and 2.1 (6), cache (5), nvidia-smi (3), model with 2.2 (13), prefetching (2),
-# what exposes the loader (3). The extra part is homework, or takes another half hour: 2.3 and
-# 2.4 are good to discuss in pairs.
+# *For the instructor*
 #
-# **Board.** Two rows, *load* and *compute*. Draw three batches end to end, write T = L + C below. Draw
-# them again, load of batch 2 under compute of batch 1: T = max(C, L). Leave it there for the hour.
+# **Script.**
 #
-# **What goes wrong.** On a machine that is busy otherwise the measured rates are a little low. Talk about
-# ratios. If somebody interrupts a cell that has workers: `cu.cleanup_workers()`.
+# - *6 min* **The hundred-day epoch.** Tell Ada's story with the progress bar on the wall, and let the
+#   room find what does not fit. Exercise 2.1.
+# - *5 min* **The cliff, and see it.** Predictions 02a and 02b. `course demo cliff` shows the same
+#   live, should a laptop be slow.
+# - *4 min* **What nvidia-smi counts.** Ask for 02c with a show of hands.
+# - *12 min* **A model of four letters.** Both lines on the board first; prediction 02d, then exercise
+#   2.2.
+# - *2 min* **What prefetching cannot do.** Prediction 02e. Ask who has set `prefetch_factor` in their
+#   own code, and why.
+# - *3 min* **What brings a slow loader to light.** Prediction 02f. The picture toggles without a
+#   kernel.
+#
+# **Board.** Two rows, *load* and *compute*. Draw three batches end to end, write T = L + C below.
+# Draw them again, load of batch 2 under compute of batch 1: T = max(C, L). Leave it there for the
+# hour.
+#
+# **Goes wrong.**
+#
+# - On a machine that is busy otherwise the measured rates are a little low. Talk about ratios.
+# - Somebody interrupts a cell that has workers: `cu.cleanup_workers()` clears them away.
 
 # %% [markdown]
 # ## The hundred-day epoch
@@ -182,9 +197,16 @@ cu.reveal("02b", does_not_fit.summary().total_s / fits.summary().total_s)
 # main process *reads*. Ada's training has fallen off the cliff.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** In prediction 02a a tenth does not fit, so 90 % is the answer to expect. For 02b 1.1 and 10
-# are tempting. Let them explain the first one to each other: draw a cache with four places, and five blocks
-# read in a circle. The exact ratio in 2b depends on the file and the batch size; the shape does not.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **02a** A tenth does not fit, so 90 is the answer to expect. It is 0. Let them explain it to each
+#   other: draw a cache with four places, and five blocks read in a circle.
+# - **02b** 1.1 and 10 are tempting. The exact ratio depends on the file and the batch size; that it
+#   is several times does not.
+# - **02c** Those who read "utilisation" as a share of the chip say 1. It is 100: one kernel ran all
+#   the time.
 
 # %% [markdown]
 # ## What nvidia-smi counts
@@ -356,8 +378,20 @@ cu.reveal("02e", rate(ahead))
 # **variance**; it never raises **throughput**.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Prediction 2d is easy once T = max(...) is on the board. 2e is the one to wait for: 20 it/s
-# is the tempting answer. Ask who has set `prefetch_factor` in their own code, and why.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **02d** 25 is the answer of those who only halve L. It is 20, for now the GPU is the slower one.
+#   With T = max(...) on the board it is easy.
+# - **02e** The one to wait for: 20 is tempting. It stays at 12.5.
+# - **02f** "A larger model" is the right answer and the one that nobody wants to give, since
+#   everybody has heard that large models need fast loaders.
+#
+# **Goes wrong.**
+#
+# - In 2.2 somebody divides by W and forgets P, or gives the idle share of the load time. Ask: idle is
+#   a share of what?
 
 # %% [markdown]
 # ## What brings a slow loader to light
@@ -602,10 +636,15 @@ per_useful_hour = 2_821 / (72 * 24) / 0.3  ### SOLUTION
 cu.check("02.4", wasted_per_month, recoverable_per_day, per_useful_hour)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** The slide's 18,000 dollars are the *year*: 3 × 8,760 × 0.7 = 18,396. The rack: 2.5 million
-# over three years, 120 kW at 0.10 dollars per kWh, and 250 a day for cooling, space and staff. Objections
-# worth hearing: an idle GPU draws less power; the 250 are low. Against 100 % the waste would be 1,975 dollars
-# a day, but nobody reaches 100 %.
+# *For the instructor*
 #
-# In 2.3 let somebody defend the 30 %. It is right as a share of the compute time, so the answer to "is the
-# slide wrong?" is: it names the wrong whole. Write the base under every percentage.
+# **Extra.** Homework, or another half hour: 2.3 and 2.4 are good to discuss in pairs.
+#
+# **Background.**
+#
+# - The slide's 18,000 dollars are the *year*: 3 × 8,760 × 0.7 = 18,396. The rack: 2.5 million over
+#   three years, 120 kW at 0.10 dollars per kWh, and 250 a day for cooling, space and staff.
+#   Objections worth hearing: an idle GPU draws less power; the 250 are low. Against 100 % the waste
+#   would be 1,975 dollars a day, but nobody reaches 100 %.
+# - In 2.3 let somebody defend the 30 %. It is right as a share of the compute time, so the answer to
+#   "is the slide wrong?" is: it names the wrong whole. Write the base under every percentage.

@@ -19,15 +19,29 @@ import course_utils as cu
 cu.ready("03")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Headspace (4), asynchronous timing (4), three runs and own code (5), clinic (20),
-# `cu.diagnose` (2). Short of time: give the clinic three loops for each half of the room. The extra part is for a
-# second hour: timing with 3.2, benchmarks with 3.3, tools with 3.4.
+# *For the instructor*
 #
-# **Board.** Three boxes: *loader alone*, *step alone*, *together*. Below each a rate, filled in as the
-# notebook goes. Leave it there: the clinic is read off it.
+# **Script.**
 #
-# **What goes wrong.** Somebody changes things before measuring. Ask: which of the three boxes do you
-# expect to change, and by how much?
+# - *4 min* **How much is there to gain?** Prediction 03a before the cached batch; headspace is the
+#   word to keep.
+# - *4 min* **Where does the time go?** Predictions 03b and 03c, one after the other, in silence.
+# - *5 min* **Three runs.** Fill in the three boxes on the board; show that the same function works on
+#   plain PyTorch.
+# - *20 min* **The blind clinic.** In pairs: one asks for a probe, the other has to say *before* what
+#   each cause would show. Collect the numbers of probes on the board; the best story is never the
+#   fewest, but the probe that surprised somebody. `course demo clinic` has one patient for the wall.
+# - *2 min* **Let the machine do it.** `cu.diagnose` runs for eighteen seconds: start it before you
+#   talk.
+#
+# **Board.** Three boxes: *loader alone*, *step alone*, *together*. Below each a rate, filled in as
+# the notebook goes. Leave it there: the clinic is read off it.
+#
+# **Goes wrong.**
+#
+# - Somebody changes things before measuring. Ask: which of the three boxes do you expect to change,
+#   and by how much?
+# - Time is short. Give the clinic three loops for each half of the room.
 
 # %% [markdown]
 # ## How much is there to gain?
@@ -162,8 +176,14 @@ cu.reveal("03c", {"upload": "gpu.upload(batch)"}.get(slowest, slowest))
 # reading of the clock: once around many steps, not in every step.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** In prediction 03a 2 or more is tempting, because the loop has no workers. In 03b those who have
-# never profiled CUDA say 40. For 3c "it is gone" is tempting; ask where 40 ms of work could go.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **03a** 2 or more is tempting, because the loop has no workers. It is hardly above 1: the GPU is
+#   the limit.
+# - **03b** Those who have never profiled CUDA say 40. It is next to nothing.
+# - **03c** "It is gone" is tempting; ask where 40 ms of work could go. The copy gets it.
 
 # %% [markdown]
 # ## Three runs
@@ -317,10 +337,14 @@ cu.check("03.1", clinic, causes)
 clinic
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** The clinic works in pairs: one asks for a probe, the other has to say *before* what each
-# cause would show. Collect the numbers of probes on the board; the best story is never the fewest, but
-# the probe that surprised somebody. Common slips: half a core taken for "waits for the storage", and
-# "sync" taken for the GPU, because the replay is slow.
+# *For the instructor*
+#
+# **Goes wrong.**
+#
+# - In the clinic half a core is taken for "waits for the storage". Look at the number of cores in the
+#   same line.
+# - "sync" is taken for the GPU, because the replay is slow. Ask whether the GPU is busy in that
+#   replay.
 
 # %% [markdown]
 # ## Let the machine do it
@@ -397,8 +421,12 @@ def ms_per_step(gpu, step, clock=time.perf_counter) -> float:
 cu.check("03.2", ms_per_step)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** In 3.2 the usual first attempt waits in every step. Draw it: host and device then take turns. It is
-# right only if the loop itself reads the loss in every step.
+# *For the instructor*
+#
+# **Goes wrong.**
+#
+# - In 3.2 the usual first attempt waits in every step. Draw it: host and device then take turns. It
+#   is right only if the loop itself reads the loss in every step.
 
 # %% [markdown]
 # ## Benchmarks that lie
@@ -523,8 +551,15 @@ cu.check("03.3", flaws)
 # The duplicates are the worst of them: they are in your training, too. You will mend such a dataset in notebook 05.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** For prediction 03d 1 to 2 is tempting. In 3.3 statement **f** divides the room: without a step the
-# number is the loader's, which is what the title promises.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **03d** 1 to 2 is tempting. It is 2 and more, sometimes far more: the first eight batches were
+#   ready before the clock started.
+#
+# **Extra.** For a second hour: timing with 3.2, benchmarks with 3.3, tools with 3.4. In 3.3 statement
+# **f** divides the room: without a step the number is the loader's, which is what the title promises.
 
 # %% [markdown]
 # ## Tools, and what each is blind to

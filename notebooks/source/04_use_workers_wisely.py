@@ -17,13 +17,24 @@ import course_utils as cu
 cu.ready("04")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** What a worker is (3), its start (3), how many (4) with exercise 4.1 (10), binding (2), files
-# with exercise 4.2 (11), failures and the finished loader (2). What is extra is homework, or an answer to somebody
-# who asks.
+# *For the instructor*
 #
-# **Board.** A box *notebook* and two boxes *worker*, each with its own small box *dataset*. An arrow with
-# numbers to each worker, one arrow with batches back. Everything in this notebook is a question about
-# that picture: in which box is it, and which arrow does it take?
+# **Script.**
+#
+# - *3 min* **A worker is a process.** Prediction 04a. Draw the boxes while the cell runs.
+# - *3 min* **What a start costs.** Point at the empty beginning of the first epoch, and at the second
+#   one that has none.
+# - *14 min* **How many workers?** Predictions 04b and 04c; `course demo workers` shows both on the
+#   wall. The three lines of the table, then exercise 4.1.
+# - *3 min* **Bound to one core.** Prediction 04d. Ask who has looked at the binding of a job of
+#   theirs.
+# - *11 min* **Files.** Show the wrong rows, ask why nobody would notice, then exercise 4.2.
+# - *2 min* **When a worker fails, and the finished loader.** Prediction 04e; read the finished loader
+#   line by line.
+#
+# **Board.** A box *notebook* and two boxes *worker*, each with its own small box *dataset*. An arrow
+# with numbers to each worker, one arrow with batches back. Everything in this notebook is a question
+# about that picture: in which box is it, and which arrow does it take?
 
 # %% [markdown]
 # ## A worker is a process
@@ -239,11 +250,26 @@ def choose_workers(m: Machine) -> int | None:
 cu.check("04.1", choose_workers)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 04a: those who know say 0. 04b is mostly right, 04c is not: "four workers, four times". On a machine
-# with 8 cores it *is* nearly four; then let them raise the numbers of workers until it bends.
+# *For the instructor*
 #
-# What goes wrong in 4.1: "never more workers than cores" (the cluster node has 4 and needs 8, which wait); the P of
-# the plot, min of cores and streams; forgetting that None is an answer.
+# **Guesses.**
+#
+# - **04a** Those who know say 0; the others say the number of samples.
+# - **04b** Mostly right: about 4.
+# - **04c** "Four workers, four times". It is the number of cores at most, so 2 or less on two cores.
+#   On a machine with 8 cores it *is* nearly four; then let them raise the numbers of workers until it
+#   bends.
+# - **04d** Four workers, so "four times". It is about the number of cores that they had before, and
+#   no more.
+# - **04e** "It raises an error" is what one would want. It waits for ever.
+#
+# **Goes wrong.**
+#
+# - In 4.1: "never more workers than cores". The cluster node has 4 and needs 8, which wait.
+# - In 4.1 somebody takes the P of the plot, the smaller one of cores and streams, or forgets that
+#   None is an answer.
+# - In 4.2 the file is opened in `__init__`, or once for all by a class attribute. Ask in which box of
+#   the board that line runs.
 
 # %% [markdown]
 # ## Bound to one core
@@ -718,11 +744,27 @@ cu.reveal("04i", megabytes)
 # - `Too many open files`: each batch that you *keep* holds a file open. Keep a `.clone()` instead.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 04h: the list itself takes about 30 MB; many say 0, since "it is only read". 04i: 24 is the usual
-# answer, 48 the good one; the 56 have the batch in use.
+# *For the instructor*
 #
-# What goes wrong in 4.3: `np.array(strings)`, which takes four bytes for each character and the room of
-# the longest; offsets counted in characters; keeping the list as well; `for text in s` that never ends.
+# **Guesses.**
+#
+# - **04f** Most say 2. It is five and more: a spawned worker imports torch.
+# - **04g** Most say 1, since "numpy is fast anyway", or 2, the number of workers. It depends on the
+#   machine, and on virtual ones it can be ten and more.
+# - **04h** Many say 0, since "it is only read"; the list itself takes about 30 MB. Each worker copies
+#   the half that it reads.
+# - **04i** 24 is the usual answer, 48 the good one; the 56 have the batch in use.
+#
+# **Goes wrong.**
+#
+# - In 4.3: `np.array(strings)`, which takes four bytes for each character and the room of the
+#   longest; offsets counted in characters; keeping the list as well; `for text in s` that never ends.
+#   Ask what the ß takes in bytes.
+# - `Bus error`, or "No space left on device": a container has 64 MB of `/dev/shm`. Start it with
+#   `--shm-size=2g`.
+#
+# **Extra.** Homework, or an answer to somebody who asks. 4.3 is about memory, 4.4 about random
+# numbers.
 
 # %% [markdown]
 # ## Random numbers
@@ -814,3 +856,11 @@ cu.check("04.4", MyShifts)
 
 # %% [markdown]
 # Ours is `worker_rng` in `course_utils/loading/workers/worker.py`: it returns such a generator, wherever you call it.
+
+# %% [markdown] tags=["instructor"]
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **04j** Whoever trusts PyTorch says 8, since it seeds workers. It seeds its own generator; this
+#   one was copied, so it is 4.

@@ -18,15 +18,28 @@ import course_utils as cu
 cu.ready("05")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Duplicates (5) and 5.1 (10), one spot or many (3), four shuffles (4), memory (2)
-# and 5.2 (10). Short of time: stop after 5.1. What is extra: an honest length (4), does a model
-# care (1), threads (3); 5.3 (20) is homework.
+# *For the instructor*
+#
+# **Script.**
+#
+# - *5 min* **Data without numbers.** Prediction 05a, then read the ledger aloud. `course demo
+#   duplicates` shows it on the wall.
+# - *10 min* **Take a share.** Say what a rank is and what a place is, then exercise 5.1.
+# - *3 min* **One spot or many.** Prediction 05b; the grey band is what an ideal shuffle does.
+# - *5 min* **Four shuffles.** Prediction 05c. Let somebody explain the diagonal; `course demo
+#   shuffle` has the same picture.
+# - *12 min* **Shuffle before you decode.** Prediction 05d is arithmetic; then exercise 5.2.
 #
 # **Board.** A sorted file as a long bar, low energies left. Below it a buffer, a tenth as long, that
-# slides from left to right. Ask: which two events can hardly ever sit in one batch? That is the heat map.
+# slides from left to right. Ask: which two events can hardly ever sit in one batch? That is the heat
+# map.
 #
-# **What goes wrong.** Under spawn (macOS, Windows) each loop with workers takes some seconds to start.
-# If somebody interrupts one: `cu.cleanup_workers()`.
+# **Goes wrong.**
+#
+# - Under spawn (macOS, Windows) each loop with workers takes some seconds to start. Talk meanwhile;
+#   it is what notebook 04 is about.
+# - Somebody interrupts a loop: `cu.cleanup_workers()` clears its workers away.
+# - Time is short. Stop after 5.1.
 
 # %% [markdown]
 # ## Data without numbers
@@ -183,8 +196,18 @@ cu.check("05.1", ShardStream)
 # The course has this ready: `split(shards, Place.here())`, in `course_utils.loading.stream`.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 05a: ask those who say 1,024 and those who say 960 to explain, before anybody who knows does. Some
-# will see 3,904: a worker whose random offset is 0 has one batch more.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **05a** 1,024 is what one would want, and 960 what those say who count whole batches. Ask both to
+#   explain, before anybody who knows does. It is nearly four times that; some will see 3,904, since a
+#   worker whose random offset is 0 has one batch more.
+#
+# **Goes wrong.**
+#
+# - In 5.1 somebody deals by rank and forgets the workers, or divides by `num_workers` where there are
+#   none. Let them count the places of two ranks without workers.
 
 # %% [markdown]
 # ## One spot or many
@@ -332,10 +355,20 @@ buffer = 300  ### SOLUTION
 cu.check("05.2", at_once, chunk, buffer)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 05b depends on the machine only a little, since the storage is emulated. Why is the line of the 16
-# spots steadier than chance? Each spot gives two events to each batch. 05c is the one
-# to wait for: a buffer sounds as if it mixed. Let somebody explain the diagonal. In 05d the 4 bytes of a float32
-# are easily forgotten. In 5.2 ask who spent everything on the buffer, as tutorials do.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **05b** 16 is tempting, "one request each". It is less, for a step hides a part of it; it depends
+#   on the machine only a little, since the storage is emulated. Why is the line of the 16 spots
+#   steadier than chance? Each spot gives two events to each batch.
+# - **05c** The one to wait for: a buffer sounds as if it mixed, so people say 1 to 1.5. On this file
+#   it is hardly better than none.
+# - **05d** 1.5 is the answer of those who forget the 4 bytes of a float32. It is 6, in each worker.
+#
+# **Goes wrong.**
+#
+# - In 5.2 everything is spent on the buffer, as tutorials do. Ask what 35 shards at once would buy.
 
 # %% [markdown]
 # ## You now can
@@ -570,5 +603,16 @@ class Prefetcher:
 cu.check("05.3", Prefetcher)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 05e: draw four boxes of 25 with 16 crossed out. In 05f ask whose copy was changed. In 5.3 the
-# exception is what is forgotten first; the `break` is what goes wrong last.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **05e** 96 is the answer for one process. It is 64: draw four boxes of 25 with 16 crossed out.
+# - **05f** "A new one", since we set the epoch. It is the same one: ask whose copy was changed.
+#
+# **Goes wrong.**
+#
+# - In 5.3 the exception is what is forgotten first; the `break` is what goes wrong last.
+#
+# **Extra.** An honest length (4 minutes), does a model care (1), threads (3). Exercise 5.3 is
+# homework: it takes most people longer than it says.

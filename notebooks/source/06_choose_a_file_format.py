@@ -18,13 +18,26 @@ import course_utils as cu
 cu.ready("06")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Units and the picture (6), columns (3), 6.1 (5), chunks and 6.2 (3 + 10), climb (8). In the 90
-# minute path: units and climb only. All that is extra is good homework, 6.3 above all.
+# *For the instructor*
 #
-# **Board.** A rectangle, events from top to bottom, columns from left to right. Cut it into rows, into columns, into
-# tiles. Ask for one event, then for one column, and shade what must be read. This is the whole notebook.
+# **Script.**
 #
-# **What goes wrong.** On a machine that others use the measured times scatter; the counts do not.
+# - *6 min* **What must be read?** Prediction 06a, then the picture: squares first, circles
+#   afterwards. `course demo formats` is the same on the wall.
+# - *3 min* **Columns.** Prediction 06b; ask what the minimum and the maximum of 256 random ids are.
+# - *5 min* **Exercise 6.1.** In pairs.
+# - *13 min* **HDF5.** Draw the four chunkings, then exercise 6.2.
+# - *8 min* **The climb.** Prediction 06c: write the guesses on the board before the first rung.
+#   Prediction 06d before the workers.
+#
+# **Board.** A rectangle, events from top to bottom, columns from left to right. Cut it into rows,
+# into columns, into tiles. Ask for one event, then for one column, and shade what must be read. This
+# is the whole notebook.
+#
+# **Goes wrong.**
+#
+# - On a machine that others use the measured times scatter; the counts do not. Talk about the counts.
+# - Time is short. Units and climb only.
 
 # %% [markdown]
 # ## What must be read to get at one event?
@@ -151,11 +164,20 @@ one_pass = "tar"  ### SOLUTION
 cu.check("06.1", training, histogram, display, one_pass)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 06a: let somebody compute it, an open and a request for each event against requests that merge. 06b: ask
-# why before the reveal: what are the minimum and the maximum of 256 random ids?
+# *For the instructor*
 #
-# In 6.1 many take HDF5 for everything, since it "is the standard". For `one_pass` nearly every answer is right: say
-# so, it is the point.
+# **Guesses.**
+#
+# - **06a** 2 to 10 is usual. It is far more. Let somebody compute it: an open and a request for each
+#   event, against requests that merge.
+# - **06b** "Less than one", since a filter is called push-down. It is the whole file: every group
+#   holds small and large ids.
+#
+# **Goes wrong.**
+#
+# - In 6.1 many take HDF5 for everything, since it "is the standard". Ask what its unit is. For
+#   `one_pass` nearly every answer is right: say so, it is the point.
+# - In 6.2 a chunk is made to fit the slab alone. Shade what a cube has to read of it.
 
 # %% [markdown]
 # ## HDF5: cut it as you read it
@@ -417,8 +439,13 @@ cu.reveal("06d", ladder["two workers"] / ladder["whole batches"])
 # long to make: decoding, or waiting for storage. So choose the format first, and then count what is left for workers.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 06c: write the guesses on the board before the climb. 06d: ask what a worker has to do with a batch
-# that is ready.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **06c** 10 to 50 is usual, since each rung sounds like a detail. It is hundreds of times.
+# - **06d** 2, "as in notebook 00". It is less than 1: ask what a worker has to do with a batch that
+#   is ready.
 
 # %% [markdown]
 # ## You now can
@@ -870,5 +897,19 @@ def to_uint16(values):
 cu.check("06.4", to_uint16)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 06e: run it beside a video call, and it shows itself. 06f: the notes blame npz; so may the class. 06g:
-# ask why before the picture. 06h: ask who expects an error.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **06e** "Two threads", as two cores are there. It is one: a gather is done when its slowest thread
+#   is. Run it beside a video call, and it shows itself.
+# - **06f** The notes blame npz; so may the class. It is `np.load`.
+# - **06g** Ask why before the picture: faster on the network only.
+# - **06h** Ask who expects an error. There is another number, and no word.
+#
+# **Goes wrong.**
+#
+# - In 6.3 somebody reads the whole list of offsets for one event. Two of its numbers are enough.
+# - In 6.4 NaN passes, or an empty array does not. Compare what comes out with what went in.
+#
+# **Extra.** All of it is good homework, exercise 6.3 above all.

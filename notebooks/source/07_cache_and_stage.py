@@ -18,8 +18,17 @@ import course_utils as cu
 cu.ready("07")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Ladder (3), break-even (2), script (3), cache (4) and 7.2 (10), costs (1) and 7.3 (10). What is
-# extra: 7.1 (20, homework), `filecache` (2), augmentation (2), many nodes (2).
+# *For the instructor*
+#
+# **Script.**
+#
+# - *4 min* **The ladder of places.** Prediction 07a. Ask who has ever cleared a page cache before
+#   measuring.
+# - *2 min* **When staging pays.** Prediction 07b, by arithmetic.
+# - *4 min* **The script of the lectures.** Prediction 07c: read the script aloud, line by line, and
+#   let the room find what can go wrong at each.
+# - *14 min* **What does not fit.** Prediction 07d, then exercise 7.2.
+# - *10 min* **What /dev/shm costs.** Exercise 7.3; unstage before you go on.
 #
 # **Board.** Five rungs: network, NVMe, page cache, `/dev/shm`, an array of your own. Ask at each: who
 # throws your data out here, and when? The answer decides more than the speed does.
@@ -318,11 +327,26 @@ batch = pad_collate([few[event] for event in range(16)])
 shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # what is in use now
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 07a: ask who has ever cleared a page cache before measuring. 07c: whoever trusts in an error should
-# say where it would come from. 07d: notebook 04 has the answer. In 7.2 the misconceptions are a counter of free
-# places, and tensors that only pickling shares. In 7.3 ask where a byte of `/dev/shm` lies.
+# *For the instructor*
 #
-# What goes wrong: a container with 64 MB of `/dev/shm` has room for all of this, but not for more workers.
+# **Guesses.**
+#
+# - **07a** 10 and more, since everybody has heard that `/dev/shm` is fast. It is about 1: both are
+#   memory.
+# - **07b** Many say 2 or 3. It is about 1: to stage small files asks for each of them, as an epoch
+#   does.
+# - **07c** Whoever trusts in an error should say where it would come from. The second job reads half
+#   of the pulses.
+# - **07d** 0, "they are in the cache". It is all 64: notebook 04 has the answer, each worker has a
+#   copy of its own.
+#
+# **Goes wrong.**
+#
+# - In 7.2 there is a counter of free places, which each worker has for itself; or tensors that only
+#   pickling shares, which fails under fork. Ask in which process that line writes.
+# - In 7.3 staged bytes are counted once. Ask where a byte of `/dev/shm` lies: it is memory too.
+# - A container with 64 MB of `/dev/shm` has room for all of this, but not for more workers. Start it
+#   with `--shm-size=2g`.
 
 # %% [markdown]
 # ## You now can
@@ -502,5 +526,16 @@ cu.reveal("07e", stretches["cut, then cached"])
 #   random access is paid for with hardware.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** In 7.1 the temporary name comes easily; the lock comes after the look at the copy, and the half file
-# of a full disk stays. Whoever moves the copy in from `/tmp` has met the border of a file system.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **07e** 8, since there are eight epochs. It is 1: what is cached after the random part is frozen.
+#
+# **Goes wrong.**
+#
+# - In 7.1 the temporary name comes easily; the lock comes after the look at the copy, and the half
+#   file of a full disk stays. Whoever moves the copy in from `/tmp` has met the border of a file
+#   system.
+#
+# **Extra.** 7.1 (20 minutes, homework), `filecache` (2), augmentation (2), many nodes (2).

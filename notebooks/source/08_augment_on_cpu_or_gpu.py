@@ -17,11 +17,22 @@ import course_utils as cu
 cu.ready("08")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Augment and before or during (3), workers (4), device (3), bus and 8.1 (2 + 10), one set (3), slower
-# and 8.2 (4 + 5). What is extra is homework: 8.3, a batch at a time on the CPU, libraries.
+# *For the instructor*
 #
-# **Board.** One row: read, decode, crop, flip, colours, float, normalise, step. Draw the bus as a line that cuts
-# it. All that this notebook does is to move the line.
+# **Script.**
+#
+# - *3 min* **Augment.** Show an original and what becomes of it; before the training, in the workers,
+#   or on the device?
+# - *3 min* **In the workers.** Prediction 08a; look at the colours *transform* and *collate*.
+# - *3 min* **On the device.** The timeline before and after.
+# - *11 min* **Over the bus.** Prediction 08b, then exercise 8.1.
+# - *2 min* **One set of random numbers for all.** Prediction 08c. Leave the picture up and wait; then
+#   ask who has it in their code.
+# - *9 min* **When it makes training slower.** Both formulas on the board, prediction 08d, then
+#   exercise 8.2.
+#
+# **Board.** One row: read, decode, crop, flip, colours, float, normalise, step. Draw the bus as a
+# line that cuts it. All that this notebook does is to move the line.
 
 # %% [markdown]
 # ## Augment
@@ -231,8 +242,19 @@ def on_device(images: torch.Tensor, flips: torch.Tensor) -> torch.Tensor:
 cu.check("08.1", in_worker, on_device)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 08a: guesses around 20; ask why it is more. 08b: some say 4; ask which pixels the fourth quarter was.
-# In 8.1 many normalise in the worker out of habit, and some send the whole frame.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **08a** Around 20, which is right by arithmetic; most machines show more. Ask why: workers and
+#   loop share the cores and the memory.
+# - **08b** Some say 4; ask which pixels the fourth quarter was. It is about 3, since whole frames
+#   carry what is thrown away later.
+#
+# **Goes wrong.**
+#
+# - In 8.1 many normalise in the worker out of habit, and some send the whole frame. Ask what crosses
+#   the bus, in bytes.
 
 # %% [markdown]
 # ## One set of random numbers for all
@@ -352,11 +374,19 @@ def where_to_augment(job: Job) -> tuple[str, float]:
 cu.check("08.2", where_to_augment)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 08c: whoever has used v2 says 64. Leave the picture up and wait; then ask who has it in their code. 08d:
-# many say 1, "the GPU is so fast".
+# *For the instructor*
 #
-# What goes wrong: on a machine that is busy otherwise the left panel shows measured points above the lines, since the
-# workers share their cores. If no two of three runs agree, the cell says so.
+# **Guesses.**
+#
+# - **08c** Whoever has used v2 says 64. It is 1.
+# - **08d** Many say 1, "the GPU is so fast". It is 1.25: what moves to a busy GPU is paid for in
+#   full.
+#
+# **Goes wrong.**
+#
+# - On a machine that is busy otherwise the left panel shows measured points above the lines, since
+#   the workers share their cores. If no two of three runs agree, the cell says so: run it again.
+# - In 8.2 the memory is forgotten, or the smaller time is chosen where it does not fit.
 
 # %% [markdown]
 # ## You now can
@@ -422,7 +452,19 @@ def random_crops(images: torch.Tensor, size: int, generator: torch.Generator) ->
 cu.check("08.3", random_crops)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** In 8.3 the loop comes first, then one offset for all.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **08e** 2 to 10, "batches are faster". On a CPU the batch is slower: it leaves the processor's
+#   cache.
+#
+# **Goes wrong.**
+#
+# - In 8.3 the loop comes first, then one offset for all. Ask for the number of operations, and for
+#   the number of different windows.
+#
+# **Extra.** Homework: 8.3, a batch at a time on the CPU, libraries.
 
 # %% [markdown]
 # ## A batch at a time

@@ -17,11 +17,21 @@ import course_utils as cu
 cu.ready("09")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Copies (5), streams (3), four designs (10), what is wrong with it and 9.1 (3 + 5), 9.2 (10). What is extra is
-# homework: seven designs, a real GPU, what prefetching cannot do and 9.3.
+# *For the instructor*
 #
-# **Board.** Three queues side by side: host, copies, steps. An arrow is a wait. Draw each design before you run it, and
-# ask: who waits for whom? Every wrong result of today is an arrow that is missing, every lost overlap one too many.
+# **Script.**
+#
+# - *5 min* **What a copy costs.** Predictions 09a and 09b, both before the bars.
+# - *3 min* **Streams and events.** Three definitions, prediction 09c, and no more theory.
+# - *10 min* **Four designs.** Draw each before you run it; predictions 09d, 09e and 09f. `course demo
+#   prefetch` toggles them on the wall.
+# - *8 min* **What is wrong with the prefetcher of the notes?** Let the room count aloud for 09g, then
+#   exercise 9.1.
+# - *10 min* **Exercise 9.2.** Both of its likely verdicts are worth reading out.
+#
+# **Board.** Three queues side by side: host, copies, steps. An arrow is a wait. Ask at each design:
+# who waits for whom? Every wrong result of today is an arrow that is missing, every lost overlap one
+# too many.
 
 # %% [markdown]
 # ## What a copy costs
@@ -456,11 +466,27 @@ class Prefetcher(Copies):
 cu.check("09.2", Prefetcher)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Expect "both with non_blocking" for 09a, 80 to 100 for 09d (let somebody draw the one queue), and 18 or 19
-# for 09e: races are thought to be rare. At 09f ask who still holds batch 0. Let the room count aloud for 09g.
+# *For the instructor*
 #
-# In 9.2 two slips are likely: `depth` batches are staged in place of one more, and a variable keeps a batch alive: `for batch in ...` holds the old one
-# until the new one is there. Both verdicts are worth reading out.
+# **Guesses.**
+#
+# - **09a** "Both with non_blocking", as its name says. It is pinned with `non_blocking` alone.
+# - **09b** Below 1, since pinned copies are fast. It is above 1, up to 2: to pin is to copy.
+# - **09c** "Yes" by those who have read the notes. No: the copy is enqueued.
+# - **09d** 80 to 100; let somebody draw the one queue. It is 0.
+# - **09e** 18 or 19: races are thought to be rare. On an emulated GPU it is 0; a real one often hides
+#   the bug.
+# - **09f** 6, "now it waits". It is 0 on an emulated GPU: ask who still holds batch 0.
+# - **09g** 2 to 4 are usual. Ten are proven.
+#
+# **Goes wrong.**
+#
+# - In 9.1 (h), (i) and (j) are taken for the first defect again. Read what was repaired before.
+# - In 9.2 `depth` batches are staged in place of one more. Count the copies that are on their way
+#   when a batch is handed over.
+# - In 9.2 a variable keeps a batch alive: `for batch in ...` holds the old one until the new one is
+#   there.
+# - Somebody asks for a real GPU. The extra part shows recordings of one beside the emulated device.
 
 # %% [markdown]
 # ## You now can
@@ -643,3 +669,15 @@ cu.check("09.3", step_time_ms)
 # %% [markdown]
 # Pinning in the loop costs what it saves, and in a loop that does not prefetch it loses, as in prediction 09b. Pinning in the loader pays, unless there is nothing to save: with small batches, for which
 # one more thread is only one more hand-over, with slow workers, or on a host whose memory is busy already.
+
+# %% [markdown] tags=["instructor"]
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **09h** "As much as design 4". It is 0, for it also waits for the copy that has just begun.
+# - **09i** Up to 2. It is 1: the workers are slower than step and copy together, and prefetching
+#   makes nobody faster.
+#
+# **Extra.** Homework: seven designs, a real GPU, what prefetching cannot do, and 9.3, in which
+# pinning in the loop is counted as free by those who have not read 09b.

@@ -19,11 +19,18 @@ import course_utils as cu
 cu.ready("10")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Why shards (4), streaming (4), connections (3), draws and orders (4), 10.1 (10), the number of
-# shards and 10.2 (7). Short of time: 10.2. The extra part is for those who will write pipelines for several GPUs: 10.3 first.
+# *For the instructor*
 #
-# **Board.** A worker as a pipe with one tap: wait, pour, decode, wait. Draw four below each other, shifted. Ask
-# where the GPU waits, and what a buffer behind the taps would change.
+# **Script.**
+#
+# - *4 min* **Why shards.** Prediction 10a; open one tar file on the wall and read the names.
+# - *4 min* **Streaming.** Predictions 10b and 10c: one worker, then four.
+# - *3 min* **A connection breaks.** Prediction 10d. Read the warning that nobody would see.
+# - *14 min* **Draws and orders.** Predictions 10e and 10f, then exercise 10.1.
+# - *7 min* **How many shards?** Exercise 10.2; leave it out if time is short.
+#
+# **Board.** A worker as a pipe with one tap: wait, pour, decode, wait. Draw four below each other,
+# shifted. Ask where the GPU waits, and what a buffer behind the taps would change.
 
 # %% [markdown]
 # ## Why shards
@@ -318,12 +325,25 @@ def complete(urls, count):
 cu.check("10.1", epoch, mixed, complete)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 10a: those who count requests say 100, and the bytes make it a little less. 10b and 10c: those who believe the notes say
-# that one worker is enough. 10d: the tempting answers are 400 and 0. 10e: those who overlook *with replacement* say 20. 10f: those who
-# believe the name say five; let them run the cell twice.
+# *For the instructor*
 #
-# In exercise 10.1 the tempting repairs are `with_epoch` for `epoch`, and no more than dropping the handler for `complete`: the file that ends between two
-# samples is the point. In several workers each would count its own share.
+# **Guesses.**
+#
+# - **10a** Those who count requests say 100, and the bytes make it a little less.
+# - **10b** Those who believe the notes say 0 to 10, "the next is already downloading". It is most of
+#   the time.
+# - **10c** A quarter of 10b is a good guess. Most of what is left is the start.
+# - **10d** The tempting answers are 400 and 0. It is in between, and nobody counts.
+# - **10e** Those who overlook *with replacement* say 20. It is about 13.
+# - **10f** Those who believe the name say 5; let them run the cell twice. It is 1.
+#
+# **Goes wrong.**
+#
+# - In 10.1 `epoch` is mended by `with_epoch`: that stops the drawing, and still repeats keys.
+# - In 10.1 `complete` only loses its handler. The file that ends between two samples is the point:
+#   somebody has to count. In several workers each would count its own share.
+# - A proxy also catches 127.0.0.1. `NO_PROXY=127.0.0.1` helps.
+# - A cell was interrupted while a server ran. The server ends with its `with`; run the cell again.
 
 # %% [markdown]
 # ## How many shards?
@@ -494,8 +514,11 @@ compare_snippets(numbered, "labels", "images", "cached")
 # samples: with small events we measured WebDataset hundreds of times slower than the record loader of notebook 06.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** In exercise 10.2 the misconception is the size alone; in
-# 10.3 it is `split_by_node`, which works in the main process, and so in every small test.
+# *For the instructor*
 #
-# What goes wrong: a proxy that also catches 127.0.0.1. `NO_PROXY=127.0.0.1` helps. The server of an interrupted cell ends with its
-# `with`.
+# **Goes wrong.**
+#
+# - In 10.2 the misconception is the size alone: ask which worker has no shard.
+# - In 10.3 it is `split_by_node`, which works in the main process, and so in every small test.
+#
+# **Extra.** For those who will write pipelines for several GPUs: exercise 10.3 first.

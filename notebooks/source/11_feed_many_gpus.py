@@ -18,8 +18,25 @@ import course_utils as cu
 cu.ready("11")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** One script, many processes (5), who serves what (4), 11.1 (10), the slowest rank (3), uneven ends (3), 11.2 (10),
-# the restart (5). Short of time: 11.2. A run of `torchrun` starts five processes: run the cell first, then ask for the predictions.
+# *For the instructor*
+#
+# **Script.**
+#
+# - *5 min* **One script, many processes.** A run of `torchrun` starts five processes: run the cell
+#   first, then ask for prediction 11a.
+# - *4 min* **Who serves what.** Predictions 11b and 11c, both before the cells.
+# - *10 min* **Exercise 11.1.** In pairs.
+# - *3 min* **The slowest rank.** Prediction 11d, then the timeline of all ranks. Ask what a faster
+#   disk in rank 0 would gain.
+# - *3 min* **Uneven ends.** The cell stands still until its time is up: say so before you run it, and
+#   ask who waits for whom.
+# - *10 min* **Exercise 11.2.** Leave it out if time is short.
+# - *5 min* **Survive a restart.** Prediction 11r. `course demo resume` kills and goes on, on the
+#   wall.
+#
+# **Board.** Three rows of boxes, a row for each rank, a box for each batch; a vertical line wherever
+# the ranks meet. Make one box of the third row long: everybody waits at its line. Then give the first
+# row one box more than the others, and ask what happens at its line.
 
 # %% [markdown]
 # ## One script, many processes
@@ -192,9 +209,19 @@ class EverySampleOnce(Sampler):
 cu.check("11.1", EverySampleOnce)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 11a: whoever expects a failure says 100. 11b: 10 is what one would want. 11c: the name of the argument `shuffle=True` says
-# three. In exercise 11.1 the tempting wrong answers shuffle within the share, so that a rank meets the same samples for ever, or call
-# `torch.manual_seed`.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **11a** Whoever expects a failure says 100. It is a third: each rank serves everything.
+# - **11b** 10 is what one would want. It is 12: the sampler pads.
+# - **11c** The name of the argument `shuffle=True` says 3. It is 1 until `set_epoch` is called.
+#
+# **Goes wrong.**
+#
+# - In 11.1 somebody shuffles within the share, so that a rank meets the same samples for ever. Ask
+#   what rank 0 never sees.
+# - In 11.1 somebody calls `torch.manual_seed`, and the training draws other numbers.
 
 # %% [markdown]
 # ## The slowest rank sets the pace
@@ -339,8 +366,18 @@ def in_step(batches):
 cu.check("11.2", in_step)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 11d: the tempting answer is that of a rank alone, 90 or so. Ask what a faster disk in rank 0 would gain. In exercise 11.2 the
-# tempting wrong answer returns as soon as the rank itself has no batch, before it has told the others.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **11d** The tempting answer is that of a rank alone, 90 or so. It is that of the late rank, since
+#   all meet in every step.
+#
+# **Goes wrong.**
+#
+# - In 11.2 the stub returns as soon as the rank itself has no batch, before it has told the others.
+#   Ask who waits at the line on the board.
+# - A run of ranks seems to hang. It has a time limit, and the cell ends with a sentence.
 
 # %% [markdown]
 # ## Survive a restart
@@ -656,8 +693,24 @@ cu.check("11.3", ResumableLoader)
 # computes its order in advance, for shards that lie far away.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 11r: whoever says 10 thinks that workers wait to be asked; whoever says 12 counts one for each. Ask what happens to the four.
-# In exercise 11.3 the tempting mistake is to count behind `yield`. Let somebody say aloud which line runs when.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **11e** 1, "they only add up". It is far more: without `zero_grad` each step repeats all gradients
+#   before it.
+# - **11f** 8, as many as GPUs. It is 2, as many as copies of the model.
+# - **11r** Whoever says 10 thinks that workers wait to be asked; whoever says 12 counts one for each.
+#   It is 14: ask what happens to the four.
+# - **11s** 2 or 3, since it was written three times. It is 1: what is whole is renamed, and replaces
+#   itself.
+#
+# **Goes wrong.**
+#
+# - In 11.3 somebody counts behind `yield`. Let them say aloud which line runs when.
+#
+# **Extra.** Accumulation with 11e (3 minutes), ranks that share a batch with 11f (3), resume exactly
+# with 11.3 (15), and for those who have a cluster the part on Ray and Slurm.
 
 # %% [markdown]
 # ## Beyond one machine

@@ -18,11 +18,18 @@ import course_utils as cu
 cu.ready("12")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Text and tokens (4), the card, 12.1 and the table below it (8), windows (3) and 12.2 (10). Short of
-# time: 12.2 is homework. What is extra: blending and 12.3 (13), padding (2), what a window holds (2), BabyLM (2).
+# *For the instructor*
 #
-# **Board.** A long line of tokens, with the ends of documents marked. Put windows on it as rectangles of paper, first at
-# random, then side by side. Ask of how many rectangles each token is part.
+# **Script.**
+#
+# - *4 min* **Two bytes a token.** Prediction 12a; type a sentence of the class into the tokenizer.
+# - *8 min* **Can loading be the problem?** Let somebody compute the need before anybody speaks of
+#   days. Exercise 12.1, then prediction 12b: the number to remember.
+# - *3 min* **Windows.** Predictions 12c and 12d, with paper on the board.
+# - *10 min* **Exercise 12.2.** Homework if time is short.
+#
+# **Board.** A long line of tokens, with the ends of documents marked. Put windows on it as rectangles
+# of paper, first at random, then side by side. Ask of how many rectangles each token is part.
 
 # %% [markdown]
 # ## Two bytes a token
@@ -233,10 +240,22 @@ def window_starts(n_tokens: int, length: int, seed: int) -> np.ndarray:
 cu.check("12.2", window_starts)
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 12a depends on the machine; what does not is that somebody waits. 12b is the number to remember: most
-# people say MB. In 12.1 the notes are believed: let somebody compute the need before anybody speaks of days. 12d: draw two
-# neighbours with offsets u and v; the gap is v − u where that is positive, 1/6 on average. In 12.2 the token more is what
-# goes wrong last.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **12a** 5 to 20, since a tokenizer is quick. The number depends on the machine; what does not is
+#   that somebody waits.
+# - **12b** Most say MB. It is about 20 kB/s.
+# - **12c** 0, "as many as fit". It is 1/e, about 37.
+# - **12d** 0 again, or 37 again. It is a sixth. Draw two neighbours with offsets u and v: the gap is
+#   v − u where that is positive, 1/6 on average.
+#
+# **Goes wrong.**
+#
+# - In 12.1 the notes are believed. Ask how many tokens the GPUs take in a second.
+# - In 12.2 the one token more that a window reads is what goes wrong last. Count the targets of two
+#   neighbours.
 
 # %% [markdown]
 # ## You now can
@@ -412,5 +431,17 @@ plot_mask(docs[0].numpy() == END)
 # | draws it with `random` in the worker | right: torch seeds that, in each worker anew |
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** 12e: ask for the relative error, and what share would make it 1 %. In 12.3 the tempting answer is to draw; the
-# next one is a shuffled list of exact counts, which is right at the end only.
+# *For the instructor*
+#
+# **Guesses.**
+#
+# - **12e** 1 or 0. It is about 10. Ask for the relative error, and what share would make it 1 %.
+# - **12f** 10 to 30. It is far more, since one long document fills up its whole batch.
+#
+# **Goes wrong.**
+#
+# - In 12.3 the tempting answer is to draw; the next one is a shuffled list of exact counts, which is
+#   right at the end only.
+#
+# **Extra.** Blending and 12.3 (13 minutes), padding (2), what a window holds (2), BabyLM's dataset
+# (2), which is a good debate.

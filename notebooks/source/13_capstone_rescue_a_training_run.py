@@ -18,11 +18,26 @@ import course_utils as cu
 cu.ready("13")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** The training and a first measurement (7), 13.1 (20 in the plan; give a class 40), what it learns (3), the report (10). Nobody has to
-# find all seven: with four of them the GPU is fed, and each of the other three makes the check refuse that. For a class, hand out another set: `course capstone --seed 7` writes the script, and `--answers`
-# says what is wrong with it.
+# *For the instructor*
 #
-# **Board.** One column for each of hypothesis, evidence, change and effect. Fill in one line together.
+# **Script.**
+#
+# - *5 min* **A training worth rescuing.** Read `train` together, at the end of the script; prediction
+#   13a, and the first timeline.
+# - *20 min* **Exercise 13.1.** Give a class forty. Walk around, and ask one question: what did you
+#   measure before you changed this?
+# - *2 min* **Does it still learn?** Prediction 13b.
+# - *2 min* **Write your report.** A class hands it in at home, or reads one aloud.
+#
+# **Board.** One column for each of hypothesis, evidence, change and effect. Fill in one line
+# together.
+#
+# **Background.**
+#
+# - Nobody has to find all seven: with four of them the GPU is fed, and each of the other three makes
+#   the check refuse that.
+# - For a class, hand out another set: `course capstone --seed 7` writes the script, and `--answers`
+#   says what is wrong with it.
 
 # %% [markdown]
 # ## A training worth rescuing
@@ -182,12 +197,26 @@ write_report()
 # - report it so that somebody else can follow.
 
 # %% [markdown] tags=["instructor"]
-# **Instructor.** Whoever reads the script before measuring finds `WORKERS = 0` first, changes it, and is refused: each event comes twice. That is the
-# moment to ask what a copy of an `IterableDataset` knows of the others. The picture every four steps and the list that keeps all batches are found last, by
-# those who look at `main` once the workers are fast.
+# *For the instructor*
 #
-# What goes wrong: an edited script that was not saved; a changed `BATCH`, which is another training; a faster `neighbours` that counts a pulse as
-# its own neighbour. Other right ways: a map-style dataset with `BlockSampler`, four workers, larger chunks.
+# **Guesses.**
+#
+# - **13a** 50 and more, since it "only" reads small events. It is far below.
+# - **13b** Hundreds or thousands, "two epochs are few". The recorded training tells; 5,000 is what
+#   one could say without a model.
+#
+# **Goes wrong.**
+#
+# - Whoever reads the script before measuring finds `WORKERS = 0` first, changes it, and is refused:
+#   each event comes twice. That is the moment to ask what a copy of an `IterableDataset` knows of the
+#   others.
+# - The picture every four steps and the list that keeps all batches are found last, by those who look
+#   at `main` once the workers are fast. Point at that row.
+# - An edited script was not saved, and nothing has changed. Save it, and run the two cells again.
+# - A changed `BATCH` is another training; a faster `neighbours` counts a pulse as its own neighbour.
+#   The check refuses both, and says so.
+#
+# **Extra.** Other right ways: a map-style dataset with `BlockSampler`, four workers, larger chunks.
 
 # %% [markdown]
 # # Extra
@@ -215,6 +244,10 @@ name, board = "", ""
 print(post(name, best(seed_of(script)), board))
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: the board.** It is kept in `work/leaderboard.json`, and goes on from there when you start it again; with a token of your own in
-# `COURSE_TOKEN`, at the same address. To take a name off, delete its line in that file; the board may run meanwhile. It speaks plain HTTP:
-# in a network that you do not trust, use it on one machine. Each set of faults, `course capstone --seed`, has a table of its own.
+# *For the instructor*
+#
+# **Background.** The board of a class, `course leaderboard --lan`: it is kept in
+# `work/leaderboard.json`, and goes on from there when you start it again; with a token of your own in
+# `COURSE_TOKEN`, at the same address. To take a name off, delete its line in that file; the board may
+# run meanwhile. It speaks plain HTTP: in a network that you do not trust, use it on one machine. Each
+# set of faults, `course capstone --seed`, has a table of its own.

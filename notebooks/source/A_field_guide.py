@@ -16,6 +16,31 @@ import course_utils as cu
 
 cu.ready("A")
 
+# %% [markdown] tags=["instructor"]
+# *For the instructor*
+#
+# **Script.**
+#
+# - *2 min* **Ask.** Let somebody paste the last error of their own work into the box. Read the entry
+#   aloud, and run it.
+# - *1 min* **Which line of a log?** Hide the answer, and ask which of the lines tells something.
+# - *2 min* **Run what goes wrong.** Show the program that makes no message at all, then the one that
+#   hangs; unfold the difference.
+#
+# **Board.** Two tracebacks below each other, that of the worker and that of the loop. Draw an arrow
+# from the second to the first: read upwards.
+#
+# **Goes wrong.**
+#
+# - Nothing is found. Show what to do then, at the end of the second section: `num_workers=0`,
+#   `faulthandler`, `py-spy dump`.
+# - An entry needs what this machine lacks, such as a GPU or fork. It says so, and is not run.
+# - A run of an entry takes long. It has a time limit, in a process of its own: wait, or interrupt the
+#   cell; nothing stays behind.
+#
+# **Background.** Not a notebook to work through: show it at the end of a day, and whenever somebody
+# meets an error in another one. `course why "TEXT"` is the same in a terminal.
+
 # %% [markdown]
 # ## Ask
 #

@@ -25,8 +25,37 @@ import course_utils as cu
 cu.ready("B")
 
 # %% [markdown] tags=["instructor"]
-# **Instructor: plan.** Small samples (4), large ones (3), the books (3), the table (3). For those who ask "and what about
-# X?": install X before class with the form, and show the table. Nothing here needs the network otherwise.
+# *For the instructor*
+#
+# **Script.**
+#
+# - *4 min* **Everybody is the fastest.** Prediction Ba, then small samples. Ask what the slow ones do
+#   for each sample.
+# - *3 min* **Large samples.** Prediction Bb. Ask where the difference has gone.
+# - *2 min* **Look into the books.** Find a loader that has less to do because it mixes less.
+# - *2 min* **Which one?** Let two people ask about their own data, and go down the list of questions
+#   together.
+#
+# **Board.** Two columns, *per sample* and *per batch*. Put what a loader does into one of them: open,
+# parse, copy, stack, send. A line in the left column costs 256 times what one in the right does.
+#
+# **Guesses.**
+#
+# - **Ba** 2 to 5, since all of them claim to be fast. It is tens to hundreds of times.
+# - **Bb** As many as before, or 1. It is far fewer than before, and still more than 1: what is left
+#   are copies.
+# - **Bc** 7, a third of 20. It is all 20.
+#
+# **Goes wrong.**
+#
+# - On a busy machine the dots scatter, and `cores` is below 1. Compare rings with rings: they were
+#   recorded.
+# - Somebody wants to install a library, and there is no network. Install it before class with the
+#   form; nothing else here needs the network.
+#
+# **Extra.** Hugging Face datasets with Bc (1 minute), snippets of lecture notes (2), DALI and
+# published benchmarks (2). For those who ask "and what about X?": install X before class, and show
+# the table.
 
 # %% [markdown]
 # ## Everybody is the fastest

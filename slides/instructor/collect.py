@@ -1,0 +1,155 @@
+"""Collect what the notebooks tell the instructor, and what a course in a room needs.
+
+    python -m slides.instructor.collect           write slides/INSTRUCTOR.md
+    python -m slides.instructor.collect --check   write nothing; exit 1 if it is out of step
+
+The text about a notebook stays in its cells with the tag "instructor". Such a cell begins with
+MARK, and what follows stands below a label in bold, one of HEADINGS. The rest is frame.md, in which
+`{days}` stands for the days on the clock, `{room}` for the budget, `{pages}` for the notebooks.
+"""
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+from course_utils.paths import REPO
+from notebooks.build import HERE as NOTEBOOKS
+from notebooks.build import BuildError, number, parts, read_source, sources, tags
+from slides.instructor.room import budget
+from slides.instructor.schedule import days
+
+HERE = Path(__file__).resolve().parent
+BUILT = HERE.parent / "INSTRUCTOR.md"
+MARK = "*For the instructor*"
+HEADINGS = {  # by the label in a cell
+    "Script": "Script",
+    "Board": "Board sketch",
+    "Guesses": "What people guess",
+    "Goes wrong": "What goes wrong, and the way out",
+    "Extra": "What is extra",
+    "Background": "To know",
+}
+
+_LABEL = re.compile(rf"^\*\*({'|'.join(HEADINGS)})\.\*\*\s*", re.MULTILINE)
+_MINUTES = re.compile(r"^- \*(\d+) min\* ", re.MULTILINE)
+_GUESS = re.compile(r"^- \*\*(\w+)\*\* ", re.MULTILINE)
+_NEW_PAGE = '<div style="page-break-before: always"></div>'
+
+
+def notes(source: Path) -> dict[str, str]:
+    """Return what a notebook tells the instructor, by label, in the order of HEADINGS."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for cell in _cells(source):
+        if "instructor" in tags(cell):
+            mark, *labelled = _LABEL.split(cell.source)
+            if mark.strip() != MARK:
+                raise BuildError(
+                    f"{source.name}: the cell {cell.source[:40]!r} does not begin with {MARK} and "
+                    f"a label in bold; the labels are {', '.join(HEADINGS)}."
+                )
+            for label, text in zip(labelled[::2], labelled[1::2], strict=True):
+                found[label].append(text.strip())
+    return {label: "\n".join(found[label]) for label in HEADINGS if label in found}
+
+
+def script_minutes(script: str) -> list[int]:
+    """Return the minutes of each item of a script."""
+    return [int(minutes) for minutes in _MINUTES.findall(script)]
+
+
+def guessed(guesses: str) -> list[str]:
+    """Return which predictions the guesses are about."""
+    return _GUESS.findall(guesses)
+
+
+def questions(source: Path) -> dict[str, str]:
+    """Return the question of each prediction that a notebook asks for."""
+    found = {}
+    for cell in _cells(source):
+        if cell.cell_type == "code" and "cu.predict(" in cell.source:
+            nodes = list(ast.walk(ast.parse(cell.source)))
+            named = {ast.unparse(n.targets[0]): n.value for n in nodes if isinstance(n, ast.Assign)}
+            for node in nodes:
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "cu.predict":
+                    key, question = node.args
+                    question = named.get(ast.unparse(question), question)
+                    found[ast.literal_eval(key)] = ast.literal_eval(question)
+    return found
+
+
+def title(source: Path) -> str:
+    """Return the title of a notebook with its number."""
+    return str(_cells(source)[0].source).partition("\n")[0].removeprefix("# ")
+
+
+def page(source: Path) -> Iterator[str]:
+    """Yield the paragraphs of a notebook's page."""
+    core, extra = parts(source)
+    more = f", and what is extra {extra.minutes} ({extra})" if extra.words else ""
+    solved = f"../notebooks/solutions/{source.stem}.ipynb"
+    yield _NEW_PAGE
+    yield f"## {title(source)}"
+    yield f"The core takes {core.minutes} minutes ({core}){more}. [The solved notebook]({solved})."
+    for label, text in notes(source).items():
+        yield f"### {HEADINGS[label]}"
+        if label == "Script":
+            text = _on_the_clock(text)
+        elif label == "Guesses":
+            for key, question in questions(source).items():
+                text = text.replace(f"- **{key}** ", f"- **{key}** *{question}* ")
+        yield text
+
+
+def collect() -> str:
+    """Return the text of INSTRUCTOR.md."""
+    files = sources(NOTEBOOKS / "source")
+    counted = {number(path): parts(path) for path in files}
+    titles = {number(path): title(path) for path in files}
+    readme = (REPO / "README.md").read_text("utf-8")
+    text = (HERE / "frame.md").read_text("utf-8")
+    for name, block in {
+        "days": "\n".join(days(readme, counted, titles)),
+        "room": "\n".join(budget()),
+        "pages": "\n\n".join(paragraph for path in files for paragraph in page(path)),
+    }.items():
+        text = text.replace(f"{{{name}}}", block)
+    return text
+
+
+@cache
+def _cells(source: Path) -> list[NotebookNode]:
+    return list(read_source(source).cells)
+
+
+def _on_the_clock(script: str) -> str:
+    """Write from which minute to which each item of a script lasts, not how long."""
+    ends = [0, *accumulate(script_minutes(script))]
+    spans = iter(pairwise(ends))
+    return _MINUTES.sub(lambda _: "- {}–{} min: ".format(*next(spans)), script)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write or check, and return the exit status."""
+    only_check = "--check" in (sys.argv[1:] if argv is None else argv)
+    try:
+        text = collect()
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if not only_check:
+        BUILT.write_text(text, "utf-8", newline="\n")
+    elif not BUILT.exists() or BUILT.read_text("utf-8") != text:
+        print(f"{BUILT.name} is out of step: run `make notebooks`.", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
