@@ -36,8 +36,9 @@ house: $(READY) ## measure rooms, folders and walls from the imports
 data: $(READY) ## make the data sets (COURSE_SIZE=S, M or L)
 	@$(VENV) -m course_utils.command.cli data
 
-notebooks: $(READY) ## build the notebooks from notebooks/source
+notebooks: $(READY) ## build the notebooks from notebooks/source, and what they tell the instructor
 	@$(VENV) -m notebooks.build
+	@$(VENV) -m slides.instructor.collect
 
 slides: $(READY) ## build the slides: one HTML file and one PDF for each deck
 	@$(VENV) -m slides.build
