@@ -1,4 +1,4 @@
-"""Figures of the deck *Fast data loaders*: counted, simulated or emulated when the deck is built."""
+"""Figures of the deck *Fast data loaders*: counted, simulated or emulated when it is built."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from course_utils.measure.picture import LOOKS
 from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.measure.spans import Span
 from course_utils.teaching.notebook import data_path
-from notebooks.stories.figures import drawing, value_bars
+from notebooks.stories.figures import value_bars
 
 POINTS = 24  # no text on a slide is smaller
 BLUE, RED, GREEN = "#2a85c4", "#d55e00", "#009e73"
@@ -35,9 +35,17 @@ FORMAT_NAMES = ("npy", "hdf5", "tar", "npz", "sqlite", "root", "parquet")
 @contextmanager
 def slide(width: float, height: float, **options: Any) -> Iterator[tuple[Figure, list[Axes]]]:
     """Give a figure of that many inches on the slide, 13.3 wide, and its panels."""
-    with plt.rc_context({"font.size": POINTS, "axes.titlesize": POINTS, "lines.linewidth": 3}):
-        with drawing(width, height, **options) as (figure, panels):
-            yield figure, panels
+    kinds = (
+        "font.size axes.titlesize axes.labelsize legend.fontsize xtick.labelsize ytick.labelsize"
+    )
+    sizes: Any = dict.fromkeys(kinds.split(), POINTS)
+    with plt.rc_context(sizes):
+        rows, columns = options.pop("rows", 1), options.pop("columns", 1)
+        figure, panels = plt.subplots(
+            rows, columns, squeeze=False, figsize=(width, height), layout="constrained", **options
+        )
+        yield figure, list(panels.flat)
+    plt.close(figure)
 
 
 # ---- why a GPU waits ----
@@ -62,12 +70,12 @@ def hit_percent(data_over_cache: float, *, in_order: bool) -> float:
 def cliff() -> Figure:
     """Draw which share of the reads finds its bytes in the cache, over the size of the data."""
     sizes = [0.5, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5]
-    with slide(7.4, 5.2) as (figure, (panel,)):
+    with slide(5.9, 4.5) as (figure, (panel,)):
         for name, in_order, look in ("in order", True, "o-"), ("shuffled", False, "s--"):
             found = [hit_percent(size, in_order=in_order) for size in sizes]
             colour = RED if in_order else BLUE
             panel.plot(sizes, found, look, color=colour, markersize=10, label=name)
-        panel.set(xlabel="data / page cache", ylabel="found in the cache (%)", ylim=(-5, 105))
+        panel.set(xlabel="data / page cache", ylabel="found there (%)", ylim=(-5, 105))
         panel.set_xticks((0.5, 1, 1.5, 2, 2.5))
         panel.legend()
     return figure
@@ -91,9 +99,8 @@ def stages() -> Figure:
             )
             box.set(facecolor=look.colour, edgecolor=look.edge(dark=False), linewidth=2)
             panel.add_patch(box)
-            label = {"ha": "center", "va": "center"}
-            panel.text(place + 0.5, 1.4, stage, color=look.text, weight="bold", **label)
-            panel.text(place + 0.5, 0.6, word, linespacing=1.3, **label)
+            panel.text(place + 0.5, 1.4, stage, color=look.text, ha="center", va="center")
+            panel.text(place + 0.5, 0.85, word, ha="center", va="top", linespacing=1.3)
         panel.set(xlim=(0, len(words)), ylim=(0.1, 1.9))
         panel.axis("off")
     return figure
@@ -102,7 +109,7 @@ def stages() -> Figure:
 def model() -> Figure:
     """Draw the steps per second over the workers: four letters, and simulated loops as points."""
     workers = range(5)
-    with slide(6.2, 5.0) as (figure, (panel,)):
+    with slide(5.9, 5.0) as (figure, (panel,)):
         said = [1000 / (130 if w == 0 else max(50, 80 / w)) for w in workers]
         found = [_rate(replace(LOOP, num_workers=w)) for w in workers]
         panel.plot(workers, said, "-", color="gray", label="four letters")
@@ -162,7 +169,7 @@ def smi() -> Figure:
         ):
             places = [place + 0.27 * (number - 1) for place in range(len(shown))]
             drawn = panel.barh(places, found, 0.25, color=colour, hatch=hatch, label=name)
-            panel.bar_label(drawn, [f"{value:.0f} %" for value in found], padding=6, color="gray")
+            panel.bar_label(drawn, [f"{value:.0f} %" for value in found], padding=6)
         panel.set(yticks=range(len(shown)), yticklabels=shown, xticks=[], xlim=(0, 185))
         panel.invert_yaxis()
         panel.legend(loc="center right", title="emulated")
@@ -245,9 +252,10 @@ def worker_processes() -> Figure:
         for row, name in (1.95, "worker 0"), (0.05, "worker 1"):
             _process(panel, 8.2, row, name, "copy of it")
             middle = row + 0.75
-            at = {"arrowprops": {"arrowstyle": "->", "color": "gray", "lw": 3}}
-            panel.annotate("", (8.1, middle + 0.3), (4.0, 1.95 + 0.1 * (row > 1)), **at)
-            panel.annotate("", (4.0, 1.5 + 0.1 * (row > 1)), (8.1, middle - 0.2), **at)
+            arrow = {"arrowstyle": "->", "color": plt.rcParams["text.color"], "lw": 3}
+            out, back = (4.0, 1.95 + 0.1 * (row > 1)), (4.0, 1.5 + 0.1 * (row > 1))
+            panel.annotate("", (8.1, middle + 0.3), out, arrowprops=arrow)
+            panel.annotate("", back, (8.1, middle - 0.2), arrowprops=arrow)
         panel.text(6.05, 2.95, "numbers of samples", ha="center")
         panel.text(6.05, 0.25, "finished batches", ha="center")
         panel.set(xlim=(0, 12.2), ylim=(0, 3.6))
@@ -258,13 +266,12 @@ def worker_processes() -> Figure:
 def _process(panel: Axes, left: float, bottom: float, name: str, dataset: str) -> None:
     box = FancyBboxPatch((left, bottom), 3.8, 1.55, boxstyle="round,pad=0,rounding_size=0.1")
     panel.add_patch(box)
-    box.set(facecolor="none", edgecolor="gray", linewidth=3)
+    box.set(facecolor="none", edgecolor=plt.rcParams["text.color"], linewidth=3)
     inner = FancyBboxPatch((left + 0.5, bottom + 0.15), 2.8, 0.6, boxstyle="round,pad=0")
     inner.set(facecolor=LOOKS["collate"].colour, edgecolor="none")
     panel.add_patch(inner)
     panel.text(left + 1.9, bottom + 1.15, name, ha="center", va="center", weight="bold")
-    text = {"color": "black", "ha": "center", "va": "center"}
-    panel.text(left + 1.9, bottom + 0.45, dataset, **text)
+    panel.text(left + 1.9, bottom + 0.45, dataset, color="black", ha="center", va="center")
 
 
 def workers() -> Figure:
@@ -272,11 +279,11 @@ def workers() -> Figure:
     counts = (1, 2, 4, 8, 12)
     kinds = {
         "decoding on 2 cores": (Pipeline(decode_ms=80, cores=2), RED, "s--", 2.3),
-        "reading from a storage\nthat serves 8 at a time": (
-            Pipeline(read_ms=80, storage_streams=8), BLUE, "o-", 3.8
+        "reading, 8\nat a time": (
+            Pipeline(read_ms=80, storage_streams=8), BLUE, "o-", 4.6
         ),
     }  # fmt: skip
-    with slide(7.4, 5.2) as (figure, (panel,)):
+    with slide(5.9, 4.5) as (figure, (panel,)):
         for name, (loop, colour, look, height) in kinds.items():
             busy = replace(loop, step_ms=1, steps=96)
             rates = [_rate(replace(busy, num_workers=count)) for count in counts]
@@ -289,19 +296,16 @@ def workers() -> Figure:
 def duplicates() -> Figure:
     """Draw what PolarBERT's dataset served of 1,024 events, and how many of these differ."""
     served = {1: (960, 960), 2: (1920, 999), 4: (3840, 1015)}  # claim fast-duplicates
-    with slide(7.0, 5.2) as (figure, (panel,)):
-        places = np.arange(len(served))
-        for shift, (name, colour, hatch) in zip(
-            (-0.2, 0.2), (("served", RED, "//"), ("distinct", BLUE, "")), strict=True
-        ):
+    with slide(5.9, 4.5) as (figure, (panel,)):
+        for shift, name, colour, hatch in (-0.2, "served", RED, "//"), (0.2, "distinct", BLUE, ""):
             counts = [pair[shift > 0] for pair in served.values()]
-            drawn = panel.bar(
-                places + shift, counts, 0.38, color=colour, hatch=hatch, label=name
-            )
-            panel.bar_label(drawn, [f"{n:,}" for n in counts], color="gray", padding=3)
-        panel.set(xticks=places, xticklabels=map(str, served), xlabel="workers", yticks=[])
-        panel.set(ylim=(0, 4500))
-        panel.legend(loc="upper left")
+            places = np.arange(len(served)) + shift
+            drawn = panel.barh(places, counts, 0.38, color=colour, hatch=hatch, label=name)
+            panel.bar_label(drawn, [f"{count:,}" for count in counts], padding=6)
+        panel.set(yticks=range(len(served)), yticklabels=map(str, served), ylabel="workers")
+        panel.set(xlim=(0, 5100), xticks=[])
+        panel.invert_yaxis()
+        panel.legend(loc="upper right")
     return figure
 
 
@@ -327,12 +331,12 @@ def shuffles() -> Figure:
 def formats() -> Figure:
     """Draw how many bytes each format reads for each byte of one event out of 500."""
     found = {FORMATS[name].title: read for name, read in amplifications().items()}
-    with slide(8.0, 5.2) as (figure, (panel,)):
+    with slide(5.9, 4.5) as (figure, (panel,)):
         colour = [RED if read > 10 else BLUE for read in found.values()]
         value_bars(panel, found, lambda read: f"{read:.0f}" if read > 9.5 else f"{read:.1f}")
         for bar, one in zip(panel.patches, colour, strict=True):
             bar.set_color(one)
-        panel.set(xscale="log", xlim=(0.7, 1500), xticks=[], xlabel="bytes read for each byte")
+        panel.set(xscale="log", xlim=(0.7, 1500), xticks=[], xlabel="bytes read per byte")
         panel.minorticks_off()
     return figure
 
@@ -370,11 +374,12 @@ def cache_policies() -> Figure:
     sizes = [0.5, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0]
     evicts = [hit_percent(size, in_order=True) for size in sizes]
     keeps = [100 * min(1.0, 1 / size) for size in sizes]
-    with slide(7.4, 5.2) as (figure, (panel,)):
-        panel.plot(sizes, keeps, "s-", color=BLUE, markersize=10, label="never evicts")
-        panel.plot(sizes, evicts, "o--", color=RED, markersize=10, label="evicts the oldest")
+    with slide(5.9, 5.2) as (figure, (panel,)):
+        panel.plot(sizes, keeps, "s-", color=BLUE, markersize=10)
+        panel.plot(sizes, evicts, "o--", color=RED, markersize=10)
+        panel.text(1.6, 70, "never evicts")
+        panel.text(1.3, 8, "evicts the oldest")
         panel.set(xlabel="data / cache", ylabel="found in the cache (%)", ylim=(-5, 105))
-        panel.legend(loc="upper right")
     return figure
 
 
@@ -408,8 +413,9 @@ def copies() -> Figure:
     times = {name: _copy_ms(images, **kind) for name, kind in kinds.items()}
     held, there = zip(*times.values(), strict=True)
     with slide(12.4, 4.4) as (figure, (panel,)):
-        look = {"color": "none", "edgecolor": BLUE, "hatch": "//", "linewidth": 2}
-        panel.barh(list(times), there, label="batch is there", **look)
+        whole = panel.barh(list(times), there, color="none", hatch="//", label="batch is there")
+        for bar in whole:
+            bar.set(edgecolor=BLUE, linewidth=2)
         panel.barh(list(times), held, color=RED, height=0.4, label="program goes on")
         panel.set(xlabel="ms until … (emulated RTX 3090, 24 MB)", xlim=(0, 3.4))
         panel.invert_yaxis()
@@ -489,7 +495,9 @@ def _draw_span(panel: Axes, span: Span, *, wrong: bool) -> None:
     look = LOOKS[span.stage]
     height, row = 0.8, 0 if span.lane == "gpu" else 1
     bar = panel.barh(row, span.duration_ns / 1e6, height, left=span.start_ns / 1e6)[0]
-    bar.set(facecolor=look.colour, edgecolor=RED if wrong else look.edge(dark=False), linewidth=2)
+    bar.set(
+        facecolor=look.colour, edgecolor="black" if wrong else look.edge(dark=False), linewidth=2
+    )
     bar.set_hatch("xx" if wrong else "")
 
 
@@ -501,17 +509,17 @@ def shares() -> Figure:
     from torch.utils.data import DistributedSampler
 
     met: set[int] = set()
-    with slide(7.4, 4.6) as (figure, (panel,)):
-        own = [list(DistributedSampler(range(10), num_replicas=4, rank=r)) for r in range(4)]
-        for place, samples in enumerate(zip(*own, strict=True)):
+    with slide(5.9, 4.6) as (figure, (panel,)):
+        samplers = [DistributedSampler(range(10), 4, rank) for rank in range(4)]  # type: ignore[arg-type, var-annotated]
+        for place, samples in enumerate(zip(*samplers, strict=True)):
             for rank, sample in enumerate(samples):
                 again = sample in met
                 met.add(sample)
                 bar = panel.barh(rank, 0.9, left=place + 0.05, color=RED if again else "#56b4e9")
                 bar[0].set(edgecolor="white", hatch="///" if again else "")
                 behind = {"facecolor": bar[0].get_facecolor(), "edgecolor": "none", "pad": 4}
-                centre = {"ha": "center", "va": "center", "color": "black", "bbox": behind}
-                panel.text(place + 0.5, rank, str(sample), **centre)
+                number = panel.text(place + 0.5, rank, str(sample), ha="center", va="center")
+                number.set(color="black", bbox=behind)
         panel.set(yticks=range(4), yticklabels=[f"rank {r}" for r in range(4)], xticks=[])
         panel.set(xlabel="hatched: served again")
         panel.invert_yaxis()
@@ -546,12 +554,11 @@ def slowest() -> Figure:
 def useful_hour() -> Figure:
     """Draw the price of an hour in which a GPU works, where it costs 3 dollars an hour."""
     busy = np.linspace(0.15, 1, 100)
-    with slide(6.4, 5.0) as (figure, (panel,)):
+    with slide(5.9, 5.0) as (figure, (panel,)):
         panel.plot(100 * busy, 3 / busy, color="gray")
         for share, colour in (0.3, RED), (0.8, GREEN):
             panel.plot(100 * share, 3 / share, "o", color=colour, markersize=14)
-            at = {"textcoords": "offset points", "xytext": (14, 10), "color": "gray"}
-            panel.annotate(f"${3 / share:.2f}", (100 * share, 3 / share), **at)
+            panel.text(100 * share + 4, 3 / share + 0.7, rf"\${3 / share:.2f}")
         panel.set(xlabel="GPU busy (%)", ylabel="$ per useful hour", ylim=(0, 21), xlim=(10, 105))
         panel.set(xticks=(30, 80), yticks=(0, 5, 10, 15, 20))
     return figure
