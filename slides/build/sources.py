@@ -22,7 +22,7 @@ _NOT_PROSE = re.compile(
     r"```.*?```|`[^`\n]*`|<!--.*?-->|<[^>]*>|\]\([^)]*\)|^:::\w*|\$[^$\n]*\\[^$\n]*\$",
     re.DOTALL | re.MULTILINE,
 )
-_DRAWN = re.compile(r"^:::(figure|timeline|source)\b.*?^:::$", re.DOTALL | re.MULTILINE)
+_DRAWN = re.compile(r"^:::(figure|timeline)\b.*?^:::$|^:::source[^\n]*", re.DOTALL | re.MULTILINE)
 
 
 def read_all_claims() -> list[Claim]:

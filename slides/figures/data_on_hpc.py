@@ -204,7 +204,7 @@ def staging() -> Figure:
         panel.set(xlabel="epochs", xticks=range(4), ylim=(0, None))
         panel.set_title(f"{name}: paid after {copy_s / epoch_s:.1g}", fontsize=20)
     panels[0].set_ylabel("seconds of loading")
-    panels[0].legend(frameon=False)
+    panels[1].legend(loc="center right", bbox_to_anchor=(1, 0.3))
     return figure
 
 
@@ -253,7 +253,7 @@ def checkpoint_interval() -> Figure:
     panel.set(xscale="log", xticks=[2, 5, 15, 60, 240], ylim=(0, 40))
     panel.set_xticklabels(["2", "5", "15", "60", "240"])
     panel.minorticks_off()
-    panel.legend(frameon=False)
+    panel.legend()
     return figure
 
 
