@@ -198,13 +198,14 @@ def staging() -> Figure:
         copy_s = _seconds(preset, copy, opens)
         epoch_s = _seconds(preset, epoch, opens)
         epochs = np.linspace(0, 3, 50)
-        panel.plot(epochs, epoch_s * epochs, "--", color=BAD, lw=3, label="from the storage")
-        panel.plot(epochs, np.full(50, copy_s), color=GOOD, lw=3, label="copied first")
+        panel.plot(epochs, epoch_s * epochs, "--", color=BAD, lw=3)
+        panel.plot(epochs, np.full(50, copy_s), color=GOOD, lw=3)
         panel.axvline(copy_s / epoch_s, color=PLAIN, ls=":")
         panel.set(xlabel="epochs", xticks=range(4), ylim=(0, None))
-        panel.set_title(f"{name}: paid after {copy_s / epoch_s:.1g}", fontsize=20)
+        panel.set_title(f"{name}: n = {copy_s / epoch_s:.1g}", fontsize=20)
     panels[0].set_ylabel("seconds of loading")
-    panels[1].legend(loc="center right", bbox_to_anchor=(1, 0.3))
+    panels[1].text(1.9, 1.95 * epoch_s, "from the storage", ha="right")
+    panels[1].text(3, 2 + copy_s, "copied first", ha="right")
     return figure
 
 
