@@ -454,8 +454,8 @@ print(server.counters())
 #
 # **Guesses.**
 #
-# - **01d** Most say 50 and more. Far less is right: while the main process reads and decodes, the GPU
-#   waits.
+# - **01d** Most say 50 and more. It is about a sixth: while the main process reads and decodes, the
+#   GPU waits.
 
 # %% [markdown]
 # # Extra
@@ -539,8 +539,8 @@ for dataset in (events, corpus):
 #
 # **Guesses.**
 #
-# - **01e** Most say 2 to 5, since "reading is reading". It is far more: the text has to be read word
-#   by word.
+# - **01e** Most say 2 to 5, since "reading is reading". It is hundreds of times and more: the text
+#   has to be read word by word.
 # - **01f** Whoever takes an epoch for an epoch says 100. It is 63.
 #
 # **Background.** A debate of three minutes, show of hands first: may BabyLlama load everything in
@@ -687,8 +687,8 @@ cu.check("01.3", BatchedPulseFile)
 #
 # **Guesses.**
 #
-# - **01g** Those who trust a trained model say the true share. It expects about half, as in the set
-#   that it learnt from.
+# - **01g** Those who trust a trained model say the true share, about a tenth; others say 50, as in
+#   the set that it learnt from. It is in between, and far too many.
 #
 # **Goes wrong.**
 #

@@ -203,8 +203,8 @@ cu.reveal("02b", does_not_fit.summary().total_s / fits.summary().total_s)
 #
 # - **02a** A tenth does not fit, so 90 is the answer to expect. It is 0. Let them explain it to each
 #   other: draw a cache with four places, and five blocks read in a circle.
-# - **02b** 1.1 and 10 are tempting. The exact ratio depends on the file and the batch size; that it
-#   is several times does not.
+# - **02b** 1.1 and 10 are tempting. It is about 7: the exact ratio depends on the file and the batch
+#   size, the shape does not.
 # - **02c** Those who read "utilisation" as a share of the chip say 1. It is 100: one kernel ran all
 #   the time.
 
@@ -384,7 +384,7 @@ cu.reveal("02e", rate(ahead))
 #
 # - **02d** 25 is the answer of those who only halve L. It is 20, for now the GPU is the slower one.
 #   With T = max(...) on the board it is easy.
-# - **02e** The one to wait for: 20 is tempting. It stays at 12.5.
+# - **02e** The one to wait for: 20 is tempting. It stays as it was, 12.5 by the model.
 # - **02f** "A larger model" is the right answer and the one that nobody wants to give, since
 #   everybody has heard that large models need fast loaders.
 #

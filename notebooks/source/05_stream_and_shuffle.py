@@ -359,11 +359,11 @@ cu.check("05.2", at_once, chunk, buffer)
 #
 # **Guesses.**
 #
-# - **05b** 16 is tempting, "one request each". It is less, for a step hides a part of it; it depends
-#   on the machine only a little, since the storage is emulated. Why is the line of the 16 spots
-#   steadier than chance? Each spot gives two events to each batch.
-# - **05c** The one to wait for: a buffer sounds as if it mixed, so people say 1 to 1.5. On this file
-#   it is hardly better than none.
+# - **05b** 16 is tempting. It is about 6, for each step takes 20 ms either way: (160 + 20) / (10 +
+#   20). It depends on the machine only a little, since the storage is emulated. Why is the line of
+#   the 16 spots steadier than chance? Each spot gives two events to each batch.
+# - **05c** The one to wait for: a buffer sounds as if it mixed, so people say 1 to 1.5. It is about
+#   5: on this file it is hardly better than none.
 # - **05d** 1.5 is the answer of those who forget the 4 bytes of a float32. It is 6, in each worker.
 #
 # **Goes wrong.**

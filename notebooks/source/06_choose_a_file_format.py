@@ -168,8 +168,8 @@ cu.check("06.1", training, histogram, display, one_pass)
 #
 # **Guesses.**
 #
-# - **06a** 2 to 10 is usual. It is far more. Let somebody compute it: an open and a request for each
-#   event, against requests that merge.
+# - **06a** 2 to 10 is usual. It is hundreds of times. Let somebody compute it: an open and a request
+#   for each event, against requests that merge.
 # - **06b** "Less than one", since a filter is called push-down. It is the whole file: every group
 #   holds small and large ids.
 #
@@ -444,8 +444,8 @@ cu.reveal("06d", ladder["two workers"] / ladder["whole batches"])
 # **Guesses.**
 #
 # - **06c** 10 to 50 is usual, since each rung sounds like a detail. It is hundreds of times.
-# - **06d** 2, "as in notebook 00". It is less than 1: ask what a worker has to do with a batch that
-#   is ready.
+# - **06d** 2, "as in notebook 00". It is far less than 1: ask what a worker has to do with a batch
+#   that is ready.
 
 # %% [markdown]
 # ## You now can

@@ -332,7 +332,8 @@ cu.check("10.1", epoch, mixed, complete)
 # - **10a** Those who count requests say 100, and the bytes make it a little less.
 # - **10b** Those who believe the notes say 0 to 10, "the next is already downloading". It is most of
 #   the time.
-# - **10c** A quarter of 10b is a good guess. Most of what is left is the start.
+# - **10c** A quarter of 10b is a good guess for a long epoch. In this short one the start is most of
+#   what is left, so it is more.
 # - **10d** The tempting answers are 400 and 0. It is in between, and nobody counts.
 # - **10e** Those who overlook *with replacement* say 20. It is about 13.
 # - **10f** Those who believe the name say 5; let them run the cell twice. It is 1.

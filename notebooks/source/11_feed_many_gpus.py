@@ -370,8 +370,8 @@ cu.check("11.2", in_step)
 #
 # **Guesses.**
 #
-# - **11d** The tempting answer is that of a rank alone, 90 or so. It is that of the late rank, since
-#   all meet in every step.
+# - **11d** The tempting answer is that of a rank alone, 90 or so. It is about 30, that of the late
+#   rank, since all meet in every step.
 #
 # **Goes wrong.**
 #
@@ -697,8 +697,8 @@ cu.check("11.3", ResumableLoader)
 #
 # **Guesses.**
 #
-# - **11e** 1, "they only add up". It is far more: without `zero_grad` each step repeats all gradients
-#   before it.
+# - **11e** 1, "they only add up", or "it explodes". It is about 1.5: it still learns, and nobody
+#   notices. Each step repeats all gradients before it.
 # - **11f** 8, as many as GPUs. It is 2, as many as copies of the model.
 # - **11r** Whoever says 10 thinks that workers wait to be asked; whoever says 12 counts one for each.
 #   It is 14: ask what happens to the four.
