@@ -1,4 +1,4 @@
-"""Build the slides: `python -m slides.build [DECK ...] [--no-pdf] [--shots DIR]`.
+"""Build the slides: `python -m slides.build [DECK ...] [--no-pdf] [--check] [--shots DIR]`.
 
 A deck `slides/NAME.md` becomes `slides/built/NAME.html` and `NAME.pdf`.
 """
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slides.build.browser import browser, pictures
+from slides.build.check import measured
 from slides.build.markdown import DeckError, read_deck
 from slides.build.page import page
 from slides.build.pdf import print_pdf
@@ -28,27 +29,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m slides.build", description=__doc__)
     parser.add_argument("decks", nargs="*", metavar="DECK", help="names, such as why_data")
     parser.add_argument("--no-pdf", action="store_true", help="write the HTML alone")
+    parser.add_argument("--check", action="store_true", help="measure every slide in Chromium")
     parser.add_argument("--shots", type=Path, metavar="DIR", help="write a PNG of every slide")
     options = parser.parse_args(arguments)
     claims = read_all_claims()
     built, found = [], []
     for name in options.decks or decks():
+        file = SLIDES / "built" / f"{name}.html"
+        file.parent.mkdir(exist_ok=True)
         try:
             deck = read_deck(SLIDES / f"{name}.md")
+            file.write_text(page(deck, claims), "utf-8")
         except (DeckError, FileNotFoundError) as error:
             found.append(str(error))
             continue
         found += findings(deck, claims)
-        file = SLIDES / "built" / f"{name}.html"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(page(deck, claims), "utf-8")
         built.append(file)
         print(f"{file.relative_to(SLIDES.parent)}: {len(deck.slides)} slides")
-    if built and (options.shots or not options.no_pdf):
+    if built and (options.check or options.shots or not options.no_pdf):
         with browser() as context:
             for file in built:
                 if not options.no_pdf:
                     print(print_pdf(context, file).relative_to(SLIDES.parent))
+                if options.check:
+                    found += measured(context, file)
                 if options.shots:
                     pictures(context, file, options.shots)
     print(*found, sep="\n", end="\n" if found else "", file=sys.stderr)

@@ -14,6 +14,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from course_utils.measure.exchange import load_chrome
 from course_utils.measure.picture import Control, Picture, TimelineGrid, key
@@ -73,9 +74,17 @@ def _figure(block: Block, deck: str) -> str:
         raise ValueError(f"slides/figures/{deck}.py has no function of that name.")
     with plt.style.context(STYLES):
         drawn = functions[block.argument]()
+        letters = _letters(drawn) if isinstance(drawn, Figure) else ""
         svg = _as_svg(drawn, block.argument) if isinstance(drawn, Figure) else str(drawn)
     svg = _with_own_ids(svg[svg.index("<svg") :], f"{block.argument}-").replace(INK, "currentColor")
-    return f'<figure role="img" aria-label="{escape(meaning)}">{svg}</figure>'
+    return f'<figure role="img" aria-label="{escape(meaning)}"{letters}>{svg}</figure>'
+
+
+def _letters(figure: Figure) -> str:
+    """Return how large the smallest letters of a figure are, in pixels, for the check."""
+    texts = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    smallest = min((text.get_fontsize() for text in texts), default=99)
+    return f' data-letters="{smallest * 96 / 72:.1f}"'
 
 
 def _as_svg(figure: Figure, name: str) -> str:

@@ -66,7 +66,7 @@ def pictures(context: BrowserContext, file: Path, folder: Path) -> None:
     """Write a PNG of every slide, light and dark, with all that appears one by one."""
     folder.mkdir(parents=True, exist_ok=True)
     for theme in "light", "dark":
-        page, _ = open_deck(context, file, f"?theme={theme}&all")
+        page, _ = open_deck(context, file, f"?theme={theme}")
         for number in range(page.evaluate("Reveal.getTotalSlides()")):
             page.evaluate("number => Reveal.slide(number, 0, 99)", number)
             page.wait_for_timeout(150)  # a timeline draws when its slide has a width

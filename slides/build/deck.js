@@ -39,16 +39,23 @@ function fit(box) {
   }
 }
 
-// The digits 1 to 9 choose a state of the timeline on the slide that is shown.
-function chooseState(event) {
-  const box = Reveal.getCurrentSlide()?.querySelector(".timeline");
-  const choice = box && widget(box).querySelectorAll("input")[Number(event.key) - 1];
-  if (!choice || event.ctrlKey || event.metaKey || event.altKey) return;
-  choice.click();
-  choice.focus();
+// The digits 1 to 9 choose a state of the timeline on the slide that is shown, without taking the
+// keyboard from the deck. From a timeline that has it, page keys turn the slide, Escape gives it back.
+function pressKey(event) {
+  const box = deck.getCurrentSlide()?.querySelector(".timeline");
+  if (!box || event.ctrlKey || event.metaKey || event.altKey) return;
+  const choice = /^[1-9]$/.test(event.key) && widget(box).querySelectorAll("input")[event.key - 1];
+  const leave = box.contains(document.activeElement) && { Escape() {}, PageDown: () => deck.next(), PageUp: () => deck.prev() }[event.key];
+  if (!choice && !leave) return;
   event.stopPropagation();
+  event.preventDefault();
+  if (choice) return choice.click();
+  document.activeElement.blur();
+  leave();
 }
-addEventListener("keydown", (event) => { if (/^[1-9]$/.test(event.key)) chooseState(event); }, true);
+addEventListener("keydown", pressKey, true);
+// A choice by the mouse leaves the keyboard to the deck.
+addEventListener("pointerup", () => setTimeout(() => document.activeElement?.closest?.(".timeline") && document.activeElement.blur()));
 
 // Lines of code stand out in turn: as many steps as of the fragments behind the code are visible.
 function stepThrough(pre) {

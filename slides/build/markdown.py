@@ -38,6 +38,7 @@ from slides.build.rich_text import render
 _FRONT = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
 _MINUTES = re.compile(r"\s*\*\*(\d+(?:\.\d+)?) min\.\*\*")
 _FENCE = re.compile(r"\s*(```+)")
+_HEADING = re.compile(r"#{1,2} ")
 _BLOCK = re.compile(r":::(\w*)\s*(.*)")
 _ONE_LINE = re.compile(r":::(source \S|demo|timeline recording=)")
 
@@ -48,12 +49,13 @@ class DeckError(Exception):
 
 @dataclass(frozen=True)
 class Slide:
-    """One slide: what stands in the deck, and the HTML that comes of it."""
+    """One slide as it stands in the deck."""
 
+    where: str  # for messages
     heading: str
     text: str  # its Markdown, without the notes
-    html: str
-    notes: str  # HTML
+    parts: Sequence[str | Block]  # the same, read
+    notes: str
     minutes: float
 
 
@@ -85,17 +87,14 @@ def read_deck(path: Path) -> Deck:
         _slide(source, path.stem, number)
         for number, source in enumerate(_slides(text[front.end() :]), 1)
     ]
-    deck = Deck(path.stem, about["title"], about["subtitle"], float(about["minutes"]), slides)
-    return deck
+    return Deck(path.stem, about["title"], about["subtitle"], float(about["minutes"]), slides)
 
 
 def _slides(text: str) -> Iterator[str]:
-    """Yield the parts between lines `---`, which mean nothing inside of code."""
+    """Yield the parts between lines `---`."""
     lines: list[str] = []
-    fence = ""
-    for line in text.splitlines():
-        fence = _fence_after(fence, line)
-        if line.strip() == "---" and not fence:
+    for line, is_code in _lines(text):
+        if line.strip() == "---" and not is_code:
             yield "\n".join(lines)
             lines = []
         else:
@@ -103,40 +102,40 @@ def _slides(text: str) -> Iterator[str]:
     yield "\n".join(lines)
 
 
-def _fence_after(fence: str, line: str) -> str:
-    """Return the fence that is open after `line`, or nothing."""
-    mark = _FENCE.match(line)
-    if not mark:
-        return fence
-    if fence:
-        return "" if line.strip() == fence else fence
-    return mark[1]
+def _lines(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield each line, and whether it belongs to code, where no line means anything to a deck."""
+    fence = ""
+    for line in text.splitlines():
+        mark = _FENCE.match(line)
+        yield line, bool(fence or mark)
+        if mark and not fence:
+            fence = mark[1]
+        elif line.strip() == fence:
+            fence = ""
 
 
 def _slide(source: str, deck: str, number: int) -> Slide:
     text, _, notes = source.partition("\nNote:\n")
-    headings = re.findall(r"^(#{1,2}) (.*)", text, re.MULTILINE)
-    marks = [mark for mark, _ in headings]
-    if marks != ["#" if number == 1 else "##"]:
-        wanted = "`# Title`" if number == 1 else "one heading, `## The thought of the slide`"
-        raise DeckError(f"{deck}, slide {number}: it needs {wanted}; found {headings}.")
-    heading = headings[0][1].strip()
+    headings = [line for line, is_code in _lines(text) if _HEADING.match(line) and not is_code]
+    wanted = "# Title" if number == 1 else "## The thought of the slide"
+    mark, _, heading = "".join(headings).partition(" ")
+    if len(headings) != 1 or mark != wanted.partition(" ")[0]:
+        raise DeckError(f"{deck}, slide {number}: it needs one `{wanted}`; it has {headings}.")
     where = f"{deck}, slide {number} ({heading})"
     minutes = _MINUTES.match(notes)
     if not minutes:
         raise DeckError(f"{where}: the notes have to begin with `**N min.**`, as in **1.5 min.**")
-    html = _render(_parse(text.splitlines(), where), deck, where)
-    return Slide(heading, text, html, render(notes), float(minutes[1]))
+    parts = _parse(text, where)
+    return Slide(where, heading, text, parts, notes, float(minutes[1]))
 
 
-def _parse(lines: Sequence[str], where: str) -> list[str | Block]:
+def _parse(text: str, where: str) -> list[str | Block]:
     """Return the lines, and blocks instead of those inside of one."""
     whole = Block("", "", [[]])
     opened = [whole]  # the innermost last
-    fence = last = ""
-    for line in lines:
-        fence = _fence_after(fence, line)
-        mark = None if fence else _BLOCK.fullmatch(line.rstrip())
+    last = ""
+    for line, is_code in _lines(text):
+        mark = None if is_code else _BLOCK.fullmatch(line.rstrip())
         if not mark:
             opened[-1].columns[-1].append(line)
         elif mark[1] == "column":
@@ -161,18 +160,25 @@ def _parse(lines: Sequence[str], where: str) -> list[str | Block]:
     return whole.columns[0]
 
 
-def _render(parts: Sequence[str | Block], deck: str, where: str) -> str:
-    """Return the HTML of Markdown in which blocks stand."""
-    html = []
-    for is_block, group in groupby(parts, lambda part: isinstance(part, Block)):
-        if not is_block:
-            html.append(render("\n".join(map(str, group))))
-            continue
-        for block in group:
-            assert isinstance(block, Block)
-            inner = [_render(column, deck, where) for column in block.columns]
-            try:
-                html.append(render_block(block, inner, deck))
-            except (ValueError, OSError, TypeError) as error:
-                raise DeckError(f"{where}, :::{block.name} {block.argument}: {error}") from error
-    return "".join(html)
+def to_html(slide: Slide, deck: str) -> str:
+    """Return the HTML of a slide of `deck`: figures are drawn now.
+
+    Raises:
+        DeckError: a block does not say what it has to.
+    """
+
+    def rendered(parts: Sequence[str | Block]) -> Iterator[str]:
+        for _, group in groupby(parts, type):  # lines that follow each other are one text
+            run = list(group)
+            yield from (drawn(part) for part in run if isinstance(part, Block))
+            yield render("\n".join(part for part in run if isinstance(part, str)))
+
+    def drawn(block: Block) -> str:
+        inner = ["".join(rendered(column)) for column in block.columns]
+        try:
+            return render_block(block, inner, deck)
+        except (ValueError, OSError, TypeError) as error:
+            told = f"{slide.where}, :::{block.name} {block.argument}: {error}"
+            raise DeckError(told) from error
+
+    return "".join(rendered(slide.parts))

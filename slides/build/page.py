@@ -8,7 +8,8 @@ from pathlib import Path
 
 from course_utils.measure.picture import module_source
 from notebooks.claims import Claim
-from slides.build.markdown import Deck, Slide
+from slides.build.markdown import Deck, Slide, to_html
+from slides.build.rich_text import render
 from slides.build.sources import sources
 
 HERE = Path(__file__).resolve().parent
@@ -42,10 +43,10 @@ def page(deck: Deck, claims: Sequence[Claim]) -> str:
 def _section(deck: Deck, number: int, slide: Slide, claims: Sequence[Claim]) -> str:
     subtitle = f'<p class="subtitle">{escape(deck.subtitle)}</p>' if number == 1 else ""
     listed = "".join(f"<li>{escape(source)}</li>" for source in sources(slide, deck.name, claims))
-    notes = slide.notes + (f"<p>Sources:</p><ul>{listed}</ul>" if listed else "")
+    notes = render(slide.notes) + (f"<p>Sources:</p><ul>{listed}</ul>" if listed else "")
     kind = "slide title" if number == 1 else "slide"
     return (
-        f'<section><div class="{kind}">{slide.html}{subtitle}</div>'
+        f'<section><div class="{kind}">{to_html(slide, deck.name)}{subtitle}</div>'
         f'<aside class="notes">{notes}</aside></section>'
     )
 

@@ -1,0 +1,27 @@
+"""Measure every slide of a built deck in Chromium: what does not fit, what cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from playwright.sync_api import BrowserContext
+
+from slides.build.browser import open_deck
+
+_MEASURE = Path(__file__).with_name("measure.js").read_text("utf-8")
+
+
+def measured(context: BrowserContext, file: Path) -> Iterator[str]:
+    """Yield a sentence for each fault of each slide, in either theme, and for each request."""
+    themes: dict[tuple[int, str], list[str]] = {}
+    for theme in "light", "dark":
+        page, asked = open_deck(context, file, f"?theme={theme}")
+        for number in range(page.evaluate("Reveal.getTotalSlides()")):
+            page.evaluate("number => Reveal.slide(number, 0, 99)", number)
+            for fault in page.evaluate(_MEASURE):
+                themes.setdefault((number + 1, fault), []).append(theme)
+        yield from (f"{file.name} asks for something outside of it: {one}" for one in asked)
+        page.close()
+    for (number, fault), seen in sorted(themes.items()):
+        yield f"{file.stem}, slide {number}, {' and '.join(seen)}: {fault}."
