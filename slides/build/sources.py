@@ -22,7 +22,10 @@ _NOT_PROSE = re.compile(
     r"```.*?```|`[^`\n]*`|<!--.*?-->|<[^>]*>|\]\([^)]*\)|^:::\w*|\$[^$\n]*\\[^$\n]*\$",
     re.DOTALL | re.MULTILINE,
 )
-_DRAWN = re.compile(r"^:::(figure|timeline)\b.*?^:::$|^:::source[^\n]*", re.DOTALL | re.MULTILINE)
+_NOT_STATED = re.compile(  # what a picture draws, and a source line, which is the source itself
+    r"^:::(?:source [^\n]*$|timeline recording=[^\n]*$|(?:figure|timeline|source)\b.*?^:::$)",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 def read_all_claims() -> list[Claim]:
@@ -49,7 +52,7 @@ def findings(deck: Deck, claims: Sequence[Claim]) -> Iterator[str]:
             yield f"{deck.name}: claim {claim.id} is on no slide word for word: mend claims.toml."
     texts = sorted((_words(c.text) for c in claims if _own(c, deck.name)), key=len, reverse=True)
     for number, slide in enumerate(deck.slides, 1):
-        for paragraph in re.split(r"\n\s*\n", _DRAWN.sub("", slide.text)):
+        for paragraph in re.split(r"\n\s*\n", _NOT_STATED.sub("", slide.text)):
             for found in _numbers(paragraph, texts):
                 yield (
                     f"{deck.name}, slide {number} ({slide.heading}): {found!r} has no source: add "

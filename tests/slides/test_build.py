@@ -1,0 +1,117 @@
+"""All decks, built and looked at by a real browser."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from slides.build.__main__ import decks, main
+from slides.build.browser import browser, open_deck
+from slides.build.check import measured
+from slides.build.markdown import read_deck
+from slides.build.page import page
+from slides.build.pdf import print_pdf
+
+pytestmark = [pytest.mark.full, pytest.mark.browser]
+DECK = """---
+title: A talk
+subtitle: Short
+minutes: 3
+---
+# A talk
+
+Note:
+**1 min.** Welcome.
+---
+## It can wait
+
+:::timeline
+Naive: read_ms=80 copy_ms=5 step_ms=30 steps=12
+Workers: read_ms=80 copy_ms=5 step_ms=30 steps=12 num_workers=2
+:::
+
+Note:
+**1 min.** Press 2, then turn the page.
+---
+## It goes on
+
+{}
+
+Note:
+**1 min.** Bye.
+"""
+
+
+@pytest.fixture(scope="module")
+def window():
+    with browser() as context:
+        yield context
+
+
+def built(folder: Path, text: str = "+ Good") -> Path:
+    (folder / "talk.md").write_text(DECK.format(text), "utf-8")
+    file = folder / "talk.html"
+    file.write_text(page(read_deck(folder / "talk.md"), []), "utf-8")
+    return file
+
+
+def test_every_slide_of_every_deck_can_be_read_and_no_request_leaves_it(capsys) -> None:
+    status = main(["--no-pdf", "--check"])
+    assert capsys.readouterr().err == ""
+    assert status == 0
+    assert len(decks()) == 3
+
+
+def test_the_same_deck_becomes_the_same_bytes(tmp_path: Path) -> None:
+    assert built(tmp_path).read_bytes() == built(tmp_path).read_bytes()
+
+
+def test_keys_choose_a_state_and_leave_the_slide_where_it_is(window, tmp_path: Path) -> None:
+    slides, asked = open_deck(window, built(tmp_path))
+    state = lambda: slides.locator(".tl").get_attribute("data-state")  # noqa: E731
+    number = lambda: slides.evaluate("Reveal.getIndices().h")  # noqa: E731
+    slides.keyboard.press("ArrowRight")
+    assert (number(), state()) == (1, "show=Naive")
+    slides.keyboard.press("2")
+    assert (number(), state()) == (1, "show=Workers")
+    slides.get_by_role("radio", name="Workers").focus()
+    slides.keyboard.press("ArrowLeft")
+    assert (number(), state()) == (1, "show=Naive")
+    slides.keyboard.press("PageDown")
+    assert number() == 2
+    assert asked == []
+
+
+def test_the_window_with_the_notes_follows_without_a_network(window, tmp_path: Path) -> None:
+    slides, asked = open_deck(window, built(tmp_path))
+    with slides.expect_popup() as opened:
+        slides.keyboard.press("s")
+    notes = opened.value
+    notes.get_by_text("Welcome.").wait_for()
+    slides.keyboard.press("ArrowRight")
+    notes.get_by_text("Press 2, then turn the page.").wait_for()
+    assert len(notes.frames) == 3
+    assert asked == []
+
+
+def test_the_pdf_has_a_page_for_each_slide(window, tmp_path: Path) -> None:
+    printed = print_pdf(window, built(tmp_path)).read_bytes()
+    assert len(re.findall(rb"/Type /Page\b", printed)) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("- all\n" * 12, "reaches below the room"),
+        ("```python\n" + 80 * "x" + "\n```", "is wider than its place"),
+        ("<small style='font-size: 20px'>small</small>", "has letters of 20 pixels"),
+        ("<b style='color: #999'>pale</b>", "has a contrast of"),
+        ("[lost](there.html)", "leads nowhere"),
+        ("<img src='data:,'>", "no alternative text"),
+    ],
+)
+def test_what_cannot_be_read_is_found(window, tmp_path: Path, text: str, told: str) -> None:
+    found = list(measured(window, built(tmp_path, text)))
+    assert found
+    assert all(sentence.startswith("talk, slide 3, ") for sentence in found)
+    assert told in found[0]
