@@ -83,7 +83,7 @@ def _figure(block: Block, deck: str) -> str:
 def _letters(figure: Figure) -> str:
     """Return how large the smallest letters of a figure are, in pixels, for the check."""
     texts = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
-    smallest = min((text.get_fontsize() for text in texts), default=99)
+    smallest = min((float(text.get_fontsize()) for text in texts), default=99.0)
     return f' data-letters="{smallest * 96 / 72:.1f}"'
 
 
