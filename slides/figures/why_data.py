@@ -1,0 +1,343 @@
+"""Figures of the deck `why_data`: learning without labels, scaling laws, operations and money."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from course_utils.hardware.storage import PRESETS
+from course_utils.loading.events.draw import colours
+from data_scripts.simulate import draw_events, simulate
+from data_scripts.telescope import sensor_positions
+
+Floats = NDArray[np.float64]
+
+BLUE, ORANGE, GREEN, SKY, RED, GREY = (
+    *("#0072b2", "#e69f00", "#009e73", "#56b4e9", "#d55e00"),
+    "#808080",
+)
+PF_DAY = 1e15 * 86_400  # operations
+GPU_FLOPS = 400e12  # what an H100 may do of its 989e12 in a training, a premise of the deck
+
+# The coefficients of L = E + A / N^alpha + B / D^beta, N parameters and D tokens
+HOFFMANN = {"A": 406.4, "alpha": 0.34, "B": 410.7, "beta": 0.28}
+REFIT = {"A": 482.01, "alpha": 0.3478, "B": 2085.43, "beta": 0.3658}
+
+
+# --- without labels
+
+
+def masked_event() -> Figure:
+    """Draw an event of the course's telescope, whole and with a part of its sensors hidden."""
+    table, runs = draw_events(400, np.random.default_rng(7))
+    pulses, counts = simulate(table[-60:], runs, np.random.default_rng(8))
+    chosen = int(np.argsort(counts)[-25])  # bright, but not a blot
+    first = int(counts[:chosen].sum())
+    time, charge, sensor, noise = pulses[first : first + counts[chosen]].T
+    light = noise == 0
+    time, charge, sensor = time[light] / 1000, charge[light], sensor[light].astype(int)
+    height = sensor_positions()[sensor, 2]
+    lit = np.unique(sensor)
+    hidden = np.isin(sensor, np.random.default_rng(1).choice(lit, len(lit) // 4, replace=False))
+    looks = {"s": 20 + 30 * np.sqrt(charge.clip(max=40)), "c": time, "cmap": colours()}
+    figure, (whole, masked) = plt.subplots(1, 2, figsize=(12.3, 4.3), sharex=True, sharey=True)
+    whole.scatter(time, height, edgecolors=GREY, linewidths=0.4, **looks)
+    seen = {name: of if name == "cmap" else np.asarray(of)[~hidden] for name, of in looks.items()}
+    masked.scatter(time[~hidden], height[~hidden], edgecolors=GREY, linewidths=0.4, **seen)
+    masked.scatter(
+        time[hidden], height[hidden], s=110, facecolors="none", edgecolors=RED, linewidths=1.6
+    )
+    whole.set(title="what the telescope saw", xlabel="time (µs)", ylabel="height (m)")
+    masked.set(title="circles: hidden, to be predicted", xlabel="time (µs)")
+    return figure
+
+
+def denoising() -> Figure:
+    """Choose the strength of a denoiser with the noisy picture alone, by J-invariance."""
+    from skimage import data, restoration
+
+    clean = data.camera()[60:188, 160:288] / 255.0
+    noisy = clean + np.random.default_rng(0).normal(0, 0.15, clean.shape)
+    weights = np.linspace(0.02, 0.5, 9)
+    tried = [{"weight": weight} for weight in weights]
+    _, (_, blind) = restoration.calibrate_denoiser(
+        noisy,
+        restoration.denoise_tv_chambolle,
+        {"weight": weights},
+        extra_output=True,
+    )
+    restored = [restoration.denoise_tv_chambolle(noisy, **settings) for settings in tried]
+    true = [float(np.mean((picture - clean) ** 2)) for picture in restored]
+    figure, panels = plt.subplots(
+        1, 3, figsize=(12.3, 4.3), gridspec_kw={"width_ratios": [1, 1, 1.6]}
+    )
+    pictures = {"noisy": noisy, "restored": restored[int(np.argmin(blind))]}
+    for panel, (name, picture) in zip(panels, pictures.items(), strict=False):
+        panel.imshow(picture, cmap="gray", vmin=0, vmax=1)
+        panel.set(title=name, xticks=[], yticks=[])
+    for values, look, name in (
+        (np.asarray(blind), "o-", "loss seen without\nthe clean picture"),
+        (np.asarray(true), "s--", "true error"),
+    ):
+        panels[2].plot(weights, values - values.min(), look, label=name)
+    panels[2].set(xlabel="strength of the denoiser", ylabel="above its minimum", yticks=[0])
+    panels[2].legend()
+    return figure
+
+
+def contrastive() -> Figure:
+    """Train two linear encoders with CLIP's loss, and draw the likeness of pairs never seen."""
+    before, after = (_likeness(steps) for steps in (0, 150))
+    figure, panels = plt.subplots(1, 2, figsize=(9.5, 4.7))
+    for panel, (name, matrix) in zip(
+        panels, {"before training": before, "after training": after}.items(), strict=True
+    ):
+        panel.imshow(matrix, cmap="cividis", vmin=-1, vmax=1)
+        panel.set(title=name, xlabel="text", xticks=[], yticks=[])
+    panels[0].set(ylabel="picture")
+    figure.colorbar(panels[1].images[0], ax=panels, label="cosine", ticks=[-1, 0, 1])
+    return figure
+
+
+def _likeness(steps: int, pairs: int = 8) -> Floats:
+    """Return the cosines of new pictures (rows) and texts after `steps` of training."""
+    rng = torch.Generator().manual_seed(0)
+    # a picture and its text have the same meaning, six numbers, and each shows it in its own way
+    views = [torch.randn(6, width, generator=rng) for width in (32, 24)]
+    encoders = [torch.randn(view.shape[1], 8, generator=rng).requires_grad_() for view in views]
+
+    def cosines(count: int) -> torch.Tensor:
+        meaning = torch.randn(count, 6, generator=rng)
+        codes = []
+        for view, encoder in zip(views, encoders, strict=True):
+            noise = 0.5 * torch.randn(count, view.shape[1], generator=rng)
+            codes.append(torch.nn.functional.normalize((meaning @ view + noise) @ encoder))
+        return codes[0] @ codes[1].T
+
+    optimizer = torch.optim.Adam(encoders, lr=0.03)
+    for _ in range(steps):
+        logits = 10 * cosines(32)
+        partner = torch.arange(32)
+        loss = torch.nn.functional.cross_entropy(logits, partner)
+        loss = loss + torch.nn.functional.cross_entropy(logits.T, partner)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    rng.manual_seed(1)  # the same new pairs before and after
+    found: Floats = cosines(pairs).detach().double().numpy()
+    return found
+
+
+# --- scale
+
+
+def tokens_by_year() -> Figure:
+    """Draw how many tokens some language models were trained on, beside the stock of text."""
+    models = {
+        "BERT (words)": (2018.8, 3.3e9),
+        "GPT-3": (2020.4, 300e9),
+        "Chinchilla": (2022.2, 1.4e12),
+        "Llama 3.1": (2024.55, 15.6e12),
+    }
+    figure, panel = plt.subplots(figsize=(12.3, 4.5))
+    panel.axhspan(1e14, 1e15, color=SKY, alpha=0.3, linewidth=0)
+    panel.axhline(3e14, color=BLUE, linestyle="--")
+    panel.text(2018.1, 3.6e14, "public text that people wrote, as estimated in 2024", va="bottom")
+    years, tokens = zip(*models.values(), strict=True)
+    panel.plot(years, tokens, "o", color=RED, markersize=12)
+    for name, (year, count) in models.items():
+        panel.annotate(name, (year, count), (14, -7), textcoords="offset points")
+    panel.set(yscale="log", ylim=(1e9, 2e15), xlim=(2018, 2026.4), ylabel="tokens")
+    panel.set_xticks(range(2018, 2027, 2))
+    return figure
+
+
+def kaplan() -> Figure:
+    """Draw two power laws of Kaplan et al. over what they measured, dotted beyond."""
+    laws = (
+        ("parameters", 8.8e13, 0.076, 768, 1.5e9, BLUE),
+        ("tokens", 5.4e13, 0.095, 22e6, 23e9, GREEN),
+    )
+    figure, panels = plt.subplots(1, 2, figsize=(12.3, 4.3), sharey=True)
+    for panel, (name, scale, power, low, high, colour) in zip(panels, laws, strict=True):
+        measured, further = np.geomspace(low, high), np.geomspace(high, 100 * high)
+        panel.loglog(measured, (scale / measured) ** power, color=colour)
+        panel.loglog(further, (scale / further) ** power, ":", color=colour)
+        panel.annotate(f"power {power}", (0.55, 0.75), xycoords="axes fraction")
+        panel.set(xlabel=name)
+    panels[0].set(ylabel="loss (nats a token)", ylim=(1.6, 8))
+    panels[0].set_yticks([2, 4, 8], ["2", "4", "8"])
+    panels[0].minorticks_off()
+    return figure
+
+
+def tokens_per_parameter(compute: Floats, fit: dict[str, float]) -> Floats:
+    """Return D / N where A / N^alpha + B / D^beta is least for `compute` = 6 N D operations."""
+    alpha, beta = fit["alpha"], fit["beta"]
+    scale = (alpha * fit["A"] / (beta * fit["B"])) ** (1 / (alpha + beta))
+    parameters = scale * (compute / 6) ** (beta / (alpha + beta))
+    ratio: Floats = compute / 6 / parameters**2
+    return ratio
+
+
+def allocation() -> Figure:
+    """Draw how many tokens a parameter should see, after three fits, and what models had."""
+    compute = np.geomspace(1e20, 1e26)
+    days = compute / PF_DAY
+    fits: dict[str, tuple[Floats, str, str]] = {
+        "Kaplan 2020": (2e10 * days**0.27 / (1.3e9 * days**0.73), ":", RED),
+        "Hoffmann 2022, as printed": (tokens_per_parameter(compute, HOFFMANN), "--", ORANGE),
+        "the same data, fitted again 2024": (tokens_per_parameter(compute, REFIT), "-", BLUE),
+    }
+    models = {"GPT-3": (175e9, 300e9), "Chinchilla": (70e9, 1.4e12), "Llama 3.1": (405e9, 15.6e12)}
+    figure, panel = plt.subplots(figsize=(12.3, 4.6))
+    for name, (ratio, line, colour) in fits.items():
+        panel.loglog(compute, ratio, line, color=colour, label=name)
+    for name, (parameters, tokens) in models.items():
+        spent = 6 * parameters * tokens
+        panel.plot(spent, tokens / parameters, "o", color=GREY, markersize=11)
+        panel.annotate(
+            name, (spent, tokens / parameters), (-12, 8), textcoords="offset points", ha="right"
+        )
+    panel.set(xlabel="operations of the training", ylabel="tokens a parameter")
+    panel.set(ylim=(0.3, 900), yticks=[1, 10, 100], yticklabels=["1", "10", "100"])
+    panel.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    return figure
+
+
+def tokens_to_halve() -> float:
+    """Return how many times the tokens it takes to halve B / D^beta in the fit of 2024."""
+    return round(2 ** (1 / REFIT["beta"]), 1)
+
+
+def tokens_at_chinchilla() -> list[float]:
+    """Return the tokens a parameter that Hoffmann's fit as printed and its re-fit ask for."""
+    compute = np.array(6 * 70e9 * 1.4e12)
+    return [
+        float(np.round(tokens_per_parameter(compute, fit), -1 if fit is HOFFMANN else 0))
+        for fit in (HOFFMANN, REFIT)
+    ]
+
+
+# --- operations
+
+
+def days_of_405b() -> float:
+    """Return for how many days 30.84 million GPU-hours keep 16,384 GPUs busy."""
+    return round(30.84e6 / 16_384 / 24)
+
+
+def text_mb_a_second() -> float:
+    """Return the MB/s that all GPUs of that training read, with four bytes a token."""
+    return round(15.6e12 * 4 / (30.84e6 / 16_384 * 3600) / 1e6)
+
+
+def low_rank() -> Figure:
+    """Draw a frozen weight matrix, and the two thin ones whose product is added to it."""
+    figure, panel = plt.subplots(figsize=(6.0, 4.0))
+    for name, left, bottom, width, height, looks in (
+        ("W", 0.0, 0.0, 4.0, 4.0, {"facecolor": GREY, "alpha": 0.5}),
+        ("B", 5.2, 0.0, 0.5, 4.0, {"facecolor": SKY, "hatch": "//"}),
+        ("A", 6.0, 3.5, 4.0, 0.5, {"facecolor": SKY, "hatch": "//"}),
+    ):
+        panel.add_patch(Rectangle((left, bottom), width, height, edgecolor=BLUE, **looks))
+        place = (left + width / 2, bottom + height / 2) if name == "W" else (left, bottom - 0.6)
+        panel.text(*place, name, ha="center" if name == "W" else "left")
+    panel.text(4.6, 2, "+", ha="center", va="center")
+    panel.set(xlim=(-0.1, 10.1), ylim=(-0.8, 4.1), aspect="equal")
+    panel.axis("off")
+    return figure
+
+
+# name -> (operations a sample in training, bytes a sample)
+JOBS: dict[str, tuple[float, float]] = {
+    "7 billion parameters, a token": (6 * 7e9, 2),
+    "100 million parameters, a token": (6 * 100e6, 2),
+    "ResNet-50, a JPEG": (3 * 2 * 3.8e9, 138e9 / 1_281_167),
+    "1 million parameters, a pulse": (6 * 1e6, 16),
+}
+
+
+def demand(name: str) -> float:
+    """Return the MB/s that a GPU which never waits would ask for."""
+    operations, size = JOBS[name]
+    return GPU_FLOPS / operations * size / 1e6
+
+
+def bytes_and_operations() -> Figure:
+    """Draw the MB/s that one GPU asks for, beside what a gigabit network gives."""
+    rates = {name: demand(name) for name in JOBS}
+    figure, panel = plt.subplots(figsize=(12.3, 4.3))
+    bars = panel.barh(list(rates), list(rates.values()), color=[SKY, SKY, ORANGE, RED])
+    panel.bar_label(
+        bars,
+        [f"{rate:,.2g}" if rate < 10 else f"{rate:,.0f}" for rate in rates.values()],
+        padding=6,
+    )
+    network = PRESETS["NFS"].mb_s
+    panel.axvline(network, color=GREY, linestyle="--")
+    panel.text(1.4 * network, 0, "a gigabit network", va="center")
+    panel.set(xscale="log", xlim=(1e-3, 3e4), xlabel="MB/s for one GPU that never waits")
+    panel.invert_yaxis()
+    return figure
+
+
+def who_sees_what() -> Figure:
+    """Draw which batch each of eight ranks sees, for four ways to divide a training."""
+    ranks_a_batch = {
+        "data": 1,
+        "data, with sharded weights": 1,
+        "tensors, in fours": 4,
+        "pipeline of four stages": 4,
+    }
+    colours = (BLUE, ORANGE, GREEN, "#cc79a7", SKY, "#f0e442", RED, GREY)
+    figure, panel = plt.subplots(figsize=(12.3, 3.6))
+    for row, ranks in enumerate(ranks_a_batch.values()):
+        for rank in range(8):
+            batch = rank // ranks
+            panel.barh(row, 0.92, left=rank, height=0.8, color=colours[batch])
+            looks = {"color": "black", "ha": "center", "va": "center", "weight": "bold"}
+            panel.text(rank + 0.46, row, "ABCDEFGH"[batch], **looks)
+    panel.set_yticks(range(4), list(ranks_a_batch))
+    panel.set_xticks([rank + 0.46 for rank in range(8)], [f"rank {rank}" for rank in range(8)])
+    panel.invert_yaxis()
+    panel.tick_params(length=0)
+    panel.spines[["left", "bottom"]].set_visible(False)
+    return figure
+
+
+# --- money
+
+RACK_A_DAY, RACK_GPUS, CLOUD_A_DAY = 2_821.0, 72, 192.0
+BUSY, REACHABLE = 0.3, 0.8
+
+
+def useful_hour() -> Figure:
+    """Draw the price of a useful GPU-hour against the share of time in which the GPU works."""
+    share = np.linspace(0.15, 1)
+    marked = np.array([BUSY, REACHABLE])
+    figure, panel = plt.subplots(figsize=(6.4, 4.3))
+    for name, price, line, colour in (
+        ("rack", RACK_A_DAY / 24 / RACK_GPUS, "-", BLUE),
+        ("cloud", CLOUD_A_DAY / 24 / 8, "--", ORANGE),
+    ):
+        panel.plot(100 * share, price / share, line, color=colour, label=name)
+        panel.plot(100 * marked, price / marked, "o", color=colour, markersize=11)
+    panel.set(xlabel="% of the time that a GPU works", ylabel="$ for a useful hour")
+    panel.set(ylim=(0, 8), xlim=(15, 100))
+    panel.legend()
+    return figure
+
+
+def recoverable_a_day() -> list[float]:
+    """Return the dollars a day that rack and cloud save where 30 % busy become 80 %."""
+    return [round(price * (1 - BUSY / REACHABLE)) for price in (RACK_A_DAY, CLOUD_A_DAY)]
+
+
+def useful_hour_prices() -> list[float]:
+    """Return the dollars for a useful GPU-hour of the rack, at 30 % busy and at 80 %."""
+    return [round(RACK_A_DAY / 24 / RACK_GPUS / share, 2) for share in (BUSY, REACHABLE)]
