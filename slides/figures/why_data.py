@@ -49,7 +49,7 @@ def masked_event() -> Figure:
     seen = {name: of if name == "cmap" else np.asarray(of)[~hidden] for name, of in looks.items()}
     masked.scatter(time[~hidden], height[~hidden], edgecolors=GREY, linewidths=0.4, **seen)
     masked.scatter(
-        time[hidden], height[hidden], s=110, facecolors="none", edgecolors=RED, linewidths=1.6
+        time[hidden], height[hidden], s=160, facecolors="none", edgecolors=RED, linewidths=2.5
     )
     whole.set(title="what the telescope saw", xlabel="time (µs)", ylabel="height (m)")
     masked.set(title="circles: hidden, to be predicted", xlabel="time (µs)")
@@ -78,12 +78,12 @@ def denoising() -> Figure:
     pictures = {"noisy": noisy, "restored": restored[int(np.argmin(blind))]}
     for panel, (name, picture) in zip(panels, pictures.items(), strict=False):
         panel.imshow(picture, cmap="gray", vmin=0, vmax=1)
-        panel.set(title=name, xticks=[], yticks=[])
-    for values, look, name in (
-        (np.asarray(blind), "o-", "loss seen without\nthe clean picture"),
-        (np.asarray(true), "s--", "true error"),
+        panel.set(xlabel=name, xticks=[], yticks=[])
+    for values, look, colour, name in (
+        (np.asarray(blind), "o-", BLUE, "loss seen without\nthe clean picture"),
+        (np.asarray(true), "s--", ORANGE, "true error"),
     ):
-        panels[2].plot(weights, values - values.min(), look, label=name)
+        panels[2].plot(weights, values - values.min(), look, color=colour, label=name)
     panels[2].set(xlabel="strength of the denoiser", ylabel="above its minimum", yticks=[0])
     panels[2].legend()
     return figure
@@ -92,7 +92,7 @@ def denoising() -> Figure:
 def contrastive() -> Figure:
     """Train two linear encoders with CLIP's loss, and draw the likeness of pairs never seen."""
     before, after = (_likeness(steps) for steps in (0, 150))
-    figure, panels = plt.subplots(1, 2, figsize=(9.5, 4.7))
+    figure, panels = plt.subplots(1, 2, figsize=(12.3, 4.2))
     for panel, (name, matrix) in zip(
         panels, {"before training": before, "after training": after}.items(), strict=True
     ):
@@ -143,7 +143,7 @@ def tokens_by_year() -> Figure:
         "Chinchilla": (2022.2, 1.4e12),
         "Llama 3.1": (2024.55, 15.6e12),
     }
-    figure, panel = plt.subplots(figsize=(12.3, 4.5))
+    figure, panel = plt.subplots(figsize=(12.3, 4.1))
     panel.axhspan(1e14, 1e15, color=SKY, alpha=0.3, linewidth=0)
     panel.axhline(3e14, color=BLUE, linestyle="--")
     panel.text(2018.1, 3.6e14, "public text that people wrote, as estimated in 2024", va="bottom")
@@ -151,19 +151,23 @@ def tokens_by_year() -> Figure:
     panel.plot(years, tokens, "o", color=RED, markersize=12)
     for name, (year, count) in models.items():
         panel.annotate(name, (year, count), (14, -7), textcoords="offset points")
-    panel.set(yscale="log", ylim=(1e9, 2e15), xlim=(2018, 2026.4), ylabel="tokens")
+    panel.set(yscale="log", ylim=(5e8, 2e15), xlim=(2018, 2026.4), ylabel="tokens")
     panel.set_xticks(range(2018, 2027, 2))
     return figure
 
 
+# name -> (scale, power) of Kaplan et al., and from where to where they measured
+LAWS = {
+    "parameters": (8.8e13, 0.076, 768, 1.5e9),
+    "tokens": (5.4e13, 0.095, 22e6, 23e9),
+}
+
+
 def kaplan() -> Figure:
     """Draw two power laws of Kaplan et al. over what they measured, dotted beyond."""
-    laws = (
-        ("parameters", 8.8e13, 0.076, 768, 1.5e9, BLUE),
-        ("tokens", 5.4e13, 0.095, 22e6, 23e9, GREEN),
-    )
     figure, panels = plt.subplots(1, 2, figsize=(12.3, 4.3), sharey=True)
-    for panel, (name, scale, power, low, high, colour) in zip(panels, laws, strict=True):
+    for panel, (name, law), colour in zip(panels, LAWS.items(), (BLUE, GREEN), strict=True):
+        scale, power, low, high = law
         measured, further = np.geomspace(low, high), np.geomspace(high, 100 * high)
         panel.loglog(measured, (scale / measured) ** power, color=colour)
         panel.loglog(further, (scale / further) ** power, ":", color=colour)
@@ -173,6 +177,11 @@ def kaplan() -> Figure:
     panels[0].set_yticks([2, 4, 8], ["2", "4", "8"])
     panels[0].minorticks_off()
     return figure
+
+
+def percent_less_loss() -> list[int]:
+    """Return how much less loss, in percent, ten times the parameters or tokens give."""
+    return [round(100 * (1 - 10**-power)) for _, power, *_ in LAWS.values()]
 
 
 def tokens_per_parameter(compute: Floats, fit: dict[str, float]) -> Floats:
@@ -194,7 +203,7 @@ def allocation() -> Figure:
         "the same data, fitted again 2024": (tokens_per_parameter(compute, REFIT), "-", BLUE),
     }
     models = {"GPT-3": (175e9, 300e9), "Chinchilla": (70e9, 1.4e12), "Llama 3.1": (405e9, 15.6e12)}
-    figure, panel = plt.subplots(figsize=(12.3, 4.6))
+    figure, panel = plt.subplots(figsize=(12.3, 4.1))
     for name, (ratio, line, colour) in fits.items():
         panel.loglog(compute, ratio, line, color=colour, label=name)
     for name, (parameters, tokens) in models.items():
@@ -207,11 +216,6 @@ def allocation() -> Figure:
     panel.set(ylim=(0.3, 900), yticks=[1, 10, 100], yticklabels=["1", "10", "100"])
     panel.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return figure
-
-
-def tokens_to_halve() -> float:
-    """Return how many times the tokens it takes to halve B / D^beta in the fit of 2024."""
-    return round(2 ** (1 / REFIT["beta"]), 1)
 
 
 def tokens_at_chinchilla() -> list[float]:
@@ -231,14 +235,56 @@ def days_of_405b() -> float:
     return round(30.84e6 / 16_384 / 24)
 
 
+def operations_of_405b() -> float:
+    """Return the operations of that training, in 10^25."""
+    return round(6 * 405e9 * 15.6e12 / 1e25, 1)
+
+
 def text_mb_a_second() -> float:
     """Return the MB/s that all GPUs of that training read, with four bytes a token."""
     return round(15.6e12 * 4 / (30.84e6 / 16_384 * 3600) / 1e6)
 
 
+def text_and_storage() -> Figure:
+    """Draw what that training reads beside what a laptop's disk and its own storage give."""
+    rates = {
+        "its text, for all GPUs": text_mb_a_second(),
+        "disk of a laptop": PRESETS["laptop SSD"].mb_s,
+        "its storage": 2e6,
+    }
+    figure, panel = plt.subplots(figsize=(12.3, 2.6))
+    bars = panel.barh(list(rates), list(rates.values()), color=[RED, GREY, SKY])
+    panel.bar_label(bars, [f"{rate:,.0f}" for rate in rates.values()], padding=6)
+    panel.set(xscale="log", xlim=(1, 5e7), xlabel="MB/s")
+    panel.invert_yaxis()
+    return figure
+
+
+def six_operations() -> Figure:
+    """Draw the three products of matrices that a layer takes in a step of training."""
+    products = (
+        ("forward", [("W", 2, 2), ("x", 2, 0.8)], ("y", 2, 0.8)),
+        ("backward, inputs", [("$W^T$", 2, 2), ("$g_y$", 2, 0.8)], ("$g_x$", 2, 0.8)),
+        ("backward, weights", [("$g_y$", 2, 0.8), ("$x^T$", 0.8, 2)], ("$g_W$", 2, 2)),
+    )
+    figure, panels = plt.subplots(1, 3, figsize=(12.3, 2.5))
+    for panel, (name, factors, product) in zip(panels, products, strict=True):
+        left = 0.0
+        for sign, (label, height, width) in zip(("", "", "="), [*factors, product], strict=True):
+            panel.text(left - 0.35, 0, sign, ha="center", va="center")
+            colour = SKY if "W" in label else ORANGE
+            box = Rectangle((left, -height / 2), width, height, facecolor=colour, edgecolor=GREY)
+            panel.add_patch(box)
+            panel.text(left + width / 2, 0, label, ha="center", va="center", color="black")
+            left += width + (0.7 if label != factors[0][0] else 0.15)
+        panel.set(title=name, xlim=(-0.1, 5.9), ylim=(-1.05, 1.05), aspect="equal")
+        panel.axis("off")
+    return figure
+
+
 def low_rank() -> Figure:
     """Draw a frozen weight matrix, and the two thin ones whose product is added to it."""
-    figure, panel = plt.subplots(figsize=(6.0, 4.0))
+    figure, panel = plt.subplots(figsize=(5.9, 3.9))
     for name, left, bottom, width, height, looks in (
         ("W", 0.0, 0.0, 4.0, 4.0, {"facecolor": GREY, "alpha": 0.5}),
         ("B", 5.2, 0.0, 0.5, 4.0, {"facecolor": SKY, "hatch": "//"}),
@@ -320,7 +366,7 @@ def useful_hour() -> Figure:
     """Draw the price of a useful GPU-hour against the share of time in which the GPU works."""
     share = np.linspace(0.15, 1)
     marked = np.array([BUSY, REACHABLE])
-    figure, panel = plt.subplots(figsize=(6.4, 4.3))
+    figure, panel = plt.subplots(figsize=(5.9, 4.3))
     for name, price, line, colour in (
         ("rack", RACK_A_DAY / 24 / RACK_GPUS, "-", BLUE),
         ("cloud", CLOUD_A_DAY / 24 / 8, "--", ORANGE),
