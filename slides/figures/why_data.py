@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
@@ -60,30 +62,25 @@ def denoising() -> Figure:
     """Choose the strength of a denoiser with the noisy picture alone, by J-invariance."""
     from skimage import data, restoration
 
-    clean = data.camera()[60:188, 160:288] / 255.0
+    denoise: Callable[..., Floats] = restoration.denoise_tv_chambolle
+    clean: Floats = data.camera()[60:188, 160:288] / 255.0  # type: ignore[no-untyped-call]
     noisy = clean + np.random.default_rng(0).normal(0, 0.15, clean.shape)
     weights = np.linspace(0.02, 0.5, 9)
-    tried = [{"weight": weight} for weight in weights]
-    _, (_, blind) = restoration.calibrate_denoiser(
-        noisy,
-        restoration.denoise_tv_chambolle,
-        {"weight": weights},
-        extra_output=True,
+    _, (_, blind) = restoration.calibrate_denoiser(  # type: ignore[no-untyped-call]
+        noisy, denoise, {"weight": weights}, extra_output=True
     )
-    restored = [restoration.denoise_tv_chambolle(noisy, **settings) for settings in tried]
+    restored = [denoise(noisy, weight=weight) for weight in weights]
     true = [float(np.mean((picture - clean) ** 2)) for picture in restored]
-    figure, panels = plt.subplots(
-        1, 3, figsize=(12.3, 4.3), gridspec_kw={"width_ratios": [1, 1, 1.6]}
-    )
+    figure, panels = plt.subplots(1, 3, figsize=(12.3, 4.3), width_ratios=(1, 1, 1.6))
     pictures = {"noisy": noisy, "restored": restored[int(np.argmin(blind))]}
-    for panel, (name, picture) in zip(panels, pictures.items(), strict=False):
+    for panel, (name, picture) in zip(panels[:2], pictures.items(), strict=True):
         panel.imshow(picture, cmap="gray", vmin=0, vmax=1)
         panel.set(xlabel=name, xticks=[], yticks=[])
-    for values, look, colour, name in (
-        (np.asarray(blind), "o-", BLUE, "loss seen without\nthe clean picture"),
-        (np.asarray(true), "s--", ORANGE, "true error"),
+    for losses, look, colour, name in (
+        (blind, "o-", BLUE, "loss seen without\nthe clean picture"),
+        (true, "s--", ORANGE, "true error"),
     ):
-        panels[2].plot(weights, values - values.min(), look, color=colour, label=name)
+        panels[2].plot(weights, np.array(losses) - min(losses), look, color=colour, label=name)
     panels[2].set(xlabel="strength of the denoiser", ylabel="above its minimum", yticks=[0])
     panels[2].legend()
     return figure
@@ -91,20 +88,17 @@ def denoising() -> Figure:
 
 def contrastive() -> Figure:
     """Train two linear encoders with CLIP's loss, and draw the likeness of pairs never seen."""
-    before, after = (_likeness(steps) for steps in (0, 150))
     figure, panels = plt.subplots(1, 2, figsize=(12.3, 4.2))
-    for panel, (name, matrix) in zip(
-        panels, {"before training": before, "after training": after}.items(), strict=True
-    ):
-        panel.imshow(matrix, cmap="cividis", vmin=-1, vmax=1)
+    for panel, name, steps in zip(panels, ("before training", "after it"), (0, 150), strict=True):
+        panel.imshow(_likeness(steps), cmap="cividis", vmin=-1, vmax=1)
         panel.set(title=name, xlabel="text", xticks=[], yticks=[])
     panels[0].set(ylabel="picture")
     figure.colorbar(panels[1].images[0], ax=panels, label="cosine", ticks=[-1, 0, 1])
     return figure
 
 
-def _likeness(steps: int, pairs: int = 8) -> Floats:
-    """Return the cosines of new pictures (rows) and texts after `steps` of training."""
+def _likeness(steps: int) -> Floats:
+    """Return the cosines of eight new pictures (rows) and texts after `steps` of training."""
     rng = torch.Generator().manual_seed(0)
     # a picture and its text have the same meaning, six numbers, and each shows it in its own way
     views = [torch.randn(6, width, generator=rng) for width in (32, 24)]
@@ -125,10 +119,10 @@ def _likeness(steps: int, pairs: int = 8) -> Floats:
         loss = torch.nn.functional.cross_entropy(logits, partner)
         loss = loss + torch.nn.functional.cross_entropy(logits.T, partner)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     rng.manual_seed(1)  # the same new pairs before and after
-    found: Floats = cosines(pairs).detach().double().numpy()
+    found: Floats = cosines(8).detach().double().numpy()
     return found
 
 
@@ -145,7 +139,7 @@ def tokens_by_year() -> Figure:
     }
     figure, panel = plt.subplots(figsize=(12.3, 4.1))
     panel.axhspan(1e14, 1e15, color=SKY, alpha=0.3, linewidth=0)
-    panel.axhline(3e14, color=BLUE, linestyle="--")
+    panel.axhline(3e14, color=plt.rcParams["text.color"], linestyle="--")
     panel.text(2018.1, 3.6e14, "public text that people wrote, as estimated in 2024", va="bottom")
     years, tokens = zip(*models.values(), strict=True)
     panel.plot(years, tokens, "o", color=RED, markersize=12)
@@ -262,21 +256,22 @@ def text_and_storage() -> Figure:
 
 def six_operations() -> Figure:
     """Draw the three products of matrices that a layer takes in a step of training."""
-    products = (
-        ("forward", [("W", 2, 2), ("x", 2, 0.8)], ("y", 2, 0.8)),
-        ("backward, inputs", [("$W^T$", 2, 2), ("$g_y$", 2, 0.8)], ("$g_x$", 2, 0.8)),
-        ("backward, weights", [("$g_y$", 2, 0.8), ("$x^T$", 0.8, 2)], ("$g_W$", 2, 2)),
-    )
+    square, tall, wide = (2.0, 2.0), (0.8, 2.0), (2.0, 0.8)  # width and height
+    products = {
+        "forward": (("W", square), ("x", tall), ("y", tall)),
+        "backward, inputs": (("$W^T$", square), ("$g_y$", tall), ("$g_x$", tall)),
+        "backward, weights": (("$g_y$", tall), ("$x^T$", wide), ("$g_W$", square)),
+    }
     figure, panels = plt.subplots(1, 3, figsize=(12.3, 2.5))
-    for panel, (name, factors, product) in zip(panels, products, strict=True):
+    for panel, (name, boxes) in zip(panels, products.items(), strict=True):
         left = 0.0
-        for sign, (label, height, width) in zip(("", "", "="), [*factors, product], strict=True):
-            panel.text(left - 0.35, 0, sign, ha="center", va="center")
+        for (label, (width, height)), gap in zip(boxes, (0.15, 0.7, 0.0), strict=True):
             colour = SKY if "W" in label else ORANGE
             box = Rectangle((left, -height / 2), width, height, facecolor=colour, edgecolor=GREY)
             panel.add_patch(box)
             panel.text(left + width / 2, 0, label, ha="center", va="center", color="black")
-            left += width + (0.7 if label != factors[0][0] else 0.15)
+            left += width + gap
+        panel.text(left - boxes[-1][1][0] - 0.35, 0, "=", ha="center", va="center")
         panel.set(title=name, xlim=(-0.1, 5.9), ylim=(-1.05, 1.05), aspect="equal")
         panel.axis("off")
     return figure
@@ -346,8 +341,8 @@ def who_sees_what() -> Figure:
         for rank in range(8):
             batch = rank // ranks
             panel.barh(row, 0.92, left=rank, height=0.8, color=colours[batch])
-            looks = {"color": "black", "ha": "center", "va": "center", "weight": "bold"}
-            panel.text(rank + 0.46, row, "ABCDEFGH"[batch], **looks)
+            letter = panel.text(rank + 0.46, row, "ABCDEFGH"[batch], ha="center", va="center")
+            letter.set(color="black", weight="bold")
     panel.set_yticks(range(4), list(ranks_a_batch))
     panel.set_xticks([rank + 0.46 for rank in range(8)], [f"rank {rank}" for rank in range(8)])
     panel.invert_yaxis()
