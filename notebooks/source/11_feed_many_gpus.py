@@ -45,7 +45,7 @@ cu.ready("11")
 # a copy of the model and a loader of its own. After each step the ranks *meet*: they average their gradients, so
 # that all copies of the model stay alike. Three ranks with batches of 16 so train on a **global batch** of 48. <!-- given -->
 #
-# This is the loop of a rank. On GPUs the ranks meet through NCCL, elsewhere through Gloo; the code is the same.
+# This is the loop of a rank. On GPUs the ranks meet through the library NCCL, elsewhere through Gloo; the code is the same.
 
 # %%
 # %%worker_module rank_loop
@@ -160,7 +160,7 @@ cu.reveal("11c", len(set(map(tuple, as_it_is))))
 #
 # ### Exercise 11.1 · 10 min · ●●○
 #
-# For an evaluation, write a sampler that neither pads nor drops. Your targets:
+# Write a sampler that neither pads nor drops: for evaluations, and with exercise 11.2 for trainings. Your targets:
 #
 # - all ranks together serve each sample exactly once, however many there are,
 # - the shares differ by one sample at most, and `len()` says how many a rank has,
@@ -263,7 +263,7 @@ ranks.timeline()
 cu.reveal("11d", 100 * ranks.traces[0].summary().au)
 
 # %% [markdown]
-# The two quick ranks stand at the meeting and wait, in every step. Their own loaders are fine, and to make them faster would gain nothing.
+# The two quick ranks wait at every meeting. Their own loaders are fine, and to make them faster would gain nothing.
 # On real GPUs `nvidia-smi` does not show it: to wait is a kernel of NCCL, which runs, so that a waiting GPU counts as busy (notebook 02).
 #
 # So look for the rank first, and for the stage afterwards. Whoever comes last to a meeting waits for nobody:
@@ -296,14 +296,14 @@ if __name__ == "__main__":
         train(DataLoader(stream, 32, collate_fn=pad_collate), sys.argv[2])
         distributed.barrier()  # before the checkpoint
     except RuntimeError as error:
-        print(f"rank {distributed.get_rank()} of {stream.count_batches(32)} batches: {error}")
+        print(f"rank {distributed.get_rank()}, {stream.count_batches(32)} batches: {error}")
 
 # %%
 torchrun("train_shards", events, f"{room.name}/shards", ranks=3)
 
 # %% [markdown]
 # No rank ends by itself. The one with more batches waits for the gradients of the others, and they wait for it at the
-# checkpoint. Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten. What comes next decides how it looks: if
+# checkpoint. Who gives up first closes its connections. Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten. What comes next decides how it looks: if
 # it were a second epoch, the ranks would go on, and average gradients of different epochs.
 #
 # There are four ways out:
@@ -370,7 +370,7 @@ cu.check("11.2", in_step)
 #
 # **Guesses.**
 #
-# - **11d** The tempting answer is that of a rank alone, 90 or so. It is about 30, that of the late
+# - **11d** The tempting answer is that of a rank alone, 80 or so. It is about 30, that of the late
 #   rank, since all meet in every step.
 #
 # **Goes wrong.**
@@ -429,7 +429,7 @@ def go_on(events, path, workers, die_after=None):
     while training.batches.epoch.value < 2:
         for batch in training.batches.follow(training.loader):
             training.step(batch)
-            save_checkpoint(path, training.state_dict())
+            save_checkpoint(path, training.state_dict())  # in earnest every few minutes
             if len(training.losses) == die_after:
                 psutil.Process().kill()  # SIGKILL: nobody can say goodbye
 
@@ -736,7 +736,6 @@ cu.predict(
     "11s",
     "A task that writes events-00001.tar dies half-way. It runs again, and once more on a node that "
     "had only been cut off. How many shards are there afterwards?",
-    unit="shards",
 )
 
 # %%

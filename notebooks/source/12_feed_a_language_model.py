@@ -403,12 +403,13 @@ from notebooks.stories.token_windows import plot_mask
 docs = PackedWindows(corpora["docs"], 256)
 index = docs.index(epoch=0)
 print("documents", index.documents[:6], "end at", index.ends[:6], "windows", index.windows[:6])
-plot_mask(docs[0].numpy() == END)
+ends = [docs[number].numpy() == END for number in range(20)]
+plot_mask(max(ends, key=np.sum))
 
 # %% [markdown]
-# The picture shows which tokens of a window each token may see. On the left is the usual mask: a token sees everything
-# before it, also pieces of other documents. On the right it sees its own document only. Such masks are large, so
-# `torch.nn.attention.varlen` takes the places where documents begin instead.
+# The picture is of a window in which documents end: which tokens may each token see? On the left is the usual mask: a
+# token sees everything before it, also pieces of other documents. On the right it sees its own document only. Such masks
+# are large, so `torch.nn.attention.varlen` takes the places where documents begin instead.
 #
 # Three libraries do this work at scale. [Megatron](https://github.com/NVIDIA/Megatron-LM) keeps the arrays on the disk: one
 # rank builds them, and all others load them. [BlendCorpus](https://github.com/zhenghh04/blendcorpus) offers such a loader

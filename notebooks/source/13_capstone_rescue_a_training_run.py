@@ -24,7 +24,7 @@ cu.ready("13")
 #
 # - *5 min* **A training worth rescuing.** Read `train` together, at the end of the script; prediction
 #   13a, and the first timeline.
-# - *20 min* **Exercise 13.1.** Give a class forty. Walk around, and ask one question: what did you
+# - *30 min* **Exercise 13.1.** Give a class forty. Walk around, and ask one question: what did you
 #   measure before you changed this?
 # - *2 min* **Does it still learn?** Prediction 13b.
 # - *2 min* **Write your report.** A class hands it in at home, or reads one aloud.
@@ -87,11 +87,11 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 # A fault may be harmless as long as another one is there: what is wrong with workers shows only when there are some. So measure after each change, and
 # let the check look at the samples each time.
 #
-# ### Exercise 13.1 · 20 min · ●●●
+# ### Exercise 13.1 · 30 min · ●●● <!-- timed -->
 #
 # Change the script as you like, but keep `train(job)`. Your targets:
 #
-# - in each epoch the model learns from each event of `job.training` once, in batches of 16, and in another order than in the epoch before, <!-- given -->
+# - in each epoch the model learns from each event of `job.training` once, in mixed batches of 16, and in another order than in the epoch before, <!-- given -->
 # - it sees the same tokens of each event as it does now,
 # - the GPU computes 90 % of the time or more (AU), <!-- given -->
 # - the first step comes within 3 s; what workers take to start does not count, <!-- given -->

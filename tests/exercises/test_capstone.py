@@ -204,6 +204,18 @@ def test_other_ways_to_mend_it_pass(text: str, verdict_of: Callable[[str], Verdi
             marks=full,
         ),
         pytest.param(
+            change("stream.shuffled(self.chunks, rng)", "self.chunks"),
+            "from one end to the other, so batches are not mixed",
+            marks=full,
+        ),
+        pytest.param(
+            change(FOLLOWED, f'{FOLLOWED}            history.append(batch["features"])\n').replace(
+                "    for epoch, task", "    history = []\n    for epoch, task"
+            ),
+            "are held at a time",
+            marks=full,
+        ),
+        pytest.param(
             change(
                 "for epoch, task in enumerate(job.plan):", "for epoch, task in [(0, 'masked')]:"
             ),
@@ -236,4 +248,7 @@ def test_no_fault_of_the_learners_code_ends_the_notebook(
     verdict = verdict_of(change("    data = TokenStream(", "    data = TokenStreams("))
     assert_refused(verdict, "Your code stopped")
     assert "TokenStreams" in verdict.message
-    assert_refused(verdict_of(change("def train(job: Job)", "def train(job: Job")), "Line 1")
+    assert_refused(
+        verdict_of(change("def train(job: Job)", "def train(job: Job")),
+        "of rescue_0.py is not Python",
+    )

@@ -45,8 +45,8 @@ def register(shell: Any, notebook: str) -> None:
     shell.register_magic_function(worker_module, magic_kind="cell")
 
 
-def define(name: str, cell: str, *, folder: Path) -> ModuleType:
-    """Write `cell` to `folder/NAME.py` and import it.
+def define(name: str, cell: str, *, folder: Path, of: str = "the cell") -> ModuleType:
+    """Write `cell`, the text `of` something, to `folder/NAME.py` and import it.
 
     Raises:
         CourseError: the name will not do, or the cell does not compile or run.
@@ -60,7 +60,7 @@ def define(name: str, cell: str, *, folder: Path) -> ModuleType:
     except SyntaxError as error:
         line = (error.text or "").strip()
         raise CourseError(
-            f"Line {error.lineno} of the cell is not Python, `{line}`: {error.msg}. "
+            f"Line {error.lineno} of {of} is not Python, `{line}`: {error.msg}. "
             "Mend it and run the cell again."
         ) from None
     _write(path, source)

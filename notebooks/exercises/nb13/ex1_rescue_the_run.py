@@ -29,6 +29,7 @@ START_UP_S = 3.0  # until the first step, without what any workers take to start
 HELD = 0.6  # of the events of an epoch
 LONGEST_S = 60.0  # of real time
 IN_ORDER = 0.1  # of all events at most come right behind their neighbour on disk
+SORTED = 0.9  # correlation of when an event comes with where it lies
 
 Objection = tuple[str, str]  # what is wrong, what to do now
 
@@ -173,20 +174,31 @@ def spoilt_samples(job: CountedJob) -> Objection | None:
             "Some samples are none of the events that the job wants learnt.",
             "Serve the events of job.training, and no others.",
         )
+    return not_mixed(job, events) or changed_tokens(job, events)
+
+
+def not_mixed(job: CountedJob, events: MemmapEvents) -> Objection | None:
+    """Return what is wrong with the order of the events, if anything is."""
     if job.epochs[0] == job.epochs[1]:
         return (
             "Two epochs have the same order, so the same events share a batch each time.",
             "The seed of the order has to depend on the epoch: who tells it to the dataset?",
         )
     on_disk = {event: index for index, event in enumerate(events.labels.event_id.tolist())}
-    steps = np.diff([on_disk[event] for event in job.epochs[0]])
-    if (steps == 1).mean() > IN_ORDER:
+    places = [on_disk[event] for event in job.epochs[0]]
+    if (np.diff(places) == 1).mean() > IN_ORDER:
         return (
             "Most events come right behind their neighbour on disk, so batches are not mixed: the "
             "file is sorted by energy.",
             "Shuffle the events of some chunks together, as your colleague did.",
         )
-    return changed_tokens(job, events)
+    if abs(np.corrcoef(places, np.arange(len(places)))[0, 1]) > SORTED:
+        return (
+            "An epoch goes through the file from one end to the other, so batches are not mixed: "
+            "the file is sorted by energy.",
+            "Shuffle the chunks too, as your colleague did.",
+        )
+    return None
 
 
 def changed_tokens(job: CountedJob, events: MemmapEvents) -> Objection | None:

@@ -188,7 +188,7 @@ class RecordedJob(Job):
         self.held = max(self.held, abs(self.read - self._served) + kept)
         self._served += len(ids)
         self.sizes.append(len(ids))
-        self._came.append(ref(tensors(batch)[0]))
+        self._came.append(ref(max(tensors(batch), key=lambda one: one.nbytes)))
         self.epochs[-1] += ids
 
 

@@ -118,4 +118,4 @@ def load(script: str | Path) -> ModuleType:
     # `define` puts a line of its own before the text, and the first one here is a comment
     first, _, rest = text.partition("\n")
     cell = rest if first.startswith("#") else text
-    return define(f"my_{path.stem}", cell, folder=scratch_folder() / "nb13")
+    return define(f"my_{path.stem}", cell, folder=scratch_folder() / "nb13", of=path.name)
