@@ -160,7 +160,7 @@ def smi() -> Figure:
         "power": [100 * one.power_w / one.max_power_w for one in shown.values()],
         "at work": [100 * one.sm_active for one in shown.values()],
     }
-    with slide(12.4, 4.9) as (figure, (panel,)):
+    with slide(12.4, 4.7) as (figure, (panel,)):
         looks = ((RED, ""), (BLUE, "//"), (GREEN, ".."))
         for number, ((name, found), (colour, hatch)) in enumerate(
             zip(rows.items(), looks, strict=True)
@@ -318,7 +318,7 @@ def shuffles() -> Figure:
         "shards + buffer": [*buffer_shuffle(by_shard, 200, rng)],
         "all, once": rng.permutation(count),
     }
-    with slide(12.4, 4.3, columns=len(ways)) as (figure, panels):
+    with slide(12.4, 3.95, columns=len(ways)) as (figure, panels):
         for panel, (name, order) in zip(panels, ways.items(), strict=True):
             mixed = mixing(batched(order, 32), energy, blocks=20)
             panel.imshow(mixed.together, cmap=colours(), vmin=0, vmax=3)
