@@ -476,7 +476,7 @@ cu.check("09.2", Prefetcher)
 # - **09d** 80 to 100; let somebody draw the one queue. It is 0.
 # - **09e** 18 or 19: races are thought to be rare. On an emulated GPU it is 0; a real one often hides
 #   the bug.
-# - **09f** 6, "now it waits". It is 0 on an emulated GPU: ask who still holds batch 0.
+# - **09f** 6, "now it waits". It is about half of them: ask who still holds batch 0.
 # - **09g** 2 to 4 are usual. Ten are proven.
 #
 # **Goes wrong.**

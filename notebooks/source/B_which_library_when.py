@@ -41,7 +41,7 @@ cu.ready("B")
 #
 # **Guesses.**
 #
-# - **Ba** 2 to 5, since all of them claim to be fast. It is tens to hundreds of times.
+# - **Ba** 2 to 5, since all of them claim to be fast. It is hundreds of times and more.
 # - **Bb** As many as before, or 1. It is far fewer than before, and still more than 1: what is left
 #   are copies.
 # - **Bc** 7, a third of 20. It is all 20.

@@ -56,7 +56,7 @@ def notes(source: Path) -> dict[str, str]:
                 )
             for label, text in zip(labelled[::2], labelled[1::2], strict=True):
                 found[label].append(text.strip())
-    return {label: "\n".join(found[label]) for label in HEADINGS if label in found}
+    return {label: _join(found[label]) for label in HEADINGS if label in found}
 
 
 def script_minutes(script: str) -> list[int]:
@@ -121,6 +121,11 @@ def collect() -> str:
     }.items():
         text = text.replace(f"{{{name}}}", block)
     return text
+
+
+def _join(texts: Sequence[str]) -> str:
+    """Make one list of several; put a paragraph apart."""
+    return ("\n" if all(text.startswith("- ") for text in texts) else "\n\n").join(texts)
 
 
 @cache
