@@ -221,6 +221,28 @@ def tokens_at_chinchilla() -> list[float]:
     ]
 
 
+def trained_once() -> Figure:
+    """Draw a model that is trained once on everything, and adapted to four tasks."""
+    figure, panel = plt.subplots(figsize=(12.3, 2.7))
+    boxes = {
+        "all events,\nno labels": (0, 1.5, SKY),
+        "one model of\nthe detector": (4.4, 1.5, ORANGE),
+    }
+    tasks = ("direction", "energy", "kind of event", "noise, or not")
+    boxes |= {task: (8.8, 3 - row, GREEN) for row, task in enumerate(tasks)}
+    for name, (left, middle, colour) in boxes.items():
+        height = 0.8 if left > 8 else 1.8
+        panel.add_patch(Rectangle((left, middle - height / 2), 3, height, color=colour))
+        panel.text(left + 1.5, middle, name, ha="center", va="center", color="black")
+    arrow = {"arrowstyle": "->", "linewidth": 3, "color": GREY}
+    panel.annotate("", (4.3, 1.5), (3.1, 1.5), arrowprops=arrow)
+    for row in range(len(tasks)):
+        panel.annotate("", (8.7, row), (7.5, 1.5), arrowprops=arrow)
+    panel.set(xlim=(-0.1, 11.9), ylim=(-0.5, 3.5))
+    panel.axis("off")
+    return figure
+
+
 # --- operations
 
 
@@ -291,6 +313,17 @@ def low_rank() -> Figure:
     panel.text(4.6, 2, "+", ha="center", va="center")
     panel.set(xlim=(-0.1, 10.1), ylim=(-0.8, 4.1), aspect="equal")
     panel.axis("off")
+    return figure
+
+
+def tensor_cores() -> Figure:
+    """Draw what an H100 does with its tensor cores, and without."""
+    figure, panel = plt.subplots(figsize=(12.3, 1.9))
+    rates = {"FP32, without": 67, "BF16, tensor cores": 989}
+    bars = panel.barh(list(rates), list(rates.values()), color=[GREY, ORANGE])
+    panel.bar_label(bars, padding=6)
+    panel.set(xlabel="TFLOP/s", xlim=(0, 1100))
+    panel.invert_yaxis()
     return figure
 
 
