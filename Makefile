@@ -8,7 +8,7 @@ NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian
 # else each of the many processes of the tests compiles all sources anew
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-fast test-all lint house data notebooks slides bundle bench gpu-check
+.PHONY: help lab test test-fast test-all lint house data notebooks slides book bundle bench gpu-check
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -42,6 +42,9 @@ notebooks: $(READY) ## build the notebooks from notebooks/source, and what they 
 
 slides: $(READY) ## build the slides: one HTML file and one PDF for each deck
 	@$(VENV) -m slides.build
+
+book: $(READY) ## build the book, offline pages that need no Python to read
+	@$(VENV) -m docs.book.build
 
 bundle: $(READY) ## everything in build/bundle, to install without a network
 	@$(VENV) docs/bundle.py

@@ -36,7 +36,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _QUOTES = dict.fromkeys(map(ord, '`\u2018\u2019\u201c\u201d"'), "'")
 _IS_MESSAGE = re.compile(r"(Error|Exception|Warning|Interrupt)\b|Traceback")
 _WORD = re.compile(r"[a-z][a-z0-9]{2,}?(?=s?\b|_)")
-_SMALL_WORDS = (
+SMALL_WORDS = (
     "all and are but can does each for from get have how its not only than that the them they this "
     "too what when which why with you your"
 )
@@ -153,7 +153,7 @@ def _about(said: str) -> list[Entry]:
     of_message = [e for e in entries().values() if any(said in _plain(text) for text in e.says)]
     if len(said) >= _PART and of_message:
         return of_message
-    words = set(_WORD.findall(said)) - set(_SMALL_WORDS.split())
+    words = set(_WORD.findall(said)) - set(SMALL_WORDS.split())
     found = [entry for entry in entries().values() if words <= set(_WORD.findall(_all_of(entry)))]
     return found if words else []
 

@@ -30,13 +30,12 @@ for (const box of boxes) {
 function fit(box) {
   const slide = box.closest(".slide"), { top, height } = slide.getBoundingClientRect();
   if (!height) return; // another slide is shown
-  const bottom = (part) => part.getBoundingClientRect().bottom;
-  const source = slide.querySelector(".source"), rest = [...slide.children].filter((part) => part !== source);
-  const end = source ? source.getBoundingClientRect().top : top + height * (1 - 50 / 720);
+  const source = slide.querySelector(".source")?.getBoundingClientRect().top;
+  const end = Math.min(source ?? Infinity, top + height * (1 - 50 / 720));
   for (let lane = 26; lane >= 9; lane--) {
     box.style.setProperty("--lane-height", lane);
     widget(box).querySelector(".tl").timeline.resize();
-    if (Math.max(...rest.map(bottom)) <= end) return;
+    if (box.getBoundingClientRect().bottom <= end) return;
   }
 }
 

@@ -1,0 +1,97 @@
+"""Run the notebooks with their solutions, each once; what they showed is kept for the next time.
+
+An execution is known by the code of its notebook, by the version of the course and by how pictures
+are packed: a text may change without a new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+from course_utils.measure.picture import model
+from course_utils.paths import REPO, __version__, data_root
+from course_utils.teaching.exercise import VERDICT_MIME
+
+KEPT = Path(__file__).with_name("executed")
+TRIES = 3
+LONGEST_CELL_S = 600  # some cells measure, and the machine may be busy
+_SHOWS = (Path(__file__).with_name("in_kernel.py"), Path(model.__file__))
+
+
+def executed(path: Path) -> NotebookNode:
+    """Return a notebook with its outputs, from an earlier run where there was one.
+
+    What a check of it did not find right is not kept: next time it is run again.
+    """
+    notebook: NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    kept = KEPT / f"{path.stem}.{fingerprint(notebook)}.json"
+    if kept.exists():
+        outputs = json.loads(kept.read_text("utf-8"))
+        for cell, shown in zip(_code(notebook), outputs, strict=True):
+            cell.outputs = nbformat.from_dict(shown)  # type: ignore[no-untyped-call]
+        return notebook
+    for _ in range(TRIES):
+        print(f"{path.stem} is executed, which takes up to some minutes", flush=True)
+        run(notebook)
+        if not (refused := not_right(notebook)):
+            _keep([cell.outputs for cell in _code(notebook)], kept)
+            return notebook
+    print(f"{path.stem}: {', '.join(refused)} not found right; is this machine busy?")
+    return notebook
+
+
+def fingerprint(notebook: NotebookNode) -> str:
+    """Name all that an execution depends on, but for the machine."""
+    code = "\0".join(cell.source for cell in _code(notebook))
+    parts = [code.encode(), __version__.encode(), *(path.read_bytes() for path in _SHOWS)]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
+
+
+def not_right(notebook: NotebookNode) -> list[str]:
+    """Return the exercises whose solution was refused, as happens to one that measures."""
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", ())]
+    verdicts = [out.data[VERDICT_MIME] for out in outputs if VERDICT_MIME in out.get("data", {})]
+    return [verdict["exercise"] for verdict in verdicts if verdict["status"] != "right"]
+
+
+def run(notebook: NotebookNode) -> None:
+    """Run a notebook from top to bottom in a folder of its own, with the small data."""
+    environment = {
+        **os.environ,
+        "COURSE_DATA": str(data_root()),
+        "COURSE_SIZE": "S",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")])),
+    }
+    with TemporaryDirectory(prefix="book-") as folder:
+        client = NotebookClient(
+            notebook,
+            timeout=LONGEST_CELL_S,
+            kernel_name="python3",
+            record_timing=False,
+            store_widget_state=False,
+            extra_arguments=["--ext=docs.book.in_kernel"],
+            resources={"metadata": {"path": folder}},
+        )
+        client.execute(env=environment)
+
+
+def _code(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def _keep(outputs: list[list[NotebookNode]], path: Path) -> None:
+    """Write what a notebook showed, whole or not at all, in place of what earlier ones did."""
+    path.parent.mkdir(exist_ok=True)
+    for older in path.parent.glob(f"{path.name.partition('.')[0]}.*"):
+        older.unlink()
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps(outputs, indent=1, ensure_ascii=False), "utf-8")
+    unfinished.replace(path)

@@ -1,0 +1,74 @@
+"""Make pages of the field guide: one for each entry, and a box that finds them by a message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from html import escape
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell, new_output
+
+from course_utils.teaching.field_guide import ANY, NOT_KNOWN, SMALL_WORDS, TOPICS, Entry, entries
+
+FOLDER = "field_guide"
+EXAMPLE = "DataLoader worker (pid 46794) is killed by signal: Bus error."
+_THREAD = "[{0}#{1}](https://github.com/{0}/issues/{1})"
+_BOX = (
+    '<div class="look-up"><label>A message, the end of a log, or some words:<textarea rows="3">'
+    f'{escape(EXAMPLE)}</textarea></label><ul aria-live="polite"></ul></div>'
+)
+
+
+def fill_in(appendix: NotebookNode) -> None:
+    """Put into the page of notebook A what its cells show there by means of Python."""
+    for place, cell in enumerate(appendix.cells):
+        if "Search(" in cell.source:
+            cell.outputs = [new_output("display_data", {"text/html": _BOX})]  # type: ignore[no-untyped-call]
+        if cell.source.endswith("pages()"):
+            appendix.cells[place] = new_markdown_cell(contents(), id=cell.id)  # type: ignore[no-untyped-call]
+
+
+def contents() -> str:
+    """Return the text that lists all entries by their topics."""
+    blocks = []
+    for topic, heading in TOPICS.items():
+        mine = [f"{FOLDER}/{entry.name}" for entry in entries().values() if entry.topic == topic]
+        blocks.append("\n".join(["```{toctree}", f":caption: {heading}", "", *mine, "```"]))
+    return "\n\n".join(blocks)
+
+
+def entry_page(entry: Entry, notebooks: Mapping[str, str]) -> str:
+    """Return the page of an entry; `notebooks` names the page of each notebook."""
+    where = f"[notebook {entry.notebook}](../{notebooks[entry.notebook]}.ipynb)"
+    threads = [_THREAD.format(*thread.split("#")) for thread in entry.threads]
+    run = f'`show("{entry.name}")` in [notebook A](../{notebooks["A"]}.ipynb) runs both.'
+    parts = [
+        f"# {entry.title}",
+        _printed("**It says**", "\n".join(entry.says)),
+        f"**Why:** {entry.why}",
+        f"**Do:** {entry.do}",
+        f"**More:** {', '.join([where, *threads])}.",
+        "**The program:** what people write (-), and what mends it (+)",
+        f"```diff\n{entry.program.rstrip()}\n```",
+        f"{run} It needs {entry.needs}." if entry.needs else run,
+        _printed("**As people write it, it prints**", entry.shows),
+        _printed("**Mended, it prints**", entry.then),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def search_data() -> str:
+    """Return every entry as a script, for `look_up.js`."""
+    fields = ("name", "title", "why", "do", "says", "general")
+    data = {
+        "entries": [{name: getattr(e, name) for name in fields} for e in entries().values()],
+        "any": ANY,
+        "small": SMALL_WORDS.split(),
+        "unknown": NOT_KNOWN,
+    }
+    return f"const FIELD_GUIDE = {json.dumps(data, ensure_ascii=False)};\n"
+
+
+def _printed(what: str, text: str) -> str:
+    return f"{what}\n\n```text\n{text.rstrip()}\n```" if text else ""

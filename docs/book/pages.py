@@ -1,0 +1,103 @@
+"""Make a page of an executed notebook: what a learner sees, with the answers behind a click."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import escape
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell
+
+from course_utils.teaching.exercise import VERDICT_MIME
+from notebooks.build import tags
+from notebooks.parts import split
+
+SOLUTION = "A solution"
+VERDICT = "What the check says of it"
+MEASURED = "What was measured here"
+
+_COMMENT = re.compile(r"[ \t]*<!--.*?-->", re.DOTALL)
+_FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#", re.MULTILINE)
+_KEY = {name: re.compile(rf'cu\.{name}\(\s*"(\w+)"') for name in ("predict", "reveal")}
+
+
+def page(solved: NotebookNode, learner: NotebookNode) -> NotebookNode:
+    """Return the page of a notebook that was run with its solutions.
+
+    A cell that the learner is to fill in is shown as the learner has it, and the solution below it.
+    """
+    answers = {key: out for cell in solved.cells for key, out in _measured(cell)}
+    stubs = {cell.id: cell.source for cell in learner.cells if cell.cell_type == "code"}
+    extra = {cell.id for cell in split(solved)[1]}
+    made = NotebookNode(solved)  # type: ignore[no-untyped-call]
+    made.metadata.language_info = {"name": "python", "pygments_lexer": "ipython3"}
+    made.cells = []
+    for cell in solved.cells:
+        if "instructor" in tags(cell):
+            continue
+        if cell.cell_type == "markdown":
+            made.cells.append(_text(cell, deeper=cell.id in extra))
+        else:
+            made.cells += _code(cell, stubs.get(cell.id, cell.source), answers)
+    return made
+
+
+def _text(cell: NotebookNode, *, deeper: bool) -> NotebookNode:
+    """Return a text without remarks; what is extra stands one level deeper, below one title."""
+    text = _COMMENT.sub("", cell.source)
+    if deeper:
+        parts = _FENCE.split(text)  # code, where # begins a comment, is every second part
+        text = "".join(p if i % 2 else _HEADING.sub("##", p) for i, p in enumerate(parts))
+    text = text.replace("](../docs/checklist.md)", "](checklist.md)")
+    if "solution" in tags(cell):
+        text = f"<details><summary>{SOLUTION}</summary>\n\n{text}\n\n</details>"
+    return _cell(cell.id, text)
+
+
+def _code(cell: NotebookNode, stub: str, answers: dict[str, str]) -> Iterator[NotebookNode]:
+    """Yield the cells that stand for one cell of code."""
+    asked = _KEY["predict"].search(cell.source)
+    verdict = any(VERDICT_MIME in out.get("data", {}) for out in cell.outputs)
+    if stub != cell.source:
+        yield _cell(f"{cell.id}-stub", f"```ipython3\n{stub}\n```")
+    if stub != cell.source or "solution" in tags(cell):
+        _fold(cell, "hide-cell", f"{SOLUTION}, and what the check says" if verdict else SOLUTION)
+    elif verdict:
+        _fold(cell, "hide-output", VERDICT)
+    elif cell.source.startswith("cu.predict("):
+        cell.metadata["tags"] = [*tags(cell), "remove-input"]  # the question says it all
+    cell.outputs = [out for out in cell.outputs if not _is_noise(out)]
+    for out in cell.outputs:
+        out.get("data", {}).pop(VERDICT_MIME, None)
+        if asked and "text/html" in out.get("data", {}):
+            out.data["text/html"] += _folded(MEASURED, answers.get(asked[1], ""))
+    yield cell
+
+
+def _measured(cell: NotebookNode) -> Iterator[tuple[str, str]]:
+    """Yield what a cell reveals, by the key of the prediction."""
+    found = _KEY["reveal"].search(cell.source)
+    for out in cell.get("outputs", ()):
+        if found and "text/html" in out.get("data", {}):
+            yield found[1], out.data["text/html"]
+
+
+def _is_noise(out: NotebookNode) -> bool:
+    """Tell a bar of progress: it is of use only while it moves."""
+    return bool(out.output_type == "stream" and out.name == "stderr" and "it/s]" in out.text)
+
+
+def _fold(cell: NotebookNode, tag: str, summary: str) -> None:
+    cell.metadata["tags"] = [*tags(cell), tag]
+    cell.metadata["mystnb"] = {"code_prompt_show": summary, "code_prompt_hide": summary}
+
+
+def _folded(summary: str, html: str) -> str:
+    return f"<details><summary>{escape(summary)}</summary>{html}</details>"
+
+
+def _cell(called: str, text: str) -> NotebookNode:
+    made: NotebookNode = new_markdown_cell(text, id=called)  # type: ignore[no-untyped-call]
+    return made

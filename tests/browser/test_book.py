@@ -1,0 +1,76 @@
+"""The whole book in a real browser, from files: what a reader on a phone finds and clicks."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from course_utils.paths import REPO
+from course_utils.teaching.field_guide import look_up
+from docs.book import build
+
+pytestmark = [pytest.mark.browser, pytest.mark.full, pytest.mark.slow]
+
+MB = 1e6
+POSTED = tomllib.loads(
+    (REPO / "tests/teaching/field_guide_messages.toml").read_text("utf-8"),
+)["posted"]
+
+
+@pytest.fixture(scope="module")
+def book() -> Path:
+    assert build.main([]) == 0
+    return build.BUILT
+
+
+@pytest.fixture
+def page(guarded_page) -> Page:
+    yield guarded_page.page
+    assert guarded_page.external == []
+    assert guarded_page.js_errors == []
+
+
+def test_the_book_is_small_and_every_page_fits_a_phone(book: Path, page: Page) -> None:
+    assert sum(path.stat().st_size for path in book.rglob("*") if path.is_file()) < 25 * MB
+    page.set_viewport_size({"width": 390, "height": 844})
+    wide = {}
+    for path in sorted([*book.glob("*.html"), *book.glob("field_guide/*.html")]):
+        page.goto(path.as_uri())
+        width = page.evaluate("document.scrollingElement.scrollWidth")
+        if width > 390:
+            wide[path.name] = width
+    assert wide == {}
+
+
+def test_the_search_finds_an_error_text(book: Path, page: Page) -> None:
+    page.goto(f"{(book / 'search.html').as_uri()}?q=Bus+error")
+    expect(page.locator("#search-results li a").filter(has_text="/dev/shm is full")).to_be_visible()
+
+
+def test_a_message_finds_the_entry_that_it_finds_in_python(book: Path, page: Page) -> None:
+    page.goto((book / "A_field_guide.html").as_uri())
+    expect(page.locator(".look-up li a").first).to_have_text("/dev/shm is full")
+    texts = [*(one["says"] for one in POSTED), "shared memory", "why does it hang", "?"]
+    found = page.evaluate(
+        "texts => texts.map(text => lookUp(text).map(entry => entry.name))", texts
+    )
+    assert found == [[entry.name for entry in look_up(text)] for text in texts]
+
+
+def test_the_explorer_changes_without_python(book: Path, page: Page) -> None:
+    page.goto((book / "00_start_here.html").as_uri())
+    explorer = page.locator(".tl").filter(has_text="Strategy")
+    explorer.get_by_role("radio", name="naive", exact=True).check()
+    expect(explorer).to_have_attribute("data-state", re.compile("strategy=naive"))
+    slow = explorer.get_attribute("data-util")
+    explorer.get_by_role("radio", name="CUDA prefetch").check()
+    expect(explorer).not_to_have_attribute("data-util", slow)
+
+
+def test_answers_stand_behind_a_click(book: Path, page: Page) -> None:
+    page.goto((book / "02_see_the_gpu_wait.html").as_uri())
+    for folded in page.locator("details").filter(has_text="A solution").all():
+        expect(folded).not_to_have_attribute("open", "")
+    assert page.get_by_text("Predict:").count() > 3

@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from course_utils.teaching.exercise import VERDICT_MIME
+from docs.book import execute
+from docs.book.execute import fingerprint, not_right
+
+SHOWN = new_output("stream", name="stdout", text="1")
+
+
+def test_an_execution_is_known_by_its_code_and_a_text_may_change() -> None:
+    names = [
+        fingerprint(new_notebook(cells=[new_markdown_cell(text), new_code_cell(code)]))
+        for text, code in (("one", "1"), ("other", "1"), ("one", "2"))
+    ]
+    assert names[0] == names[1] != names[2]
+
+
+def test_what_was_kept_is_shown_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(execute, "run", lambda notebook: notebook.cells[1].outputs.append(SHOWN))
+    path = tmp_path / "07_x.ipynb"
+    nbformat.write(new_notebook(cells=[new_markdown_cell("a"), new_code_cell("1")]), path)
+    first = execute.executed(path)
+    monkeypatch.delattr(execute, "run")
+    assert execute.executed(path).cells[1].outputs == first.cells[1].outputs == [SHOWN]
+
+
+def test_solutions_that_were_refused_are_named() -> None:
+    verdicts = [{"exercise": "07.1", "status": "right"}, {"exercise": "07.2", "status": "wrong"}]
+    outputs = [new_output("display_data", {VERDICT_MIME: verdict}) for verdict in verdicts]
+    printed = new_output("stream", name="stdout", text="x")
+    cells = [new_markdown_cell("x"), new_code_cell("x", outputs=[printed, *outputs])]
+    assert not_right(new_notebook(cells=cells)) == ["07.2"]

@@ -1,0 +1,34 @@
+import json
+
+from nbformat.v4 import new_code_cell, new_notebook
+
+from course_utils.teaching.field_guide import entries
+from docs.book import guide
+from notebooks.build import HERE, number
+
+NOTEBOOKS = {number(path): path.stem for path in HERE.glob("*.ipynb")}
+
+
+def test_the_page_of_an_entry_has_all_that_the_guide_says() -> None:
+    for entry in entries().values():
+        page = guide.entry_page(entry, NOTEBOOKS)
+        assert page.startswith(f"# {entry.title}\n")
+        for part in (*entry.says, entry.why, entry.do, entry.program.rstrip(), entry.then):
+            assert part in page
+        assert f"../{NOTEBOOKS[entry.notebook]}.ipynb" in page
+
+
+def test_every_entry_is_in_the_contents_once_and_in_what_the_browser_searches() -> None:
+    listed = guide.contents()
+    _, data = guide.search_data().removesuffix(";\n").split(" = ", 1)
+    for name in entries():
+        assert listed.count(f"\n{guide.FOLDER}/{name}\n") == 1
+    assert [entry["name"] for entry in json.loads(data)["entries"]] == list(entries())
+
+
+def test_the_box_and_the_list_of_notebook_a_work_without_python() -> None:
+    appendix = new_notebook(cells=[new_code_cell('Search("x")'), new_code_cell("pages()")])
+    guide.fill_in(appendix)
+    assert 'class="look-up"' in appendix.cells[0].outputs[0].data["text/html"]
+    assert appendix.cells[1].cell_type == "markdown"
+    assert "{toctree}" in appendix.cells[1].source

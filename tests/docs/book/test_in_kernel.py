@@ -1,0 +1,39 @@
+from pathlib import Path
+from types import SimpleNamespace
+
+import ipywidgets as widgets
+import pytest
+from IPython.core.formatters import DisplayFormatter
+
+from course_utils.measure.picture import Timeline
+from course_utils.teaching.notebook import predict, reveal
+from docs.book.in_kernel import FORM, load_ipython_extension
+from tests.measure.handmade import naive
+
+
+@pytest.fixture
+def shown(scratch: Path):
+    shell = SimpleNamespace(display_formatter=DisplayFormatter())
+    load_ipython_extension(shell)
+    return lambda thing: shell.display_formatter.format(thing)[0]["text/html"]
+
+
+def test_a_timeline_brings_its_data_and_leaves_the_script_to_its_page(shown) -> None:
+    html = shown(Timeline(naive()))
+    assert 'class="course-timeline"' in html
+    assert "<svg" in html
+    assert 'type="module"' not in html
+
+
+def test_a_prediction_is_a_question_with_its_unit_or_its_choices(shown) -> None:
+    assert "How busy? (%)" in shown(predict("07a", "How busy?", unit="%"))
+    assert "<ul><li>all &amp; more</li><li><code>x</code></li></ul>" in shown(
+        predict("07b", "Which?", choices=["all & more", "`x`"])
+    )
+
+
+def test_a_measurement_stands_alone_and_a_form_is_told_in_a_sentence(shown) -> None:
+    predict("07c", "How many?", unit="times")
+    assert "Measured: 3 times." in shown(reveal("07c", 3))
+    assert "guess" not in shown(reveal("07c", 3))
+    assert FORM in shown(widgets.VBox([widgets.Button()]))

@@ -1,0 +1,67 @@
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from course_utils.teaching.exercise import VERDICT_MIME
+from docs.book.pages import MEASURED, SOLUTION, VERDICT, page
+
+
+def shown(html: str, **more: object) -> NotebookNode:
+    return new_output("display_data", {"text/html": html, **more})
+
+
+def made_of(*solved: NotebookNode, learner: list[NotebookNode] | None = None) -> NotebookNode:
+    cells = [new_markdown_cell("# 07 · Try"), *solved]
+    return page(new_notebook(cells=cells), new_notebook(cells=learner or cells))
+
+
+def test_what_is_for_the_instructor_is_left_out() -> None:
+    note = new_markdown_cell("**Instructor.**", metadata={"tags": ["instructor"]})
+    assert len(made_of(note).cells) == 1
+
+
+def test_an_exercise_is_shown_as_the_learner_has_it_and_its_solution_folded() -> None:
+    solved = new_code_cell("answer = 42", id="a", outputs=[shown("Right", **{VERDICT_MIME: {}})])
+    _, stub, solution = made_of(solved, learner=[new_code_cell("answer = ...", id="a")]).cells
+    assert stub.source == "```ipython3\nanswer = ...\n```"
+    assert solution.source == "answer = 42"
+    assert solution.metadata["tags"] == ["hide-cell"]
+    assert solution.metadata["mystnb"]["code_prompt_show"].startswith(SOLUTION)
+    assert VERDICT_MIME not in solution.outputs[0].data
+
+
+def test_cells_of_the_solution_are_folded_and_so_is_what_a_check_says() -> None:
+    tagged = {"tags": ["solution"]}
+    code, text = new_code_cell("x = 1", metadata=tagged), new_markdown_cell("So.", metadata=tagged)
+    check = new_code_cell('cu.check("07.1")', outputs=[shown("Right", **{VERDICT_MIME: {}})])
+    _, code, text, check = made_of(code, text, check).cells
+    assert "hide-cell" in code.metadata["tags"]
+    assert text.source.startswith(f"<details><summary>{SOLUTION}</summary>")
+    assert check.metadata["tags"] == ["hide-output"]
+    assert check.metadata["mystnb"]["code_prompt_show"] == VERDICT
+
+
+def test_a_prediction_has_what_was_measured_behind_a_click() -> None:
+    ask = new_code_cell('cu.predict(\n    "07a", "How many?")', outputs=[shown("How many?")])
+    tell = new_code_cell('cu.reveal("07a", 3)', outputs=[shown("Measured: 3.")])
+    _, asked, told = made_of(ask, tell).cells
+    folded = f"<details><summary>{MEASURED}</summary>Measured: 3.</details>"
+    assert asked.outputs[0].data["text/html"] == f"How many?{folded}"
+    assert asked.metadata["tags"] == ["remove-input"]
+    assert told.outputs[0].data["text/html"] == "Measured: 3."
+
+
+def test_what_is_extra_stands_one_level_deeper_and_code_stays_as_it_is() -> None:
+    extra = new_markdown_cell("# Extra\n\n## More\n\n```bash\n# a remark\n```\n<!-- given -->")
+    *_, text = made_of(extra).cells
+    assert text.source == "## Extra\n\n### More\n\n```bash\n# a remark\n```\n"
+
+
+def test_the_links_to_the_checklist_lead_to_its_page() -> None:
+    *_, text = made_of(new_markdown_cell("[it](../docs/checklist.md)")).cells
+    assert text.source == "[it](checklist.md)"
+
+
+def test_bars_of_progress_are_left_out() -> None:
+    bar = new_output("stream", name="stderr", text="100%|####| 9/9 [00:01<00:00, 8.1it/s]")
+    *_, cell = made_of(new_code_cell("x", outputs=[bar])).cells
+    assert cell.outputs == []
