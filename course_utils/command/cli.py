@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="course", description=__doc__)
     commands = parser.add_subparsers(
         required=True,
-        metavar="lab | doctor | data | check | stage | serve | why | capstone | leaderboard",
+        metavar="lab | doctor | data | check | stage | serve | why | capstone | demo | leaderboard",
     )
     sized = argparse.ArgumentParser(add_help=False)
     sized.add_argument("--size", choices=paths.SIZES, help="how much data (default: M)")
@@ -96,6 +96,13 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--out", metavar="DIR", default=".", help="folder (default: this one)")
     command.add_argument("--answers", action="store_true", help="say which faults these are")
     command.set_defaults(command=_capstone)
+    command = commands.add_parser("demo", help="show a class what a loop does, live or recorded")
+    command.add_argument("name", nargs="?", help="which demo (default: list them)")
+    command.add_argument("--recorded", action="store_true", help="show its recording at once")
+    command.add_argument("--timeout", type=float, metavar="S", help="seconds it may take")
+    command.add_argument("--no-browser", action="store_true", help="print where the page is")
+    command.add_argument("--record", action="store_true", help="record it anew, or all of them")
+    command.set_defaults(command=_demo)
     return parser
 
 
@@ -273,6 +280,28 @@ def _capstone(arguments: argparse.Namespace) -> int:
     print(f'{script}: notebook 13 grades it, by cu.check("13.1", "{script.name}").')
     for fault in rescue.faults_of(arguments.seed) if arguments.answers else ():
         print(f"  {fault.place:9}  {fault.name}. {fault.why}")
+    return 0
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from course_utils.teaching import lecture
+
+    name = arguments.name
+    if arguments.record:
+        for one in [name] if name else lecture.demos():
+            print(lecture.record(one), flush=True)
+        return 0
+    if not name:
+        for known, line in lecture.demos().items():
+            print(f"{known:11}{lecture.seconds_of(known):3.0f} s  {line}")
+        return 0
+    if not arguments.recorded:
+        about = f"about {lecture.seconds_of(name):.0f} s"
+        print(f"The demo runs, for {about}; Ctrl-C shows its recording.", flush=True)
+    page, said = lecture.show(name, recorded=arguments.recorded, timeout=arguments.timeout)
+    print(f"{said}\nPage: {page}")
+    if not arguments.no_browser and not lab.open_browser(page.as_uri()):
+        print("There is no browser here; open this page in one.")
     return 0
 
 

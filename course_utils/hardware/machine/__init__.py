@@ -10,6 +10,7 @@ from course_utils.hardware.machine.facts import (
     pressure,
     probe,
     shm_size,
+    stamp,
     usable_cores,
 )
 from course_utils.hardware.machine.starting import modules_of_server, start_method, use_start_method

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -97,14 +98,17 @@ class TimelineGrid(anywidget.AnyWidget):
         start = f"{module_source()}\nmountAll();".replace("</script", "<\\/script")
         return f'{fragment}<script type="module">{start}</script>'
 
-    def to_html(self) -> str:
-        """Return a whole page in one file, which asks no other machine for anything."""
-        head = '<meta charset="utf-8"><title>Timeline</title>'
+    def to_html(self, title: str = "Timeline", *, above: str = "", below: str = "") -> str:
+        """Return a whole page in one file, which asks no other machine for anything.
+
+        `above` and `below` are HTML around the picture.
+        """
+        head = f'<meta charset="utf-8"><title>{escape(title)}</title>'
         look = '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
         style = "<style>body{margin:2vw}@media(prefers-color-scheme:dark){body{background:#111}}"
         return (
             f'<!doctype html><html lang="en"><head>{head}{look}{style}</style></head>'
-            f"<body>{self.to_fragment()}</body></html>"
+            f"<body>{above}{self.to_fragment()}{below}</body></html>"
         )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:

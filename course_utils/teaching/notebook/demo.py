@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import textwrap
@@ -50,7 +51,9 @@ class Demo:
         return card("plain", title, self.sentence, body=block(self.output) if self.output else "")
 
 
-def run_demo(program: str, *, seconds: float = 20, memory_mb: float = 2000) -> Demo:
+def run_demo(
+    program: str, *, seconds: float = 20, memory_mb: float = 2000, fresh: bool = False
+) -> Demo:
     """Run `program` in a process of its own, under limits of time and memory; leave none behind.
 
     Args:
@@ -58,13 +61,13 @@ def run_demo(program: str, *, seconds: float = 20, memory_mb: float = 2000) -> D
             `if __name__ == "__main__":`, as every script does.
         seconds: it is stopped after so long.
         memory_mb: it is stopped once it and its children hold more.
+        fresh: begin a new Python, which loads torch itself and shares nothing with this one.
     """
     with tempfile.TemporaryDirectory(prefix="demo-", ignore_cleanup_errors=True) as folder:
         script, output = Path(folder) / "demo.py", Path(folder) / "output.txt"
         script.write_text(textwrap.dedent(program), "utf-8")
         output.touch()
-        process = loaded_context().Process(target=_run, args=(script, output))
-        process.start()
+        process = _NewPython(script, output) if fresh else _loaded(script, output)
         watch = _Watch(process)
         try:
             stopped = watch.until_end(seconds, memory_mb)
@@ -76,6 +79,35 @@ def run_demo(program: str, *, seconds: float = 20, memory_mb: float = 2000) -> D
     if len(text) > _LONGEST_OUTPUT:
         text = "...\n" + text[-_LONGEST_OUTPUT:]
     return Demo(ending, returncode, watch.seconds, watch.peak_mb, text)
+
+
+class _NewPython(subprocess.Popen[bytes]):
+    """A script run by a new Python, asked and ended as a `Process` is."""
+
+    def __init__(self, script: Path, output: Path):
+        with output.open("wb") as sink:
+            super().__init__(
+                [sys.executable, str(script)],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # all that it starts can be killed together
+            )
+
+    @property
+    def exitcode(self) -> int | None:
+        return self.poll()
+
+    def join(self, timeout: float | None = None) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(timeout)
+
+
+def _loaded(script: Path, output: Path) -> BaseProcess:
+    """Start a script in a process that has torch already."""
+    process: BaseProcess = loaded_context().Process(target=_run, args=(script, output))
+    process.start()
+    return process
 
 
 def loaded_context() -> Any:
@@ -109,7 +141,7 @@ def _run(script: Path, output: Path) -> None:
 class _Watch:
     """Look after a process and every descendant that was ever seen."""
 
-    def __init__(self, process: BaseProcess):
+    def __init__(self, process: BaseProcess | _NewPython):
         self.process = process
         self.family: set[psutil.Process] = set()
         self.peak_mb = self.seconds = 0.0
