@@ -7,6 +7,7 @@ second.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from importlib import import_module, metadata
@@ -23,7 +24,7 @@ from course_utils.teaching.notebook import data_path, run_demo, start_workers
 
 _HOME = "notebooks.stories.lecture"
 _PATIENCE = 2  # a demo that takes so many times as long as it does as a rule is given up
-_LONGEST_S, _MEMORY_MB = 300, 6_000
+_LONGEST_S = 300
 _PROGRAM = """
 from pathlib import Path
 from course_utils.teaching.lecture.show import run_and_save
@@ -107,7 +108,7 @@ def _run(name: str, path: Path, seconds: float) -> str:
     program = _PROGRAM.format(name=name, path=str(path))
     try:
         data_path("events", "S")
-        demo = run_demo(program, seconds=seconds, memory_mb=_MEMORY_MB, fresh=True)
+        demo = run_demo(program, seconds=seconds, memory_mb=math.inf, fresh=True)
     except KeyboardInterrupt:
         return "The demo was interrupted"
     except (CourseError, OSError) as error:
