@@ -30,7 +30,7 @@ cu.ready("03")
 #   plain PyTorch.
 # - *20 min* **The blind clinic.** In pairs: one asks for a probe, the other has to say *before* what
 #   each cause would show. Collect the numbers of probes on the board; the best story is never the
-#   fewest, but the probe that surprised somebody. `course demo clinic` has one patient for the wall.
+#   fewest, but the probe that surprised somebody. `course demo clinic` has four patients for the wall.
 # - *2 min* **Let the machine do it.** `cu.diagnose` runs for eighteen seconds: start it before you
 #   talk.
 #

@@ -27,7 +27,7 @@ cu.ready("05")
 # - *10 min* **Take a share.** Say what a rank is and what a place is, then exercise 5.1.
 # - *3 min* **One spot or many.** Prediction 05b; the grey band is what an ideal shuffle does.
 # - *5 min* **Four shuffles.** Prediction 05c. Let somebody explain the diagonal; `course demo
-#   shuffle` has the same picture.
+#   shuffle` shows what a buffer and more spots cost and bring.
 # - *12 min* **Shuffle before you decode.** Prediction 05d is arithmetic; then exercise 5.2.
 #
 # **Board.** A sorted file as a long bar, low energies left. Below it a buffer, a tenth as long, that

@@ -16,10 +16,10 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from course_utils.measure.exchange import load_chrome
 from course_utils.measure.picture import Control, Picture, TimelineGrid, key
 from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.paths import REPO
+from course_utils.teaching.lecture import demos, load_finding
 from slides.build.rich_text import render
 
 STYLES = ("course_utils.plots", Path(__file__).with_name("figures.mplstyle"))
@@ -52,6 +52,8 @@ def render_block(block: Block, inner: Sequence[str], deck: str) -> str:
         case "timeline":
             return _timeline(block)
         case "demo":
+            if block.argument not in demos():
+                raise ValueError(f"there is no demo {block.argument!r}; `course demo` lists them.")
             return (
                 f'<div class="demo"><kbd>course demo {escape(block.argument)}</kbd>'
                 f"{''.join(inner)}</div>"
@@ -115,17 +117,20 @@ def _each_word(prefix: str) -> Any:
 def _timeline(block: Block) -> str:
     """Return the timeline of the course, which switches between the states of the block."""
     if block.argument.startswith("recording="):
-        trace = load_chrome(REPO / block.argument.removeprefix("recording="))
-        pictures = {trace.label: Picture([trace])}
+        grid = load_finding(REPO / block.argument.removeprefix("recording=")).timeline()
     else:
-        lines = [line.partition(":") for line in block.lines]
-        pictures = {
-            name.strip(): Picture([simulate(_pipeline(settings))]) for name, _, settings in lines
-        }
+        grid = _simulated(block.lines)
+    return f'<div class="timeline">{grid.to_fragment(module=False)}</div>'
+
+
+def _simulated(lines: Sequence[str]) -> TimelineGrid:
+    parts = [line.partition(":") for line in lines]
+    pictures = {
+        name.strip(): Picture([simulate(_pipeline(settings))]) for name, _, settings in parts
+    }
     controls = [Control("show", "Show", list(pictures))] if len(pictures) > 1 else []
     named = {key(controls, {"show": name}): picture for name, picture in pictures.items()}
-    grid = TimelineGrid(controls, named)
-    return f'<div class="timeline">{grid.to_fragment(module=False)}</div>'
+    return TimelineGrid(controls, named)
 
 
 def _pipeline(settings: str) -> Pipeline:

@@ -60,7 +60,8 @@ def show(name: str, *, recorded: bool = False, timeout: float | None = None) -> 
     if not recorded:
         with TemporaryDirectory(prefix="demo-") as folder:
             found = Path(folder) / "found.json"
-            if failure := _run(name, found, timeout or _PATIENCE * seconds_of(name)):
+            patience = _PATIENCE * seconds_of(name) if timeout is None else timeout
+            if failure := _run(name, found, patience):
                 said.append(f"{failure}. Here is its recording instead.")
             else:
                 finding = load_finding(found, recorded=False)
