@@ -30,12 +30,13 @@ for (const box of boxes) {
 function fit(box) {
   const slide = box.closest(".slide"), { top, height } = slide.getBoundingClientRect();
   if (!height) return; // another slide is shown
-  const source = slide.querySelector(".source")?.getBoundingClientRect().top;
-  const end = Math.min(source ?? Infinity, top + height * (1 - 50 / 720));
+  const bottom = (part) => part.getBoundingClientRect().bottom;
+  const source = slide.querySelector(".source"), rest = [...slide.children].filter((part) => part !== source);
+  const end = source ? source.getBoundingClientRect().top : top + height * (1 - 50 / 720);
   for (let lane = 26; lane >= 9; lane--) {
     box.style.setProperty("--lane-height", lane);
     widget(box).querySelector(".tl").timeline.resize();
-    if (box.getBoundingClientRect().bottom <= end) return;
+    if (Math.max(...rest.map(bottom)) <= end) return;
   }
 }
 
@@ -77,9 +78,9 @@ const stepAll = () => document.querySelectorAll("pre[data-steps]").forEach(stepT
 const deck = new Reveal({
   width: 1280, height: 720, margin: 0, center: false, hash: true, slideNumber: "c/t", transition: "none",
   backgroundTransition: "none", pdfSeparateFragments: false, plugins: [RevealNotes],
-  keyboard: { 68: () => setTheme(!root.classList.contains("dark")) },
 });
 window.Reveal = deck;
+deck.addKeyBinding({ keyCode: 68, key: "D", description: "Dark or light" }, () => setTheme(!root.classList.contains("dark")));
 await deck.initialize();
 deck.on("fragmentshown", stepAll);
 deck.on("fragmenthidden", stepAll);

@@ -61,7 +61,7 @@ async () => {
     for (const picture of slide.querySelectorAll("figure > svg, img, .timeline, .demo, pre, table")) {
       const box = picture.getBoundingClientRect();
       if (box.bottom > floor + 1 || box.right > frame.right - 20 * scale || box.top < frame.top) {
-        found.add(`a ${picture.className?.baseVal ?? (picture.className || picture.tagName)} reaches out of the room for the slide, to ${(box.right - frame.left) / scale | 0} x ${(box.bottom - frame.top) / scale | 0}`);
+        found.add(`the ${(picture.classList[0] || picture.tagName).toLowerCase()} reaches out of the room for the slide, to ${(box.right - frame.left) / scale | 0} x ${(box.bottom - frame.top) / scale | 0}, at most 1260 x ${(floor - frame.top) / scale | 0}`);
       }
       const letters = picture.parentElement.dataset.letters;
       const shown = letters && (letters * box.width) / scale / picture.getAttribute("width");
