@@ -250,7 +250,9 @@ if __name__ == "__main__":
     distributed.destroy_process_group()
 
 # %%
-cu.predict("11d", "What share of the time does the GPU of a rank *with* a copy compute?", unit="%")
+cu.predict(
+    "11d", "What share of the time does the GPU of a rank that has a copy compute?", unit="%"
+)
 
 # %%
 torchrun("train_shares", events, f"{room.name}/shares", ranks=3)

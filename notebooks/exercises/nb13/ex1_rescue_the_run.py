@@ -59,7 +59,8 @@ def rescue(script: Any) -> Verdict:
     keep(result)
     if result.rescued:
         return right(f"{result} Each event comes once in each epoch, and unchanged.")
-    return wrong(f"{objection[0]} {score_of(result)}", objection[1])
+    au = "" if objection[0].startswith("AU") else f"AU {percent(result.au)}, "
+    return wrong(f"{objection[0]} ({au}{plural(result.points, 'point')})", objection[1])
 
 
 def grade(script: str | Path, train: Any) -> tuple[Result, Objection, bool]:
@@ -73,8 +74,8 @@ def grade(script: str | Path, train: Any) -> tuple[Result, Objection, bool]:
     spoilt = None if job.late else spoilt_samples(job)
     broken = [*filter(None, (late_start(start_up), too_much_held(job)))]
     objections = [*([spoilt] if spoilt else []), *broken]
-    fed = POINTS_AU + A_DOUBLING * log2(max(au, 1e-3) / TARGET_AU)
-    points = round(min(max(fed, 0), POINTS_AU)) + POINTS_EACH * (2 - len(broken))
+    fed = min(max(POINTS_AU + A_DOUBLING * log2(max(au, 1e-3) / TARGET_AU), 0), POINTS_AU)
+    points = round(fed) + POINTS_EACH * (2 - len(broken))
     missing = sum(len(job.training) - len(set(epoch)) for epoch in job.epochs)
     result = Result(
         seed=seed_of(script),
@@ -89,13 +90,9 @@ def grade(script: str | Path, train: Any) -> tuple[Result, Objection, bool]:
         lost=max(0, missing),
         when=now(),
     )
-    return result, (objections or [starving(job)])[0], job.late
-
-
-def score_of(result: Result) -> str:
-    """Return the points, and the AU even where something else is refused."""
-    fed = f"AU {percent(result.au)}, " if result.refused else ""
-    return f"({fed}{plural(result.points, 'point')})"
+    if not spoilt and (POINTS_AU - fed > POINTS_EACH or not objections):  # what costs most
+        return result, starving(job), job.late
+    return result, objections[0], job.late
 
 
 def start_up_of(job: CountedJob) -> float:
@@ -155,7 +152,7 @@ def spoilt_samples(job: CountedJob) -> Objection | None:
         most = max(max(epoch.values()) for epoch in counts)
         return (
             f"{twice} of {len(wanted)} events come {most} times in an epoch: each worker serves "
-            "them all. It was so before too, as long as there was more than one worker.",
+            "them all. It was so from the beginning; with one worker or none nobody notices.",
             "A copy of the dataset has to know its place, and take its share: stream.split.",
         )
     if twice:
