@@ -1,5 +1,6 @@
 """Demonstrations that break a process: told as they ended, and nothing left behind."""
 
+import math
 import sys
 
 import psutil
@@ -41,8 +42,9 @@ def test_an_end_and_what_was_printed_are_told(program: str, ending: str, shown: 
 
 
 @pytest.mark.parametrize("ending", ["while True: pass", "import os; os._exit(3)"])
+@pytest.mark.parametrize("fresh", [False, True])  # in a new Python, unwatched until the end
 @pytest.mark.slow
-def test_what_would_go_on_is_stopped_and_no_descendant_is_left(ending: str) -> None:
+def test_what_would_go_on_is_stopped_and_no_descendant_is_left(ending: str, fresh: bool) -> None:
     demo = run_demo(
         f"""
         import subprocess, sys
@@ -51,6 +53,8 @@ def test_what_would_go_on_is_stopped_and_no_descendant_is_left(ending: str) -> N
         {ending}
         """,
         seconds=2,
+        memory_mb=math.inf if fresh else 2000,
+        fresh=fresh,
     )
     stopped = "Stopped after 2 s: it would have gone on"
     assert demo.ending == (stopped if "while" in ending else "Ended with an error (exit status 3)")
