@@ -8,6 +8,6 @@ DEMOS = {  # in the order of the lecture
     "shuffle": "What does a better shuffle of a sorted file cost, and bring?",
     "formats": "Which file format feeds the GPU?",
     "clinic": "Four loops take equally long: which one waits for what?",
-    "prefetch": "What does a copy ahead of the step gain, and what if nobody waits for it?",
+    "prefetch": "What does a copy ahead of the step gain, and when is it wrong?",
     "resume": "Does a training that was killed go on as if nothing had happened?",
 }
