@@ -98,8 +98,13 @@ def readme(system: str, *, cuda: bool, there: dict[str, bool]) -> str:
 
 def main() -> int:
     """Make the bundle, a part after the other, and say how large each is."""
-    _project(OUT / "course")
-    _wheels(OUT / "wheelhouse")
+    try:
+        _project(OUT / "course")
+        _wheels(OUT / "wheelhouse")
+    except subprocess.CalledProcessError as error:
+        command = " ".join(map(str, error.cmd[:4]))
+        print(f"`{command} …` has failed: mend what it says above, and run `make bundle` again.")
+        return 1
     text = readme(
         f"{platform.system()}, {platform.machine()}",
         cuda=any((OUT / "wheelhouse").glob("nvidia_*.whl")),

@@ -751,8 +751,8 @@ cu.reveal("04i", megabytes)
 # - **04f** Most say 2. It is five and more: a spawned worker imports torch.
 # - **04g** Most say 1, since "numpy is fast anyway", or 2, the number of workers. It depends on the
 #   machine, and on virtual ones it can be ten and more.
-# - **04h** Many say 0, since "it is only read"; the list itself takes about 30 MB. Each worker copies
-#   the half that it reads.
+# - **04h** Many say 0, since "it is only read"; the list itself takes about 30 MB. It is about
+#   half of that, for each worker copies the half that it reads.
 # - **04i** 24 is the usual answer, 48 the good one; the 56 have the batch in use.
 #
 # **Goes wrong.**

@@ -4,8 +4,9 @@
     python -m slides.instructor.collect --check   write nothing; exit 1 if it is out of step
 
 The text about a notebook stays in its cells with the tag "instructor". Such a cell begins with
-MARK, and what follows stands below a label in bold, one of HEADINGS. The rest is frame.md, in which
-`{days}` stands for the days on the clock, `{room}` for the budget, `{pages}` for the notebooks.
+MARK, and what follows stands below a label in bold, one of HEADINGS. The rest is frame.md, where
+`{days}` stands for the days on the clock, `{room}` for the budget, `{demos}` for the demos of the
+lectures and where they are shown, `{pages}` for the notebooks.
 """
 
 import ast
@@ -22,6 +23,7 @@ from nbformat import NotebookNode
 from course_utils.paths import REPO
 from notebooks.build import HERE as NOTEBOOKS
 from notebooks.build import BuildError, number, parts, read_source, sources, tags
+from notebooks.stories.lecture import DEMOS
 from slides.instructor.room import budget
 from slides.instructor.schedule import days
 
@@ -107,6 +109,16 @@ def page(source: Path) -> Iterator[str]:
         yield text
 
 
+def demos(files: Sequence[Path]) -> Iterator[str]:
+    """Yield a table of the demos: what each asks, and the notebooks whose scripts show it."""
+    scripts = {number(path): " ".join(notes(path)["Script"].split()) for path in files}
+    yield "| Demo | Asks | In notebook |"
+    yield "|---|---|---|"
+    for name, question in DEMOS.items():
+        shown = [where for where, script in scripts.items() if f"`course demo {name}`" in script]
+        yield f"| `{name}` | {question} | {', '.join(shown)} |"
+
+
 def collect() -> str:
     """Return the text of INSTRUCTOR.md."""
     files = sources(NOTEBOOKS / "source")
@@ -117,6 +129,7 @@ def collect() -> str:
     for name, block in {
         "days": "\n".join(days(readme, counted, titles)),
         "room": "\n".join(budget()),
+        "demos": "\n".join(demos(files)),
         "pages": "\n\n".join(paragraph for path in files for paragraph in page(path)),
     }.items():
         text = text.replace(f"{{{name}}}", block)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from notebooks.build import HERE, BuildError, number, parts, sources
-from slides.instructor.collect import guessed, main, notes, page, questions, script_minutes
+from slides.instructor.collect import demos, guessed, main, notes, page, questions, script_minutes
 from slides.instructor.schedule import Stop, timetable
 
 SOURCES = sources(HERE / "source")
@@ -29,6 +29,12 @@ def test_a_notebook_tells_what_to_say_and_draw_what_people_guess_and_what_goes_w
 def test_a_script_takes_as_long_as_the_core(source: Path) -> None:
     core, _ = parts(source)
     assert abs(sum(script_minutes(notes(source)["Script"])) - core.minutes) <= 2
+
+
+def test_each_demo_is_shown_in_the_script_of_a_notebook() -> None:
+    rows = [row for row in demos(SOURCES) if row.startswith("| `")]
+    assert rows
+    assert [row for row in rows if row.endswith("|  |")] == []
 
 
 def test_what_many_cells_say_stands_together_on_the_clock(tmp_path: Path) -> None:
