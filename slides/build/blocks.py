@@ -18,7 +18,7 @@ from matplotlib.text import Text
 
 from course_utils.measure.picture import Control, Picture, TimelineGrid, key
 from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.paths import REPO
+from course_utils.paths import REPO, recording
 from course_utils.teaching.lecture import demos, load_finding
 from slides.build.rich_text import render
 
@@ -52,12 +52,7 @@ def render_block(block: Block, inner: Sequence[str], deck: str) -> str:
         case "timeline":
             return _timeline(block)
         case "demo":
-            if block.argument not in demos():
-                raise ValueError(f"there is no demo {block.argument!r}; `course demo` lists them.")
-            return (
-                f'<div class="demo"><kbd>course demo {escape(block.argument)}</kbd>'
-                f"{''.join(inner)}</div>"
-            )
+            return _demo(block, inner)
         case "columns":
             columns = "".join(f"<div>{column}</div>" for column in inner)
             return f'<div class="columns">{columns}</div>'
@@ -114,12 +109,26 @@ def _each_word(prefix: str) -> Any:
     return longer
 
 
+def _demo(block: Block, inner: Sequence[str]) -> str:
+    """Return the command of a lecture demo, and its recording, folded."""
+    name = block.argument
+    if name not in demos():
+        raise ValueError(f"there is no demo {name!r}; `course demo` lists them.")
+    timeline = _framed(load_finding(recording(f"demos/{name}.json")).timeline())
+    return (
+        f'<div class="demo"><kbd>course demo {name}</kbd>{"".join(inner)}'
+        f"<details><summary>as recorded: R</summary>{timeline}</details></div>"
+    )
+
+
 def _timeline(block: Block) -> str:
     """Return the timeline of the course, which switches between the states of the block."""
     if block.argument.startswith("recording="):
-        grid = load_finding(REPO / block.argument.removeprefix("recording=")).timeline()
-    else:
-        grid = _simulated(block.lines)
+        return _framed(load_finding(REPO / block.argument.removeprefix("recording=")).timeline())
+    return _framed(_simulated(block.lines))
+
+
+def _framed(grid: TimelineGrid) -> str:
     return f'<div class="timeline">{grid.to_fragment(module=False)}</div>'
 
 

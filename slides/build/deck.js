@@ -28,22 +28,29 @@ for (const box of boxes) {
 
 // Lanes as high as the slide has room for, above its number or its source.
 function fit(box) {
+  if (!box.checkVisibility()) return; // another slide is shown, or a recording is folded
   const slide = box.closest(".slide"), { top, height } = slide.getBoundingClientRect();
-  if (!height) return; // another slide is shown
-  const bottom = (part) => part.getBoundingClientRect().bottom;
-  const source = slide.querySelector(".source"), rest = [...slide.children].filter((part) => part !== source);
+  const { timeline } = widget(box).querySelector(".tl"), bottom = (part) => part.getBoundingClientRect().bottom;
+  const source = slide.querySelector(".source"), rest = box.closest("details") ? [timeline.root] : [...slide.children].filter((part) => part !== source);
   const end = source ? source.getBoundingClientRect().top : top + height * (1 - 50 / 720);
   for (let lane = 26; lane >= 9; lane--) {
     box.style.setProperty("--lane-height", lane);
-    widget(box).querySelector(".tl").timeline.resize();
+    timeline.resize();
     if (Math.max(...rest.map(bottom)) <= end) return;
   }
+}
+
+// A recording covers its slide: to be shown where a demo fails.
+for (const folded of document.querySelectorAll(".demo details")) folded.addEventListener("toggle", () => boxes.forEach(fit));
+function unfold() {
+  const folded = deck.getCurrentSlide().querySelector(".demo details");
+  if (folded) folded.open = !folded.open;
 }
 
 // The digits 1 to 9 choose a state of the timeline on the slide that is shown, without taking the
 // keyboard from the deck. From a timeline that has it, page keys turn the slide, Escape gives it back.
 function pressKey(event) {
-  const box = deck.getCurrentSlide()?.querySelector(".timeline");
+  const box = [...(deck.getCurrentSlide()?.querySelectorAll(".timeline") ?? [])].findLast((one) => one.checkVisibility());
   if (!box || event.ctrlKey || event.metaKey || event.altKey) return;
   const choice = /^[1-9]$/.test(event.key) && widget(box).querySelectorAll("input")[event.key - 1];
   const leave = box.contains(document.activeElement) && { Escape() {}, PageDown: () => deck.next(), PageUp: () => deck.prev() }[event.key];
@@ -80,6 +87,7 @@ const deck = new Reveal({
   backgroundTransition: "none", pdfSeparateFragments: false, plugins: [RevealNotes],
 });
 window.Reveal = deck;
+deck.addKeyBinding({ keyCode: 82, key: "R", description: "The recording of a demo" }, unfold);
 deck.addKeyBinding({ keyCode: 68, key: "D", description: "Dark or light" }, () => setTheme(!root.classList.contains("dark")));
 await deck.initialize();
 deck.on("fragmentshown", stepAll);

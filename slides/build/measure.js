@@ -43,7 +43,7 @@ async () => {
     const box = range.getBoundingClientRect();
     if (box.width < 2 || box.height < 2 || getComputedStyle(node).clipPath !== "none") return; // for screen readers
     const drawn = Boolean(node.ownerSVGElement), inSource = source?.contains(node), word = short(text.data);
-    const label = drawn || inSource || node.closest(".legend");
+    const label = drawn || inSource || node.closest(".legend, summary");
     if (size(node) < (label ? LABEL : TEXT) - 0.5) found.add(`${word} has letters of ${size(node).toFixed(0)} pixels, at least ${label ? "21.3 (16 pt)" : "32 (24 pt)"}`);
     if (!drawn && contrast(node) < CONTRAST) found.add(`${word} has a contrast of ${contrast(node).toFixed(1)}, at least ${CONTRAST}`);
     if (!inSource && box.bottom > floor + 1) found.add(`${word} reaches below the room for the slide by ${((box.bottom - floor) / scale).toFixed(0)} pixels`);
@@ -77,7 +77,8 @@ async () => {
 
   const measure = () => { for (const text of texts(slide)) measureText(text); measurePictures(); };
   measure();
-  for (const box of slide.querySelectorAll(".timeline")) {
+  const timelines = [...slide.querySelectorAll(".timeline")];
+  for (const box of timelines.filter((one) => one.checkVisibility())) {
     for (const input of box.querySelector("script + div").shadowRoot.querySelectorAll("input")) {
       input.click();
       measure();

@@ -116,3 +116,14 @@ def test_what_cannot_be_read_is_found(window, tmp_path: Path, text: str, told: s
     assert found
     assert all(sentence.startswith("talk, slide 3, ") for sentence in found)
     assert told in found[0]
+
+
+def test_the_recording_of_a_demo_covers_its_slide_and_goes_again(window, tmp_path: Path) -> None:
+    slides, asked = open_deck(window, built(tmp_path, ":::demo wait"), "#/2")
+    slides.keyboard.press("r")
+    slides.locator(".demo .tl").get_by_text("no workers", exact=True).wait_for()
+    slides.keyboard.press("2")
+    assert slides.locator(".demo .tl").get_attribute("data-state") == "show=six workers"
+    slides.keyboard.press("r")
+    assert not slides.locator(".demo .tl").is_visible()
+    assert asked == []
