@@ -1,12 +1,34 @@
-"""Draw the picture of the README: `python docs/draw_timeline.py docs/timeline.svg`."""
+"""Draw the picture of the README: `python docs/draw_timeline.py docs/timeline.svg`.
+
+Time passes in it three times, and then it stands still; for who wants no motion it never moves.
+"""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from course_utils.measure.picture import Picture, as_svg
+from course_utils.measure.picture.static import (
+    GAP,
+    GPU_HEIGHT,
+    HEADER,
+    LANE_HEIGHT,
+    LEFT,
+    TOP,
+    WIDTH,
+)
 from course_utils.measure.simulate import Pipeline, simulate
+from course_utils.measure.spans import lanes
+
+# What hides the future is moved out to the right, and there it stays for a while.
+MOTION = f"""<style>
+.future,.now{{display:none}}.now{{stroke:var(--fg);stroke-width:1.5}}
+@media screen and (prefers-reduced-motion:no-preference){{
+.future,.now{{display:inline;animation:pass 11s linear 3 both}}}}
+@keyframes pass{{75%{{transform:translateX({WIDTH - LEFT}px)}}
+76%,100%{{transform:translateX({WIDTH}px)}}}}
+</style>"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -17,8 +39,23 @@ def main(arguments: Sequence[str]) -> int:
     fast = replace(slow, num_workers=4, pinned=True, overlap=True, sync=False)
     names = ("Naive loop", "4 workers, prefetched to the GPU")
     picture = Picture([simulate(slow), simulate(fast)], names)
-    Path(arguments[0]).write_text(as_svg(picture), "utf-8")
+    moving = "".join([MOTION, *_future(picture), "</svg>"])
+    Path(arguments[0]).write_text(as_svg(picture).replace("</svg>", moving), "utf-8")
     return 0
+
+
+def _future(picture: Picture) -> Iterator[str]:
+    """Yield what covers the rows of each trace, and the line that is now."""
+    y = TOP
+    for trace in picture.traces:
+        y += HEADER
+        heights = [GPU_HEIGHT if lane.name == "gpu" else LANE_HEIGHT for lane in lanes(trace)]
+        height = sum(heights) + GAP * len(heights)
+        yield (
+            f'<rect class="future paper" x="{LEFT}" y="{y - 1}" width="{WIDTH - LEFT}" '
+            f'height="{height - GAP + 2}"/><path class="now" d="M{LEFT} {y}v{height - GAP}"/>'
+        )
+        y += height
 
 
 if __name__ == "__main__":
