@@ -96,5 +96,5 @@ def _add_scripts(
         script = f"{module_source()}\nmountAll();".replace("</script", "<\\/script")
         app.add_js_file(None, body=script, type="module")
     if 'class="look-up"' in context.get("body", ""):
-        app.add_js_file("field_guide.js")
-        app.add_js_file("look_up.js", priority=900)
+        for order, file in enumerate(("field_guide.js", "look_up.js")):
+            app.add_js_file(file, priority=900 + order, loading_method="defer")
