@@ -45,8 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def lay_out(texts: dict[str, str], folder: Path) -> None:
     """Write files into a folder and remove all others; what has not changed keeps its time."""
     for path in [*folder.rglob("*")]:
-        if path.is_file() and path.relative_to(folder).as_posix() not in texts:
+        source = path.relative_to(folder)
+        if path.is_file() and source.as_posix() not in texts:
             path.unlink()
+            (BUILT / source).with_suffix(".html").unlink(missing_ok=True)
     for name, text in texts.items():
         path = folder / name
         if not path.exists() or path.read_text("utf-8") != text:

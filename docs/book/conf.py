@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -43,7 +45,11 @@ html_math_renderer = "mathtext"
 html_copy_source = False
 html_show_search_summary = False  # it would fetch pages, which a browser refuses for files
 html_show_sphinx = False
-html_context = {"default_mode": "auto"}
+html_context = {
+    "default_mode": "auto",
+    "changed": sha256(f"{Path(__file__).read_text('utf-8')}{module_source()}".encode()).hexdigest(),
+}  # which Sphinx compares with that of the last time: then it writes all pages anew
+html_use_index = False
 html_theme_options = {
     "footer_content_items": [],
     "navbar_persistent": [],  # the search stands in the sidebar
