@@ -118,7 +118,7 @@ def _listen(port: int, address: str) -> socket.socket:
             line = socket.create_server((address, port), backlog=_WAITING)
             line.setblocking(False)
             return line
-    at = "" if address == LOOPBACK else f" of {address}"
+    at, own = ("", "") if address == LOOPBACK else (f" of {address}", ", at this machine's address")
     raise CourseError(
-        f"Port {port}{at} is taken or cannot be had; choose another, or 0 for a free one."
+        f"Port {port}{at} is taken or cannot be had; choose another{own}, or 0 for a free one."
     )

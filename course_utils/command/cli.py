@@ -277,7 +277,8 @@ def _capstone(arguments: argparse.Namespace) -> int:
 
     rescue = problem("13")
     script = rescue.hand_out(arguments.seed, arguments.out)
-    print(f'{script}: notebook 13 grades it, by cu.check("13.1", "{script.name}").')
+    print(f"{script}: put it beside notebook 13 and change it there; nothing overwrites it.")
+    print(f'  cu.check("13.1", "{script.name}") grades it.')
     for fault in rescue.faults_of(arguments.seed) if arguments.answers else ():
         print(f"  {fault.place:9}  {fault.name}. {fault.why}")
     return 0

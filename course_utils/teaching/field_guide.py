@@ -17,7 +17,7 @@ from course_utils.errors import CourseError
 
 TOPICS = {
     "dies": "It dies, or ends with an error",
-    "hangs": "It hangs",
+    "hangs": "It hangs, or is stuck",
     "wrong": "The data are wrong, and nothing is said",
     "slow": "It is slow",
     "memory": "Memory runs full",
@@ -37,8 +37,8 @@ _QUOTES = dict.fromkeys(map(ord, '`\u2018\u2019\u201c\u201d"'), "'")
 _IS_MESSAGE = re.compile(r"(Error|Exception|Warning|Interrupt)\b|Traceback")
 _WORD = re.compile(r"[a-z][a-z0-9]{2,}?(?=s?\b|_)")
 SMALL_WORDS = (
-    "all and are but can does each for from get have how its not only than that the them they this "
-    "too what when which why with you your"
+    "all and are but can dataloader does each for from get have how its not only than that the "
+    "them they this too what when which why with you your"
 )
 
 
@@ -119,8 +119,8 @@ def _lists(fields: dict[str, object]) -> dict[str, Any]:
 def look_up(text: str) -> list[Entry]:
     """Return the entries whose message stands in a text or a log, the closest one first.
 
-    A few words that are no message find the entries that have all of them. What is not known finds
-    nothing.
+    A few words that are no message find the entries that have all of them, first those that have
+    them in the title. What is not known finds nothing.
     """
     said = _plain(text[-_LOG:])
     found = {entry: _matched(entry, said) for entry in entries().values()}
@@ -154,9 +154,11 @@ def _about(said: str) -> list[Entry]:
     if len(said) >= _PART and of_message:
         return of_message
     words = set(_WORD.findall(said)) - set(SMALL_WORDS.split())
-    found = [entry for entry in entries().values() if words <= set(_WORD.findall(_all_of(entry)))]
-    return found if words else []
+    found = [e for e in entries().values() if words <= _words_of(e, e.why, e.do)]
+    return sorted(found, key=lambda entry: -len(words & _words_of(entry))) if words else []
 
 
-def _all_of(entry: Entry) -> str:
-    return _plain(" ".join([entry.name, entry.title, entry.why, entry.do, *entry.says]))
+def _words_of(entry: Entry, *more: str) -> set[str]:
+    """Return the words of its heading, title and messages, and of more texts."""
+    texts = [entry.name, TOPICS[entry.topic], entry.title, *entry.says, *more]
+    return set(_WORD.findall(_plain(" ".join(texts))))

@@ -24,8 +24,9 @@ trap again USR1
 
 read -r head < <(scontrol show hostnames "$SLURM_JOB_NODELIST") # the first node
 # All ranks of a node share the cores of its one task. The system may move them and their workers
-# about; if it takes them too far from their GPU, see train_ranks.sh.
-srun --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores \
+# about; if it takes them too far from their GPU, see train_ranks.sh. The hint also binds the task to
+# its cores. Do not add --cpu-bind=cores: srun would then ignore the hint, without a word.
+srun --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --hint=nomultithread \
     python -m torch.distributed.run --nnodes="$SLURM_JOB_NUM_NODES" \
     --nproc-per-node="$SLURM_GPUS_ON_NODE" --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d \
     --rdzv-endpoint="$head:${MASTER_PORT:-29500}" "$@" &

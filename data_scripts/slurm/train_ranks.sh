@@ -18,11 +18,12 @@ set -euo pipefail
 read -r MASTER_ADDR < <(scontrol show hostnames "$SLURM_JOB_NODELIST") # the first node
 export MASTER_ADDR MASTER_PORT="${MASTER_PORT:-29500}"
 
-# verbose: the log says which cores each rank has got. They are what len(os.sched_getaffinity(0))
+# The hint binds each rank to its cores; --cpu-bind=cores would make srun ignore the hint, without a
+# word. verbose: the log says which cores each rank has got. They are what len(os.sched_getaffinity(0))
 # counts; os.cpu_count() counts those of the whole node. Slurm takes cores near each other, not
 # always near the GPU: `nvidia-smi topo -m` shows which are.
 srun --ntasks-per-node="$SLURM_NTASKS_PER_NODE" --cpus-per-task="$SLURM_CPUS_PER_TASK" \
-    --cpu-bind=verbose,cores \
+    --hint=nomultithread --cpu-bind=verbose \
     bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
              export LOCAL_WORLD_SIZE=$SLURM_NTASKS_PER_NODE
              exec python "$@"' rank "$@"

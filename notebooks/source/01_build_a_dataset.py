@@ -768,11 +768,11 @@ for table in everything, balanced:
     print(f"{len(table):,} events, {100 * table[:, 0].mean():.0f} % of them cascades")
 
 # %% [markdown]
-# `balanced` has all cascades and every seventh track. Another epoch takes other tracks, and after seven of
-# them each track was there once; the sampler reads more, and repeats the cascades.
+# `balanced` has all cascades and every seventh track. Another epoch takes other tracks, and after seven epochs
+# each track was there once; the sampler reads more, and repeats the cascades.
 
 # %%
-question = "It learnt from `balanced`. How many of all events does it expect to be cascades?"
+question = "A model learns from `balanced`. What share of all events does it think are cascades?"
 cu.predict("01g", question, unit="%")
 
 # %%

@@ -777,7 +777,7 @@ print(*re.findall("^#SBATCH.*", job, re.MULTILINE), sep="\n")
 
 # %% [markdown]
 # - **Cores.** Without `--cpus-per-task` a task has one, for all its workers. Since Slurm 22.05 `srun` forgets what `sbatch` was told: say it
-#   twice. `--cpu-bind=cores` keeps a task on its cores.
+#   twice. `--hint=nomultithread` binds it to cores; do not add `--cpu-bind=cores`.
 # - **torchrun** is one task, whose cores all ranks share; in `train_ranks.sh` each rank is one.
 # - **GPUs.** With `--gpus-per-task=1` a task sees one, number 0, and `set_device(LOCAL_RANK)` fails.
 # - **The time limit.** A signal comes 120 s before, <!-- given --> the job queues again, and goes on from the checkpoint.

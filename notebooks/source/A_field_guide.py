@@ -109,7 +109,8 @@ show("unpicklable")
 # %% [markdown]
 # ## All entries
 #
-# By what you notice. Unfold a title to read it. Entries that need what your machine lacks, such as a GPU, say so and are not run.
+# By what you notice. Unfold a title to read it, and run it with `show`. If it needs what your machine lacks, such as a GPU, `show`
+# says so instead.
 
 # %%
 from notebooks.stories.field_guide import pages

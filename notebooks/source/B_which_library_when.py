@@ -116,7 +116,8 @@ cu.reveal("Bb", large.spread)
 #
 # ## Look into the books
 #
-# A loader that serves less, or mixes less, has less to do. So `distinct` must be `served`. `neighbours` says how often two samples
+# A loader that serves less, or mixes less, has less to do. So `distinct` must be `served`. (Some were given fewer samples, so that you
+# need not wait for them.) `neighbours` says how often two samples
 # of a batch lay side by side on the disk, compared with chance. A full shuffle has about 1, and more means that runs
 # of the file stay together. `cores` says how many cores were busy: below 1, the loader waited for something, or other programs took its core.
 
@@ -124,7 +125,7 @@ cu.reveal("Bb", large.spread)
 small
 
 # %% [markdown]
-# Those that read in order and mix in a buffer of 1,000 are above 1, although our set is hardly larger than the buffer; with a
+# Those that read in order and mix in a buffer of 1,000 are above 1, although our set is only twice as large as the buffer; with a
 # real one they are farther from it. Others mix within chunks. So a comparison that has no such column is
 # not fair, however carefully it was timed.
 #
@@ -236,7 +237,7 @@ compare_snippets(numbered, "script", "columns", "padding", "tf_data")
 
 # %% [markdown]
 # tf.data runs its graph outside Python, which is its strength: no GIL, and reading, decoding and shuffling overlap. What is
-# not an operation of TensorFlow goes back into Python and waits for it. Take it if your training is TensorFlow already.
+# not an operation of TensorFlow goes back into Python, and waits for the GIL. Take it if your training is TensorFlow already.
 #
 # ## DALI
 #

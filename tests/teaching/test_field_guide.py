@@ -60,6 +60,8 @@ def test_the_programs_are_in_the_style_of_the_course(tmp_path: Path) -> None:
         ("same random numbers", "same_numbers"),
         ("the same order in every epoch", "same_order"),
         ("Trying to resize storage", "sizes"),
+        ("the DataLoader is stuck", "unpicklable"),
+        ("duplicates", "served_twice"),
     ],
 )
 def test_words_and_parts_of_a_message_find_an_entry(words: str, name: str) -> None:

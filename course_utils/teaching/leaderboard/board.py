@@ -45,9 +45,11 @@ class Board:
 
         Raises:
             CourseError: what lies there is no board.
+            OSError: it cannot lie there.
         """
         self.path = path
         self.entries()
+        path.parent.mkdir(parents=True, exist_ok=True)
 
     def entries(self) -> list[Entry]:
         """Return the lines of the board.
@@ -93,7 +95,6 @@ class Board:
             if old is None and len(lines) >= _MOST_NAMES:
                 raise ValueError(f"The board is full: it has {_MOST_NAMES} lines.")
             lines[new.key] = new
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(self.path, _text(_ranked([*lines.values()])))
         rivals = [e for e in _ranked([*lines.values()]) if e.result.seed == new.result.seed]
         kept = lines[new.key]

@@ -114,7 +114,7 @@ class Comparison:
             for name, *cells in self._cells()
         )
         body = f"<table><tr>{head}</tr>{rows}</table>"
-        said = f"Recorded: {self.where}. Neighbours of a batch on the disk: 1 is as by chance."
+        said = f"Recorded: {self.where}. The columns after that are measured here, if they can be."
         return card("plain", self._title(), said, body=body)
 
 

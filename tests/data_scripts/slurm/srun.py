@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-KNOWN = {"ntasks", "ntasks-per-node", "cpus-per-task", "cpu-bind"}
+KNOWN = {"ntasks", "ntasks-per-node", "cpus-per-task", "cpu-bind", "hint"}
 
 
 def main(*arguments: str) -> int:
@@ -15,6 +15,9 @@ def main(*arguments: str) -> int:
         if option not in KNOWN:
             sys.exit(f"srun: unrecognized option '--{option}'")
         asked[option] = value
+    binding = asked.get("cpu-bind", "verbose")
+    if "hint" in asked and binding != "verbose":
+        sys.exit("srun: --hint is ignored beside --cpu-bind, other than --cpu-bind=verbose")
     nodes, per_node = int(os.environ["SLURM_JOB_NUM_NODES"]), int(asked["ntasks-per-node"])
     if int(asked.get("ntasks", nodes * per_node)) != nodes * per_node:
         sys.exit("srun: error: the nodes do not take so many tasks")
@@ -27,7 +30,7 @@ def main(*arguments: str) -> int:
             "SLURM_NODEID": str(rank // per_node),
             "SLURM_NTASKS": str(nodes * per_node),
         }
-        if "cores" in asked.get("cpu-bind", ""):  # the task inherits what this process may use
+        if "cores" in binding or "hint" in asked:  # the task inherits what this process may use
             mine = range(rank * each, (rank + 1) * each)
             os.sched_setaffinity(0, {cores[core % len(cores)] for core in mine})
         tasks.append(subprocess.Popen(command, env={**os.environ, **place}))
