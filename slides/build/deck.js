@@ -30,13 +30,14 @@ for (const box of boxes) {
 function fit(box) {
   if (!box.checkVisibility()) return; // another slide is shown, or a recording is folded
   const slide = box.closest(".slide"), { top, height } = slide.getBoundingClientRect();
-  const { timeline } = widget(box).querySelector(".tl"), bottom = (part) => part.getBoundingClientRect().bottom;
-  const source = slide.querySelector(".source"), rest = box.closest("details") ? [timeline.root] : [...slide.children].filter((part) => part !== source);
+  const { timeline } = widget(box).querySelector(".tl"), source = slide.querySelector(".source");
+  const parts = box.closest("details") ? [timeline.root] : [...slide.children].filter((part) => part !== source);
+  const bottom = (part) => part.getBoundingClientRect().bottom;
   const end = source ? source.getBoundingClientRect().top : top + height * (1 - 50 / 720);
   for (let lane = 26; lane >= 9; lane--) {
     box.style.setProperty("--lane-height", lane);
     timeline.resize();
-    if (Math.max(...rest.map(bottom)) <= end) return;
+    if (Math.max(...parts.map(bottom)) <= end) return;
   }
 }
 

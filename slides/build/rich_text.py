@@ -30,11 +30,6 @@ def render(text: str) -> str:
     return str(_MARKDOWN.render(_COMMENT.sub("", text)))
 
 
-def plain(html: str) -> str:
-    """Return the words of `html`."""
-    return " ".join(re.sub(r"<[^>]*>", " ", html).split())
-
-
 def _fence(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
     language, _, rest = tokens[index].info.partition(" ")
     lines = highlight(
