@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell
 
 from course_utils.paths import REPO
 from course_utils.teaching.field_guide import entries
@@ -15,6 +17,7 @@ from docs.book.api import reference
 from docs.book.execute import executed
 from docs.book.pages import page
 from notebooks.build import HERE, number
+from notebooks.stories.capstone import handed_out, script_with
 
 BOOK = Path(__file__).parent
 _PART = re.compile(r"^\{\{ (.+) \}\}$", re.MULTILINE)
@@ -45,8 +48,24 @@ def notebook_page(name: str) -> str:
     made = page(executed(HERE / "solutions" / f"{name}.ipynb"), learner)
     if number(Path(name)) == "A":
         guide.fill_in(made)
+    if number(Path(name)) == "13":
+        _show_script(made)
     text: str = nbformat.writes(made, indent=1)  # type: ignore[no-untyped-call]
     return text
+
+
+def _show_script(capstone: NotebookNode) -> None:
+    """Show the script that notebook 13 writes beside itself, and how it looks mended."""
+    shown = {
+        "hand_out()": ("The script", handed_out(0)),
+        "script_with([])": ("A solution: the script, mended", script_with([])),
+    }
+    for place, cell in reversed([*enumerate(capstone.cells)]):
+        for end, (what, script) in shown.items():
+            if cell.cell_type == "code" and end in cell.source:
+                text = f"<details><summary>{what}</summary>\n\n```python\n{script}```\n\n</details>"
+                shown_cell = new_markdown_cell(text, id=f"{cell.id}-script")  # type: ignore[no-untyped-call]
+                capstone.cells.insert(place + 1, shown_cell)
 
 
 def index(frame: str, readme: str) -> str:
