@@ -40,7 +40,9 @@ def browser() -> Iterator[BrowserContext]:
         chromium.close()
 
 
-def open_deck(context: BrowserContext, file: Path, query: str = "") -> tuple[Page, list[str]]:
+def open_deck(
+    context: BrowserContext, file: Path, query: str = "", *, to_print: bool = False
+) -> tuple[Page, list[str]]:
     """Return the page of a deck, ready, and the list of requests that it makes of others."""
     asked: list[str] = []
 
@@ -52,6 +54,7 @@ def open_deck(context: BrowserContext, file: Path, query: str = "") -> tuple[Pag
             route.abort()
 
     page = context.new_page()
+    page.emulate_media(media="print" if to_print else "screen")
     page.on("pageerror", lambda error: asked.append(str(error)))
     page.route("**/*", guard)
     page.goto(f"{file.resolve().as_uri()}{query}")

@@ -90,7 +90,9 @@ const deck = new Reveal({
 window.Reveal = deck;
 deck.addKeyBinding({ keyCode: 82, key: "R", description: "The recording of a demo" }, unfold);
 deck.addKeyBinding({ keyCode: 68, key: "D", description: "Dark or light" }, () => setTheme(!root.classList.contains("dark")));
+const laidOut = paper && new Promise((done) => deck.on("pdf-ready", done));
 await deck.initialize();
+await laidOut;
 deck.on("fragmentshown", stepAll);
 deck.on("fragmenthidden", stepAll);
 deck.on("slidechanged", stepAll);

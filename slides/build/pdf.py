@@ -10,9 +10,8 @@ from slides.build.browser import open_deck
 
 def print_pdf(context: BrowserContext, file: Path) -> Path:
     """Write the PDF of the deck in `file` beside it, and return its path."""
-    page, _ = open_deck(context, file, "?view=print")
-    page.emulate_media(media="print")
-    page.wait_for_timeout(500)  # timelines are drawn anew, in ink for paper
+    page, _ = open_deck(context, file, "?view=print", to_print=True)
+    page.wait_for_timeout(500)  # what was drawn before all had its size is drawn anew
     path = file.with_suffix(".pdf")
     printed = page.pdf(prefer_css_page_size=True, print_background=True)
     page.close()
