@@ -62,7 +62,10 @@ def search_data() -> str:
     """Return every entry as a script, for `look_up.js`."""
     fields = ("name", "title", "why", "do", "says", "general")
     data = {
-        "entries": [{name: getattr(e, name) for name in fields} for e in entries().values()],
+        "entries": [
+            {"heading": TOPICS[e.topic], **{name: getattr(e, name) for name in fields}}
+            for e in entries().values()
+        ],
         "any": ANY,
         "small": SMALL_WORDS.split(),
         "unknown": NOT_KNOWN,

@@ -760,8 +760,29 @@ cu.reveal("11s", len(list(half.parent.glob("events-*"))))
 # ### Feed trainers with Ray Data
 #
 # Ray Data lets other nodes read: `shares = ray.data.read_parquet(path).map_batches(decode).streaming_split(2)`, and a trainer loops over
-# `share.iter_batches()`. Of 2,000 events in one file, one trainer got all and the other none, in the same order in both epochs. So shuffle,
-# and ask for `equal=True`. With a core for each trainer, of two, nobody was left to read: `@ray.remote(num_cpus=0)`.
+# `share.iter_batches()`:
+
+# %%
+import os
+from importlib.util import find_spec
+
+if not find_spec("ray"):
+    print('Ray is not installed: run `pip install -e ".[cluster]"`, then this cell again.')
+else:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # else Ray reports to its makers
+    import ray
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    file = ray.data.range(2000, override_num_blocks=1)  # as events that lie in one
+    train = ray.remote(num_cpus=0)(lambda share: sum(len(b["id"]) for b in share.iter_batches()))
+    for name, data, equal in ("plain", file, False), ("shuffled", file.random_shuffle(), True):
+        shares = data.streaming_split(2, equal=equal)
+        print(f"{name}: {ray.get([train.remote(share) for share in shares])} events")
+    ray.shutdown()
+
+# %% [markdown]
+# Of 2,000 events in one file, one trainer got all and the other none, in the same order in both epochs. So shuffle,
+# and ask for `equal=True`. With a core for each trainer, of two, nobody was left to read: `num_cpus=0`.
 #
 # ### Run on Slurm
 #

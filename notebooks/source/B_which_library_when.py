@@ -226,7 +226,7 @@ cu.reveal("Bc", len(origins))
 #
 # ## Four snippets of lecture notes
 #
-# The notes print a block for `datasets` that fails three times over, and one for **tf.data** that
+# Lecture notes print a block for `datasets` that fails three times over, and one for **tf.data** that
 # runs, and reads one file after the other. Each card says what the printed code does and what the mended code does; unfold it to read both.
 
 # %%

@@ -28,8 +28,12 @@ function about(said) {
   const part = FIELD_GUIDE.entries.filter((entry) => entry.says.some((message) => plain(message).includes(said)));
   if (said.length >= 8 && part.length) return part;
   const words = [...wordsOf(said)].filter((word) => !FIELD_GUIDE.small.includes(word));
-  const all = (entry) => wordsOf(plain([entry.name, entry.title, entry.why, entry.do, ...entry.says].join(" ")));
-  return words.length ? FIELD_GUIDE.entries.filter((entry) => words.every((word) => all(entry).has(word))) : [];
+  const has = (entry, ...more) => {
+    const all = wordsOf(plain([entry.name, entry.heading, entry.title, ...entry.says, ...more].join(" ")));
+    return words.filter((word) => all.has(word)).length;
+  };
+  const found = words.length ? FIELD_GUIDE.entries.filter((entry) => has(entry, entry.why, entry.do) === words.length) : [];
+  return found.sort((one, other) => has(other) - has(one));
 }
 
 function show(list, text) {
