@@ -252,8 +252,8 @@ print(f"One batch takes {sum(waits) / len(waits):.0f} ms to load, one step {gpu.
 # ### Exercise 0.2 · 5 min · ●○○
 #
 # Give the loader below what it needs, so that the GPU idles less than **5 %** of the time once the
-# loop is running. The dataset, the batch size and the GPU stay as they are. The check leaves out the
-# first 8 of the 24 steps, in which workers may still be starting. <!-- given -->
+# loop is running. The dataset, the shuffling, the batch size and the GPU stay as they are. The check
+# leaves out the first 8 of the 24 steps, in which workers may still be starting. <!-- given -->
 
 # %%
 # This is the naive loader again. What does it need?

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from course_utils.hardware.storage.calendar import Counters
 from course_utils.measure.simulate import Pipeline, simulate
@@ -68,7 +69,7 @@ def with_ids(ids: list[int] | None) -> Trace:
     return trace
 
 
-def judge_loader(fed: Trace, *, opens: int = 768, **of_loader: int) -> Verdict:
+def judge_loader(fed: Trace, *, opens: int = 768, **of_loader: Any) -> Verdict:
     workers = sum(lane.startswith("worker") for lane in fed.lanes)
     loader = SimpleNamespace(**{"pin_memory": False, "num_workers": workers, **of_loader})
     storage = SimpleNamespace(counters=lambda: Counters(opens=opens))
@@ -106,6 +107,20 @@ def test_the_trace_of_another_loader_is_refused(traced: int, now: int) -> None:
 
 def test_pinning_alone_is_an_attempt_and_no_cure() -> None:
     assert_refused(judge_loader(loop(), pin_memory=True), "One process still loads every batch")
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ({"batch_size": 32}, "wrong"),
+        ({"batch_size": 32, "shuffle": True}, "right"),
+        ({"batch_sampler": BatchSampler(RandomSampler(range(768)), 32, drop_last=False)}, "right"),
+    ],
+)
+def test_a_fed_loader_still_shuffles(options: dict[str, Any], status: str) -> None:
+    batches = DataLoader(range(768), **options).batch_sampler  # type: ignore[arg-type]
+    verdict = judge_loader(loop(num_workers=6), batch_sampler=batches)
+    assert (verdict.status, "the same order" in verdict.message) == (status, status == "wrong")
 
 
 @pytest.mark.parametrize("opens", [0, 1, 700])

@@ -3,6 +3,8 @@
 from math import ceil
 from typing import Any
 
+from torch.utils.data import SequentialSampler
+
 from course_utils.hardware.storage import SlowFileSystem
 from course_utils.measure.spans import compute_spans
 from course_utils.measure.trace import Trace
@@ -46,6 +48,13 @@ def write_a_loader(loader: Any, naive: Trace, fed: Trace, storage: SlowFileSyste
         f"Once the workers are running, the GPU is still idle {percent(idle)} of the time. "
         "Fetching further ahead does not load faster; only more workers side by side do.",
         "Divide the load time of a batch by the step time: that many workers, or one or two more.",
+    )
+    order = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
+    expect(
+        not isinstance(order, SequentialSampler),
+        "The GPU is fed, but with the samples in the same order in every epoch. The naive loader "
+        "shuffles; that costs no time, and the training needs it.",
+        "Give your loader shuffle=True again, and run the last cells once more.",
     )
     distinct = ", all distinct" if fed.summary().complete else ""
     return right(

@@ -131,9 +131,9 @@ def _judge_share(drawn: NDArray[Any], runs: int, share: float) -> None:
     )
     expect(
         least == most or most > wanted,
-        f"{asked}; there are {least} to {most}. A draw with replacement takes some runs twice; and "
-        "who counts events instead of runs takes fewer where runs are long.",
-        "rng.choice needs replace=False; the first runs of a permutation are all different.",
+        f"{asked}; there are {least} to {most}. A draw with replacement, or one from the "
+        "runs of all events, takes some runs twice; and who counts events takes fewer long runs.",
+        "Draw from np.unique(run_id), with replace=False; or permute these, and take the first.",
     )
     expect(
         least == most,

@@ -123,8 +123,8 @@ def _judge_requests(
     times = counted[1].bytes_read / wanted
     expect(
         times <= MORE,
-        f"{plural(requests, 'request')}, but {times:.1f} times the bytes of the events: you read "
-        "all that lies between. On a big file that is the whole file for every batch.",
+        f"{plural(requests, 'request')}, but {times:.3g} times the bytes of the events: you read "
+        "events that nobody asked for: all that lie between, or whole blocks of a fixed size.",
         "Begin a new request where a number is missing.",
     )
     return requests

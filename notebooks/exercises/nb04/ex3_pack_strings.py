@@ -161,8 +161,15 @@ def _judge_size(packed: Strings, names: Strings) -> None:
         "array of integers.",
     )
     text = sum(len(name.encode()) for name in names)
-    held = max(len(pickle.dumps(packed)), _held_as_text(packed))
-    times = held / (text + PER_STRING * len(names) + ROOM)
+    most = text + PER_STRING * len(names) + ROOM
+    expect(
+        (wide := _held_as_text(packed)) <= most,
+        f"{wide:,} bytes for {text:,} bytes of text: a str takes up to 4 bytes for each character, "
+        "all of them as many as the widest one needs.",
+        "Keep bytes: encode the strings first, and count the boundaries in bytes.",
+    )
+    held = len(pickle.dumps(packed))
+    times = held / most
     expect(
         times <= 1 or max(map(len, names)) < 4 * text / len(names),
         f"{held:,} bytes for {text:,} bytes of text. An array of fixed width gives every string "
@@ -171,8 +178,8 @@ def _judge_size(packed: Strings, names: Strings) -> None:
     )
     expect(
         times <= 1,
-        f"{held:,} bytes for {text:,} bytes of text and {len(names):,} strings: a str takes "
-        "up to 4 bytes for each character, and what is packed with every string adds up.",
+        f"{held:,} bytes for {text:,} bytes of text and {len(names):,} strings: an array of str "
+        "takes up to 4 bytes for each character, and what is packed with every string adds up.",
         "Encode the strings, put them end to end, and keep nothing but their boundaries.",
     )
 

@@ -42,6 +42,28 @@ def _runs_ahead(depth: int) -> Clause:
     )
 
 
+def _left_near_the_end(items: int, fails_at: int | None = None) -> Clause:
+    """Leave when the source is through, and the thread still has the rest in hand."""
+    return Clause(
+        Trial(
+            lambda: range(items),
+            pinned=False,
+            gpus=0,
+            depth=1,
+            fails_at=fails_at,
+            ahead=1,
+            leave_after=1,
+        ),
+        Broken(
+            lambda seen: seen.hung or seen.threads,
+            "A break shortly before the end, where the source is through already: the thread stays "
+            "for ever, and waits for room for the mark of the end, or for the exception.",
+            "Send these like the items: put(..., timeout=0.1) again and again, until there is room "
+            "or `stop` is set.",
+        ),
+    )
+
+
 CLAUSES = (
     Clause(
         Trial(lambda: ITEMS, pinned=False, gpus=0, depth=20),  # the queue is never full
@@ -128,6 +150,9 @@ CLAUSES = (
             "Keep iter(source) in the thread's function alone, or close it there.",
         ),
     ),
+    _left_near_the_end(2),
+    _left_near_the_end(3),
+    _left_near_the_end(3, fails_at=2),
 )
 
 
