@@ -38,6 +38,7 @@ else:
 
 _MOMENT_S = 0.5  # that a lock is waited for before anything is said
 _PAGE = 4096  # bytes; in memory each file fills whole pages
+_KEPT_OF_A_DISK = 1_000_000_000  # bytes; a tenth of a large one is more than most laptops have left
 _ELSEWHERE = "name another place with to=... (--to in a terminal)"
 
 
@@ -93,8 +94,8 @@ def stage_to_shm(
 
     The copy is read back and compared with the CRC-32 of what was read. It is used again as long as
     sizes and times of change of the source are the same; of several processes that stage the same,
-    one copies and the others wait. Only the present user can read it. A tenth of the place and of
-    the memory must stay free, for the batches of workers.
+    one copies and the others wait. Only the present user can read it. A tenth of the memory must
+    stay free, for the batches of workers; of a disk a tenth too, but not more than 1 GB.
 
     Args:
         source: a path, a URL of fsspec such as "s3://bucket/shards", or a path on `fs`.
@@ -215,20 +216,21 @@ class Place:
         """Refuse what does not fit, into the place or into the memory that the place takes.
 
         Raises:
-            CourseError: less than a tenth would stay free.
+            CourseError: less than what has to stay free would be left.
         """
         needed = sum(-(-file.size // _PAGE) * _PAGE for file in files.values())
         space = shutil.disk_usage(self.folder)
-        limits = [(str(self.folder.parent), space.free, space.total)]
+        kept = space.total // 10 if self.in_memory else min(space.total // 10, _KEPT_OF_A_DISK)
+        limits = [(str(self.folder.parent), space.free, kept)]
         free_memory = known(memory_free) if self.in_memory else None
         if free_memory is not None:
             whose = "this machine or its container, whose memory that takes,"
-            limits.append((whose, free_memory, memory()))
-        for where, free, total in limits:
-            if free - total // 10 < needed:
+            limits.append((whose, free_memory, memory() // 10))
+        for where, free, kept in limits:
+            if free - kept < needed:
                 raise CourseError(
                     f"{name} needs {size(needed)}, but {where} has {size(free)} free, of which "
-                    f"{size(total // 10)} are kept for the workers; remove a copy that "
+                    f"{size(kept)} are kept free; remove a copy that "
                     f"`course stage --list` shows, stage less, or {_ELSEWHERE}."
                 )
 

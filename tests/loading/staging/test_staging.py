@@ -6,6 +6,7 @@ import os
 import stat
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import fsspec
 import pytest
@@ -197,6 +198,18 @@ def test_the_limit_of_the_container_counts_in_memory_before_a_byte_is_copied(
     with pytest.raises(CourseError, match=r"container.* has 6.0 MB free, of which 5.0 MB are kept"):
         stage_to_shm(source, to=shm)
     assert left(shm) == []
+
+
+def test_a_large_disk_with_little_left_takes_a_small_file(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nearly_full = SimpleNamespace(total=250_000_000_000, free=2_000_000_000)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: nearly_full)
+    with stage_to_shm(source, to=tmp_path / "disk", progress=False) as staged:
+        assert staged.path.exists()
+    nearly_full.free = 1_000_000_000
+    with pytest.raises(CourseError, match=r"has 1.00 GB free, of which 1.00 GB are kept free"):
+        stage_to_shm(source, to=tmp_path / "disk")
 
 
 def test_without_shm_it_goes_to_the_temp_folder_and_says_so(
