@@ -369,10 +369,10 @@ shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # wha
 #
 # ### Exercise 7.1 · 20 min · ●●●
 #
-# `stage(source, place)` copies a file into a folder and returns the path of the copy. The check kills it half way,
-# gives it too little room, lets two run at once, and changes the source. The target:
+# `stage(source, place)` copies a file into a folder and returns the path of the copy. Where the source lies, your job may
+# only read. The check kills it half way, gives it too little room, lets two run at once, and changes the source. The target:
 #
-# - never a half file under the final name, and none left over after an error;
+# - never a half file under the final name, none left over after an error, and none of a killed job once the next is done;
 # - one copy, however many ask, and no second one while the source is the same.
 #
 # <details><summary>Hint 1: the order of things</summary>

@@ -83,7 +83,8 @@ class Site:
     def __init__(self, folder: Path, stage: Stage):
         """Make the source in a `folder`."""
         self._stage, self._rng, self._processes = stage, random.Random(7), list[Process]()
-        self.source = folder / "pulses of run 7.npy"  # a name that a shell would take apart
+        self.source = folder / "slow" / "pulses of run 7.npy"  # which a shell would take apart
+        self.source.parent.mkdir()
         self.size = self._rng.randrange(200_000, 400_000)
         self.half_way = partial(limit_files, self.size // 2)
         self._time = time.time() // 1 + 0.75  # so that some changes are within a second
@@ -147,6 +148,12 @@ def _judge_copy(site: Site) -> None:
         not path.is_symlink() and not path.samefile(site.source),
         "What lies there is a link to the source: every read still goes to the slow storage.",
         "Copy the bytes: shutil.copyfile(source, target).",
+    )
+    expect(
+        os.listdir(site.source.parent) == [site.source.name],
+        "stage leaves a file beside the source, where many a job may only read: there it would end "
+        "with an error. And jobs on other nodes, which stage to themselves, would wait for it.",
+        "Lock a name in `place`: FileLock(f'{target}.lock').",
     )
     expect(
         second.reads == 0,
@@ -293,6 +300,8 @@ def _judge_two(site: Site) -> None:
         "Take a lock before you look whether the copy is there: with FileLock(f'{target}.lock'): "
         "around everything.",
     )
+    site.write(older_s=-100)
+    _good(site.run(), 1)  # alone, so that nobody else makes the lock's file again
     expect(
         os.name == "nt" or locks <= {*site.place.iterdir()},
         "The lock's file is removed after use. Whoever waits for it holds a file without a name "

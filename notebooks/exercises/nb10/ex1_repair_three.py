@@ -191,7 +191,7 @@ def _seen(attempt: Attempt, shards: Shards, *, inside: bool, later: bool) -> int
             if later and not keys:
                 cut.enter_context(shards.cut(inside=inside))
             keys.add(_key(item))
-    return len(keys)
+    return len(keys.intersection(chain(*shards.keys.values())))  # None is no sample
 
 
 JUDGES = {"epoch": _judge_epoch, "mixed": _judge_mixed, "complete": _judge_complete}
