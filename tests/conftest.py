@@ -26,7 +26,7 @@ METHODS = multiprocessing.get_all_start_methods()
 # A spawned process imports torch, for seconds: in a short run few are.
 TURNS = [method for method in ("fork", "forkserver") * 3 if method in METHODS] + ["spawn"]
 _LONG = ("test_interrupts.py", "test_notebooks.py", "test_style.py")
-_LONGEST = ("04_", "03_", "02_", "10_", "08_", "06_", "07_", "mypy")
+_LONGEST = ("03_", "04_", "02_", "11_", "13_", "08_", "07_", "mypy")
 _SECONDS = "seconds per notebook, size S"
 
 

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import nbformat
 from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import KernelManager, start_new_kernel
+from jupyter_client.manager import KernelManager
 from nbformat import NotebookNode
 
 from course_utils.teaching.exercise import VERDICT_MIME
@@ -41,10 +42,10 @@ class Result:
         return next((out["ename"] for out in self.outputs if out["output_type"] == "error"), "")
 
 
-def verdicts(outputs: Iterable[Output]) -> dict[str, str]:
-    """Return the status of each check, by exercise."""
+def verdicts(outputs: Iterable[Output]) -> list[tuple[str, str]]:
+    """Return the exercise and the status of each check."""
     fields: list[Any] = [out.get("data", {}).get(VERDICT_MIME) for out in outputs]
-    return {field["exercise"]: field["status"] for field in fields if field}
+    return [(field["exercise"], field["status"]) for field in fields if field]
 
 
 def complaints(outputs: Iterable[Output]) -> list[str]:
@@ -116,12 +117,20 @@ def _text(output: Output) -> str:
 @contextmanager
 def running_kernel(folder: Path, **env: str) -> Iterator[Kernel]:
     """Start a kernel in `folder`, with `env` added to the environment, and end it."""
-    manager, client = start_new_kernel(cwd=str(folder), env={**os.environ, **env})
-    try:
-        yield Kernel(manager, client)
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+    # A port that is free may be another kernel's a moment later, a socket in a folder is its own;
+    # and what a killed kernel leaves in its temp folder goes with that.
+    transport = "tcp" if os.name == "nt" else "ipc"
+    with TemporaryDirectory(ignore_cleanup_errors=True) as temp:  # names of sockets must be short
+        manager = KernelManager(transport=transport, connection_file=f"{temp}/kernel.json")
+        manager.start_kernel(cwd=str(folder), env={**os.environ, "TMPDIR": temp, **env})
+        client = manager.client()
+        try:
+            client.start_channels()
+            client.wait_for_ready(timeout=_LONGEST_CELL_S)
+            yield Kernel(manager, client)
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
 
 
 def code_cells(notebook: Path) -> list[NotebookNode]:

@@ -1,19 +1,24 @@
 """Which version of which notebook a short run takes where: each version of each of them once.
 
-The learner versions run headless, or in a real browser; the solutions run undisturbed, or with each
-long cell interrupted. The full run takes all of that for all of them.
+Most run both versions in one kernel: each exercise as it was handed out, then solved, as a learner
+does. Else the learner versions run headless, or in a real browser; the solutions run undisturbed,
+or with each long cell interrupted. The full run takes all of that for all of them.
 """
 
-from collections.abc import Iterable
+import re
+import symtable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from nbformat import NotebookNode
 
 from notebooks.build import number as number_of
 
 IN_THE_BROWSER = {"02"}
-ALIKE = {"B"}  # nothing is to be solved: both versions run the same cells
+ALIKE = {"A", "B"}  # nothing is to be solved: both versions run the same cells
 INTERRUPTED = {"04", "07"}  # whose cells keep workers, and locks, for long
+TOGETHER = {"01", "03", "05", "06", "08", "09", "10", "11", "12", "13"}
 MANY_WORKERS = {"04", "05", "07", "08", "10"}
 
 
@@ -32,6 +37,70 @@ def take(
     )
 
 
+def take_together(notebooks: Iterable[Path]) -> pytest.MarkDecorator:
+    """Parametrise by `notebook`, those whose versions a short run takes in one kernel."""
+    return pytest.mark.parametrize(
+        "notebook",
+        [
+            pytest.param(path, id=path.stem, marks=_marks(number_of(path), True))
+            for path in notebooks
+            if number_of(path) in TOGETHER
+        ],
+    )
+
+
 def _marks(number: str, taken: bool) -> list[pytest.MarkDecorator]:
     many = [pytest.mark.many_workers] if number in MANY_WORKERS else []
     return many if taken else [*many, pytest.mark.full]
+
+
+def both_versions(
+    learner: Sequence[NotebookNode], solved: Iterable[NotebookNode]
+) -> Iterator[NotebookNode]:
+    """Yield the cells of a notebook, those of each exercise as handed out and then as solved."""
+    handed_out = {cell.id: cell for cell in learner}
+    exercise: list[NotebookNode] = []
+    for cell in solved:
+        if exercise or _is_answer(cell, handed_out):
+            exercise.append(cell)
+        else:
+            yield cell
+        if exercise and "cu.check(" in cell.source:
+            yield from (handed_out[one.id] for one in exercise if one.id in handed_out)
+            yield from exercise
+            exercise = []
+    yield from exercise
+
+
+def answers_needed(learner: Sequence[NotebookNode], solved: Iterable[NotebookNode]) -> set[str]:
+    """Return the names that an answer gives a meaning, and that cells after its check use."""
+    handed_out = {cell.id: cell for cell in learner}
+    answers: set[str] = set()
+    needed: set[str] = set()
+    for cell in solved:
+        given, used = _names(cell)
+        if _is_answer(cell, handed_out):
+            answers |= given
+            continue
+        if "cu.check(" not in cell.source:
+            needed |= used & answers
+        answers -= given
+    return needed
+
+
+def _is_answer(cell: NotebookNode, handed_out: dict[str, NotebookNode]) -> bool:
+    return cell.id not in handed_out or handed_out[cell.id].source != cell.source
+
+
+def _names(cell: NotebookNode) -> tuple[set[str], set[str]]:
+    """Return the names that a cell gives a meaning, imports left out, and those that it uses."""
+    code = re.sub(r"^[%!].*$", "", cell.source, flags=re.MULTILINE)
+    scopes = [symtable.symtable(code, cell.id, "exec")]
+    top = scopes[0].get_symbols()
+    given = {symbol.get_name() for symbol in top if symbol.is_assigned()}
+    used = {symbol.get_name() for symbol in top if symbol.is_referenced()} - given
+    while scopes:
+        scope = scopes.pop()
+        scopes += scope.get_children()
+        used |= {s.get_name() for s in scope.get_symbols() if s.is_global() and s.is_referenced()}
+    return given, used

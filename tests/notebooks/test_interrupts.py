@@ -63,7 +63,7 @@ def test_an_interrupted_cell_leaves_no_worker_and_can_be_run_again(
                 assert "0 left\n" in left, f"{cell.source}\n{left}"
                 result = kernel.result(cell.source)
             assert not result.error, cell.source
-            found |= verdicts(result.outputs)
+            found |= dict(verdicts(result.outputs))
     note_seconds(f"{notebook.stem}, interrupted, {start_method}", time.perf_counter() - start)
     assert interrupted
     assert set(found.values()) <= {"right"}

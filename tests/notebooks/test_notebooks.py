@@ -6,10 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from nbformat import NotebookNode
 
 from notebooks.build import HERE, main, sources
 from tests.notebooks.kernel import code_cells, run_all, verdicts
-from tests.notebooks.short_run import ALIKE, IN_THE_BROWSER, INTERRUPTED, take
+from tests.notebooks.short_run import (
+    ALIKE,
+    IN_THE_BROWSER,
+    INTERRUPTED,
+    TOGETHER,
+    answers_needed,
+    both_versions,
+    take,
+    take_together,
+)
 
 SAMPLE = Path(__file__).parent / "sample"
 SOURCES = [*sources(HERE / "source"), *sources(SAMPLE)]
@@ -28,34 +38,53 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@take(SOURCES, but={*IN_THE_BROWSER, *ALIKE, "90"})
+Run = Callable[[str, list[NotebookNode]], list[tuple[str, str]]]
+
+
+@take(SOURCES, but={*IN_THE_BROWSER, *ALIKE, *TOGETHER, "90"})
 def test_the_learner_version_runs_with_nothing_attempted(
-    notebook: Path, judged: Callable[[Path], dict[str, str]], built: Path
+    notebook: Path, run: Run, built: Path
 ) -> None:
-    assert set(judged(built / f"{notebook.stem}.ipynb").values()) <= {"todo"}
+    cells = code_cells(built / notebook.with_suffix(".ipynb").name)
+    assert {status for _, status in run("learner", cells)} <= {"todo"}
 
 
-@take(SOURCES, but=INTERRUPTED)
-def test_the_solutions_are_all_right(
-    notebook: Path, judged: Callable[[Path], dict[str, str]], built: Path
-) -> None:
-    solved = built / "solutions" / f"{notebook.stem}.ipynb"
-    found = set(judged(solved).values())
-    if "todo" in found:  # on a busy machine a check that measures judges nothing
-        found = set(judged(solved).values())
-    assert found <= {"right"}
+@take(SOURCES, but={*INTERRUPTED, *TOGETHER})
+def test_the_solutions_are_all_right(notebook: Path, run: Run, built: Path) -> None:
+    cells = code_cells(built / "solutions" / notebook.with_suffix(".ipynb").name)
+    found = run("solutions", cells)
+    if "todo" in dict(found).values():  # on a busy machine a check that measures judges nothing
+        found = run("solutions", cells)
+    assert {status for _, status in found} <= {"right"}
+
+
+@take_together(SOURCES)
+def test_each_exercise_is_to_do_and_then_right(notebook: Path, run: Run, built: Path) -> None:
+    learner, solved = (
+        code_cells(folder / notebook.with_suffix(".ipynb").name)
+        for folder in (built, built / "solutions")
+    )
+    assert not answers_needed(learner, solved), "the learner version has to run by itself"
+    cells = list(both_versions(learner, solved))
+    found = run("both", cells)
+    if [status for _, status in found] != ["todo", "right"] * (len(found) // 2):
+        found = run("both", cells)  # as above
+    assert [status for _, status in found] == ["todo", "right"] * (len(found) // 2)
 
 
 @pytest.fixture
-def judged(
-    start_method: str, data: Path, tmp_path: Path, note_seconds: Callable[[str, float], None]
-) -> Callable[[Path], dict[str, str]]:
-    """Run a copy of a notebook in a folder of its own; return the verdict of each check in it."""
+def run(
+    notebook: Path,
+    start_method: str,
+    data: Path,
+    tmp_path: Path,
+    note_seconds: Callable[[str, float], None],
+) -> Run:
+    """Run cells of a notebook in a folder of its own; return each exercise judged, and how."""
 
-    def run(notebook: Path) -> dict[str, str]:
-        shutil.copy(notebook, tmp_path)
+    def run(version: str, cells: list[NotebookNode]) -> list[tuple[str, str]]:
         shutil.copy(SAMPLE / "sample_checks.py", tmp_path)
-        cells, start = code_cells(notebook), time.perf_counter()
+        start = time.perf_counter()
         shown = run_all(
             cells,
             tmp_path,
@@ -64,7 +93,6 @@ def judged(
             COURSE_START_METHOD=start_method,
             MPLBACKEND="module://matplotlib_inline.backend_inline",
         )
-        version = "solutions" if notebook.parent.name == "solutions" else "learner"
         note_seconds(f"{notebook.stem}, {version}, {start_method}", time.perf_counter() - start)
         found = verdicts(shown)
         assert len(found) == sum(cell.source.count("cu.check(") for cell in cells)
