@@ -23,7 +23,8 @@ from course_utils.teaching.lecture.finding import Finding, load_finding, save_fi
 from course_utils.teaching.notebook import data_path, run_demo, start_workers
 
 _HOME = "notebooks.stories.lecture"
-_PATIENCE = 2  # a demo that takes so many times as long as it does as a rule is given up
+_PATIENCE = 2  # a demo that takes so many times as long as it does as a rule is given up,
+_PATIENCE_S = 20  # but not before; a busy machine imports torch for so long
 _LONGEST_S = 300
 _PROGRAM = """
 from pathlib import Path
@@ -51,7 +52,7 @@ def show(name: str, *, recorded: bool = False, timeout: float | None = None) -> 
     Args:
         name: one of `demos`.
         recorded: take the recording at once.
-        timeout: seconds after which the demo is stopped; default: twice what it took before.
+        timeout: seconds after which the demo is stopped; default: twice what it took before, and at least 20.
 
     Raises:
         CourseError: there is no such demo, or no recording where one is needed.
@@ -60,7 +61,9 @@ def show(name: str, *, recorded: bool = False, timeout: float | None = None) -> 
     if not recorded:
         with TemporaryDirectory(prefix="demo-") as folder:
             found = Path(folder) / "found.json"
-            patience = _PATIENCE * seconds_of(name) if timeout is None else timeout
+            patience = (
+                max(_PATIENCE_S, _PATIENCE * seconds_of(name)) if timeout is None else timeout
+            )
             if failure := _run(name, found, patience):
                 said.append(f"{failure}. Here is its recording instead.")
             else:
