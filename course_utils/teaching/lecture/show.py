@@ -52,7 +52,8 @@ def show(name: str, *, recorded: bool = False, timeout: float | None = None) -> 
     Args:
         name: one of `demos`.
         recorded: take the recording at once.
-        timeout: seconds after which the demo is stopped; default: twice what it took before, and at least 20.
+        timeout: seconds after which the demo is stopped; default: twice what it took before, and
+            at least 20.
 
     Raises:
         CourseError: there is no such demo, or no recording where one is needed.
