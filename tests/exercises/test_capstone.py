@@ -100,7 +100,7 @@ def test_a_fault_alone_costs_five_points_of_au_or_is_refused(
 def test_a_script_as_handed_out_starves_the_gpu(seed: int, tmp_path: Path) -> None:
     script = hand_out(seed, tmp_path)
     result, _, _ = judge.grade(script, load(script).train)
-    assert result.au < 0.2
+    assert result.au < 0.15
     assert (result.seed, result.rescued) == (seed, False)
 
 
