@@ -124,6 +124,10 @@ class Events(Dataset[Sample]):
         """The file, opened by this very process: a forked worker opens its own."""
         return self._lazy.file
 
+    def close(self) -> None:
+        """Close the file in this process; the next event opens it again."""
+        self._lazy.close()
+
     @staticmethod
     def _open(path: str, fs: Any) -> Any:
         """Open `path`; no method of an instance, so that file and dataset end together."""

@@ -53,6 +53,10 @@ class CountedEvents(Dataset[Sample]):
         self.read[worker.id + 1 if worker else 0] += len(indices)
         return self.events.__getitems__(indices)
 
+    def close(self) -> None:
+        """Close the file in this process; the next event opens it again."""
+        self.events.close()
+
 
 class Job:
     """A training in earnest, on this machine: `losses` and `scores` tell how it went."""
