@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -31,7 +32,9 @@ _SECONDS = "seconds per notebook, size S"
 
 
 def pytest_sessionstart() -> None:
-    """Let the server that forks workers load what the notebooks let it load."""
+    """Be open to interrupts; let the server that forks workers load what the notebooks let it."""
+    # What a shell starts in the background begins with interrupts ignored, and so do its children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if "forkserver" in METHODS:
         multiprocessing.set_forkserver_preload(list(PRELOAD))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,6 +24,7 @@ from course_utils.teaching.exercise import VERDICT_MIME
 KEPT = Path(__file__).with_name("executed")
 TRIES = 3
 LONGEST_CELL_S = 600  # some cells measure, and the machine may be busy
+_LIBRARIES = re.compile(r"(?:/[\w.+-]+)+/(?=(?:site-packages|python3\.\d+)/)")
 _SHOWS = (Path(__file__).with_name("in_kernel.py"), Path(model.__file__))
 
 
@@ -34,7 +36,7 @@ def executed(path: Path) -> NotebookNode:
     notebook: NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     kept = KEPT / f"{path.stem}.{fingerprint(notebook)}.json"
     if kept.exists():
-        outputs = json.loads(kept.read_text("utf-8"))
+        outputs = json.loads(without_homes(kept.read_text("utf-8")))
         for cell, shown in zip(_code(notebook), outputs, strict=True):
             cell.outputs = nbformat.from_dict(shown)  # type: ignore[no-untyped-call]
         return notebook
@@ -43,7 +45,7 @@ def executed(path: Path) -> NotebookNode:
         run(notebook)
         if not (refused := not_right(notebook)):
             _keep([cell.outputs for cell in _code(notebook)], kept)
-            return notebook
+            return executed(path)
     print(f"{path.stem}: {', '.join(refused)} not found right; is this machine busy?")
     return notebook
 
@@ -53,6 +55,12 @@ def fingerprint(notebook: NotebookNode) -> str:
     code = "\0".join(cell.source for cell in _code(notebook))
     parts = [code.encode(), __version__.encode(), *(path.read_bytes() for path in _SHOWS)]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
+
+
+def without_homes(outputs: str) -> str:
+    """Return `outputs` with a `…` for the folders in which this machine keeps data and libraries."""
+    data = json.dumps(str(data_root()))[1:-1]
+    return _LIBRARIES.sub("…/", outputs.replace(data, f"…/{data_root().name}"))
 
 
 def not_right(notebook: NotebookNode) -> list[str]:

@@ -17,7 +17,7 @@ from matplotlib.text import Text
 
 from course_utils.measure.picture import Control, Picture, TimelineGrid, key
 from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.paths import REPO, recording
+from course_utils.paths import recording
 from course_utils.teaching.lecture import demos, load_finding
 from slides.build.rich_text import render
 
@@ -104,17 +104,16 @@ def _demo(block: Block, inner: Sequence[str]) -> str:
     name = block.argument
     if name not in demos():
         raise ValueError(f"there is no demo {name!r}; `course demo` lists them.")
-    timeline = _framed(load_finding(recording(f"demos/{name}.json")).timeline())
+    finding = load_finding(recording(f"demos/{name}.json"))
     return (
         f'<div class="demo"><kbd>course demo {name}</kbd>{"".join(inner)}'
-        f"<details><summary>as recorded: R</summary>{timeline}</details></div>"
+        f"<details><summary>as recorded: R</summary>{_framed(finding.timeline())}"
+        f'<p class="source">Recorded on {escape(finding.about["machine"])}</p></details></div>'
     )
 
 
 def _timeline(block: Block) -> str:
     """Return the timeline of the course, which switches between the states of the block."""
-    if block.argument.startswith("recording="):
-        return _framed(load_finding(REPO / block.argument.removeprefix("recording=")).timeline())
     return _framed(_simulated(block.lines))
 
 

@@ -19,18 +19,39 @@ ON_A_SLIDE.replaceSync(`
   .printed { margin: 0 !important; font-size: 16.5px !important; font-weight: 600; }
 `);
 mountAll();
+const view = (box) => box.querySelector("script + div").shadowRoot.querySelector(".tl").timeline;
+const allReady = () => Promise.all([...document.querySelectorAll(".timeline")].map((box) => view(box).ready));
+
+// On paper each state of a timeline has a page, with the number of its slide.
+document.querySelectorAll(".slides > section").forEach((section, i) => { section.dataset.number = i + 1; });
+if (paper) {
+  await allReady();
+  for (const box of document.querySelectorAll(".slide > .timeline")) {
+    const section = box.closest("section"), [control] = view(box).grid.controls;
+    section.after(...(control?.options ?? []).slice(1).map((option) => inState(section, { [control.name]: option })));
+  }
+  mountAll();
+}
+
+// A copy of a slide whose timeline is still to be mounted.
+function inState(section, state) {
+  const copy = section.cloneNode(true), script = copy.querySelector(".slide > .timeline script");
+  script.textContent = JSON.stringify({ ...JSON.parse(script.textContent), state });
+  delete script.dataset.shown;
+  return copy;
+}
+
 const boxes = [...document.querySelectorAll(".timeline")];
-const widget = (box) => box.querySelector("script + div").shadowRoot;
 for (const box of boxes) {
   box.style.zoom = ZOOM;
-  widget(box).adoptedStyleSheets = [ON_A_SLIDE];
+  view(box).root.getRootNode().adoptedStyleSheets = [ON_A_SLIDE];
 }
 
 // Lanes as high as the slide has room for, above its number or its source.
 function fit(box) {
   if (!box.checkVisibility()) return; // another slide is shown, or a recording is folded
   const slide = box.closest(".slide"), { top, height } = slide.getBoundingClientRect();
-  const { timeline } = widget(box).querySelector(".tl"), source = slide.querySelector(".source");
+  const timeline = view(box), source = slide.querySelector(".source");
   const parts = box.closest("details") ? [timeline.root] : [...slide.children].filter((part) => part !== source);
   const bottom = (part) => part.getBoundingClientRect().bottom;
   const end = source ? source.getBoundingClientRect().top : top + height * (1 - 50 / 720);
@@ -42,29 +63,52 @@ function fit(box) {
 }
 
 // A recording covers its slide: to be shown where a demo fails.
-for (const folded of document.querySelectorAll(".demo details")) folded.addEventListener("toggle", () => boxes.forEach(fit));
 function unfold() {
   const folded = deck.getCurrentSlide().querySelector(".demo details");
   if (folded) folded.open = !folded.open;
 }
 
-// The digits 1 to 9 choose a state of the timeline on the slide that is shown, without taking the
-// keyboard from the deck. From a timeline that has it, page keys turn the slide, Escape gives it back.
-function pressKey(event) {
+// The digits 1 to 9 choose a state of the timeline on the slide that is shown.
+function choose(digit) {
   const box = [...(deck.getCurrentSlide()?.querySelectorAll(".timeline") ?? [])].findLast((one) => one.checkVisibility());
-  if (!box || event.ctrlKey || event.metaKey || event.altKey) return;
-  const choice = /^[1-9]$/.test(event.key) && widget(box).querySelectorAll("input")[event.key - 1];
-  const leave = box.contains(document.activeElement) && { Escape() {}, PageDown: () => deck.next(), PageUp: () => deck.prev() }[event.key];
-  if (!choice && !leave) return;
+  const choice = box && view(box).form.querySelectorAll("input")[digit - 1];
+  choice?.click();
+  return Boolean(choice);
+}
+
+// A timeline that has the keyboard leaves the digits and the page keys to the deck; Escape gives it back.
+function pressKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const leave = document.activeElement?.closest(".timeline") && { Escape() {}, PageDown: () => deck.next(), PageUp: () => deck.prev() }[event.key];
+  if (leave) {
+    document.activeElement.blur();
+    leave();
+  } else if (!/^[1-9]$/.test(event.key) || !choose(event.key)) return;
   event.stopPropagation();
   event.preventDefault();
-  if (choice) return choice.click();
-  document.activeElement.blur();
-  leave();
 }
 addEventListener("keydown", pressKey, true);
 // A choice by the mouse leaves the keyboard to the deck.
 addEventListener("pointerup", () => setTimeout(() => document.activeElement?.closest?.(".timeline") && document.activeElement.blur()));
+
+// The window with the notes shows this deck twice more. What is chosen in one of the three, and
+// which recording is unfolded, is so in all.
+const follows = asked.has("receiver"), others = new Set(follows ? [parent.opener] : []);
+const folds = [...document.querySelectorAll(".demo details")];
+function tell() {
+  const chosen = boxes.map((box) => view(box).store.get("state")), open = folds.map((fold) => fold.open);
+  for (const other of others) other?.postMessage({ chosen, open }, "*");
+}
+function hear({ data, source }) {
+  if (!data?.chosen) return;
+  if (follows || others.has(source)) {
+    data.chosen.forEach((state, i) => view(boxes[i]).store.set("state", state));
+    data.open.forEach((open, i) => { folds[i].open = open; });
+  }
+  if (follows) return;
+  others.add(source); // what has just opened shows what a deck begins with
+  tell();
+}
 
 // Lines of code stand out in turn: as many steps as of the fragments behind the code are visible.
 function stepThrough(pre) {
@@ -85,19 +129,25 @@ const stepAll = () => document.querySelectorAll("pre[data-steps]").forEach(stepT
 
 const deck = new Reveal({
   width: 1280, height: 720, margin: 0, center: false, hash: true, slideNumber: "c/t", transition: "none",
-  backgroundTransition: "none", pdfSeparateFragments: false, plugins: [RevealNotes],
+  backgroundTransition: "none", pdfSeparateFragments: false, pdfMaxPagesPerSlide: 1, plugins: [RevealNotes],
 });
 window.Reveal = deck;
+for (let digit = 1; digit <= 9; digit++) deck.addKeyBinding(48 + digit, () => choose(digit)); // from the window with the notes
 deck.addKeyBinding({ keyCode: 82, key: "R", description: "The recording of a demo" }, unfold);
 deck.addKeyBinding({ keyCode: 68, key: "D", description: "Dark or light" }, () => setTheme(!root.classList.contains("dark")));
 const laidOut = paper && new Promise((done) => deck.on("pdf-ready", done));
 await deck.initialize();
 await laidOut;
+for (const number of document.querySelectorAll(".slide-number-pdf")) number.textContent = number.parentElement.querySelector("section").dataset.number;
 deck.on("fragmentshown", stepAll);
 deck.on("fragmenthidden", stepAll);
 deck.on("slidechanged", stepAll);
 deck.on("slidechanged", () => boxes.forEach(fit));
 stepAll();
-await Promise.all(boxes.map((box) => widget(box).querySelector(".tl").timeline.ready));
+await allReady();
 boxes.forEach(fit);
+for (const fold of folds) fold.addEventListener("toggle", () => { boxes.forEach(fit); tell(); });
+for (const box of boxes) view(box).form.addEventListener("change", tell);
+addEventListener("message", hear);
+tell();
 root.dataset.ready = "yes";

@@ -20,8 +20,8 @@
 
     :::source Somebody, Journal 1 (2026)
 
-A block ends with a line `:::`, but for those that are one line: a source, a demo, a timeline that
-was recorded. `blocks.py` says which blocks there are.
+A block ends with a line `:::`, but for a source or a demo that is one line. `blocks.py` says which
+blocks there are.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MINUTES = re.compile(r"\s*\*\*(\d+(?:\.\d+)?) min\.\*\*")
 _FENCE = re.compile(r"\s*(```+)")
 _HEADING = re.compile(r"#{1,2} ")
 _BLOCK = re.compile(r":::(\w*)\s*(.*)")
-_ONE_LINE = re.compile(r":::(source \S|demo|timeline recording=)")
+_ONE_LINE = re.compile(r":::(source \S|demo)")
 
 
 class DeckError(Exception):

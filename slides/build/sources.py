@@ -23,7 +23,7 @@ _NOT_PROSE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _NOT_STATED = re.compile(  # what a picture draws, and a source line, which is the source itself
-    r"^:::(?:source [^\n]*$|timeline recording=[^\n]*$|(?:figure|timeline|source)\b.*?^:::$)",
+    r"^:::(?:source [^\n]*$|(?:figure|timeline|source)\b.*?^:::$)",
     re.DOTALL | re.MULTILINE,
 )
 

@@ -53,7 +53,7 @@ def test_a_recording_is_small_and_draws_itself_as_one_page(name):
     assert path.stat().st_size <= 60_000
     finding = load_finding(path)
     page = finding.page(demos()[name], recorded=True)
-    assert f"recorded on {finding.about['machine']}" in page
+    assert f"Recorded on {finding.about['machine']}" in page
     assert finding.about["command"] == f"course demo {name}"
     assert finding.sentence in page.replace("&#x27;", "'")
     assert not re.search(r'(src|href)="(?!data:)', page)
@@ -67,7 +67,7 @@ def test_a_trace_comes_back_as_it_was(tmp_path):
     (back,) = load_finding(tmp_path / "it.json").traces.values()
     assert back.spans == trace.spans
     assert back.summary().samples_per_s == trace.summary().samples_per_s
-    assert back.note == "recorded on M, simulated"
+    assert back.note == "recorded, simulated"
     live = load_finding(tmp_path / "it.json", recorded=False)
     page = live.page("T", recorded=False)
     assert "It is &lt;so&gt;." in page
@@ -88,7 +88,7 @@ def test_a_demo_that_fails_shows_its_recording_and_says_why(project, monkeypatch
     page, said = show("wait", timeout=0.2 if program == STANDS_STILL else 60)
     assert said.startswith(f"{failure} Here is its recording instead.\nRecorded on ")
     assert page == project / "work" / "demos" / "wait.html"
-    assert "recorded on" in page.read_text("utf-8")
+    assert "Recorded on" in page.read_text("utf-8")
 
 
 def test_an_interrupted_demo_shows_its_recording_and_a_live_one_does_not(

@@ -70,12 +70,11 @@ def save_finding(finding: Finding, path: Path, **about: Any) -> None:
 
 
 def load_finding(path: Path, *, recorded: bool = True) -> Finding:
-    """Read what `save_finding` wrote; a recording says so on its pictures."""
+    """Read what `save_finding` wrote; a recording says so on its pictures, `about` where it is of."""
     found = json.loads(path.read_text("utf-8"))
-    mark = f"recorded on {found['about']['machine']}" if recorded else ""
     traces = {}
     for name, data in found["traces"].items():
-        note = ", ".join(filter(None, (mark, data["note"])))
+        note = ", ".join(filter(None, ("recorded" if recorded else "", data["note"])))
         trace = trace_of(_spans(data), label="", note=note, batches=data["served"])
         trace.samples = data["samples"]
         traces[name] = trace

@@ -4,9 +4,10 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from course_utils.paths import data_root
 from course_utils.teaching.exercise import VERDICT_MIME
 from docs.book import execute
-from docs.book.execute import fingerprint, not_right
+from docs.book.execute import fingerprint, not_right, without_homes
 
 SHOWN = new_output("stream", name="stdout", text="1")
 
@@ -35,3 +36,16 @@ def test_solutions_that_were_refused_are_named() -> None:
     printed = new_output("stream", name="stdout", text="x")
     cells = [new_markdown_cell("x"), new_code_cell("x", outputs=[printed, *outputs])]
     assert not_right(new_notebook(cells=cells)) == ["07.2"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "told"),
+    [
+        (f"in {data_root()}/events-S)", "in …/data/events-S)"),
+        ("/home/ada/.venv/lib/python3.11/site-packages/torch/a.py", "…/site-packages/torch/a.py"),
+        ("File &quot;/opt/lib/python3.14/queue.py&quot;", "File &quot;…/python3.14/queue.py&quot;"),
+        ("/dev/shm and 1 GB/s", "/dev/shm and 1 GB/s"),
+    ],
+)
+def test_the_book_says_nothing_of_the_folders_of_a_machine(shown: str, told: str) -> None:
+    assert without_homes(shown) == told
