@@ -58,7 +58,7 @@ def fingerprint(notebook: NotebookNode) -> str:
 
 
 def without_homes(outputs: str) -> str:
-    """Return `outputs` with a `…` for the folders in which this machine keeps data and libraries."""
+    """Return `outputs` with a `…` for where this machine keeps data and libraries."""
     data = json.dumps(str(data_root()))[1:-1]
     return _LIBRARIES.sub("…/", outputs.replace(data, f"…/{data_root().name}"))
 

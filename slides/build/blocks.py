@@ -61,13 +61,13 @@ def render_block(block: Block, inner: Sequence[str], deck: str) -> str:
 
 
 def _figure(block: Block, deck: str) -> str:
-    """Return what a function of `slides/figures/<deck>.py` draws."""
+    """Return what a function of `slides.figures.<deck>` draws."""
     meaning = " ".join(" ".join(block.lines).split())
     if not meaning:
         raise ValueError("say in a line what the picture shows, for those who cannot see it.")
     functions = vars(importlib.import_module(f"slides.figures.{deck}"))
     if block.argument not in functions:
-        raise ValueError(f"slides/figures/{deck}.py has no function of that name.")
+        raise ValueError(f"slides.figures.{deck} has no function of that name.")
     with plt.style.context(STYLES):
         drawn = functions[block.argument]()
         letters = _letters(drawn) if isinstance(drawn, Figure) else ""

@@ -260,12 +260,7 @@ def checkpoint_interval() -> Figure:
 
 def order_of_work() -> Figure:
     """Draw what each change brought on one A100: loading first, then precision."""
-    rates = {
-        "no worker": 8.8,
-        "4 workers": 12.5,
-        "DALI": 13.2,
-        "and mixed precision": 53.8,
-    }
+    rates = {"no worker": 8.8, "4 workers": 12.5, "DALI": 13.2, "and mixed precision": 53.8}
     figure, (panel,) = _slide(4.8)
     value_bars(panel, rates, "{:.1f}".format, color=[PLAIN, BOX, BOX, GOOD])
     panel.set(xlabel="samples per second")

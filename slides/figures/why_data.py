@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import matplotlib.pyplot as plt
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
@@ -89,7 +88,7 @@ def denoising() -> Figure:
 def contrastive() -> Figure:
     """Train two linear encoders with CLIP's loss, and draw the likeness of pairs never seen."""
     figure, panels = plt.subplots(1, 2, figsize=(12.3, 4.2))
-    for panel, name, steps in zip(panels, ("before training", "after it"), (0, 150), strict=True):
+    for panel, name, steps in zip(panels, ("before training", "after it"), (0, 50), strict=True):
         panel.imshow(_likeness(steps), cmap="cividis", vmin=-1, vmax=1)
         panel.set(title=name, xlabel="text", xticks=[], yticks=[])
     panels[0].set(ylabel="picture")
@@ -99,30 +98,30 @@ def contrastive() -> Figure:
 
 def _likeness(steps: int) -> Floats:
     """Return the cosines of eight new pictures (rows) and texts after `steps` of training."""
-    rng = torch.Generator().manual_seed(0)
+    rng = np.random.default_rng(0)
     # a picture and its text have the same meaning, six numbers, and each shows it in its own way
-    views = [torch.randn(6, width, generator=rng) for width in (32, 24)]
-    encoders = [torch.randn(view.shape[1], 8, generator=rng).requires_grad_() for view in views]
+    views = [rng.normal(size=(6, width)) for width in (32, 24)]
+    encoders = [rng.normal(size=(view.shape[1], 8)) for view in views]
 
-    def cosines(count: int) -> torch.Tensor:
-        meaning = torch.randn(count, 6, generator=rng)
-        codes = []
-        for view, encoder in zip(views, encoders, strict=True):
-            noise = 0.5 * torch.randn(count, view.shape[1], generator=rng)
-            codes.append(torch.nn.functional.normalize((meaning @ view + noise) @ encoder))
-        return codes[0] @ codes[1].T
+    def encode(count: int) -> tuple[list[Floats], list[Floats], list[Floats]]:
+        """Return new pictures and texts, the lengths of their codes, and these with length one."""
+        meaning = rng.normal(size=(count, 6))
+        pairs = [meaning @ view + 0.5 * rng.normal(size=(count, view.shape[1])) for view in views]
+        codes = [one @ encoder for one, encoder in zip(pairs, encoders, strict=True)]
+        lengths = [np.linalg.norm(code, axis=1, keepdims=True) for code in codes]
+        return pairs, lengths, [code / of for code, of in zip(codes, lengths, strict=True)]
 
-    optimizer = torch.optim.Adam(encoders, lr=0.03)
     for _ in range(steps):
-        logits = 10 * cosines(32)
-        partner = torch.arange(32)
-        loss = torch.nn.functional.cross_entropy(logits, partner)
-        loss = loss + torch.nn.functional.cross_entropy(logits.T, partner)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-    rng.manual_seed(1)  # the same new pairs before and after
-    found: Floats = cosines(8).detach().double().numpy()
+        pairs, lengths, codes = encode(32)
+        weight = np.exp(10 * codes[0] @ codes[1].T)
+        # the slope of the cross-entropies of pictures and of texts, whose partner is their own
+        slope = weight / weight.sum(0) + weight / weight.sum(1, keepdims=True) - 2 * np.eye(32)
+        for side, pull in enumerate((slope @ codes[1], slope.T @ codes[0])):
+            across = pull - (pull * codes[side]).sum(1, keepdims=True) * codes[side]
+            encoders[side] -= 0.1 * pairs[side].T @ (across / lengths[side])
+    rng = np.random.default_rng(1)  # the same new pairs before and after
+    pictures, texts = encode(8)[2]
+    found: Floats = pictures @ texts.T
     return found
 
 

@@ -169,71 +169,45 @@ def test_other_ways_to_mend_it_pass(text: str, verdict_of: Callable[[str], Verdi
     assert verdict.status == "right", verdict
 
 
+ANOTHER_TRAINING = {  # what the verdict says of it; the first two take no training
+    change("def train(", "def run("): "no function `train`",
+    change("BATCH = 16", "BATCH = 32"): "that is another training",
+    change("LONGEST = 64", "LONGEST = 32"): "are others than before",
+    change(FOLLOWED, FOLLOWED.replace("job.follow(loader)", "loader")): "samples came in 0 of them",
+    change(FOLLOWED, FOLLOWED.replace("loader", "list(loader)")): "give it the loader itself",
+    change(
+        FOLLOWED, f"{FOLLOWED}            if len(losses) % 2:\n                continue\n"
+    ): "that is another training",
+    change(READ, READ.replace("self.events", "self.events.events")): (
+        "came from memory, or past the job"
+    ),
+    change(
+        "for sample in stream.shuffled(samples, rng):", "for sample in samples:"
+    ): "are not mixed",
+    change("stream.shuffled(self.chunks, rng)", "self.chunks"): (
+        "from one end to the other, so batches are not mixed"
+    ),
+    change(FOLLOWED, f'{FOLLOWED}            history.append(batch["features"])\n').replace(
+        "    for epoch, task", "    history = []\n    for epoch, task"
+    ): "are held at a time",
+    change("for epoch, task in enumerate(job.plan):", "for epoch, task in [(0, 'masked')]:"): (
+        "samples came in 1 of them"
+    ),
+    change("return np.asarray((~far & ~late).sum(1) - 1)", "return np.zeros(len(time))"): (
+        "are others than before"
+    ),
+    change("WORKERS = 2", "WORKERS = 0").replace(
+        "    for epoch, task", "    cached = list(loader)\n    for epoch, task"
+    ): "are held at a time",
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "misconception"),
     [
-        (change("def train(", "def run("), "no function `train`"),
-        (change("BATCH = 16", "BATCH = 32"), "that is another training"),
-        pytest.param(change("LONGEST = 64", "LONGEST = 32"), "are others than before", marks=full),
-        pytest.param(
-            change(FOLLOWED, FOLLOWED.replace("job.follow(loader)", "loader")),
-            "samples came in 0 of them",
-            marks=full,
-        ),
-        pytest.param(
-            change(FOLLOWED, FOLLOWED.replace("loader", "list(loader)")),
-            "give it the loader itself",
-            marks=full,
-        ),
-        pytest.param(
-            change(
-                FOLLOWED, f"{FOLLOWED}            if len(losses) % 2:\n                continue\n"
-            ),
-            "that is another training",
-            marks=full,
-        ),
-        pytest.param(
-            change(READ, READ.replace("self.events", "self.events.events")),
-            "came from memory, or past the job",
-            marks=full,
-        ),
-        pytest.param(
-            change("for sample in stream.shuffled(samples, rng):", "for sample in samples:"),
-            "are not mixed",
-            marks=full,
-        ),
-        pytest.param(
-            change("stream.shuffled(self.chunks, rng)", "self.chunks"),
-            "from one end to the other, so batches are not mixed",
-            marks=full,
-        ),
-        pytest.param(
-            change(FOLLOWED, f'{FOLLOWED}            history.append(batch["features"])\n').replace(
-                "    for epoch, task", "    history = []\n    for epoch, task"
-            ),
-            "are held at a time",
-            marks=full,
-        ),
-        pytest.param(
-            change(
-                "for epoch, task in enumerate(job.plan):", "for epoch, task in [(0, 'masked')]:"
-            ),
-            "samples came in 1 of them",
-            marks=full,
-        ),
-        pytest.param(
-            change("return np.asarray((~far & ~late).sum(1) - 1)", "return np.zeros(len(time))"),
-            "are others than before",
-            marks=full,
-        ),
-        pytest.param(
-            change("WORKERS = 2", "WORKERS = 0").replace(
-                "    for epoch, task", "    cached = list(loader)\n    for epoch, task"
-            ),
-            "are held at a time",
-            marks=full,
-        ),
+        pytest.param(*case, marks=full if number >= 2 else ())
+        for number, case in enumerate(ANOTHER_TRAINING.items())
     ],
 )
 def test_what_is_another_training_is_refused(

@@ -82,7 +82,7 @@ def test_keys_choose_a_state_and_leave_the_slide_where_it_is(window, tmp_path: P
     assert asked == []
 
 
-def test_the_window_with_the_notes_follows_and_leads_without_a_network(window, tmp_path: Path) -> None:
+def test_the_window_with_the_notes_follows_and_leads(window, tmp_path: Path) -> None:
     slides, asked = open_deck(window, built(tmp_path))
     with slides.expect_popup() as opened:
         slides.keyboard.press("s")
@@ -99,7 +99,7 @@ def test_the_window_with_the_notes_follows_and_leads_without_a_network(window, t
     assert asked == []
 
 
-def test_the_pdf_has_a_page_for_each_slide_and_state_and_always_the_same_bytes(window, tmp_path) -> None:
+def test_the_pdf_has_a_page_for_each_state_and_always_the_same_bytes(window, tmp_path) -> None:
     first, second = (print_pdf(window, built(tmp_path)).read_bytes() for _ in range(2))
     assert len(re.findall(rb"/Type /Page\b", first)) == 4
     assert first == second

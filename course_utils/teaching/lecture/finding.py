@@ -70,7 +70,7 @@ def save_finding(finding: Finding, path: Path, **about: Any) -> None:
 
 
 def load_finding(path: Path, *, recorded: bool = True) -> Finding:
-    """Read what `save_finding` wrote; a recording says so on its pictures, `about` where it is of."""
+    """Read what `save_finding` wrote; a recording says on its pictures that it is one."""
     found = json.loads(path.read_text("utf-8"))
     traces = {}
     for name, data in found["traces"].items():

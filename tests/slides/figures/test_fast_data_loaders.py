@@ -2,18 +2,16 @@
 
 import pytest
 
-from slides.figures.fast_data_loaders import (
-    LOOP,
+from slides.figures.fast_data_loaders.drawing import LOOP, rate
+from slides.figures.fast_data_loaders.loading import amplifications
+from slides.figures.fast_data_loaders.measuring import _lines, _panel
+from slides.figures.fast_data_loaders.near_the_gpu import (
     _copy_ms,
     _default_stream,
-    _lines,
-    _panel,
-    _rate,
     _side_stream,
     _train,
-    amplifications,
-    hit_percent,
 )
+from slides.figures.fast_data_loaders.waiting import hit_percent
 
 
 def test_data_a_tenth_larger_than_the_cache_are_never_found_in_order() -> None:
@@ -23,7 +21,7 @@ def test_data_a_tenth_larger_than_the_cache_are_never_found_in_order() -> None:
 
 
 def test_a_simulated_loop_keeps_to_the_four_letters() -> None:
-    assert _rate(LOOP) == pytest.approx(1000 / LOOP.step_ms)
+    assert rate(LOOP) == pytest.approx(1000 / LOOP.step_ms)
 
 
 def test_one_busy_multiprocessor_is_100_percent_of_gpu_util() -> None:

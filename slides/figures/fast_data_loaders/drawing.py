@@ -1,0 +1,40 @@
+"""What the figures of the deck share: letters for the last row, colours, a simulated loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from course_utils.measure.simulate import Pipeline, simulate
+
+POINTS = 24  # no text on a slide is smaller
+BLUE, RED, GREEN = "#2a85c4", "#d55e00", "#009e73"
+LOOP = Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=2, steps=60)  # L = 80, C = 50
+
+
+@contextmanager
+def slide(width: float, height: float, **options: Any) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Give a figure of that many inches on the slide, 13.3 wide, and its panels."""
+    kinds = (
+        "font.size axes.titlesize axes.labelsize legend.fontsize xtick.labelsize ytick.labelsize"
+    )
+    sizes: Any = dict.fromkeys(kinds.split(), POINTS)
+    with plt.rc_context(sizes):
+        rows, columns = options.pop("rows", 1), options.pop("columns", 1)
+        figure, panels = plt.subplots(
+            rows, columns, squeeze=False, figsize=(width, height), layout="constrained", **options
+        )
+        yield figure, list(panels.flat)
+    plt.close(figure)
+
+
+def rate(pipeline: Pipeline) -> float:
+    """Return the steps per second of the second half of a simulated loop."""
+    ends = sorted(span.end_ns for span in simulate(pipeline).spans if span.lane == "gpu")
+    half = ends[len(ends) // 2 - 1 :]
+    return (len(half) - 1) / (half[-1] - half[0]) * 1e9

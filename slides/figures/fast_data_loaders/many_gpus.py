@@ -1,0 +1,69 @@
+"""Ranks that share samples and wait for each other, and what an hour costs."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from course_utils.measure.picture import LOOKS
+from slides.figures.fast_data_loaders.drawing import GREEN, RED, slide
+
+
+def shares() -> Figure:
+    """Draw which samples `DistributedSampler` gives each of four ranks, out of ten."""
+    from torch.utils.data import DistributedSampler
+
+    met: set[int] = set()
+    with slide(5.9, 4.6) as (figure, (panel,)):
+        samplers = [DistributedSampler(range(10), 4, rank) for rank in range(4)]  # type: ignore[arg-type, var-annotated]
+        for place, samples in enumerate(zip(*samplers, strict=True)):
+            for rank, sample in enumerate(samples):
+                again = sample in met
+                met.add(sample)
+                bar = panel.barh(rank, 0.9, left=place + 0.05, color=RED if again else "#56b4e9")
+                bar[0].set(edgecolor="white", hatch="///" if again else "")
+                behind = {"facecolor": bar[0].get_facecolor(), "edgecolor": "none", "pad": 4}
+                number = panel.text(place + 0.5, rank, str(sample), ha="center", va="center")
+                number.set(color="black", bbox=behind)
+        panel.set(yticks=range(4), yticklabels=[f"rank {r}" for r in range(4)], xticks=[])
+        panel.set(xlabel="hatched: served again")
+        panel.invert_yaxis()
+        panel.spines[:].set_visible(False)
+    return figure
+
+
+def slowest() -> Figure:
+    """Draw four steps of three ranks that meet after each; the third one reads from afar."""
+    loads, step, turns = (10, 10, 45), 20, 4
+    with slide(12.4, 3.9) as (figure, (panel,)):
+        for rank, load in enumerate(loads):
+            for turn in range(turns):
+                start = turn * (max(loads) + step)
+                rest = max(loads) - load
+                parts = (("read", load), ("compute", step), ("wait", rest))
+                for stage, length in parts:
+                    look = LOOKS[stage]
+                    label = stage if (rank, turn) == (0, 0) else None
+                    bar = panel.barh(rank, length, 0.7, left=start, label=label)[0]
+                    bar.set(facecolor=look.colour, edgecolor=look.edge(dark=False))
+                    bar.set(alpha=0.5 if stage == "wait" else 1.0)
+                    start += length
+        panel.legend(loc="lower center", ncols=3, bbox_to_anchor=(0.5, 1.0), frameon=False)
+        panel.set(yticks=range(len(loads)), xticks=[], xlabel="time →")
+        panel.set_yticklabels(["rank 0", "rank 1", "rank 2, from\na file server"])
+        panel.invert_yaxis()
+        panel.spines[:].set_visible(False)
+    return figure
+
+
+def useful_hour() -> Figure:
+    """Draw the price of an hour in which a GPU works, where it costs 3 dollars an hour."""
+    busy = np.linspace(0.15, 1, 100)
+    with slide(5.9, 5.0) as (figure, (panel,)):
+        panel.plot(100 * busy, 3 / busy, color="gray")
+        for share, colour in (0.3, RED), (0.8, GREEN):
+            panel.plot(100 * share, 3 / share, "o", color=colour, markersize=14)
+            panel.text(100 * share + 4, 3 / share + 0.7, rf"\${3 / share:.2f}")
+        panel.set(xlabel="GPU busy (%)", ylabel="$ per useful hour", ylim=(0, 21), xlim=(10, 105))
+        panel.set(xticks=(30, 80), yticks=(0, 5, 10, 15, 20))
+    return figure
