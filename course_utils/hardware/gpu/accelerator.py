@@ -37,7 +37,11 @@ class Accelerator(Protocol):
     step_ms: float
 
     def Stream(self) -> Any:
-        """Make a stream."""
+        """Hand out a stream: there are 32 of them, and the 33rd is the first one again."""
+
+    @property
+    def copy_stream(self) -> Any:
+        """The one stream of this device for copies ahead: memory is kept for each stream apart."""
 
     def Event(self, *, enable_timing: bool = False) -> Any:
         """Make an event; `enable_timing` for those between which `elapsed_time` is asked for."""
@@ -91,6 +95,9 @@ class Accelerator(Protocol):
 
     def max_memory_allocated(self) -> int:
         """Return the most bytes that were in use at a time."""
+
+    def memory_reserved(self) -> int:
+        """Return the bytes taken from the device: in use, or kept for the next of their stream."""
 
     def smi(self) -> Smi:
         """Return what nvidia-smi shows, beside what it does not show."""

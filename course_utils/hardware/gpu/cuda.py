@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from course_utils.hardware.gpu.batches import Loss, PinnedBatches, checksum, map
 from course_utils.hardware.gpu.smi import Smi, nvidia_smi
 from course_utils.measure.spans import Span, SpanLog, current, stage
 
+ROUND_TRIPS = 5  # of an anchor, of which the quickest counts
+LEAST_PRODUCT_MS = 0.5  # a stream takes about 1,000 launches, and then holds up the host
 _SPIN_CYCLES = 10_000_000  # some 5 ms: long enough to calibrate with
 
 
@@ -29,7 +32,6 @@ class CudaDevice:
         index = None if device is None else device.index
         self.device = torch.device("cuda", torch.cuda.current_device() if index is None else index)
         self.name = torch.cuda.get_device_name(self.device)
-        self.idle_stream = self.Stream()  # nothing but the anchors of recordings
         self._marks: DeviceMarks | None = None
 
     def __repr__(self) -> str:
@@ -38,6 +40,11 @@ class CudaDevice:
     def Stream(self) -> torch.cuda.Stream:
         """Make a stream."""
         return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+
+    @property
+    def copy_stream(self) -> torch.cuda.Stream:
+        """The stream of this device for copies ahead, the same one to all who ask."""
+        return stream_for("copies", self.device)
 
     def Event(self, *, enable_timing: bool = False) -> torch.cuda.Event:
         """Make an event; a host that waits for it sleeps instead of keeping a core busy."""
@@ -90,6 +97,10 @@ class CudaDevice:
     def max_memory_allocated(self) -> int:
         """Return the most bytes that were in use at a time."""
         return int(torch.cuda.memory_stats(self.device).get("active_bytes.all.peak", 0))
+
+    def memory_reserved(self) -> int:
+        """Return the bytes that PyTorch has taken from the device, free ones of its pools too."""
+        return torch.cuda.memory_reserved(self.device)
 
     @contextmanager
     def _span(self, lane: str, name: str, batch: int) -> Iterator[None]:
@@ -152,11 +163,13 @@ class Work:
         """Find out how long a matrix product and a counted cycle take here."""
         self.device = device
         self._ms_per_product, size = 0.0, 1024
-        while self._ms_per_product < 0.1:  # shorter ones would keep the host busy with launching
-            size *= 2
-            self._factor = torch.randn(size, size, device=device, dtype=torch.float16)
+        while self._ms_per_product < LEAST_PRODUCT_MS:
+            size = 128 * round(size * 1.26 / 128)  # twice the work
+            # Zeros: random numbers take so much power that the clock rate falls after a while
+            # (788 TFLOP/s of an H200 against 894), and a step would take longer than calibrated.
+            self._factor = torch.zeros(size, size, device=device, dtype=torch.float16)
             self._product = torch.empty_like(self._factor)
-            self._ms_per_product = self._time(self._multiply, times=200)
+            self._ms_per_product = self._time(self._multiply, times=50)
         self._ms_per_cycle = self._time(lambda: self._spin(_SPIN_CYCLES), times=5) / _SPIN_CYCLES
 
     def run(self, ms: float, occupancy: float) -> None:
@@ -210,10 +223,36 @@ class DeviceMarks:
             self.trace.add(Span(lane, name, begin_ns, end_ns, batch))
 
     def _anchor(self) -> tuple[torch.cuda.Event, int]:
-        event = timer()
-        event.record(self._gpu.idle_stream)
-        event.synchronize()
-        return event, self.trace.clock()  # some 0.01 ms late, at both ends alike
+        """Return an event, and when the host saw it pass: of some round trips the quickest."""
+        trips = [round_trip(self._gpu.device, self.trace.clock) for _ in range(ROUND_TRIPS)]
+        _, event, seen_ns = min(trips, key=lambda trip: trip[0])
+        return event, seen_ns
+
+
+@cache
+def stream_for(purpose: str, device: torch.device, priority: int = 0) -> torch.cuda.Stream:
+    """Return the stream of `device` for `purpose`: one, however often it is asked for.
+
+    PyTorch has 32 streams of each priority and gives them out in turn, and its allocator keeps a
+    pool of memory for each: whoever makes one for every epoch ends up with 32 pools.
+    """
+    return torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]
+
+
+def round_trip(device: torch.device, clock: Callable[[], int]) -> tuple[int, torch.cuda.Event, int]:
+    """Let an idle stream of `device` pass an event, and the host see it.
+
+    The stream has a high priority: of those hardly anybody makes one, so it stays empty.
+
+    Returns:
+        Nanoseconds from launch to sight, the event, and when it was seen.
+    """
+    idle, event = stream_for("anchors", device, -1), timer()
+    launched_ns = clock()
+    event.record(idle)
+    event.synchronize()
+    seen_ns = clock()
+    return seen_ns - launched_ns, event, seen_ns
 
 
 def timer() -> torch.cuda.Event:

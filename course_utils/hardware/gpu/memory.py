@@ -13,7 +13,7 @@ A kernel reads poison (NaN, or bytes 0xA5) instead of the data
 from __future__ import annotations
 
 import weakref
-from collections import deque
+from collections import Counter, deque
 from typing import Protocol
 
 import torch
@@ -79,7 +79,8 @@ class Memory:
 
     def __init__(self, name: str, capacity: int, driver: Driver):
         self.name, self.capacity = name, capacity
-        self.used = self.peak = 0
+        self.used = self.peak = self.reserved = 0
+        self._kept: Counter[int] = Counter()  # by stream, free bytes of what is reserved
         self._driver = driver
         self._dropped: deque[Allocation] = deque()  # finalizers may run anywhere: only append
         self._busy: list[Allocation] = []  # dropped, but a recorded stream still works on it
@@ -109,9 +110,20 @@ class Memory:
             if piece.home is stream:
                 piece.overwrite(known)
         self._free = [piece for piece in self._free if piece.home is not stream]
+        self._reserve(nbytes, stream.number)
         self.used += nbytes
         self.peak = max(self.peak, self.used)
         return Allocation(nbytes, stream)
+
+    def _reserve(self, nbytes: int, stream: int) -> None:
+        """Take what the stream has kept, else more of the device, as PyTorch's allocator does."""
+        if nbytes <= self._kept[stream]:
+            self._kept[stream] -= nbytes
+            return
+        if self.reserved + nbytes > self.capacity:
+            self.reserved = self.used
+            self._kept.clear()  # of all streams
+        self.reserved += nbytes
 
     def drop(self, piece: Allocation) -> None:
         """Give back what nobody has a tensor of any more; any thread may do so at any time."""
@@ -126,7 +138,9 @@ class Memory:
         done = [piece for piece in self._busy if piece.free_ns <= now]
         self._busy = [piece for piece in self._busy if piece.free_ns > now]
         self._free += [piece for piece in done if piece.is_shared]
-        self.used -= sum(piece.nbytes for piece in done)
+        for piece in done:
+            self.used -= piece.nbytes
+            self._kept[piece.home.number] += piece.nbytes
 
     def take(self, content: Content) -> None:
         """Copy the data, which belong to the host."""

@@ -12,12 +12,18 @@ are merely late enough: real hardware sometimes lets them get away with it, the 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from course_utils.forks import set_in_every_fork
 from course_utils.hardware.clock import HostClock
+
+STREAMS = 32  # that PyTorch hands out for a device, one after the other, and then again
+# Operations that a stream takes, about: the host waits with the next one.
+# https://forums.developer.nvidia.com/t/cuda-stream-are-blocked-when-luanch-lots-of-kernels-1000/68937
+QUEUE = 1000
 
 Known = dict[int, int]  # number of a stream -> how many of its operations are finished for certain
 
@@ -60,6 +66,7 @@ class Driver:
         self.known: Known = {}
         set_in_every_fork(self, "lock", threading.RLock)
         self.streams: list[EmulatedStream] = []
+        self._handed_out = 0
         self.on_learning: Callable[[Known], None] = lambda known: None
         self._thread = threading.local()
         self.default_stream = EmulatedStream(self)
@@ -80,6 +87,13 @@ class Driver:
         """The current stream of this thread."""
         return getattr(self._thread, "stream", self.default_stream)
 
+    def next_stream(self) -> EmulatedStream:
+        """Hand out the next of the streams, and after the last one the first again."""
+        with self.lock:
+            place = 1 + self._handed_out % STREAMS
+            self._handed_out += 1
+            return self.streams[place] if place < len(self.streams) else EmulatedStream(self)
+
     @contextmanager
     def use(self, stream: EmulatedStream | None) -> Iterator[None]:
         """Make `stream` the current one of this thread."""
@@ -98,6 +112,7 @@ class EmulatedStream:
         self._driver = driver
         self.tail_ns = 0  # when the next operation can start at the earliest
         self.known: Known = {}
+        self._ends_ns: deque[int] = deque(maxlen=QUEUE)  # of the latest operations
         with driver.lock:
             self.number = len(driver.streams)
             driver.streams.append(self)
@@ -105,9 +120,12 @@ class EmulatedStream:
     def launch(self, engine: Engine, duration_ns: int) -> Operation:
         """Queue an operation of known duration and return when it runs."""
         with self._driver.lock:
+            if len(self._ends_ns) == QUEUE:
+                self._driver.clock.sleep_until(self._ends_ns[0])
             learn(self.known, self._driver.known)
             start = max(self._driver.clock(), self.tail_ns, engine.free_ns)
             self.tail_ns = engine.free_ns = end = start + duration_ns
+            self._ends_ns.append(end)
             serial = self.known[self.number] = self.known.get(self.number, 0) + 1
             return Operation(self.number, serial, start, end, dict(self.known))
 

@@ -5,9 +5,10 @@
         train(batch)
 
 No thread is needed: a loader has its workers and, to pin, a thread already. A copy is only
-launched, on a stream of its own, and the device itself holds the step back until it has arrived.
-When recording, make it anew in each epoch: `CudaPrefetcher(trace.batches(loader), gpu)`. Code that
-computes on a stream of its own asks for the batch in there: `next()` notes the current stream.
+launched, on the copy stream of the device, which holds the step back until it has arrived. When
+recording, make it anew in each epoch: `CudaPrefetcher(trace.batches(loader), gpu)`; all of them
+share that stream, and so its memory. Code that computes on a stream of its own asks for the batch
+in there: `next()` notes the current stream.
 """
 
 from __future__ import annotations
@@ -68,7 +69,6 @@ class CudaPrefetcher:
             raise ValueError(f"A depth of {depth} copies nothing ahead; take at least 1.")
         self.loader, self.depth = loader, depth
         self.device = _choose(device)
-        self._copies: Any = None  # one stream for all epochs: each has memory of its own
         self._looked = False
 
     def __len__(self) -> int:
@@ -80,7 +80,6 @@ class CudaPrefetcher:
         return self._prefetch(device)
 
     def _prefetch(self, gpu: Device) -> Iterator[Any]:
-        self._copies = self._copies or gpu.Stream()
         batches, staged, end = iter(self.loader), deque[Staged](), cast(Exception | None, None)
         launched = deque[Any]()  # an event behind each step whose end was not waited for
         try:
@@ -119,9 +118,9 @@ class CudaPrefetcher:
                     stacklevel=3,
                 )
         trace = current()
-        with gpu.stream(self._copies):
+        with gpu.stream(copies := gpu.copy_stream):
             uploaded = gpu.upload(batch, non_blocking=True)
-            return uploaded, self._copies.record_event(), -1 if trace is None else trace.batch
+            return uploaded, copies.record_event(), -1 if trace is None else trace.batch
 
     @staticmethod
     def _hand_over(gpu: Device, batch: Any, arrived: Any, number: int) -> Any:

@@ -61,7 +61,7 @@ def diagnose(
             trial = run_loop(loader, None, seconds=TRIAL * seconds, one_thread=True)
         alone_step = run_step(step, alone.kept, seconds=STEP * seconds, synchronize=synchronize)
         alone.kept.clear()  # batches of workers hold shared memory
-        together = run_loop(loader, step, seconds=TOGETHER * seconds)
+        together = run_loop(loader, step, seconds=TOGETHER * seconds, synchronize=synchronize)
         _check_batches(together, seconds)
     m = measured(loader, alone, alone_step, together, trial)
     cause = judge(m)

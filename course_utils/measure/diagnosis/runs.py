@@ -9,7 +9,7 @@ import io
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
@@ -104,6 +104,7 @@ def run_loop(
     seconds: float,
     one_thread: bool = False,
     keep: bool = False,
+    synchronize: Callable[[], Any] | None = None,
 ) -> Run:
     """Iterate over `loader`, epoch after epoch if they are short, for at most about `seconds`.
 
@@ -113,6 +114,7 @@ def run_loop(
         seconds: it ends earlier if its pace is known well, a bit later if it is not at all.
         one_thread: limit the thread pools of the workers.
         keep: keep a few batches.
+        synchronize: waits until the device has done all it was given; None: as torch does.
     """
     deadline = time.perf_counter() + seconds
     with ExitStack() as stack:
@@ -126,6 +128,8 @@ def run_loop(
                 stack.enter_context(single_threaded())
         while _run_epoch(run, loader, step, deadline, gauges, keep) and not is_enough(run):
             pass
+        if step is not None and run.turns:  # what was only launched counts too
+            _end_with_the_device(run, None, synchronize)
     run.fetches = gauges.fetches() if gauges else []
     return run
 
@@ -218,7 +222,7 @@ def run_step(
     step: Step, batches: Sequence[Any], *, seconds: float, synchronize: Callable[[], Any] | None
 ) -> Run:
     """Run `step` alone on a few batches, over and over, until the device has done it all."""
-    started = time.perf_counter()
+    started, on_device = time.perf_counter(), _memory_figures()
     with record() as trace:
         result = None
         for number in range(WARM_UP):
@@ -237,11 +241,30 @@ def run_step(
             run.turns.append(_turn_that_ends(0, number, asked, got))
             if time.perf_counter() - started > seconds or (number % 8 == 7 and is_enough(run)):
                 break
-        _wait_for_device(result, trace, synchronize)
-        run.turns[-1] = run.turns[-1]._replace(done=time.perf_counter())
-    if device := torch.accelerator.current_accelerator(check_available=True):
-        run.copy_s = copy_s(weigh(batches[0])[0], device)
+        _end_with_the_device(run, result, synchronize)
+    if _memory_figures() != on_device and (device := torch.accelerator.current_accelerator()):
+        with suppress(
+            TypeError
+        ):  # a Mac's has no float64, which the step then does not copy either
+            run.copy_s = copy_s(weigh(batches[0])[0], device)
     return run
+
+
+def _memory_figures() -> dict[str, int]:
+    """Return the allocator's figures of the accelerator, which differ after any work on it.
+
+    Empty without one, before its first use, and where torch keeps none.
+    """
+    try:
+        return dict(torch.accelerator.memory_stats()) if torch.accelerator.is_available() else {}
+    except RuntimeError:
+        return {}
+
+
+def _end_with_the_device(run: Run, result: Any, synchronize: Callable[[], Any] | None) -> None:
+    """Let the last turn end when the device has done what it was given."""
+    _wait_for_device(result, run.trace, synchronize)
+    run.turns[-1] = run.turns[-1]._replace(done=time.perf_counter())
 
 
 def _wait_for_device(result: Any, trace: Trace, synchronize: Callable[[], Any] | None) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator, cuda
-from course_utils.hardware.gpu.cuda import CudaAccelerator, host_time
+from course_utils.hardware.gpu.cuda import CudaAccelerator, CudaDevice, host_time
 from course_utils.measure.trace import record
 from tests.hardware.fake_device import MS, FakeClock
 
@@ -28,7 +28,7 @@ def gpu(monkeypatch, clock):
             self.ms = clock.ms + AHEAD_MS
 
         def synchronize(self):
-            pass
+            clock.work(late_ms.pop() if late_ms else 0)
 
         def elapsed_time(self, end):
             assert self.timing
@@ -44,7 +44,8 @@ def gpu(monkeypatch, clock):
 
     stand_ins = {
         "Event": Event,
-        "Stream": lambda device: object(),
+        "Stream": lambda device, priority=0: (device, priority, object()),
+        "memory_reserved": lambda device: 7,
         "current_stream": lambda device: object(),
         "current_device": lambda: 0,
         "get_device_name": lambda device: "NVIDIA H200",
@@ -55,11 +56,13 @@ def gpu(monkeypatch, clock):
     monkeypatch.setattr(cuda, "Work", Busy)
     monkeypatch.setattr(cuda, "CudaLoss", lambda value, stream: value)
     monkeypatch.setattr(cuda, "_device_tensors", cuda.tensors)
-    waits = []
+    waits, late_ms = [], []
     device = CudaAccelerator(step_ms=20)
     device.device = torch.device("cpu")  # where the tensors of this test are
-    device.waits = waits
-    return device
+    device.waits, device.late_ms = waits, late_ms
+    cuda.stream_for.cache_clear()
+    yield device
+    cuda.stream_for.cache_clear()
 
 
 def test_spans_are_read_when_the_recording_ends_and_not_before(gpu, clock):
@@ -83,6 +86,23 @@ def test_spans_are_read_when_the_recording_ends_and_not_before(gpu, clock):
         gpu.step(batch)
     assert (len(second.spans), len(trace.spans)) == (1, 3)  # each has its own, nobody's are lost
     assert second.spans[0].start_ns == 173 * MS
+
+
+def test_of_the_round_trips_of_an_anchor_the_quickest_ties_the_clocks(gpu, clock):
+    gpu.late_ms += [3, 3, 3, 0, 9, 2, 0, 1, 4, 8]  # of five trips each, the last one first
+    with record(clock=clock) as trace:
+        begun = clock.ms
+        gpu.step(gpu.upload(torch.ones(3)), ms=30)
+    assert [span.start_ns for span in trace.spans] == [(begun + 15) * MS] * 2
+    assert gpu.late_ms == []
+
+
+def test_all_who_copy_ahead_share_one_stream_of_a_device_and_anchors_have_a_prior_one(gpu):
+    first, second = (torch.device("cuda", index) for index in range(2))
+    copies = CudaDevice(first).copy_stream
+    assert CudaDevice(first).copy_stream is copies
+    assert CudaDevice(second).copy_stream[:2] == (second, 0)
+    assert cuda.stream_for("anchors", first, -1)[:2] == (first, -1)
 
 
 def test_a_step_belongs_to_the_batch_it_reads_and_so_does_what_a_kernel_makes_of_it(gpu, clock):

@@ -179,6 +179,18 @@ def test_memory_is_counted_exactly(device):
     assert gpu.max_memory_allocated() == 7_000_000
 
 
+def test_what_is_taken_from_the_device_is_kept_for_each_stream_apart_until_memory_is_short():
+    gpu, _ = fake_device(memory_gib=0.02)  # 21.5 MB
+    for stream in (gpu.current_stream(), gpu.Stream(), gpu.Stream()):
+        with gpu.stream(stream):
+            for _ in range(3):
+                gpu.upload(megabytes(6))
+    assert (gpu.memory_allocated(), gpu.memory_reserved()) == (0, 18_000_000)
+    assert gpu.smi().memory_used == 18_000_000
+    batch = gpu.upload(megabytes(8))
+    assert (gpu.memory_allocated(), gpu.memory_reserved()) == (batch.numel() * 4, 8_000_000)
+
+
 def test_a_full_device_waits_for_memory_that_a_stream_still_uses_or_says_what_to_do():
     gpu, clock = fake_device(memory_gib=0.01)
     batch = gpu.upload(megabytes(6))

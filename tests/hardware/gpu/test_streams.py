@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from course_utils.hardware.gpu.streams import QUEUE, STREAMS
 from course_utils.measure.trace import record
 from tests.hardware.fake_device import MS, fake_device, megabytes
 
@@ -129,3 +130,22 @@ def test_a_recorded_event_holds_back_the_stream_that_waits_for_it(device):
         assert gpu.step(batch).item() == gpu.step(batch).item()
     assert times(trace, "gpu") == [(5, 25), (25, 45)]
     assert copies.query()
+
+
+def test_the_device_has_32_streams_and_hands_them_out_again(device):
+    gpu, _ = device
+    handed_out = [gpu.Stream() for _ in range(2 * STREAMS)]
+    assert handed_out[STREAMS:] == handed_out[:STREAMS]
+    assert len({stream.number for stream in [gpu.current_stream(), *handed_out]}) == 1 + STREAMS
+
+
+def test_a_stream_that_has_taken_a_thousand_launches_holds_up_the_host_with_the_next(device):
+    gpu, clock = device
+    for _ in range(QUEUE):
+        gpu.step(None, ms=2)
+    assert clock.ms == 0
+    gpu.step(None, ms=2)
+    assert clock.ms == 2
+    with gpu.stream(gpu.Stream()):
+        gpu.step(None, ms=2)
+    assert clock.ms == 2

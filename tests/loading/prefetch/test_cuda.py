@@ -146,6 +146,14 @@ def test_memory_is_flat_and_a_loop_that_reads_no_loss_piles_up_none_nor_lets_the
     assert clock.ms - start == 0.5 + 30 * 20
 
 
+def test_a_prefetcher_made_anew_in_each_epoch_takes_no_more_memory_than_one():
+    gpu, _ = fake_device()
+    batches = list(gpu.pinned([megabytes(1)] * 4))
+    for _ in range(40):
+        losses(gpu, CudaPrefetcher(batches, gpu))
+    assert gpu.memory_reserved() == 2 * MB
+
+
 def test_spans_carry_the_number_of_their_batch():
     gpu, clock = fake_device()
     batches = list(gpu.pinned([megabytes(1)] * 4))
