@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from course_utils.errors import CourseError
 from course_utils.hardware.gpu import Accelerator
-from course_utils.loading.images import Jpegs
 from course_utils.loading.prefetch import CudaPrefetcher
 from course_utils.measure.trace import record
 
@@ -35,10 +35,6 @@ class Fed:
     losses: tuple[float, float]  # of the first and the last step
     idle: float  # share of the time from the first step's end on
     images_per_s: float | None
-
-    def __str__(self) -> str:
-        measured = f"idle {self.idle:6.1%}  {self.images_per_s:,.0f} images/s"
-        return f"  {self.way:28} {measured} ({self.steps} steps, {self.workers} workers)"
 
 
 class Crop:
@@ -86,51 +82,65 @@ def trainer(device: torch.device, classes: int, width: int = 64) -> Step:
     return step
 
 
+def course_images() -> Path:
+    """Return the folder of the course's images, which are made where they are not there yet."""
+    from course_utils.paths import data_root
+    from data_scripts import make_images
+
+    if make_images.main(["--size", "M"]) != 0:
+        raise CourseError("The images could not be made; name others, --images DIR.")
+    return data_root() / "images-M"
+
+
 def train(
     folder: Path,
     gpu: Accelerator,
+    way: str,
     *,
-    steps: int = 60,
-    batch_size: int = 64,
+    steps: int = 24,
+    batch_size: int = 256,
     workers: int = min(8, os.cpu_count() or 1),
     size: int = 192,
     width: int = 64,
-) -> Iterator[Fed]:
-    """Yield the outcome of each way, as soon as it is known.
+) -> Fed:
+    """Train for some steps and return what came of it.
 
     Args:
         folder: one folder per class, each with .jpg files of at least `size` pixels a side.
         gpu: trains and is measured.
-        steps: of each way; a few more before them are not counted.
-        batch_size: images in a batch.
+        way: how the network is fed, one of `WAYS`.
+        steps: a few more before them are not counted.
+        batch_size: images in a batch. With few of them a fast GPU waits for Python to launch the
+            kernels of a step, which its spans cannot tell from work.
         workers: of all ways but the naive one.
         size: pixels of a side that are left of an image.
         width: channels of the first layers of the network.
     """
+    from course_utils.loading.images import Jpegs
+
     data = Jpegs(folder, Crop(size))
     if len(data) < batch_size:
-        raise ValueError(
+        raise CourseError(
             f"{folder} holds {len(data)} images, and a batch takes {batch_size}: name a folder "
             "with more, --images DIR."
         )
     device = torch.device("cpu" if gpu.emulated else "cuda")
-    for way in WAYS:
-        loader: DataLoader[Any] = DataLoader(
-            data,
-            batch_size,
-            shuffle=True,
-            drop_last=True,
-            num_workers=0 if way == "naive" else workers,
-            pin_memory=not gpu.emulated and way in ("pinned", "prefetcher"),
-            persistent_workers=way != "naive" and workers > 0,
-        )
-        step = trainer(device, len(data.classes), width)
-        # Not counted: cuDNN makes its choices, the allocator takes its memory, the workers start.
-        _loop(way, islice(_epochs(loader), 5), gpu, step)
-        with record(label=way) as trace:
-            losses = _loop(way, trace.batches(islice(_epochs(loader), steps)), gpu, step)
-        found, ends = trace.summary(), (losses[0], losses[-1])
-        yield Fed(way, loader.num_workers, len(losses), ends, 1 - found.au, found.samples_per_s)
+    loader: DataLoader[Any] = DataLoader(
+        data,
+        batch_size,
+        shuffle=True,
+        drop_last=True,
+        num_workers=0 if way == "naive" else workers,
+        pin_memory=not gpu.emulated and way in ("pinned", "prefetcher"),
+        persistent_workers=way != "naive" and workers > 0,
+    )
+    step = trainer(device, len(data.classes), width)
+    # Not counted: cuDNN makes its choices, the allocator takes its memory, the workers start.
+    _loop(way, islice(_epochs(loader), 5), gpu, step)
+    with record(label=way) as trace:
+        losses = _loop(way, trace.batches(islice(_epochs(loader), steps)), gpu, step)
+    found, ends = trace.summary(), (losses[0], losses[-1])
+    return Fed(way, loader.num_workers, len(losses), ends, 1 - found.au, found.samples_per_s)
 
 
 def _loop(way: str, batches: Iterable[Any], gpu: Accelerator, step: Step) -> list[float]:

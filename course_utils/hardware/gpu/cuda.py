@@ -92,6 +92,7 @@ class CudaDevice:
 
     def memory_allocated(self) -> int:
         """Return the bytes of device memory in use, also by steps whose batches were dropped."""
+        torch.empty(1, device=self.device)  # asked for memory, PyTorch looks which steps are done
         return int(torch.cuda.memory_stats(self.device).get("active_bytes.all.current", 0))
 
     def max_memory_allocated(self) -> int:

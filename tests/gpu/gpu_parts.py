@@ -1,0 +1,266 @@
+"""The parts of `run.py`: each notes what it finds, and goes on whatever fails.
+
+What a part needs is imported in it: what is missing on this machine costs that part alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from gpu_notes import Notes
+
+if TYPE_CHECKING:
+    from gpu_loops import Loop
+
+    from course_utils.measure.trace import Trace
+
+REPO = Path(__file__).resolve().parents[2]
+Part = Callable[[Notes, argparse.Namespace], None]
+
+
+def run_parts(options: argparse.Namespace) -> int:
+    """Run the parts that `options` name in this process; return the number of failures."""
+    if not (options.emulated or torch.cuda.is_available()):
+        print("There is no CUDA device here; run this where one is, or add --emulated.")
+        return 1
+    about, failures = machine_facts(emulated=options.emulated), 0
+    print("  " + ", ".join(f"{key} {value}" for key, value in about.items()))
+    for name in options.parts:
+        notes = Notes(name, options.out, about)
+        try:
+            PARTS[name](notes, options)
+        except ImportError as error:
+            print(f"  NOT RUN: {error}")
+        failures += notes.failures
+    return failures
+
+
+def machine_facts(*, emulated: bool) -> dict[str, str]:
+    """Return what stands beside every recorded figure."""
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, check=True, timeout=10)
+        driver = answer.stdout.split("\n")[0]
+    except (OSError, subprocess.SubprocessError):
+        driver = "unknown"
+    return {
+        "gpu": "emulated H200" if emulated else torch.cuda.get_device_name(),
+        "driver": driver,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda or "none",
+        "python": platform.python_version(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": "python tests/gpu/run.py",
+    }
+
+
+def checks(notes: Notes, options: argparse.Namespace) -> None:
+    """What has to hold."""
+    from gpu_checks import CHECKS
+
+    from course_utils.hardware.gpu import timed_accelerator
+
+    gpu, _ = timed_accelerator("H200", step_ms=20, emulate=options.emulated)
+    for check in CHECKS:
+        notes.attempt(check.__name__, lambda check=check: check(gpu))
+
+
+def loops(notes: Notes, options: argparse.Namespace) -> None:
+    """Utilisation on this device, and emulated with its times."""
+    from gpu_loops import LOOPS, compare
+
+    from course_utils.hardware.gpu import get_accelerator
+
+    gpu = get_accelerator("H200", step_ms=20, emulate=options.emulated)
+    for loop in LOOPS:
+        keep = partial(save, loop, notes)
+        notes.attempt(loop.name, lambda loop=loop, keep=keep: compare(gpu, loop, keep))
+
+
+def save(loop: Loop, notes: Notes, real: Trace, emulated: Trace) -> None:
+    """Write both traces, for `load_chrome` and Perfetto, with all that is needed to repeat them."""
+    from course_utils.measure.exchange import save_chrome
+
+    about = {**notes.about, "command": f"{notes.about['command']} loops"}
+    for kind, trace in (("measured", real), ("emulated", emulated)):
+        path = notes.folder / f"{slug(about, loop.name)}-{kind}.json"
+        save_chrome(trace, path, **about, loop=asdict(loop))
+
+
+def probes(notes: Notes, options: argparse.Namespace) -> None:
+    """What nobody promises, measured."""
+    from gpu_probes import PROBES
+
+    from course_utils.hardware.gpu import timed_accelerator
+
+    gpu, clock = timed_accelerator("H200", step_ms=20, emulate=options.emulated)
+    for probe in PROBES:
+        notes.attempt(probe.__name__, lambda probe=probe: probe(gpu, clock))
+
+
+def training(notes: Notes, options: argparse.Namespace) -> None:
+    """A small network on JPEGs, by how it is fed."""
+    from gpu_training import WAYS, course_images, train
+
+    from course_utils.hardware.gpu import get_accelerator
+
+    gpu = get_accelerator("H200", emulate=options.emulated)
+    images = options.images or course_images()
+    size = {"batch_size": 16, "steps": 3, "size": 32, "width": 4} if options.emulated else {}
+    for way in WAYS:
+        notes.attempt(way, lambda way=way: asdict(train(images, gpu, way, **size)))
+
+
+def spread(notes: Notes, options: argparse.Namespace) -> None:
+    """Checks and loops once more: how far are two runs apart?"""
+    checks(notes, options)
+    loops(notes, options)
+
+
+def tests(notes: Notes, options: argparse.Namespace) -> None:
+    """The tests of what runs on a GPU."""
+    need("pytest")
+    chosen = ["gpu", "hardware/gpu", "loading/prefetch", "loading/images/test_augment.py"]
+    for folder in chosen[1:] if options.emulated else chosen:
+        command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/{folder}"]
+        notes.attempt(folder, lambda command=command: succeeds(command))
+
+
+def races(notes: Notes, options: argparse.Namespace) -> None:
+    """Does PyTorch's sanitizer see the race of design 2, and none in designs 3 and 4?"""
+    script = "tests/gpu/gpu_races.py"
+    if options.emulated:
+        for design in ("2", "3", "4"):
+            command = [script, design, "--emulated"]
+            notes.attempt(design, lambda command=command: succeeds(command))
+        return
+    watched = {"TORCH_CUDA_SANITIZER": "1"}
+    notes.attempt("2", lambda: reports_a_race([script, "2"], watched))
+    for design in ("3", "4"):
+        notes.attempt(design, lambda design=design: succeeds([script, design], watched))
+
+
+def profile(notes: Notes, options: argparse.Namespace) -> None:
+    """A real export of torch.profiler, kept, and what `load_profile` makes of it."""
+    from gpu_checks import profiled
+
+    from course_utils.hardware.gpu import get_accelerator
+
+    gpu = get_accelerator("H200", step_ms=20, emulate=options.emulated)
+    notes.attempt("load_profile", lambda: profiled(gpu, notes.folder / "torch-profile.json.gz"))
+
+
+def augment(notes: Notes, options: argparse.Namespace) -> None:
+    """The same draws on CPU and device, and no wait in between."""
+    from course_utils.loading.images import Augment
+
+    device = torch.device("cpu" if options.emulated else "cuda")
+    made, random = Augment(size=224), torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (32, 3, 256, 256), dtype=torch.uint8, generator=random)
+    draws = made.draw(images.shape, generator=random)
+    here, there = made(images, draws), images.to(device)
+
+    def apart() -> str:
+        difference = (made(there, draws.to(device)).cpu() - here).abs().max().item()
+        assert difference < 1e-3, difference  # of values up to 2.6, float32
+        return f"at most {difference:.2g} apart"
+
+    def waits_for_nothing() -> str:
+        made(there, draws.to(device))  # makes its constants
+        with no_synchronisation(device):
+            made(there, draws.to(device))
+        return "no operation waits for the device"
+
+    notes.attempt("same values", apart)
+    notes.attempt("set_sync_debug_mode", waits_for_nothing)
+
+
+def notebooks(notes: Notes, options: argparse.Namespace) -> None:
+    """Notebooks 08 and 09, with their solutions."""
+    need("pytest", "nbformat", "ipykernel")
+    for number in ("08", "09"):
+        command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", f"{number}_"]
+        command += ["tests/notebooks/test_notebooks.py"]
+        notes.attempt(number, lambda command=command: succeeds(command))
+
+
+PARTS: dict[str, Part] = {
+    part.__name__: part
+    for part in (
+        *(checks, loops, probes, training, spread),
+        *(tests, races, profile, augment, notebooks),
+    )
+}
+
+
+def slug(about: dict[str, Any], name: str) -> str:
+    """Return a file name for what was found on this machine."""
+    return re.sub(r"\W+", "-", f"{about['gpu']} {name}".lower())
+
+
+def need(*libraries: str) -> None:
+    """Raise ImportError unless all of them are installed."""
+    for library in libraries:
+        if importlib.util.find_spec(library) is None:
+            raise ImportError(f"there is no {library} here")
+
+
+def succeeds(arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
+    """Run Python with these arguments and return the last line; if it fails, the last lines."""
+    run = _python(arguments, variables)
+    if missing := re.search(r"ModuleNotFoundError: (.*)", run.stdout):
+        raise ImportError(missing[1])
+    assert run.returncode == 0, f"exit status {run.returncode}: {_tail(run.stdout)}"
+    return _tail(run.stdout, 1)
+
+
+def reports_a_race(arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
+    """Run Python with these arguments, which the sanitizer has to end; return its first line."""
+    run = _python(arguments, variables)
+    assert "data race" in run.stdout, _tail(run.stdout)
+    return next(line for line in run.stdout.splitlines() if "data race" in line)
+
+
+def _python(
+    arguments: Sequence[str], variables: Mapping[str, str] | None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=REPO,
+        env={**os.environ, **(variables or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+
+
+def _tail(text: str, lines: int = 15) -> str:
+    return "\n".join(text.strip().splitlines()[-lines:])
+
+
+@contextmanager
+def no_synchronisation(device: torch.device) -> Any:
+    """Raise an error of torch where an operation waits for the device."""
+    if device.type != "cuda":
+        yield
+        return
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
