@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the same names once more, for those who read the code witho
     from course_utils.measure.simulate import simulate as simulate
     from course_utils.measure.spans import stage as stage
     from course_utils.measure.trace import record as record
+    from course_utils.measure.watch import watch as watch
     from course_utils.teaching.exercise import check as check
     from course_utils.teaching.explorer import explorer as explorer
     from course_utils.teaching.notebook import cleanup_workers as cleanup_workers
@@ -32,6 +33,7 @@ _NAMES = {
     "measure.simulate": ["Pipeline", "simulate"],
     "measure.spans": ["stage"],
     "measure.trace": ["record"],
+    "measure.watch": ["watch"],
     "teaching.exercise": ["check"],
     "teaching.explorer": ["explorer"],
     "teaching.notebook": [

@@ -16,7 +16,7 @@ def percent(share: float) -> str:
 
 def plural(count: int, thing: str) -> str:
     """Return "1 gap" or "2 gaps", "1 batch" or "2 batches"."""
-    ending = "es" if thing.endswith(("ch", "sh", "s", "x")) else "s"
+    ending = "es" if thing.endswith(("tch", "sh", "s", "x")) else "s"
     return f"{count:,} {thing}" + ("" if count == 1 else ending)
 
 

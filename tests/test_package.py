@@ -39,6 +39,7 @@ def test_the_public_names_are_these() -> None:
         "slow_storage",
         "stage",
         "start_workers",
+        "watch",
     ]
     assert course_utils.__all__ == sorted(course_utils.__all__)
     assert len(course_utils.__all__) <= 16

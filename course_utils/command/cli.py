@@ -38,7 +38,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="course", description=__doc__)
     commands = parser.add_subparsers(
         required=True,
-        metavar="lab | doctor | data | check | stage | serve | why | capstone | demo | leaderboard",
+        metavar="lab | doctor | data | check | stage | serve | watch | why | capstone | demo | "
+        "leaderboard",
     )
     sized = argparse.ArgumentParser(add_help=False)
     sized.add_argument("--size", choices=paths.SIZES, help="how much data (default: M)")
@@ -88,6 +89,16 @@ def _parser() -> argparse.ArgumentParser:
         help="let the network reach it, at this address of the machine (default: it finds one)",
     )
     command.set_defaults(command=_leaderboard)
+    command = commands.add_parser(
+        "watch",
+        help="run a training and say what each of its loaders cost it",
+        usage="course watch [--live] [--out DIR] python train.py ... | torchrun ... | -m MODULE",
+    )
+    command.add_argument("--live", action="store_true", help="show a line meanwhile")
+    command.add_argument("--out", metavar="DIR", help="for page and trace (default: course-watch)")
+    command.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
+    command.add_argument("program", nargs=argparse.REMAINDER, help="as you run it without this")
+    command.set_defaults(command=_watch)
     command = commands.add_parser("why", help="say what a message means, and what to do")
     command.add_argument("text", nargs="*", help="the message; a log is read by `why < log`")
     command.set_defaults(command=_why)
@@ -257,6 +268,20 @@ def _leaderboard(arguments: argparse.Namespace) -> int:
         serve_board(path, token=token, ready=show, port=arguments.port, address=address)
     print(f"The board has ended; it is in {path}.")
     return 0
+
+
+def _watch(arguments: argparse.Namespace) -> int:
+    from course_utils.measure.watch import run_watched
+
+    program = [word for word in arguments.program[:1] if word != "--"] + arguments.program[1:]
+    if arguments.module:
+        program = [sys.executable, "-m", *arguments.module]
+    if not program:
+        raise CourseError("Say what to run, such as `course watch python train.py`.")
+    # where each rank is started by a `course watch` of its own
+    rank = os.environ.get("RANK") or os.environ.get("SLURM_PROCID")
+    default = f"course-watch-{rank}" if rank else "course-watch"
+    return run_watched(program, Path(arguments.out or default), live=arguments.live)
 
 
 def _why(arguments: argparse.Namespace) -> int:

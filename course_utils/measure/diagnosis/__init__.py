@@ -1,6 +1,8 @@
 """Find out why a loop waits: three runs, their figures, one verdict, one change."""
 
 from course_utils.measure.diagnosis.differential import diagnose
-from course_utils.measure.diagnosis.rate import steady_rate
+from course_utils.measure.diagnosis.measurements import SLOW, Measurements
+from course_utils.measure.diagnosis.rate import first_dropped, steady_rate
+from course_utils.measure.diagnosis.remedy import Remedy, remedy
 from course_utils.measure.diagnosis.report import Diagnosis
-from course_utils.measure.diagnosis.verdict import Cause
+from course_utils.measure.diagnosis.verdict import Cause, judge

@@ -18,7 +18,7 @@ import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 from torch.utils.data import get_worker_info
 
-from course_utils.measure.hook import Listener
+from course_utils.measure.hook import Listener, delay_s
 
 ROWS = 2048  # fetches that are remembered of each worker
 MEMORY_EVERY_S = 0.2
@@ -153,15 +153,6 @@ def single_threaded() -> Iterator[None]:
 
 
 # What the operating system tells; where it does not tell, the answer is nothing.
-
-
-def delay_s() -> float:
-    """Return the seconds for which this thread was ready to run and got no core."""
-    try:
-        with open("/proc/thread-self/schedstat", "rb") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, IndexError):
-        return 0.0
 
 
 def bytes_read() -> tuple[int, int]:

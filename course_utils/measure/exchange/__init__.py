@@ -1,6 +1,7 @@
 """Traces from and for other tools: Chrome and Perfetto, torch.profiler, DFTracer, recordings."""
 
 from course_utils.measure.exchange.chrome import (
+    chrome_ranks,
     listing,
     load_chrome,
     recordings,

@@ -108,6 +108,16 @@ def chrome_trace(trace: Trace, **about: Any) -> dict[str, Any]:
     }
 
 
+def chrome_ranks(traces: Mapping[str, Trace]) -> dict[str, Any]:
+    """Return several traces with one origin as one object, each as a process of its name."""
+    events: list[dict[str, Any]] = []
+    for process, (name, trace) in enumerate(traces.items(), PROCESS):
+        for event in chrome_trace(trace)["traceEvents"]:
+            named = {"args": {"name": name}} if event["name"] == "process_name" else {}
+            events.append({**event, "pid": process, **named})
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
 def _metadata(name: str, thread: int, args: dict[str, Any]) -> dict[str, Any]:
     return {"ph": "M", "pid": PROCESS, "tid": thread, "name": name, "args": args}
 

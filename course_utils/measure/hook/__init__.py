@@ -1,4 +1,12 @@
 """Follow a DataLoader, with what its workers do: what draws or computes needs no torch."""
 
-from course_utils.measure.hook.loader_hook import Listener, end, listen, listeners_of
+from course_utils.measure.hook.loader_hook import (
+    Listener,
+    Parcel,
+    delay_s,
+    end,
+    is_heard,
+    listen,
+    listeners_of,
+)
 from course_utils.measure.hook.traced_loader import batch_size, traced_batches

@@ -8,7 +8,8 @@ its workers keep the exchanged ones. What of torch is used that torch does not d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -23,7 +24,9 @@ PRIVATE = (
     ("torch.utils.data", "_utils.fetch._MapDatasetFetcher.fetch", "a worker begins a batch"),
     ("torch.utils.data", "_utils.fetch._IterableDatasetFetcher.fetch", "a worker begins a batch"),
     ("torch.utils.data", "_utils.pin_memory.pin_memory", "a batch travels with its spans"),
+    ("a DataLoader", "_get_iterator", "watching begins with an iterator"),
     ("a DataLoader", "_iterator", "persistent workers keep who listens to them"),
+    ("its iterator", "_num_yielded", "persistent workers begin another epoch"),
     ("its iterator", "_collate_fn", "tells who listens"),
     ("its iterator", "_dataset_fetcher.fetch", "begins a batch where there are no workers"),
     ("its iterator", "_sampler_iter", "is emptied to end an epoch in order"),
@@ -48,8 +51,26 @@ class Listener:
         return batch
 
 
-def listen(loader: DataLoader[Any], listeners: Sequence[Listener]) -> Iterator[Any]:
-    """Return `iter(loader)`, with `listeners` where its batches are made; `loader` stays as it was.
+@dataclass
+class Parcel:
+    """What a listener in a worker sends instead of a batch: that, and what it has to say."""
+
+    batch: Any
+    about: Any
+
+    def pin_memory(self) -> Parcel:
+        """Pin the batch; called by the loader's pinning thread."""
+        return replace(self, batch=pinned(self.batch))
+
+
+def listen(
+    loader: DataLoader[Any],
+    listeners: Sequence[Listener],
+    begin: Callable[[Any], Iterator[Any]] = iter,
+) -> Iterator[Any]:
+    """Return `begin(loader)`, with `listeners` where its batches are made.
+
+    `loader` stays as it was.
 
     The first listener is the outermost: told first of all beginnings and last of all ends.
     Persistent workers that run already keep those whom they were started with.
@@ -69,12 +90,17 @@ def listen(loader: DataLoader[Any], listeners: Sequence[Listener]) -> Iterator[A
         loader.collate_fn = hook.collate
         if loader.num_workers:
             loader.worker_init_fn = hook.start_worker
-        batches = iter(loader)
+        batches = begin(loader)
     finally:
         loader.collate_fn, loader.worker_init_fn = originals
     if not loader.num_workers:
         hook.follow(batches._dataset_fetcher)  # type: ignore[attr-defined]
     return batches
+
+
+def is_heard(loader: DataLoader[Any]) -> bool:
+    """Tell whether the iterator of `loader` that is being made has listeners."""
+    return isinstance(getattr(loader.collate_fn, "__self__", None), _Hook)
 
 
 def listeners_of(loader: DataLoader[Any]) -> Sequence[Listener]:
@@ -107,14 +133,27 @@ def pinned(batch: Any) -> Any:
     return _utils.pin_memory.pin_memory(batch)  # type: ignore[no-untyped-call]
 
 
+def delay_s() -> float:
+    """Return the seconds for which this thread was ready to run and got no core.
+
+    0 where the system does not tell.
+    """
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
+
+
 @cache
 def missing() -> tuple[str, ...]:
     """Return which parts of `PRIVATE` the installed torch has not."""
     loader = DataLoader(TensorDataset(torch.zeros(1)), generator=torch.Generator())
+    begin = getattr(dataloader, "_SingleProcessDataLoaderIter", iter)  # which nobody watches
     owners = {
         "torch.utils.data": torch.utils.data,
         "a DataLoader": loader,
-        "its iterator": iter(loader),
+        "its iterator": begin(loader),
         "an iterator with workers": getattr(dataloader, "_MultiProcessingDataLoaderIter", None),
     }
     return tuple(f"{name} ({use})" for owner, name, use in PRIVATE if not _has(owners[owner], name))

@@ -7,14 +7,14 @@ out and entered in the trace, with the number that the batch has in this run.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 
-from course_utils.measure.hook.loader_hook import Listener, listen, listeners_of, pinned
+from course_utils.measure.hook.loader_hook import Listener, Parcel, listen, listeners_of
 from course_utils.measure.spans import SampleIds, Span, SpanLog, activate, current, stage
 
 Ids = Sequence[Hashable] | None
@@ -67,20 +67,6 @@ def traced_batches(
             tracer.switch.fill_(False)  # persistent workers send plain batches again
 
 
-@dataclass
-class Parcel:
-    """What a worker sends: the batch, how it was made, and the indices of its samples."""
-
-    batch: Any
-    spans: list[Span]
-    note: str
-    ids: Ids
-
-    def pin_memory(self) -> Parcel:
-        """Pin the batch; called by the loader's pinning thread."""
-        return replace(self, batch=pinned(self.batch))
-
-
 class _Tracer(Listener):
     """Enters what a fetch does in the trace of its process; a worker sends that with the batch."""
 
@@ -120,7 +106,7 @@ class _Tracer(Listener):
         if self.log is None:
             return batch
         spans = self.log.drain()
-        return batch if trace is None else Parcel(batch, spans, trace.note, self.ids)
+        return batch if trace is None else Parcel(batch, (spans, trace.note, self.ids))
 
 
 def _tracer_of(loader: DataLoader[Any]) -> _Tracer:
@@ -132,10 +118,11 @@ def _tracer_of(loader: DataLoader[Any]) -> _Tracer:
 def _unpacked(received: Any, trace: SpanLog, tracer: _Tracer | None) -> tuple[Any, Ids]:
     """Return a batch and the indices of its samples; None if they are not known."""
     if isinstance(received, Parcel):
-        for span in received.spans:
+        spans, note, ids = received.about
+        for span in spans:
             trace.add(span._replace(batch=trace.served))
-        trace.mention(received.note)
-        return received.batch, received.ids
+        trace.mention(note)
+        return received.batch, ids
     return received, tracer.ids if tracer else None  # what workers fetch, they alone know
 
 

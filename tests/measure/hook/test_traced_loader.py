@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from course_utils.measure.hook import traced_loader
+from course_utils.measure.hook import loader_hook
 from course_utils.measure.trace import record
 from tests.measure import datasets as data
 
@@ -105,8 +105,8 @@ def test_an_error_in_the_dataset_arrives() -> None:
 
 
 def test_pinning_reaches_the_batch_inside_the_parcel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traced_loader, "pinned", lambda batch: ("pinned", batch))
-    assert traced_loader.Parcel([1], [], "", None).pin_memory().batch == ("pinned", [1])
+    monkeypatch.setattr(loader_hook, "pinned", lambda batch: ("pinned", batch))
+    assert loader_hook.Parcel([1], "what it says").pin_memory().batch == ("pinned", [1])
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -1,0 +1,180 @@
+"""Make of what was watched the figures that a diagnosis rests on, as far as they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from course_utils.measure.diagnosis import (
+    SLOW,
+    Cause,
+    Measurements,
+    Remedy,
+    first_dropped,
+    judge,
+    remedy,
+)
+from course_utils.measure.watch.record import UNKNOWN, Seen, Turn
+from course_utils.words import plural
+
+ENOUGH, ENOUGH_NS = 8, 5e8  # steady turns and their time: of less there is no verdict
+READY_NS = 2_000_000  # a batch that comes within this time was there already
+STAGES = ("read", "decode", "transform")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What is known of one loader in one process."""
+
+    seen: Seen
+
+    @property
+    def name(self) -> str:
+        """What the loader is, and where it is looped over."""
+        about = self.seen.about
+        parts = [str(about["dataset"])]
+        if about["batch_size"]:
+            parts.append(f"batch {about['batch_size']}")
+        if about["kind"] != about["dataset"]:
+            parts.append(plural(about["workers"], "worker") if about["workers"] else "no workers")
+        return f"{', '.join(parts)}, at {about['at']}"
+
+    @property
+    def lost_ns(self) -> float:
+        """Time for which its loop waited, in all."""
+        totals = self.seen.totals
+        return totals.device_idle if totals.device_turns else totals.waited
+
+    @property
+    def share(self) -> float:
+        """Share of the time with this loader for which the loop, or the device, waited for it."""
+        totals = self.seen.totals
+        return self.lost_ns / max(totals.waited + totals.worked, 1.0)
+
+    @cached_property
+    def steady(self) -> list[Turn]:
+        """The turns that say something of the pace."""
+        about, totals = self.seen.about, self.seen.totals
+        epoch = round(totals.turns / totals.epochs) if totals.epochs else None
+        dropped = first_dropped(about["workers"] * about["prefetch_factor"], epoch)
+        found = [turn for turn in self.seen.turns if turn.place >= dropped]
+        return found or [turn for turn in self.seen.turns if turn.place]
+
+    @cached_property
+    def measurements(self) -> Measurements | None:
+        """The figures of this loop; None if there are too few turns."""
+        lasted = self.steady[-1].got - self.steady[0].asked if self.steady else 0.0
+        if len(self.steady) < ENOUGH or lasted < ENOUGH_NS:
+            return None
+        return Measurements(**self._paces(), **self._setting(), **self._fetching())
+
+    @cached_property
+    def cause(self) -> Cause | None:
+        """What the loop suffers from, None if that cannot be told."""
+        m = self.measurements
+        if m is None or self.seen.totals.elsewhere:
+            return None
+        cause = judge(m)
+        known = m.fetch_s or cause in ("GPU-bound", "start-up")
+        return cause if known else None
+
+    @cached_property
+    def remedy(self) -> Remedy | None:
+        """What to say and to change about the cause."""
+        m, cause = self.measurements, self.cause
+        return None if m is None or cause is None else remedy(m, cause)
+
+    def _paces(self) -> dict[str, Any]:
+        waits = [turn.got - turn.asked for turn in self.steady]
+        worked = [turn.left - turn.got for turn in self.steady if turn.left > 0]
+        idle = [turn.device_idle for turn in self.steady if turn.device_idle != UNKNOWN]
+        together = mean(waits) + mean(worked)
+        wait = mean(idle) if idle else mean(waits)
+        return {
+            "loader_s": together,  # at most: how fast it is alone is not known
+            "step_s": max(0.0, together - wait),
+            "together_s": together,
+            "wait_s": wait,
+            "waited_share": sum(wait > READY_NS for wait in waits) / len(waits),
+            **self._start_up(),
+        }
+
+    def _start_up(self) -> dict[str, Any]:
+        about, totals = self.seen.about, self.seen.totals
+        firsts = [turn.got - turn.asked for turn in self.seen.turns if not turn.place]
+        fetch = median([turn.done - turn.began for turn in self._fetched] or [0.0])
+        each = 0.0 if about["persistent"] or not firsts else max(0.0, min(firsts) - fetch) / 1e9
+        epoch = round(totals.turns / totals.epochs) if totals.epochs else None
+        return {"start_up_s": each, "epoch": epoch}
+
+    def _setting(self) -> dict[str, Any]:
+        about, totals = self.seen.about, self.seen.totals
+        return {
+            "workers": about["workers"],
+            "prefetch_factor": about["prefetch_factor"],
+            "start_method": about["start_method"],
+            "cores": about["main_cores"],
+            "worker_cores": int(totals.cores) or about["main_cores"],
+            "batch_bytes": about.get("batch_bytes", 0),
+        }
+
+    @cached_property
+    def _fetched(self) -> list[Turn]:
+        """The turns of which the fetch is known, without the first of each worker."""
+        known = [turn for turn in self.seen.turns if turn.done]
+        firsts = {turn.worker: turn for turn in reversed(known)}
+        return [turn for turn in known if turn is not firsts[turn.worker]] or known
+
+    def _fetching(self) -> dict[str, Any]:
+        turns = self._fetched
+        if not turns:
+            return {}
+        walls = [turn.done - turn.began - turn.delay for turn in turns]
+        usual = median(walls)
+        slow = [wall for wall in walls if wall > SLOW * usual]
+        return {
+            "fetch_s": mean([turn.done - turn.began for turn in turns]),
+            "computing_s": mean([_computing(turn) for turn in turns]),
+            "delay_s": mean([turn.delay for turn in turns]),
+            "collate_s": mean([turn.done - turn.made for turn in turns]),
+            "slow_share": len(slow) / len(walls),
+            "slow_time": sum(wall - usual for wall in slow) / max(sum(walls), 1.0),
+            "slowest_s": max(walls) / 1e9,
+            "stages": _stages(turns),
+            **self._moving(turns),
+        }
+
+    def _moving(self, turns: Sequence[Turn]) -> dict[str, float]:
+        """Return what it costs to bring a batch from a worker: what is spent beside the fetch."""
+        if not self.seen.about["workers"]:
+            return {}
+        beside = []
+        for worker in {turn.worker for turn in turns}:
+            own = [turn for turn in turns if turn.worker == worker]
+            beside += [
+                b.process_cpu - a.process_cpu - b.fetch_cpu
+                for a, b in pairwise(own)
+                if b.process_cpu >= a.process_cpu
+            ]
+        received = mean([turn.received for turn in self.steady])
+        return {"receiving_s": received, "sending_s": max(0.0, mean(beside)) + received}
+
+
+def _computing(turn: Turn) -> float:
+    """Return the time in which a fetch computed, be it in threads of a pool that it waited for."""
+    wall = turn.done - turn.began
+    return min(max(turn.cpu, turn.fetch_cpu), max(wall - turn.delay, turn.cpu))
+
+
+def _stages(turns: Sequence[Turn]) -> Mapping[str, float]:
+    sums = {stage: mean([getattr(turn, stage) for turn in turns]) for stage in STAGES}
+    return {stage: seconds for stage, seconds in sums.items() if seconds}
+
+
+def mean(times: Sequence[float]) -> float:
+    """Return the mean of times in nanoseconds, in seconds; 0 of none."""
+    return sum(times) / len(times) / 1e9 if times else 0.0

@@ -1,0 +1,77 @@
+"""Watch one loop, in one line: `for batch in watch(loader)`."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from course_utils.measure.watch.record import is_watched, read_all, records_folder
+
+if TYPE_CHECKING:
+    from course_utils.measure.picture import Timeline
+
+T = TypeVar("T")
+
+
+class Watched(Generic[T]):
+    """A loader whose loops are timed.
+
+    What else it is asked for, such as `sampler` or `len`, it asks the loader.
+    """
+
+    def __init__(self, loader: Iterable[T]):
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[T]:
+        from torch.utils.data import DataLoader
+
+        from course_utils.measure.watch import turns
+
+        if not isinstance(self._loader, DataLoader):
+            yield from turns.timed(self._loader)
+        elif is_watched():  # `course watch` watches it already
+            yield from self._loader
+        else:
+            yield from turns.timed_loader(self._loader)
+
+    def __len__(self) -> int:
+        return len(self._loader)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def __repr__(self) -> str:
+        from course_utils.measure.watch.report import findings
+
+        atexit.unregister(_tell)
+        return findings(read_all(records_folder()))
+
+    def timeline(self) -> Timeline:
+        """Return the picture of the last turns of the loops of this process."""
+        from course_utils.measure.watch.report import timeline
+
+        return timeline(read_all(records_folder()))
+
+
+def watch(loader: Iterable[T]) -> Watched[T]:
+    """Return `loader`, watched: what its loops wait for is said when the program ends.
+
+        for batch in watch(loader):
+
+    Nothing else about the loop changes. To read it earlier, keep what is returned and print it. A
+    `DataLoader` also tells what its workers do; of anything else that gives batches, only the waits
+    are known. `course watch python train.py` does the same for all loaders of a program.
+    """
+    if not is_watched():
+        atexit.register(_tell)
+    return Watched(loader)
+
+
+def _tell() -> None:
+    """Print what was found to stderr."""
+    from course_utils.measure.watch.report import findings
+
+    if seen := read_all(records_folder()):
+        print(f"\n{findings(seen)}", file=sys.stderr)

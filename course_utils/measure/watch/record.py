@@ -1,0 +1,162 @@
+"""Keep what is watched of a loader in a file that is mapped to memory, and read it there.
+
+The file has a fixed size: a description, running totals, and a ring of the last turns. What was
+written is in it however the process ends, be it by a signal that nobody can catch, and another
+process can read it meanwhile. Only the standard library is needed here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import mmap
+import os
+import struct
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDER = "COURSE_WATCH"  # the environment variable that names the folder of the records
+ENDING = ".watched"
+PROCESS = ".process"  # a file that a process leaves in which torch was imported
+ABOUT = 8192  # bytes of the description
+ROWS = 2048  # turns that are remembered
+UNKNOWN = -1.0
+
+
+def is_watched() -> bool:
+    """Tell whether `course watch` watches all loaders of this process."""
+    return FOLDER in os.environ
+
+
+@cache
+def records_folder() -> Path:
+    """Return where this process keeps its records; without `course watch`, as long as it lives."""
+    if is_watched():
+        return Path(os.environ[FOLDER])
+    own = tempfile.TemporaryDirectory(prefix="course-watch-")
+    atexit.register(own.cleanup)
+    return Path(own.name)
+
+
+class Turn(NamedTuple):
+    """One turn of a loop: a call of next(), and what the loop did with the batch.
+
+    Times are nanoseconds of `time.perf_counter_ns`, as floats, which hold them exactly for 104 days
+    of uptime. Those of a fetch are 0 where it is not known how the batch was made.
+    """
+
+    number: float
+    epoch: float
+    place: float  # in the epoch
+    asked: float
+    got: float
+    left: float = 0.0  # when the loop came back; 0: it has not, UNKNOWN: not straight from here
+    received: float = 0.0  # processor time of the main thread in next()
+    device_idle: float = UNKNOWN  # during next(), by the clock of the device
+    device_work: float = UNKNOWN  # from the batch to the next call of next(), by the same clock
+    worker: float = UNKNOWN
+    began: float = 0.0
+    made: float = 0.0  # all samples were there, and collating began
+    done: float = 0.0
+    cpu: float = 0.0  # of the fetching thread
+    fetch_cpu: float = 0.0  # of its whole process meanwhile: more if there are thread pools
+    process_cpu: float = 0.0  # of that process since it began
+    delay: float = 0.0  # ready and without a core
+    read: float = 0.0  # of the stages that the dataset names
+    decode: float = 0.0
+    transform: float = 0.0
+
+
+class Totals(NamedTuple):
+    """Sums over all turns of a loader in one process; times are nanoseconds."""
+
+    turns: float = 0.0
+    epochs: float = 0.0
+    first: float = 0.0  # when the first batch was asked for
+    last: float = 0.0  # when the last one was there, or the epoch ended
+    waited: float = 0.0  # in next(), in all
+    began: float = 0.0  # of it: for the first batch of each epoch
+    worked: float = 0.0  # between a batch and the next call of next()
+    device_idle: float = 0.0
+    device_turns: float = 0.0  # of which that is known
+    elsewhere: float = 0.0  # calls of next() by other threads than the main one
+    cores: float = 0.0  # that the workers may use, together
+
+
+_ROW, _TOTALS = struct.Struct(f"<{len(Turn._fields)}d"), struct.Struct(f"<{len(Totals._fields)}d")
+_SIZE = ABOUT + _TOTALS.size + ROWS * _ROW.size
+
+
+class Record:
+    """What one process writes down of one loader."""
+
+    def __init__(self, path: Path, about: Mapping[str, Any]):
+        """Make the file, which takes its whole size at once."""
+        partial = path.with_suffix(".part")
+        with partial.open("wb+") as file:
+            file.truncate(_SIZE)
+            self._map = mmap.mmap(file.fileno(), _SIZE)
+        self.describe(about)
+        os.replace(partial, path)  # so that a reader finds none without its description
+
+    def describe(self, about: Mapping[str, Any]) -> None:
+        """Write what is known of the loader; of a long word the end is lost."""
+        short = {
+            key: value[:200] if isinstance(value, str) else value for key, value in about.items()
+        }
+        text = json.dumps(short).encode()
+        if len(text) <= ABOUT:
+            self._map[:ABOUT] = text.ljust(ABOUT)
+
+    def turn(self, turn: Turn, totals: Totals) -> None:
+        """Write a turn over the oldest one, then the totals that count it."""
+        _ROW.pack_into(self._map, self._place(turn.number), *turn)
+        _TOTALS.pack_into(self._map, ABOUT, *totals)
+
+    def total(self, totals: Totals) -> None:
+        """Write the totals alone."""
+        _TOTALS.pack_into(self._map, ABOUT, *totals)
+
+    def amend(self, number: float, field: str, value: float) -> None:
+        """Write one figure of a turn that was not known at once, if it is still remembered."""
+        place = self._place(number)
+        if struct.unpack_from("<d", self._map, place)[0] == number:
+            struct.pack_into("<d", self._map, place + 8 * Turn._fields.index(field), value)
+
+    def _place(self, number: float) -> int:
+        return ABOUT + _TOTALS.size + int(number) % ROWS * _ROW.size
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was written down of a loader in one process."""
+
+    about: Mapping[str, Any]
+    totals: Totals
+    turns: list[Turn]  # the last ones, in order
+
+    @property
+    def rank(self) -> int:
+        """Which rank it was."""
+        return int(self.about["rank"])
+
+
+def read(path: Path) -> Seen:
+    """Read a record, also while it is being written."""
+    content = path.read_bytes()
+    totals = Totals(*_TOTALS.unpack_from(content, ABOUT))
+    rows = _ROW.iter_unpack(content[ABOUT + _TOTALS.size :])
+    turns = sorted(
+        turn for turn in map(Turn._make, rows) if turn.got and turn.number < totals.turns
+    )
+    return Seen(json.loads(content[:ABOUT]), totals, turns)
+
+
+def read_all(folder: Path) -> list[Seen]:
+    """Read all records in `folder`, by rank, and of a rank in the order in which they began."""
+    seen = [read(path) for path in folder.glob(f"*{ENDING}")]
+    return sorted((one for one in seen if one.totals.turns), key=lambda s: (s.rank, s.totals.first))

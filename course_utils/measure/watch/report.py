@@ -1,0 +1,205 @@
+"""Say what was watched: per loader and rank what it waits for, and what to try first.
+
+One page of text, one HTML page with the timeline of the last turns, one file for Perfetto.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from course_utils.measure.exchange import chrome_ranks
+from course_utils.measure.picture import Timeline
+from course_utils.measure.ranks import find_straggler
+from course_utils.measure.spans import OTHERS, Span
+from course_utils.measure.trace import Trace
+from course_utils.measure.watch.figures import Loop
+from course_utils.measure.watch.record import Seen, Turn
+from course_utils.paths import replace_file
+from course_utils.words import duration, percent, plural
+
+TURNS = 200  # of the busiest loader, that are drawn
+NOT_KNOWN = (
+    "Watching cannot tell what the step takes by itself, whether thread pools hinder each other, "
+    "and whether memory grows: `diagnose(loader, step)` tries that."
+)
+_STYLE = """<style>:root{color-scheme:light dark}body{font:15px/1.45 system-ui,sans-serif}
+pre{white-space:pre-wrap;font:13px/1.5 ui-monospace,monospace;max-width:60em}</style>"""
+
+
+def write(seen: Sequence[Seen], folder: Path, command: str) -> str:
+    """Write page and trace into `folder`; return what was found, as text."""
+    text = findings(seen)
+    if not seen:
+        return text
+    folder.mkdir(parents=True, exist_ok=True)
+    above = f"{_STYLE}<h1>{escape(command)}</h1><pre>{escape(text)}</pre>"
+    page, trace = folder / "timeline.html", folder / "trace.json"
+    replace_file(page, timeline(seen).to_html(f"Watched: {command}", above=above))
+    replace_file(trace, json.dumps(chrome_ranks(traces(seen))))
+    return f"{text}\n\nThe last turns: {page}, and for https://ui.perfetto.dev: {trace}"
+
+
+def findings(seen: Sequence[Seen]) -> str:
+    """Return in words what each loader cost each rank."""
+    loops = sorted(map(Loop, seen), key=lambda loop: (-loop.lost_ns, loop.seen.rank))
+    if not loops:
+        return (
+            "No DataLoader gave a batch. Of a loop over something else only its code can tell: "
+            "write `for batch in course_utils.watch(batches)` there, and run it again."
+        )
+    names = list(dict.fromkeys(loop.name for loop in loops))
+    blocks = [_of_loader([loop for loop in loops if loop.name == name]) for name in names]
+    return "\n\n".join([_first(loops), *blocks, *_ranks(loops), *_idle(loops), NOT_KNOWN])
+
+
+def _first(loops: Sequence[Loop]) -> str:
+    """Return what to try first."""
+    worst = next((loop for loop in loops if loop.cause), None)
+    if worst is None:
+        return "Too few batches were taken to say what to change."
+    if worst.cause == "GPU-bound" or worst.remedy is None:
+        return f"Leave the loaders alone: the loop waits {percent(worst.share)} of the time."
+    return f"Try first: {worst.remedy.change}, for {worst.name}."
+
+
+def _of_loader(loops: Sequence[Loop]) -> str:
+    """Return the paragraph of one loader: the rank that waits longest, then the others."""
+    lines = [loops[0].name]
+    for loop in sorted(loops, key=lambda loop: loop.seen.rank):
+        lines.append(f"  {_who(loop, loops)}{_turn(loop)}")
+        if said := _verdict(loop):
+            lines.append(f"    {said}")
+    return "\n".join(lines)
+
+
+def _who(loop: Loop, loops: Sequence[Loop]) -> str:
+    about = loop.seen.about
+    several = len({one.seen.rank for one in loops}) < len(loops)
+    who = f"process {about['pid']}" if several else f"rank {about['rank']}"
+    return f"{who}: " if len(loops) > 1 else ""
+
+
+def _turn(loop: Loop) -> str:
+    """Return the figures of one loader in one process."""
+    totals, m = loop.seen.totals, loop.measurements
+    count = plural(int(totals.turns), "batch")
+    if totals.epochs:
+        count += f" in {plural(int(totals.epochs), 'epoch')}"
+    waited = f"{duration(totals.waited)} in next(), {duration(totals.worked)} in the loop"
+    if m is None:
+        return f"{count}; {waited}"
+    turn = f"a turn takes {duration(m.together_s * 1e9)}, {duration(m.wait_s * 1e9)} of it waiting"
+    return f"{count}; {turn}; in all {waited} ({percent(loop.share)} lost)"
+
+
+def _verdict(loop: Loop) -> str:
+    if loop.seen.totals.elsewhere:
+        return (
+            "A thread of the program calls next(), and what the loop waits for is not known: "
+            "write `for batch in course_utils.watch(...)` around what the loop itself takes."
+        )
+    m, told = loop.measurements, loop.remedy
+    if m is None or told is None:
+        return ""
+    if loop.cause == "GPU-bound":
+        return f"The loader keeps up: the loop waits {duration(m.wait_s * 1e9)} for a batch."
+    gain = f"Predicted gain: training {'at most ' if told.at_most else ''}{told.gain:.2g} times"
+    return f"{told.verdict}\n    Change: {told.change}. {gain} as fast."
+
+
+def _ranks(loops: Sequence[Loop]) -> list[str]:
+    """Return for whom the ranks wait, if they meet at all."""
+    together = [one for one in loops if one.name == loops[0].name and one.seen.about["ranks"] > 1]
+    together.sort(key=lambda loop: loop.seen.rank)
+    if len(together) < 2 or len(together) != len({one.seen.rank for one in together}):
+        return []
+    return [str(find_straggler(_arrivals([loop.seen for loop in together])))]
+
+
+def _arrivals(seen: Sequence[Seen]) -> list[Trace]:
+    """Return for each rank when it had each batch: ranks that meet in each step leave together."""
+    got = [{turn.number: turn for turn in one.turns} for one in seen]
+    common = sorted(set.intersection(*map(set, got)))
+    found = []
+    for turns in got:
+        trace = Trace(clock=lambda: 0)
+        trace.served = len(common)
+        for number in common:
+            turn = turns[number]
+            trace.add(Span("main", "wait", int(turn.asked), int(turn.got), int(number)))
+            trace.add(Span(OTHERS, "wait", int(turn.got), int(turn.got) + 1, int(number)))
+            for span in _fetch_spans(turn):
+                trace.add(span)
+        found.append(trace)
+    return found
+
+
+def _idle(loops: Sequence[Loop]) -> list[str]:
+    """Return how idle time divides, as far as that is known."""
+    on = next((loop for loop in loops if loop.seen.totals.device_turns), None)
+    if on is None:
+        return [
+            "No CUDA device computed: what the loop does between two batches is its own work, of "
+            "which copies and the program cannot be told apart."
+        ]
+    return [
+        f"Of the device, by its own clock: idle for the loader {percent(on.share)} of the time. "
+        "What copies and the program cost it lies in the rest: events around next() do not show "
+        "it, `torch.profiler` does."
+    ]
+
+
+def traces(seen: Sequence[Seen]) -> dict[str, Trace]:
+    """Return of each process the last turns as a trace, on one clock; by rank."""
+    by_process: dict[int, list[Seen]] = {}
+    for one in seen:
+        by_process.setdefault(one.about["pid"], []).append(one)
+    several = len({group[0].rank for group in by_process.values()}) < len(by_process)
+    found = {
+        f"process {pid}" if several else f"rank {group[0].rank}": _trace(group)
+        for pid, group in by_process.items()
+    }
+    begin = min(trace.begins_ns for trace in found.values())
+    for trace in found.values():
+        trace.origin_ns = begin
+    return found
+
+
+def timeline(seen: Sequence[Seen]) -> Timeline:
+    """Return the picture of the last turns, of all processes below each other."""
+    found = traces(seen)
+    return Timeline(found if len(found) > 1 else next(iter(found.values())))
+
+
+def _trace(group: Sequence[Seen]) -> Trace:
+    """Return the last turns of one process."""
+    busiest = max(group, key=lambda one: one.totals.turns)
+    begin, end = busiest.turns[-TURNS:][0].asked, busiest.turns[-1].got
+    trace = Trace(clock=lambda: int(end))
+    trace.note, trace.sample_ids = "watched: the last turns", None
+    if busiest.about["ranks"] > 1:
+        trace.mention("computing includes the wait for other ranks")
+    for one in group:
+        for turn in one.turns:
+            if begin <= turn.asked and turn.got <= end:
+                number = int(turn.number)
+                trace.add(Span("main", "wait", int(turn.asked), int(turn.got), number))
+                if turn.left > 0:
+                    trace.add(Span("main", "compute", int(turn.got), int(turn.left), number))
+                if turn.worker >= 0:
+                    for span in _fetch_spans(turn):
+                        trace.add(span)
+                trace.served += 1
+    return trace
+
+
+def _fetch_spans(turn: Turn) -> list[Span]:
+    """Return what is known of how a batch was made."""
+    if not turn.done:
+        return []
+    lane, number = f"worker {turn.worker:.0f}" if turn.worker >= 0 else "main", int(turn.number)
+    began, made, done = int(turn.began), int(turn.made), int(turn.done)
+    return [Span(lane, "read", began, made, number), Span(lane, "collate", made, done, number)]

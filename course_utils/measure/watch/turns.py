@@ -1,0 +1,310 @@
+"""Time the turns of every loop over a loader, in the process that loops.
+
+The loader's own iterator is handed out, so that all that asks it for something finds it as it is;
+only its `next()` comes here first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.utils.data import get_worker_info
+
+from course_utils.measure.hook import Parcel, is_heard, listen
+from course_utils.measure.watch.device import DeviceClock, device_at_work
+from course_utils.measure.watch.fetches import Clocks, usable_cores
+from course_utils.measure.watch.record import ENDING, Record, Totals, Turn, records_folder
+
+MOST_LOADERS = 16  # of a process; those after them are not watched
+AT_ONCE_NS = 1_000_000  # between iter() and next(): then they are one wait
+_LIBRARIES = sysconfig.get_path("stdlib"), "site-packages", "dist-packages"
+_OURS = str(Path(__file__).parents[2])
+
+_loops: list[Loop] = []
+_last: Turns | None = None  # whose next() was called last
+
+
+def begin(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+    """Return `make(loader)`, a `DataLoader`'s iterator, and watch it unless this is a worker."""
+    loop = None if get_worker_info() is not None else _loop_of(loader)
+    if loop is None:
+        return make(loader)
+    began, clocks = time.perf_counter_ns(), None
+    if is_heard(loader):  # somebody records it already
+        iterator = make(loader)
+    else:
+        clocks = Clocks()
+        iterator = listen(loader, [clocks], make)
+    iterator._watched_turns = Turns(loop, clocks, began)  # type: ignore[attr-defined]
+    return iterator
+
+
+def timed(batches: Any) -> Iterator[Any]:
+    """Yield `batches`, which are no `DataLoader`, and watch the loop that takes them."""
+    loop = _loop_of(batches)
+    if loop is None:
+        yield from batches
+        return
+    began = time.perf_counter_ns()
+    yield from _taken(iter(batches), Turns(loop, None, began))
+
+
+def timed_loader(loader: Any) -> Iterator[Any]:
+    """Yield the batches of a `DataLoader` and watch the loop that takes them."""
+    iterator = begin(loader, iter)
+    turns = getattr(iterator, "_watched_turns", None)
+    yield from iterator if turns is None else _taken(iterator, turns)
+
+
+def _taken(iterator: Iterator[Any], turns: Turns) -> Iterator[Any]:
+    while True:
+        try:
+            batch = turns.take(iterator, next)
+        except StopIteration:
+            return
+        yield batch
+
+
+class Loop:
+    """All that is known of one loader in this process: its record, and the sums for it."""
+
+    def __init__(self, loader: Any, about: Mapping[str, Any]):
+        self.loader, self.about = _reference(loader), about
+        name = f"{os.getpid()}-{len(_loops)}{ENDING}"
+        self.record = Record(records_folder() / name, about)
+        self.totals = dict.fromkeys(Totals._fields, 0.0)
+        self.cores = 0
+
+    def add(self, **more: float) -> None:
+        """Add to the sums."""
+        for name, value in more.items():
+            self.totals[name] += value
+
+    def save(self, turn: Turn | None = None) -> None:
+        """Write down the sums, and a turn before them."""
+        totals = Totals(*self.totals.values())
+        if turn is None:
+            self.record.total(totals)
+        else:
+            self.record.turn(turn, totals)
+
+    def device_told(self, number: float, idle_ns: float, work_ns: float) -> None:
+        """Enter what the device says of an earlier turn."""
+        self.record.amend(number, "device_idle", idle_ns)
+        self.record.amend(number, "device_work", work_ns)
+        self.add(device_idle=idle_ns, device_turns=1)
+
+    def describe(self, **more: Any) -> None:
+        """Add to the description."""
+        self.about = {**self.about, **more}
+        self.record.describe(self.about)
+
+
+class Turns:
+    """Times the calls of next() of one iterator."""
+
+    def __init__(self, loop: Loop, clocks: Clocks | None, began: int):
+        self.loop, self.clocks = loop, clocks
+        self._began = began  # making the iterator, until the first batch is asked for
+        self._ready = time.perf_counter_ns()
+        self._place = 0  # in the epoch
+        self._got = 0  # the batch that the loop works on; 0: none
+        self._number = 0.0
+        self._device: DeviceClock | None = None
+
+    def take(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
+        """Return `next_batch(iterator)`, and write down the turn that begins so."""
+        if getattr(iterator, "_num_yielded", None) == 0 and self._place:
+            self._new_epoch()  # of persistent workers, after a break
+        asked, device = time.perf_counter_ns(), self._device_now()
+        self._came_back(asked)
+        if not self._place and asked - self._ready < AT_ONCE_NS:
+            asked = self._began
+        if device is not None:
+            device.asked()
+        cpu = time.thread_time_ns()
+        try:
+            received = next_batch(iterator)
+        except StopIteration:
+            self._epoch_ends(asked)
+            raise
+        got, received_ns = time.perf_counter_ns(), time.thread_time_ns() - cpu
+        if device is not None:
+            device.got(self.loop.totals["turns"])
+        return self._note(received, asked, got, received_ns)
+
+    def _note(self, received: Any, asked: int, got: int, received_ns: int) -> Any:
+        """Write down a turn; return the batch."""
+        batch, loop = received, self.loop
+        fetch: Sequence[float] = ()
+        if self.clocks is not None and isinstance(received, Parcel):
+            batch, (fetch, cores) = received.batch, received.about
+            loop.cores |= cores
+        elif self.clocks is not None:
+            fetch = self.clocks.fetch or ()
+        totals = loop.totals
+        number = totals["turns"]
+        turn = Turn(
+            number, totals["epochs"], self._place, asked, got, 0.0, received_ns, -1.0, -1.0, *fetch
+        )
+        loop.add(turns=1, waited=got - asked, began=0 if self._place else got - asked)
+        totals["first"] = totals["first"] or asked
+        totals["last"], totals["cores"] = got, loop.cores.bit_count()
+        if threading.current_thread() is not threading.main_thread():
+            totals["elsewhere"] += 1
+        loop.save(turn)
+        if self._place == 1:
+            loop.describe(**_place_in_the_world(), batch_bytes=_bytes(batch))
+        self._place, self._got, self._number = self._place + 1, got, number
+        return batch
+
+    def _came_back(self, now: int) -> None:
+        """Note how long the loop worked on its batch, unless another loader was asked meanwhile."""
+        global _last
+        if self._got:
+            straight = _last is self
+            self.loop.record.amend(self._number, "left", float(now if straight else -1))
+            if straight:
+                self.loop.totals["worked"] += now - self._got
+        _last = self
+
+    def _epoch_ends(self, asked: int) -> None:
+        now = time.perf_counter_ns()
+        self.loop.add(epochs=1, waited=now - asked)
+        self.loop.totals["last"] = now
+        self.loop.save()
+        self._new_epoch()
+
+    def _new_epoch(self) -> None:
+        self._place = self._got = 0
+        self._began = self._ready = time.perf_counter_ns()
+        if self._device is not None:
+            self._device.forget()
+
+    def _device_now(self) -> DeviceClock | None:
+        """Return what marks the turns on the device; in other threads that would say nothing."""
+        if threading.current_thread() is not threading.main_thread() or not device_at_work():
+            return None
+        if self._device is None:
+            self._device = DeviceClock(self.loop.device_told)
+        return self._device
+
+
+def _loop_of(loader: Any) -> Loop | None:
+    """Return the loop of `loader`; one that is gone and was described alike hands its own on."""
+    known = next((loop for loop in _loops if loop.loader() is loader), None)
+    if known is not None:
+        return known
+    about = _description(loader)
+    for loop in _loops:
+        if loop.loader() is None and all(loop.about[key] == about[key] for key in _DISTINGUISHES):
+            loop.loader = _reference(loader)
+            return loop
+    if len(_loops) == MOST_LOADERS:
+        return None
+    _loops.append(Loop(loader, about))
+    return _loops[-1]
+
+
+_DISTINGUISHES = ("kind", "dataset", "batch_size", "workers", "prefetch_factor", "at", "inner")
+
+
+def _description(loader: Any) -> dict[str, Any]:
+    """Return what a reader needs to know which loader this is; its length is not asked for.
+
+    An `IterableDataset` would then begin to warn of samples beyond that length.
+    """
+    at, inner = _called_from(sys._getframe(1))
+    context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
+    # asked otherwise, it would be chosen for good
+    method = context.get_start_method(allow_none=True) or context.get_all_start_methods()[0]
+    workers = getattr(loader, "num_workers", 0)
+    return {
+        "kind": type(loader).__name__,
+        "dataset": type(getattr(loader, "dataset", loader)).__name__,
+        "batch_size": _batch_size(loader),
+        "workers": workers,
+        "prefetch_factor": getattr(loader, "prefetch_factor", None) or 2,
+        "persistent": bool(getattr(loader, "persistent_workers", False)),
+        "pinned": bool(getattr(loader, "pin_memory", False)),
+        "start_method": method if workers else "",
+        "at": at,
+        "inner": inner,
+        "pid": os.getpid(),
+        "main_cores": usable_cores().bit_count() or os.cpu_count() or 1,
+        **_place_in_the_world(),
+    }
+
+
+def _place_in_the_world() -> dict[str, Any]:
+    """Return which rank this is, as far as it is known by now, and what it computes on."""
+    rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if distributed.is_available() and distributed.is_initialized():
+        rank, ranks = distributed.get_rank(), distributed.get_world_size()
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return {
+        "rank": rank,
+        "ranks": ranks,
+        "device": torch.cuda.get_device_name() if started else "",
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _batch_size(loader: Any) -> int | None:
+    size = getattr(loader, "batch_size", None)
+    if size is None:
+        size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    return size if isinstance(size, int) else None
+
+
+def _called_from(frame: FrameType | None) -> tuple[str, str]:
+    """Return where the program loops, and where the library does that it calls."""
+    inner = ""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        place = f"{Path(file).name}:{frame.f_lineno}"
+        ours = file.startswith(_OURS) or f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}" in file
+        if not ours:
+            inner = inner or place
+            if not any(part in file for part in _LIBRARIES) and file[:1] != "<":
+                return place, inner
+        frame = frame.f_back
+    return inner, inner
+
+
+def _reference(loader: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(loader)
+    except TypeError:  # a list of batches, say
+        return lambda: loader
+
+
+def _bytes(batch: Any) -> int:
+    """Return the bytes of the tensors in nested containers."""
+    if isinstance(batch, torch.Tensor):
+        return batch.nbytes
+    if isinstance(batch, Mapping):
+        batch = list(batch.values())
+    return sum(map(_bytes, batch)) if isinstance(batch, (list, tuple)) else 0
+
+
+def _begin_as_child() -> None:
+    """Forget the loops of the process that was forked: their records are its own."""
+    global _last
+    _last = None
+    _loops.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_as_child)
