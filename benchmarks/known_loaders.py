@@ -28,6 +28,7 @@ from course_utils.teaching.notebook import data_path
 Loop = tuple[Any, Callable[[Any], Any]]
 CAUSES: dict[str, Cause] = {}
 LOOPS: dict[str, Callable[[Path], Loop]] = {}
+MENDED: dict[str, Callable[[Path], Loop]] = {}  # loops in which somebody did what is advised
 
 
 def known(name: str, cause: Cause) -> Callable[[Callable[[Path], Loop]], Callable[[Path], Loop]]:
@@ -40,11 +41,21 @@ def known(name: str, cause: Cause) -> Callable[[Callable[[Path], Loop]], Callabl
     return register
 
 
+def mended(name: str) -> Callable[[Callable[[Path], Loop]], Callable[[Path], Loop]]:
+    """Register the loop of that name after the change of code that it is advised."""
+
+    def register(make: Callable[[Path], Loop]) -> Callable[[Path], Loop]:
+        MENDED[name] = make
+        return make
+
+    return register
+
+
 @contextmanager
-def loop(name: str) -> Iterator[Loop]:
-    """Make the loop of that name, and clear its files away afterwards."""
+def loop(name: str, *, after: bool = False) -> Iterator[Loop]:
+    """Make the loop of that name, `after` the advice if so, and clear its files away later."""
     with TemporaryDirectory() as folder:
-        yield LOOPS[name](Path(folder))
+        yield (MENDED if after else LOOPS)[name](Path(folder))
 
 
 @dataclass(frozen=True)
@@ -99,7 +110,7 @@ class PythonTransform(InMemory):
     def __getitem__(self, index: int) -> torch.Tensor:
         """Compute, then return one row."""
         use_cpu(self.ms)
-        return self.rows[index]
+        return self.rows[int(index)]
 
 
 class FromStorage(Dataset[torch.Tensor]):
@@ -157,13 +168,17 @@ class Trees(Dataset[dict[str, Any]]):
 class Large(Dataset[torch.Tensor]):
     """Samples of megabytes, quickly made."""
 
+    def __init__(self, dtype: torch.dtype = torch.float32):
+        """Make them of numbers of this size."""
+        self.dtype = dtype
+
     def __len__(self) -> int:
         """Count the samples."""
         return 4000
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Return 8 MB."""
-        return torch.empty(2_000_000)
+        """Return 8 MB, or 2 MB of bytes."""
+        return torch.empty(2_000_000, dtype=self.dtype)
 
 
 class Paths(Dataset[int]):
@@ -188,7 +203,16 @@ class OneIsSlow(InMemory):
     def __getitem__(self, index: int) -> torch.Tensor:
         """Compute for long, once in a while."""
         use_cpu(400 if index % 320 == 7 else 0.2)
-        return self.rows[index]
+        return self.rows[int(index)]
+
+
+class NoneIsSlow(OneIsSlow):
+    """The huge ones were made smaller ahead of training."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        """Compute for a moment."""
+        use_cpu(0.2)
+        return self.rows[int(index)]
 
 
 # collate functions and the like
@@ -236,9 +260,20 @@ def _storage_workers(folder: Path) -> Loop:
     return DataLoader(FromStorage(folder, 10), batch_size=16, num_workers=2), step_of(20)
 
 
+@mended("storage, two workers")
+def _local(folder: Path) -> Loop:
+    return DataLoader(FromStorage(folder, 0), batch_size=16, num_workers=2), step_of(20)
+
+
 @known("CPU: decoding JPEGs", "CPU")
 def _jpegs(folder: Path) -> Loop:
     images = Jpegs(data_path("images"), transform=_crop)
+    return DataLoader(images, batch_size=32, num_workers=2, shuffle=True), step_of(4)
+
+
+@mended("CPU: decoding JPEGs")
+def _decoded(folder: Path) -> Loop:
+    images = InMemory(20_000, 3 * 96 * 96 // 16)
     return DataLoader(images, batch_size=32, num_workers=2, shuffle=True), step_of(4)
 
 
@@ -264,9 +299,21 @@ def _pinned(folder: Path) -> Loop:
     return loader, step_of(10)
 
 
+@mended("CPU: workers on one core")
+def _unpinned(folder: Path) -> Loop:
+    return DataLoader(PythonTransform(2), batch_size=16, num_workers=2), step_of(10)
+
+
 @known("IPC: trees of dicts", "collate or IPC")
 def _trees(folder: Path) -> Loop:
     loader = DataLoader(Trees(), batch_size=32, num_workers=2, collate_fn=as_they_are)
+    gpu = step_of(2)
+    return loader, lambda batch: gpu(torch.zeros(8))
+
+
+@mended("IPC: trees of dicts")
+def _flat(folder: Path) -> Loop:
+    loader = DataLoader(InMemory(4000, 1000), batch_size=32, num_workers=2)
     gpu = step_of(2)
     return loader, lambda batch: gpu(torch.zeros(8))
 
@@ -278,10 +325,22 @@ def _large(folder: Path) -> Loop:
     return loader, lambda batch: gpu(batch[:, :8].clone())
 
 
+@mended("IPC: large tensors")
+def _small(folder: Path) -> Loop:
+    loader = DataLoader(Large(torch.uint8), batch_size=8, num_workers=2)
+    gpu = step_of(2)
+    return loader, lambda batch: gpu(batch[:, :8].clone())
+
+
 @known("collate in Python", "collate or IPC")
 def _collate(folder: Path) -> Loop:
     loader = DataLoader(InMemory(), batch_size=64, collate_fn=collate_in_python)
     return loader, step_of(10)
+
+
+@mended("collate in Python")
+def _stacked(folder: Path) -> Loop:
+    return DataLoader(InMemory(), batch_size=64), step_of(10)
 
 
 @known("transfer from pageable memory", "transfer")
@@ -290,9 +349,19 @@ def _transfer(folder: Path) -> Loop:
     return loader, step_of(10, pageable_gb_s=0.05)
 
 
+@mended("transfer from pageable memory")
+def _pinned_memory(folder: Path) -> Loop:
+    return DataLoader(InMemory(8_000, 4096), batch_size=64, num_workers=2), step_of(10)
+
+
 @known("Python in the step", "main process")
 def _python_step(folder: Path) -> Loop:
     return DataLoader(InMemory(), batch_size=64, num_workers=2), step_of(10, python_ms=25)
+
+
+@mended("Python in the step")
+def _lean_step(folder: Path) -> Loop:
+    return DataLoader(InMemory(), batch_size=64, num_workers=2), step_of(10)
 
 
 @known("start-up of spawned workers", "start-up")
@@ -315,6 +384,11 @@ def _memory(folder: Path) -> Loop:
 def _uneven(folder: Path) -> Loop:
     loader = DataLoader(OneIsSlow(), batch_size=32, num_workers=2)
     return loader, step_of(10)
+
+
+@mended("uneven: a slow sample")
+def _even(folder: Path) -> Loop:
+    return DataLoader(NoneIsSlow(), batch_size=32, num_workers=2), step_of(10)
 
 
 @known("torchvision ImageFolder", "CPU")

@@ -20,6 +20,11 @@ def plural(count: int, thing: str) -> str:
     return f"{count:,} {thing}" + ("" if count == 1 else ending)
 
 
+def factor(times: float) -> str:
+    """Return how many times as read best: "1.4", "26", "260"."""
+    return f"{times:.1f}" if times < 9.95 else f"{times:,.0f}"
+
+
 def duration(ns: float) -> str:
     """Return a length of time as it reads best: "2.41 s", "38 ms", "7.5 ms", "420 µs"."""
     if ns >= 1e9:

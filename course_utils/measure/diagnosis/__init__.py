@@ -5,4 +5,5 @@ from course_utils.measure.diagnosis.measurements import SLOW, Measurements
 from course_utils.measure.diagnosis.rate import first_dropped, steady_rate
 from course_utils.measure.diagnosis.remedy import Remedy, remedy
 from course_utils.measure.diagnosis.report import Diagnosis
+from course_utils.measure.diagnosis.trials import Change, applied
 from course_utils.measure.diagnosis.verdict import Cause, judge

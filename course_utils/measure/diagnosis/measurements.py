@@ -10,16 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import psutil
-from torch.utils.data import DataLoader
+import torch
+from torch.utils.data import DataLoader, IterableDataset
 
 from course_utils.measure.diagnosis.gauges import Fetch, affinity
 from course_utils.measure.diagnosis.rate import length
 from course_utils.measure.diagnosis.runs import Run, mean
+from course_utils.measure.hook import data_loader_in
 from course_utils.measure.spans import LOADING, Span, compute_spans, union
 from course_utils.words import duration
+
+Kind = Literal["batches of samples", "samples", "stream", "no DataLoader"]
 
 SLOW = 8  # times the median
 BESIDE = 0.2  # of the fetching thread's processor time: less is the sending of batches
@@ -39,13 +43,16 @@ class Measurements:
     waited_share: float = 1.0  # of the calls of next(), together: those that found no batch ready
     start_up_s: float = 0.0  # per epoch: until the first batch, beyond what loading one takes
     epoch: int | None = None  # batches in an epoch, if known
+    step_cpu_s: float = 0.0  # of step_s: processor time of all threads of the main process
 
     # what the step is made of; None if the step says nothing of its device
+    has_device: bool = False  # a GPU, real or emulated
     compute_s: float | None = None
     transfer_s: float = 0.0  # during which the device did not compute
     host_s: float = 0.0  # in which neither a copy nor a computation ran
 
     # the loader, and what this process has
+    kind: Kind = "samples"
     workers: int = 0
     prefetch_factor: int = 2
     start_method: str = ""  # of the workers
@@ -146,14 +153,17 @@ def measured(
     loader: Any, alone: Run, step: Run, together: Run, trial: Run | None = None
 ) -> Measurements:
     """Return the figures of these runs; `trial` is the loader with thread pools of one thread."""
+    inner = data_loader_in(loader)
     growths = (_growth(run.fetches) for run in (alone, together))
     return Measurements(
         **_paces(loader, alone, step, together),
         **_parts_of(step),
-        **_setting(loader, alone),
+        has_device=bool(compute_spans(step.trace.spans)) or torch.accelerator.is_available(),
+        **_setting(inner, alone),
         **_fetching(alone),
-        **_moving(loader, alone),
+        **_moving(inner, alone),
         **max(growths, key=lambda growth: growth["grown_bytes"]),
+        kind=_kind(loader),
         stages=_stages(alone),
         one_thread_gain=_one_thread_gain(alone, trial) if trial else 1.0,
     )
@@ -166,6 +176,7 @@ def _paces(loader: Any, alone: Run, step: Run, together: Run) -> dict[str, Any]:
     return {
         "loader_s": alone.batch_s,
         "step_s": step.whole_s,
+        "step_cpu_s": step.cpu_s,
         "step_delay_s": min(step.delay_s, step.whole_s),
         "together_s": together.batch_s,
         "wait_s": mean(waits),
@@ -177,11 +188,26 @@ def _paces(loader: Any, alone: Run, step: Run, together: Run) -> dict[str, Any]:
 
 def _start_up(loader: Any, alone: Run, together: Run) -> float:
     """Return the time of each epoch before anything loads; persistent workers need it once."""
-    if getattr(loader, "persistent_workers", False):
+    if getattr(data_loader_in(loader), "persistent_workers", False):
         return 0.0
-    first = min(run.first_s for run in (alone, together) if run.starts)
-    fetches = [fetch.wall for fetch in steady(alone.fetches)]
-    return max(0.0, first - median(fetches or [alone.batch_s]))
+    return start_up_s(alone, min(run.first_s for run in (alone, together) if run.starts))
+
+
+def start_up_s(run: Run, first_s: float | None = None) -> float:
+    """Return the time until the first batch, beyond what loading one takes."""
+    fetches = [fetch.wall for fetch in steady(run.fetches)]
+    first_s = run.first_s if first_s is None else first_s
+    return max(0.0, first_s - median(fetches or [run.batch_s]))
+
+
+def _kind(loader: Any) -> Kind:
+    """Return how the loader comes by its samples."""
+    inner = data_loader_in(loader)
+    if inner is None:
+        return "no DataLoader"
+    if isinstance(inner.dataset, IterableDataset):
+        return "stream"
+    return "batches of samples" if inner is loader and inner.batch_sampler else "samples"
 
 
 def _parts_of(step: Run) -> dict[str, Any]:
@@ -200,7 +226,7 @@ def _parts_of(step: Run) -> dict[str, Any]:
     return {"compute_s": computing, "transfer_s": copying, "host_s": host}
 
 
-def _setting(loader: Any, alone: Run) -> dict[str, Any]:
+def _setting(loader: DataLoader[Any] | None, alone: Run) -> dict[str, Any]:
     """Return how the loader is set up, and what this machine lets it use."""
     cores = len(affinity(0)) or multiprocessing.cpu_count()
     context = getattr(loader, "multiprocessing_context", None) or multiprocessing
@@ -218,7 +244,10 @@ def _fetching(alone: Run) -> dict[str, Any]:
     """Return what one fetch costs, in one worker."""
     fetches = steady(alone.fetches)
     if not fetches:  # of a loader that is no DataLoader only the whole is known
-        return {"fetch_s": alone.batch_s, "computing_s": min(alone.batch_s, alone.cpu_s)}
+        computing = alone.cpu_s + alone.children_s
+        computing = min(alone.batch_s, computing)
+        delay = min(alone.delay_s, alone.batch_s - computing)
+        return {"fetch_s": alone.batch_s, "computing_s": computing, "delay_s": delay}
     walls = [fetch.wall - fetch.delay for fetch in fetches]
     usual = median(walls)
     slow = [wall for wall in walls if wall > SLOW * usual]
@@ -241,16 +270,22 @@ def _computing(fetch: Fetch) -> float:
     return min(max(fetch.cpu, fetch.process_cpu), max(fetch.wall - fetch.delay, fetch.cpu))
 
 
-def _moving(loader: Any, alone: Run) -> dict[str, Any]:
+def _moving(loader: DataLoader[Any] | None, alone: Run) -> dict[str, Any]:
     """Return what it costs to bring a batch to the main process: what is spent beside the fetch."""
     figures = {"batch_bytes": alone.batch_bytes, "pickle_s": alone.pickle_s}
-    if isinstance(loader, DataLoader) and not alone.workers:
+    if loader is None or not alone.workers:
         return figures
     figures["receiving_s"] = alone.cpu_s
     if fetches := steady(alone.fetches):
         beside = _per_batch(fetches, "total_cpu") - mean([f.cpu for f in fetches])
         figures["sending_s"] = max(0.0, beside) + alone.cpu_s
     return figures
+
+
+def computing_s(run: Run) -> float:
+    """Return the processor time of a batch in all processes that had to do with it."""
+    in_workers = _per_batch(steady(run.fetches), "total_cpu") if run.workers else 0.0
+    return in_workers + run.cpu_s
 
 
 def _growth(fetches: Sequence[Fetch]) -> dict[str, Any]:

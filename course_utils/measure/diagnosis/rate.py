@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils.data import DataLoader
-
 from course_utils.errors import CourseError
-from course_utils.measure.hook import batch_size, end
+from course_utils.measure.hook import batch_size, data_loader_in, end
 
 
 @dataclass(frozen=True)
@@ -72,9 +70,10 @@ def steady_rate(
 
 def prefetched(loader: Iterable[Any]) -> int:
     """Return how many batches `loader` may have ready when the first one is taken."""
-    if not isinstance(loader, DataLoader) or not loader.num_workers:
+    inner = data_loader_in(loader)
+    if inner is None or not inner.num_workers:
         return 0
-    return int(loader.num_workers) * int(loader.prefetch_factor or 2)
+    return int(inner.num_workers) * int(inner.prefetch_factor or 2)
 
 
 def length(loader: Iterable[Any]) -> int | None:

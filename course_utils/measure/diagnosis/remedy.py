@@ -1,14 +1,27 @@
-"""Say of a cause what it is, name the one change to make, and let the model predict its gain."""
+"""Say of a cause what it is, name the one change to make, and predict its gain.
+
+Of a change that was tried the gain follows from the trial and the step; of a change of code the
+model says what it would be if the cause were gone altogether.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from course_utils.measure.diagnosis.measurements import Measurements, ms
+from course_utils.measure.diagnosis.trials import (
+    Change,
+    Trial,
+    candidates,
+    pools_to_one,
+    with_arguments,
+)
 from course_utils.measure.diagnosis.verdict import (
+    LEAVE_IT,
     Cause,
+    losses,
     moves_bytes,
     oversubscribed,
     shares_too_few_cores,
@@ -16,10 +29,13 @@ from course_utils.measure.diagnosis.verdict import (
 )
 from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.measure.spans import compute_spans
-from course_utils.words import duration, percent, plural, size
+from course_utils.words import duration, factor, percent, plural, size
 
-MOST_WORKERS = 16
 STEPS = 60  # of the simulated loop
+WORTH = 1.15  # times faster has a change to be that is worth its name
+MUCH_MORE = 2.0  # times the gain of what was tried has a change of code to promise
+QUARTER = 0.25  # of the bytes of float32 are those of uint8
+AS_GOOD = 1.1  # times the shortest turn: the simpler change, which stands first, is taken
 
 
 class Remedy(NamedTuple):
@@ -27,12 +43,41 @@ class Remedy(NamedTuple):
 
     verdict: str  # one sentence
     change: str
-    gain: float  # predicted speed of the loop, over the speed that the same model gives it now
+    gain: float  # predicted speed of the loop, over its speed now
     at_most: bool = False  # the gain is that of removing the cause altogether
+    how: Change | None = None  # where no code of dataset or step has to be changed
 
 
-def remedy(m: Measurements, cause: Cause) -> Remedy:
-    """Return what to change about `cause`."""
+def remedy(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None) -> Remedy:
+    """Return what to change about `cause`: the best of what was tried, if it gains enough.
+
+    Without any `trials` more workers are advised, where there are cores for them, with what they
+    gain at most: what it costs to move their batches is not known.
+    """
+    advised = _advised(m, cause)
+    if trials is None:
+        return _untried(m, cause, advised)
+    if not trials:
+        return advised
+    shortest = min(trial.turn_s for trial in trials)
+    best = next(trial for trial in trials if trial.turn_s <= AS_GOOD * shortest)
+    gains = m.turn_s / best.turn_s
+    if gains < max(WORTH, advised.gain / MUCH_MORE):
+        return advised
+    how = best.change if best.applicable else None
+    return Remedy(advised.verdict, best.change.words, gains, how=how)
+
+
+def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
+    more = (c for c in candidates(m, cause) if c.arguments.get("num_workers", 0) > m.workers)
+    if (change := next(more, None)) is None:
+        return advised
+    gains = gain(m, num_workers=change.arguments["num_workers"])
+    return Remedy(advised.verdict, change.words, gains, at_most=True, how=change)
+
+
+def _advised(m: Measurements, cause: Cause) -> Remedy:
+    """Return the change that removes `cause` altogether."""
     return {
         "GPU-bound": _leave_it,
         "storage": _storage,
@@ -47,11 +92,19 @@ def remedy(m: Measurements, cause: Cause) -> Remedy:
 
 
 def _leave_it(m: Measurements) -> Remedy:
+    who = "GPU-bound" if m.has_device else "Bound by the step"
+    lost = losses(m)
+    most = 1 + (lost["loader"] + lost["start-up"]) / m.step_s if m.step_s else 1.0
     verdict = (
-        f"GPU-bound, leave it alone: the step takes {ms(m.step_s)} by itself and "
-        f"{ms(m.together_s)} with the loader, so an infinitely fast loader would make training "
-        f"{m.headspace:.2f} times as fast."
+        f"{who}, leave the loader alone: the step takes {ms(m.step_s)} by itself, and an "
+        f"infinitely fast loader would make training {factor(most)} times as fast."
     )
+    if m.headspace > 1 / (1 - LEAVE_IT):
+        verdict = (
+            f"{who}, as far as can be told: the step takes {ms(m.step_s)} by itself, and "
+            f"{ms(m.turn_s)} together with a loader that is quick enough, since other programs or "
+            "its own workers had the cores."
+        )
     return Remedy(verdict, "leave the loader alone; work on the step", 1.0)
 
 
@@ -62,9 +115,7 @@ def _storage(m: Measurements) -> Remedy:
         f"{ms(m.waiting_s)} and computes {ms(m.computing_s)}."
     )
     change = "copy the data to a local disk, or pack many samples into one file"
-    return _more_workers(m, MOST_WORKERS, verdict) or Remedy(
-        verdict, change, gain(m, read_ms=0.0), at_most=True
-    )
+    return Remedy(verdict, change, _at_most(m, read_ms=0.0), at_most=True)
 
 
 def _cpu(m: Measurements) -> Remedy:
@@ -82,19 +133,14 @@ def _cpu(m: Measurements) -> Remedy:
             f"CPU: {computes}, and {who} with {m.pool_threads} threads each hinder each other: "
             f"with one thread a batch is loaded {m.one_thread_gain:.1f} times as fast."
         )
-        change = "thread pools to one: OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1"
-        if m.workers:
-            change = "thread pools to one: worker_init_fn=course_utils.loading.workers.worker_init"
-        return Remedy(verdict, change, gain(m, quicker=m.one_thread_gain))
+        return Remedy(verdict, pools_to_one(m), gain(m, quicker=m.one_thread_gain))
     verdict, what = f"CPU in the dataset: {computes}.", "what the dataset computes"
     if stage := slowest_stage(m):
         part = percent(m.stages[stage] / sum(m.stages.values()))
         verdict = f"CPU in the stage {stage}: {computes}, {part} of it there."
         what = f"the stage {stage!r}"
     change = f"do {what} once, ahead of training, or on the GPU; or take more cores"
-    return _more_workers(m, m.cores, verdict) or Remedy(
-        verdict, change, gain(m, transform_ms=0.0), at_most=True
-    )
+    return Remedy(verdict, change, _at_most(m, transform_ms=0.0), at_most=True)
 
 
 def _moving(m: Measurements) -> Remedy:
@@ -109,20 +155,31 @@ def _moving(m: Measurements) -> Remedy:
             f"IPC: {ms(m.collate_s)} of the {ms(m.fetch_s)} of a fetch go into copying the "
             f"{size(m.batch_bytes)} of a batch into shared memory."
         )
-    change = "make the batch smaller, such as uint8 instead of float32, converted on the GPU"
     if m.pickle_s > m.sending_s / 4:
         change = "return tensors instead of nested lists and dicts: they are not pickled"
-    collate_ms = 0.0 if moves_bytes(m) else min(m.collate_s, m.computing_s) * 1e3
-    without = gain(m, collate_ms=collate_ms, host_ms=m.host_s * 1e3)
-    return Remedy(verdict, change, without, at_most=True)
+        left = 0.0
+    else:
+        change = "make the batch smaller, such as uint8 instead of float32, converted on the GPU"
+        left = QUARTER
+    collating_s = left * m.collate_s if moves_bytes(m) else m.collate_s
+    receiving_s = left * m.receiving_s
+    sent_s = left * (m.sending_s - m.receiving_s)
+    return Remedy(
+        verdict,
+        change,
+        _at_most(
+            m,
+            collate_ms=1e3 * (min(collating_s, m.computing_s) + max(0.0, sent_s)),
+            host_ms=1e3 * (m.host_s + receiving_s),
+        ),
+        at_most=True,
+    )
 
 
 def _collating(m: Measurements) -> Remedy:
     verdict = f"Collate: of the {ms(m.fetch_s)} of a fetch, {ms(m.collate_s)} go into collating."
     change = "collate whole arrays at once (torch.stack, padding), without a loop in Python"
-    return _more_workers(m, m.cores, verdict) or Remedy(
-        verdict, change, gain(m, collate_ms=0.0), at_most=True
-    )
+    return Remedy(verdict, change, _at_most(m, collate_ms=0.0), at_most=True)
 
 
 def _transfer(m: Measurements) -> Remedy:
@@ -146,11 +203,13 @@ def _main_process(m: Measurements) -> Remedy:
 
 def _start_up(m: Measurements) -> Remedy:
     change = "do once, before training, what the loader does at the start of each epoch"
+    lasting = with_arguments(persistent_workers=True)
     return Remedy(
         f"Start-up: each epoch of {m.epoch} batches begins with {duration(m.start_up_s * 1e9)} "
         f"in which nothing is loaded, then takes {ms(m.together_s)} a batch.",
-        "persistent_workers=True" if m.workers else change,
+        lasting.words if m.workers else change,
         m.turn_s / m.together_s if m.together_s else 1.0,
+        how=lasting if m.workers else None,
     )
 
 
@@ -172,28 +231,20 @@ def _memory(m: Measurements) -> Remedy:
 
 
 def _uneven(m: Measurements) -> Remedy:
-    change = "find out what is special about the slow samples, and load ahead: num_workers=2"
-    if m.workers:
-        change = "in_order=False, and find out what is special about the slow samples"
     usual = m.fetch_s * (1 - m.slow_time)
     return Remedy(
         f"Uneven: {percent(m.slow_share)} of the fetches take {percent(m.slow_time)} of the "
         f"time (up to {ms(m.slowest_s)}, on average {ms(m.fetch_s)}), and all others wait for "
         "them.",
-        change,
-        gain(m, quicker=m.fetch_s / max(usual, 1e-9)),
+        "find out what is special about the slow samples, and make them smaller ahead of training",
+        _at_most(m, quicker=m.fetch_s / max(usual, 1e-9)),
         at_most=True,
     )
 
 
-def _more_workers(m: Measurements, most: int, verdict: str) -> Remedy | None:
-    """Return the change to as many workers as keep up with the step, None if there are enough."""
-    wanted = math.ceil(m.making_s / m.step_s) + 1 if m.step_s else most
-    enough = 2 ** math.ceil(math.log2(wanted))
-    workers = min(max(enough, min(2, most)), most)
-    if workers <= m.workers:
-        return None
-    return Remedy(verdict, f"num_workers={workers}", gain(m, num_workers=workers))
+def _at_most(m: Measurements, *, quicker: float = 1.0, **changes: Any) -> float:
+    """Return the gain of a change to the loader, which is no more than that of an ideal one."""
+    return min(m.headspace, gain(m, quicker=quicker, **changes))
 
 
 def gain(m: Measurements, *, quicker: float = 1.0, **changes: Any) -> float:

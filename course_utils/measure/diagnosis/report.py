@@ -7,12 +7,14 @@ from html import escape
 from typing import Any
 
 from course_utils.measure.diagnosis.measurements import Measurements, ms
+from course_utils.measure.diagnosis.trials import Change, Proof
 from course_utils.measure.diagnosis.verdict import Cause
 from course_utils.measure.picture import LOOKS, Picture, as_svg, as_text
 from course_utils.measure.trace import Trace
-from course_utils.words import duration, percent, plural, size
+from course_utils.words import duration, factor, percent, plural, size
 
 LETTERS = 40  # length of the longest bar made of text
+NO_GAIN = 1.05  # times as fast
 
 # JupyterLab would align tables to the right. Nothing sets a background, and the greys and colours
 # have 3:1 or more on white and on #111.
@@ -35,8 +37,11 @@ class Diagnosis:
     change: str  # the one thing to do, such as "num_workers=4"
     gain: float  # how many times faster the model predicts the loop to be after the change
     at_most: bool  # the gain is that of removing the cause altogether
+    how: Change | None  # what can be done without a change of your code
     measurements: Measurements
     trace: Trace  # of loader and step together
+    proof: Proof | None = None  # what the change gained when it was made
+    asked_to_prove: bool = False
 
     def __repr__(self) -> str:
         """Return the page as text."""
@@ -47,8 +52,8 @@ class Diagnosis:
         found = evidence(self.measurements)
         width = max(map(len, found))
         rows = [f"  {name:<{width}}  {figure}" for name, figure in found.items()]
-        change, picture = f"Change: {self.change}.", as_text(Picture([self.trace]))
-        head = [self.verdict, change, _gain(self), _headspace(self.measurements)]
+        head = [self.verdict, f"Change: {self.change}.", *_figures(self)]
+        picture = as_text(Picture([self.trace]))
         return "\n".join([*head, "", *bars, "", "Evidence", *rows, "", picture])
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
@@ -66,10 +71,10 @@ def _page(diagnosis: Diagnosis) -> str:
         f'<tr><th class="soft">{escape(name)}</th><td>{escape(figure)}</td></tr>'
         for name, figure in evidence(diagnosis.measurements).items()
     )
+    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in _figures(diagnosis))
     return (
         f'<style>{_STYLE}</style><div class="cd"><h4>{escape(diagnosis.verdict)}</h4>'
-        f"<p>Change: <b>{escape(diagnosis.change)}</b></p><p>{_gain(diagnosis)}</p>"
-        f"<p>{_headspace(diagnosis.measurements)}</p><table>{bars}</table>"
+        f"<p>Change: <b>{escape(diagnosis.change)}</b></p>{said}<table>{bars}</table>"
         f'<details open=""><summary>Evidence</summary><table>{rows}</table></details>'
         f"{as_svg(Picture([diagnosis.trace]))}</div>"
     )
@@ -83,22 +88,31 @@ def _bars(m: Measurements) -> list[tuple[str, float, str, str]]:
     return [(name, s / longest, ms(s), LOOKS[look].colour) for name, (s, look) in runs.items()]
 
 
-def _gain(diagnosis: Diagnosis) -> str:
-    if diagnosis.cause == "GPU-bound":
-        return "Predicted gain: none; the loader is not what training waits for."
-    if diagnosis.cause == "memory":
-        return "Predicted gain: not speed, but a run that does not end for want of memory."
+def _figures(diagnosis: Diagnosis) -> list[str]:
+    """Return the sentences about what is to be gained."""
+    m, cause = diagnosis.measurements, diagnosis.cause
+    if cause == "GPU-bound":
+        return ["Predicted gain: little or none; the loader is not what training waits for."]
+    if cause == "memory":
+        return ["Predicted gain: not speed, but a run that does not end for want of memory."]
     most = "at most " if diagnosis.at_most else ""
-    return f"Predicted gain: training {most}{_factor(diagnosis.gain)} times as fast."
+    said = [f"Predicted gain: training {most}{factor(diagnosis.gain)} times as fast."]
+    if diagnosis.gain < NO_GAIN:
+        said = ["Predicted gain: none to speak of, in this loop and on this machine."]
+    if diagnosis.asked_to_prove:
+        said.append(_proof(diagnosis.proof))
+    speed = f"{factor(m.headspace)} times as fast"
+    return [*said, f"Headspace: with an infinitely fast loader training would be {speed}."]
 
 
-def _headspace(m: Measurements) -> str:
-    speed = f"{_factor(m.headspace)} times as fast"
-    return f"Headspace: with an infinitely fast loader training would be {speed}."
-
-
-def _factor(times: float) -> str:
-    return f"{times:.2g}" if times < 100 else f"{times:,.0f}"
+def _proof(proof: Proof | None) -> str:
+    if proof is None:
+        return "Not proved: this is a change of your code; make it, and diagnose the loop again."
+    low, high = (factor(gain) for gain in (min(proof.gains), max(proof.gains)))
+    return (
+        f"Proved: {ms(proof.changed_s)} a batch with the change, {ms(proof.now_s)} without: "
+        f"{factor(proof.gain)} times as fast ({low} to {high} in {len(proof.gains)} rounds)."
+    )
 
 
 def evidence(m: Measurements) -> dict[str, str]:

@@ -17,9 +17,17 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DataLoader
 
-from course_utils.measure.diagnosis.gauges import Fetch, Gauges, affinity, delay_s, single_threaded
+from course_utils.measure.diagnosis.gauges import (
+    Fetch,
+    Gauges,
+    affinity,
+    children_s,
+    delay_s,
+    single_threaded,
+)
 from course_utils.measure.diagnosis.rate import first_dropped, length, prefetched
-from course_utils.measure.hook import end, traced_batches
+from course_utils.measure.hook import data_loader_in, end, traced_batches
+from course_utils.measure.spans import Span, compute_spans
 from course_utils.measure.trace import Trace, record
 
 Step = Callable[[Any], Any]
@@ -59,6 +67,7 @@ class Run:
     kept: list[Any] = field(default_factory=list)
     batch_bytes: int = 0
     pickle_s: float = 0.0  # processor seconds to pickle a batch and back, without its tensors
+    children_s: float = 0.0  # processor seconds a batch of processes that are no workers of torch
     copy_s: float = 0.0  # seconds that copying a batch to a real accelerator takes by itself
 
     @property
@@ -102,6 +111,7 @@ def run_loop(
     step: Step | None,
     *,
     seconds: float,
+    first: Step | None = None,
     one_thread: bool = False,
     keep: bool = False,
     synchronize: Callable[[], Any] | None = None,
@@ -111,26 +121,34 @@ def run_loop(
     Args:
         loader: no worker of it is left, not even a persistent one.
         step: called with each batch; None to run the loader alone.
+        first: called with the very first batch, before anything counts.
         seconds: it ends earlier if its pace is known well, a bit later if it is not at all.
         one_thread: limit the thread pools of the workers.
         keep: keep a few batches.
         synchronize: waits until the device has done all it was given; None: as torch does.
     """
     deadline = time.perf_counter() + seconds
+    inner = data_loader_in(loader)
     with ExitStack() as stack:
         trace = stack.enter_context(record())
         run = Run(trace, dropped=first_dropped(prefetched(loader), length(loader)))
         gauges = None
-        if isinstance(loader, DataLoader):
-            gauges = Gauges(loader.num_workers, one_thread=one_thread)
-            stack.callback(_end_persistent, loader)
-            if one_thread and not loader.num_workers:
+        if inner is not None:
+            gauges = Gauges(inner.num_workers, one_thread=one_thread)
+            stack.callback(_end_persistent, inner)
+            if one_thread and not inner.num_workers:
                 stack.enter_context(single_threaded())
-        while _run_epoch(run, loader, step, deadline, gauges, keep) and not is_enough(run):
-            pass
+        before = children_s()
+        while _run_epoch(run, loader, step, deadline, gauges, keep, first) and not is_enough(run):
+            first = None
+        if inner is None:
+            run.children_s = max(0.0, children_s() - before) / max(1, len(run.turns))
         if step is not None and run.turns:  # what was only launched counts too
             _end_with_the_device(run, None, synchronize)
     run.fetches = gauges.fetches() if gauges else []
+    if step is not None and not compute_spans(trace.spans):  # it says nothing of its device
+        for number, turn in enumerate(run.turns):
+            trace.add(Span("main", "compute", int(turn.got * 1e9), int(turn.done * 1e9), number))
     return run
 
 
@@ -147,9 +165,10 @@ def _run_epoch(
     deadline: float,
     gauges: Gauges | None,
     keep: bool,
+    first: Step | None,
 ) -> bool:
     """Run an epoch, or some of it; return False if there is nothing to gain from another."""
-    started: list[Iterator[Any]] = []
+    started: list[Iterator[Any]] = []  # the loader's own, then that of a DataLoader in it
     beside = [gauges] if gauges else []
     epoch, index = len(run.starts), 0
     run.starts.append(asked := time.perf_counter())
@@ -161,17 +180,20 @@ def _run_epoch(
                 got = time.perf_counter()
                 if keep:
                     _keep(run, batch)
+                if first is not None and not run.turns:
+                    first(_copied(batch))
                 if step is not None:
                     step(batch)
                 run.turns.append(_turn_that_ends(epoch, index, asked, got))
                 if index == 1 or not run.workers:
-                    _look_at_workers(run, started[0])
+                    _look_at_workers(run, started)
                 asked, index = time.perf_counter(), index + 1
                 if _is_up(run, deadline) or (index % 8 == 0 and is_enough(run)):
-                    end(started[0])
+                    for iterator in reversed(started):
+                        end(iterator)
                     return False
         except BaseException:
-            for iterator in started:
+            for iterator in reversed(started):
                 end(iterator, orderly=False)
             raise
     run.lengths.append(index)
@@ -204,8 +226,8 @@ def is_enough(run: Run) -> bool:
     return abs(first - second) <= AGREEMENT * max(first, second)
 
 
-def _look_at_workers(run: Run, batches: Iterator[Any]) -> None:
-    workers = getattr(batches, "_workers", ())
+def _look_at_workers(run: Run, started: Sequence[Iterator[Any]]) -> None:
+    workers = {worker for batches in started for worker in getattr(batches, "_workers", ())}
     run.workers = len(workers)
     for worker in workers:
         run.cores |= affinity(worker.pid)

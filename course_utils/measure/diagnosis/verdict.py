@@ -10,12 +10,13 @@ do. Then, in this order:
    other programs had the core); memory, if meanwhile the workers' own memory grew to the double,
    or grew on and on.
    Workers that would load a quarter faster than the step takes, had they the cores to themselves,
-   lose nothing unless they are uneven: the loop then waits for other programs.
+   lose no more than the main process needs to receive their batches, unless they are uneven: the
+   rest of the time the loop waits for other programs.
 3. Otherwise the largest loss is the family: start-up, transfer, main process, or the loader.
 
 Of the loader it is
 
-4. uneven, if few fetches (a fifth at most) lose more than half of the fetching time;
+4. uneven, if the smaller part of the fetches loses more than half of the fetching time;
 5. CPU, if it computes longer than it waits (where workers outnumber their cores, longer by that
    factor), and they are kept on fewer cores than they could use;
 6. CPU, if with thread pools of one thread it is twice as fast, and costs half as much;
@@ -48,7 +49,7 @@ Cause = Literal[
 
 LEAVE_IT = 0.2  # of a turn
 SPARE = 0.75  # of the step's time
-FEW, MOST = 0.2, 0.5  # of the fetches, of their time
+FEW, MOST = 0.5, 0.5  # of the fetches, of their time
 HINDERED = 2.0  # times faster and cheaper: a noisy neighbour alone can make 1.3 of it
 GROWTH = 50e6  # bytes, of all workers together
 STILL_GROWING = 0.25  # share of the growth that came in the second half
@@ -75,11 +76,11 @@ Family = Literal["start-up", "loader", "transfer", "main process"]
 
 def losses(m: Measurements) -> dict[Family, float]:
     """Return the seconds of a turn in which the device computes nothing, by family."""
-    longer_s = m.together_s - (m.step_s - m.step_delay_s)
+    # the difference alone is noisy; a wait alone may be hidden by a device that is behind
+    waited_s = max(0.0, min(m.together_s - (m.step_s - m.step_delay_s), m.wait_s))
     return {
         "start-up": m.start_up_share_s,
-        # the difference alone is noisy; a wait alone may be hidden by a device that is behind
-        "loader": 0.0 if keeps_up(m) else max(0.0, min(longer_s, m.wait_s)),
+        "loader": min(waited_s, m.receiving_s) if keeps_up(m) else waited_s,
         "transfer": m.transfer_s,
         "main process": m.host_s,
     }

@@ -3,10 +3,12 @@
 from course_utils.measure.hook.loader_hook import (
     Listener,
     Parcel,
+    data_loader_in,
     delay_s,
     end,
     is_heard,
     listen,
+    listen_within,
     listeners_of,
 )
 from course_utils.measure.hook.traced_loader import batch_size, traced_batches

@@ -8,9 +8,10 @@ its workers keep the exchanged ones. What of torch is used that torch does not d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -24,7 +25,7 @@ PRIVATE = (
     ("torch.utils.data", "_utils.fetch._MapDatasetFetcher.fetch", "a worker begins a batch"),
     ("torch.utils.data", "_utils.fetch._IterableDatasetFetcher.fetch", "a worker begins a batch"),
     ("torch.utils.data", "_utils.pin_memory.pin_memory", "a batch travels with its spans"),
-    ("a DataLoader", "_get_iterator", "watching begins with an iterator"),
+    ("a DataLoader", "_get_iterator", "watching, and what wraps a loader, begin with an iterator"),
     ("a DataLoader", "_iterator", "persistent workers keep who listens to them"),
     ("its iterator", "_num_yielded", "persistent workers begin another epoch"),
     ("its iterator", "_collate_fn", "tells who listens"),
@@ -32,6 +33,8 @@ PRIVATE = (
     ("its iterator", "_sampler_iter", "is emptied to end an epoch in order"),
     ("an iterator with workers", "_shutdown_workers", "ends an epoch at once"),
 )
+
+MOST_PARTS = 32  # of an object or a list are looked at for a loader in them
 
 
 class Listener:
@@ -96,6 +99,45 @@ def listen(
     if not loader.num_workers:
         hook.follow(batches._dataset_fetcher)  # type: ignore[attr-defined]
     return batches
+
+
+def listen_within(
+    around: Iterable[Any],
+    loader: DataLoader[Any],
+    listeners: Sequence[Listener],
+    made: Callable[[Iterator[Any]], None],
+) -> Iterator[Any]:
+    """Return `iter(around)`, which asks `loader` for batches, now or when the first is wanted.
+
+    `made` is given the iterator of `loader` as soon as there is one.
+    """
+    if loader._iterator is None or not loader.persistent_workers:
+        vars(loader)["_get_iterator"] = partial(_begin, loader, listeners, made)
+    try:
+        return iter(around)
+    except BaseException:
+        vars(loader).pop("_get_iterator", None)
+        raise
+
+
+def _begin(
+    loader: DataLoader[Any], listeners: Sequence[Listener], made: Callable[[Iterator[Any]], None]
+) -> Iterator[Any]:
+    """Stand in for `loader._get_iterator`, once."""
+    del vars(loader)["_get_iterator"]
+    batches = listen(loader, listeners, type(loader)._get_iterator)
+    made(batches)
+    return batches
+
+
+def data_loader_in(loader: Any, depth: int = 3) -> DataLoader[Any] | None:
+    """Return the `DataLoader` that `loader` is or that it wraps, as a WebLoader does."""
+    if isinstance(loader, DataLoader):
+        return loader
+    listed = isinstance(loader, (list, tuple))
+    parts = loader if listed else getattr(loader, "__dict__", {}).values()
+    found = (data_loader_in(part, depth - 1) for part in islice(parts, MOST_PARTS) if depth)
+    return next((one for one in found if one is not None), None)
 
 
 def is_heard(loader: DataLoader[Any]) -> bool:

@@ -14,7 +14,13 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from course_utils.measure.hook.loader_hook import Listener, Parcel, listen, listeners_of
+from course_utils.measure.hook.loader_hook import (
+    Listener,
+    Parcel,
+    data_loader_in,
+    listen_within,
+    listeners_of,
+)
 from course_utils.measure.spans import SampleIds, Span, SpanLog, activate, current, stage
 
 Ids = Sequence[Hashable] | None
@@ -26,7 +32,7 @@ def traced_batches(
     ids: SampleIds | None = None,
     *,
     beside: Sequence[Listener] = (),
-    started: Callable[[Iterator[Any]], None] | None = None,
+    started: Callable[[Iterator[Any]], None] = lambda batches: None,
 ) -> Generator[Any, None, None]:
     """Yield the batches of `loader` and enter spans and samples in `trace`.
 
@@ -35,14 +41,19 @@ def traced_batches(
         loader: a `DataLoader`, or anything that gives batches.
         ids: how to read the sample ids from a batch: a key, or a function of the batch.
         beside: other listeners of a `DataLoader`.
-        started: is given the loader's own iterator as soon as there is one.
+        started: is given the loader's own iterator as soon as there is one, and that of a
+            `DataLoader` in it.
     """
     tracer: _Tracer | None = None
     begin: Callable[[], Iterator[Any]] = partial(iter, loader)
-    if isinstance(loader, DataLoader):
-        tracer = _tracer_of(loader)
-        begin = partial(listen, loader, (tracer, *beside))
-        tracer.switch.fill_(True)
+    inner = data_loader_in(loader)
+    if inner is not None:
+        listeners = [*beside]
+        if type(loader).__iter__ is DataLoader.__iter__:  # others would look into our parcels
+            tracer = _tracer_of(inner)
+            listeners.insert(0, tracer)
+            tracer.switch.fill_(True)
+        begin = partial(listen_within, loader, inner, listeners, started)
     batches: Iterator[Any] | None = None
     try:
         while True:
@@ -50,8 +61,7 @@ def traced_batches(
             with stage("wait", lane="main"):
                 if batches is None:  # starting the workers is part of the first wait
                     batches = begin()
-                    if started is not None:
-                        started(batches)
+                    started(batches)
                 try:
                     received = next(batches)
                 except StopIteration:

@@ -7,6 +7,7 @@ import pytest
 
 from course_utils.measure.diagnosis import Cause
 from course_utils.measure.diagnosis.remedy import gain, pipeline, remedy, turn_ms
+from course_utils.measure.diagnosis.trials import Trial, with_arguments
 from tests.measure.handmade import hungry
 
 IPC: Cause = "collate or IPC"
@@ -16,10 +17,8 @@ BIG = 10**8
 @pytest.mark.parametrize(
     ("cause", "changes", "says"),
     [
-        ("storage", {"computing_s": 0.01}, "a worker waits 90 ms and computes 10 ms.*workers=8"),
-        ("storage", {"computing_s": 0.01, "workers": 16}, "a local disk"),
-        ("CPU", {"workers": 0, "step_s": 0.05}, "CPU in the dataset: a fetch.*num_workers=4"),
-        ("CPU", {"workers": 4}, "do what the dataset computes once"),
+        ("storage", {"computing_s": 0.01}, "a worker waits 90 ms and computes 10 ms.*local disk"),
+        ("CPU", {"workers": 0}, "CPU in the dataset: a fetch.*do what the dataset computes once"),
         (
             "CPU",
             {"workers": 4, "stages": {"read": 0.01, "decode": 0.09}},
@@ -32,7 +31,6 @@ BIG = 10**8
             "2 workers with 1 threads.*=course_utils.loading.workers",
         ),
         ("CPU", {"one_thread_gain": 3.0, "workers": 0}, "1 process with.*OMP_NUM_THREADS=1"),
-        (IPC, {"workers": 0, "collate_s": 0.09}, "Collate: .*num_workers="),
         (IPC, {"workers": 4, "collate_s": 0.09}, "Collate: .*torch.stack"),
         (IPC, {"sending_s": 0.2, "pickle_s": 0.1}, "to move a batch.*return tensors"),
         (IPC, {"sending_s": 0.2, "batch_bytes": BIG}, "to move a batch.*uint8"),
@@ -47,18 +45,46 @@ BIG = 10**8
         ("start-up", {"start_up_s": 10.0, "epoch": 20, "workers": 0}, "do once"),
         ("memory", {"grown_bytes": 2e8}, "grew from 0 B by 200 MB.*PackedStrings"),
         ("memory", {"batch_bytes": BIG}, "2 x 2 . 1 batches of 100 MB.*prefetch_factor=1"),
-        ("uneven", {"slow_time": 0.7}, "take 70 % of the time.*in_order=False"),
-        ("GPU-bound", {}, "leave it alone.*leave the loader alone"),
+        ("uneven", {"slow_time": 0.7}, "take 70 % of the time.*special about the slow"),
+        ("GPU-bound", {"together_s": 0.021}, "Bound by the step, leave.* 1.1 times.*leave the lo"),
+        ("GPU-bound", {"together_s": 0.021, "has_device": True}, "^GPU-bound, leave the loader"),
+        (
+            "GPU-bound",
+            {"wait_s": 0.001},
+            "as far as can be told.*other programs or its own wo",
+        ),
     ],
 )
 def test_each_cause_is_said_in_a_sentence_and_has_one_concrete_change(
     cause: Cause, changes: dict[str, Any], says: str
 ) -> None:
-    found = remedy(hungry(**changes), cause)
+    found = remedy(hungry(**changes), cause, [])
     assert re.search(says, f"{found.verdict} {found.change}")
     assert found.verdict.endswith(".")
     assert ". " not in found.verdict
     assert found.gain >= 1
+
+
+def test_of_what_was_tried_the_simplest_of_the_best_is_named_if_it_gains_enough() -> None:
+    few, many = with_arguments(num_workers=2), with_arguments(num_workers=8)
+    waits = hungry(computing_s=0.01, step_s=0.02, together_s=0.06)
+    found = remedy(waits, "storage", [Trial(few, 0.031), Trial(many, 0.03)])
+    assert (found.change, found.how, found.at_most) == ("num_workers=2", few, False)
+    assert found.gain == pytest.approx(0.06 / 0.031)
+    assert remedy(waits, "storage", [Trial(few, 0.04), Trial(many, 0.03)]).how is many
+    assert remedy(waits, "storage", [Trial(few, 0.04, applicable=False)]).how is None
+    for turn_s in (0.1, 0.058):  # slower, or not worth it
+        found = remedy(waits, "storage", [Trial(few, turn_s)])
+        assert (found.how, found.at_most) == (None, True)
+    assert 1 <= found.gain <= waits.headspace
+    computes = hungry(step_s=0.01, together_s=0.1)  # a change of code would gain far more
+    assert remedy(computes, "CPU", [Trial(few, 0.085)]).at_most
+
+
+def test_where_nothing_was_tried_more_workers_are_advised_with_what_they_gain_at_most() -> None:
+    found = remedy(hungry(workers=0, step_s=0.05), "CPU")
+    assert (found.change, found.at_most) == ("num_workers=4", True)
+    assert remedy(hungry(workers=4), "CPU").how is None
 
 
 def test_the_prediction_is_that_of_the_formula() -> None:

@@ -11,6 +11,9 @@ from tests.measure.handmade import hungry
 LONG_STEP = {"step_s": 0.2, "together_s": 0.2}
 BUSY = {**LONG_STEP, "step_delay_s": 0.13}  # other programs make the step longer
 
+QUICK = {"step_s": 0.006, "together_s": 0.011, "wait_s": 0.005, "fetch_s": 0.006}
+QUICK |= {"computing_s": 0.002, "collate_s": 0.0, "workers": 4}
+
 
 @pytest.mark.parametrize(
     ("cause", "changes"),
@@ -27,7 +30,11 @@ BUSY = {**LONG_STEP, "step_delay_s": 0.13}  # other programs make the step longe
         ("collate or IPC", {"sending_s": 0.2}),
         ("collate or IPC", {"collate_s": 0.06}),
         ("uneven", {"slow_share": 0.1, "slow_time": 0.7}),
-        ("CPU", {"slow_share": 0.4, "slow_time": 0.7}),  # so many are no exception
+        ("uneven", {"slow_share": 0.36, "slow_time": 0.7}),  # a slow sample in every third batch
+        ("CPU", {"slow_share": 0.6, "slow_time": 0.7}),  # so many are no exception
+        # workers that keep up, and a main process that unpickles half of the time
+        ("collate or IPC", {**QUICK, "receiving_s": 0.004, "sending_s": 0.01}),
+        ("GPU-bound", {**QUICK, "receiving_s": 0.0005, "sending_s": 0.01}),
         ("GPU-bound", {"wait_s": 0.001}),
         ("GPU-bound", {"together_s": 0.022}),
         ("start-up", {"start_up_s": 100.0}),

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset, get_worker_info
+
+from course_utils.measure.diagnosis import Cause, runs
+from course_utils.measure.diagnosis.trials import (
+    Change,
+    OneAhead,
+    applied,
+    candidates,
+    prove_it,
+    same,
+    try_out,
+    with_arguments,
+)
+from tests.measure import datasets as data
+from tests.measure.handmade import hungry
+
+ROWS = TensorDataset(torch.arange(4000.0))
+
+
+@pytest.mark.parametrize(
+    ("cause", "changes", "expected"),
+    [
+        ("CPU", {"workers": 0, "step_s": 0.05}, ["num_workers=4"]),
+        ("CPU", {"workers": 4}, []),  # there are no more cores
+        ("CPU", {"kind": "batches of samples", "workers": 4}, ["read each batch"]),
+        ("CPU", {"one_thread_gain": 3.0}, ["thread pools to one: worker_init_fn"]),
+        ("CPU", {"one_thread_gain": 3.0, "workers": 0}, ["thread pools to one: OPEN"]),
+        ("CPU", {"worker_cores": 1}, []),  # they are pinned, and so would others be
+        ("CPU", {"kind": "no DataLoader"}, ["load ahead in a thread"]),
+        ("storage", {"computing_s": 0.01}, ["num_workers=8"]),
+        ("storage", {"computing_s": 0.01, "workers": 16}, []),
+        ("collate or IPC", {"sending_s": 0.2}, ["num_workers=0"]),
+        ("collate or IPC", {"workers": 0, "collate_s": 0.09}, ["num_workers=4"]),
+        ("uneven", {"computing_s": 0.01}, ["in_order=False", "num_workers=4"]),
+        ("transfer", {}, []),
+    ],
+)
+def test_the_changes_that_may_help_follow_from_the_cause(
+    cause: Cause, changes: dict[str, Any], expected: list[str]
+) -> None:
+    found = [change.words for change in candidates(hungry(**changes), cause)]
+    assert len(found) == len(expected)
+    for words, start in zip(found, expected, strict=True):
+        assert words.startswith(start)
+
+
+def loader(**options: Any) -> DataLoader[Any]:
+    return DataLoader(ROWS, batch_size=8, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "change", "expected"),
+    [
+        ({}, with_arguments(num_workers=1), {"num_workers": 1, "prefetch_factor": 2}),
+        (
+            {"num_workers": 1},
+            with_arguments(num_workers=0),
+            {"prefetch_factor": None, "timeout": 0},
+        ),
+        ({}, Change("", "whole batches"), {"batch_size": None, "batch_sampler": None}),
+    ],
+)
+def test_a_changed_loader_serves_the_same_batches_and_is_the_old_one_again(
+    options: dict[str, Any], change: Change, expected: dict[str, Any]
+) -> None:
+    ours = loader(**options)
+    before = dict(vars(ours))
+    with applied(ours, change) as changed:
+        assert {name: getattr(ours, name) for name in expected} == expected
+        assert same(list(changed), list(loader()))
+    assert vars(ours) == before
+
+
+class Noisy(data.Numbers):
+    """Serves whole batches, but other ones: noise is added to each sample."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return torch.as_tensor(index).double() + torch.rand(())
+
+
+def trial_of(loader: Any, cause: Cause = "CPU", **figures: Any) -> list[Any]:
+    alone = runs.run_loop(loader, None, seconds=0.02, keep=True)
+    usual = {"workers": 0, "cores": 2, "step_s": 0.001, "fetch_s": 0.001, "computing_s": 0.001}
+    m = hungry(**{**usual, "together_s": 1.0, **figures})
+    return try_out(loader, lambda batch: None, m, cause, alone=alone, seconds=0.02)
+
+
+def test_whole_batches_are_advised_only_if_they_are_the_same() -> None:
+    whole, workers = trial_of(loader(), kind="batches of samples")
+    assert (whole.change.kind, workers.change.arguments["num_workers"]) == ("whole batches", 2)
+    noisy = DataLoader(Noisy(400), batch_size=8)
+    assert [one.change.kind for one in trial_of(noisy, kind="batches of samples")] == ["arguments"]
+
+
+@pytest.mark.parametrize(("shared", "applicable"), [(True, True), (False, False)])
+def test_of_a_stream_that_every_worker_yields_whole_more_workers_are_not_applicable(
+    shared: bool, applicable: bool
+) -> None:
+    dataset = data.Stream(800) if shared else Repeated()
+    (trial,) = trial_of(DataLoader(dataset, batch_size=8), kind="stream", epoch=100)
+    assert "where __iter__ gives each worker a share" in trial.change.words
+    assert trial.applicable is applicable
+
+
+class Repeated(data.Stream):
+    """Knows nothing of workers."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(800))
+
+
+def test_what_a_loader_does_not_bear_is_not_advised() -> None:
+    assert trial_of(DataLoader(OnlyHere(400), batch_size=8)) == []
+
+
+class OnlyHere(data.Numbers):
+    """Cannot be read in a worker."""
+
+    def __getitem__(self, index: int) -> float:
+        assert get_worker_info() is None
+        return float(index)
+
+
+def test_a_thread_ahead_serves_the_same_and_ends_with_the_loop() -> None:
+    ahead = OneAhead([1, 2, 3])
+    assert (list(ahead), len(ahead)) == ([1, 2, 3], 3)
+    batches = iter(ahead)
+    assert next(batches) == 1
+    batches.close()
+    (trial,) = trial_of([torch.zeros(8)] * 400, kind="no DataLoader")
+    assert trial.turn_s > 0
+
+
+def test_a_change_is_proved_by_both_loops_in_turns() -> None:
+    turns: list[int] = []
+    ours = loader(num_workers=0)
+    change = Change("", "whole batches")
+    proof = prove_it(ours, lambda batch: turns.append(1), hungry(), change, seconds=0.06)
+    assert len(proof.gains) == 3
+    assert proof.gain == pytest.approx(proof.now_s / proof.changed_s)
+    assert turns
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        (torch.ones(2), torch.ones(2), True),
+        (torch.ones(2), torch.ones(2).double(), False),
+        ({"x": [torch.ones(1), 2]}, {"x": [torch.ones(1), 2]}, True),
+        ({"x": 1}, {"y": 1}, False),
+        ([1], (1,), False),
+        (np.ones(2), np.ones(2), False),  # arrays are not compared
+    ],
+)
+def test_batches_are_the_same_if_all_that_they_hold_is(one: Any, other: Any, equal: bool) -> None:
+    assert same(one, other) is equal
