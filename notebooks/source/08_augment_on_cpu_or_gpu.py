@@ -132,8 +132,8 @@ cu.reveal("08a", idle(starved))
 #     gpu.step(batch)
 # ```
 #
-# On an emulated GPU the augmentation takes 1 ms because we say so. Its values are not computed there, since
-# that would cost the cores that the workers need. On CUDA everything is real. <!-- given -->
+# On an emulated GPU the augmentation takes 1 ms because we say so, and launching it takes nothing. Its values are not
+# computed there, since that would cost the cores that the workers need. On CUDA everything is real. <!-- given -->
 
 # %%
 from course_utils.measure.picture import Timeline

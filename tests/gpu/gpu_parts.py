@@ -135,6 +135,7 @@ def tests(notes: Notes, options: argparse.Namespace) -> None:
     """The tests of what runs on a GPU."""
     need("pytest")
     chosen = ["gpu", "hardware/gpu", "loading/prefetch", "loading/images/test_augment.py"]
+    chosen += ["stories/test_field_guide.py"]  # two of its programs need a GPU
     for folder in chosen[1:] if options.emulated else chosen:
         command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/{folder}"]
         notes.attempt(folder, lambda command=command: succeeds(command))

@@ -15,7 +15,8 @@ CAUSES = {
     "loss is read",
     "no record_stream": "Memory is given away while another stream still reads: that needs a "
     "program that runs ahead of its steps",
-    "pageable memory": "A copy from pageable memory holds the program up, whatever it asks for",
+    "pageable memory": "A batch that is copied from pageable memory holds the program up, with "
+    "non_blocking=True too",
     "queue too long": "Each batch that waits in the queue takes memory of the device",
     "silent thread": "Where a thread dies of an error and tells nobody, whoever waits for it waits "
     "for ever",
