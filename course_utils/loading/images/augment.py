@@ -43,7 +43,7 @@ class Augment:
         """Draw the parameters for images of `shape` (batch, channels, height, width)."""
         batch, _, *size = shape
         low, high = max(0.0, 1 - self.spread), 1 + self.spread
-        factors = [_uniform((batch,), low, high, generator) for _ in range(2)]
+        factors = [_between(torch.rand(batch, generator=generator), low, high) for _ in range(2)]
         windows = draw_windows(batch, size, self.scale, self.ratio, generator)
         return Draws(windows, torch.rand(batch, generator=generator) < self.flip_share, *factors)
 
@@ -141,36 +141,54 @@ def draw_windows(
     Raises:
         ValueError: `scale` or `ratio` is no range of positive numbers.
     """
+    areas, ratios = (torch.rand(batch, TRIES, generator=generator) for _ in range(2))
+    corners = torch.rand(batch, 2, generator=generator)
+    return choose_windows(areas, ratios, corners, torch.tensor(size), scale, ratio)
+
+
+def choose_windows(
+    areas: Tensor,
+    ratios: Tensor,
+    corners: Tensor,
+    sizes: Tensor,
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+) -> Tensor:
+    """Return the windows that numbers in 0..1 stand for, int64 (batch, 4); see `draw_windows`.
+
+    Args:
+        areas: float32 (batch, TRIES).
+        ratios: the same.
+        corners: float32 (batch, 2).
+        sizes: int64 (batch, 2), or (2,) if all images are alike: height and width.
+        scale: smallest and largest share of the image.
+        ratio: smallest and largest width over height.
+
+    Raises:
+        ValueError: `scale` or `ratio` is no range of positive numbers.
+    """
     for name, (low, high) in (("scale", scale), ("ratio", ratio)):
         if not 0 < low <= high:
             raise ValueError(f"{name}=({low}, {high}) is no range; give 0 < lowest <= highest.")
-    image = torch.tensor(size)
-    area = image.prod() * _uniform((batch, TRIES), *scale, generator)
-    aspect = _uniform((batch, TRIES), log(ratio[0]), log(ratio[1]), generator).exp()
+    area = sizes.prod(-1, keepdim=True) * _between(areas, *scale)
+    aspect = _between(ratios, log(ratio[0]), log(ratio[1])).exp()
     tries = torch.stack([area / aspect, area * aspect], -1).sqrt().round().long()
-    fits = ((tries > 0) & (tries <= image)).all(-1)
+    fits = ((tries > 0) & (tries <= sizes.unsqueeze(-2))).all(-1)
     first, found = fits.byte().argmax(1), fits.any(1)[:, None]
-    middle = torch.tensor(_middle(size, ratio))
-    sides = torch.where(found, tries[torch.arange(batch), first], middle)
-    room = image - sides
-    corners = (torch.rand(batch, 2, generator=generator) * (room + 1)).long()
-    return torch.cat([torch.where(found, corners, room // 2), sides], 1)
+    sides = torch.where(found, tries[torch.arange(len(tries)), first], _middle(sizes, ratio))
+    room = sizes - sides
+    return torch.cat([torch.where(found, (corners * (room + 1)).long(), room // 2), sides], 1)
 
 
-def _middle(size: Sequence[int], ratio: tuple[float, float]) -> tuple[int, int]:
+def _middle(sizes: Tensor, ratio: tuple[float, float]) -> Tensor:
     """Return height and width of the largest window whose ratio is allowed."""
-    rows, columns = size
-    if columns / rows < ratio[0]:
-        return round(columns / ratio[0]), columns
-    if columns / rows > ratio[1]:
-        return rows, round(rows * ratio[1])
-    return rows, columns
+    limits = sizes.flip(-1) * torch.tensor([1 / ratio[0], ratio[1]])
+    return torch.minimum(sizes, limits.round().long())
 
 
-def _uniform(
-    shape: tuple[int, ...], low: float, high: float, generator: torch.Generator | None
-) -> Tensor:
-    return low + (high - low) * torch.rand(shape, generator=generator)
+def _between(numbers: Tensor, low: float, high: float) -> Tensor:
+    """Stretch numbers in 0..1 to low..high."""
+    return low + (high - low) * numbers
 
 
 def crop_resize(images: Tensor, windows: Tensor, size: int) -> Tensor:

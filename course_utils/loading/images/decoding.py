@@ -1,0 +1,109 @@
+"""Decode the part of a JPEG that is needed, at the size that is needed, into memory that is there.
+
+A JPEG is a stream from top to bottom: the rows below a window need not be decoded, and the frame at
+its beginning says how many rows there are, in two bytes. Those are written anew. Where a window is
+at least twice as large as what becomes of it, the codec leaves out the fine parts of each block of
+8 x 8 pixels and decodes 4 x 4, 2 x 2 or one: DCT scaling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course_utils.loading.images.packed import PackedImages
+
+# torch.nn.functional.interpolate calls these, but gives each result new memory, in another layout.
+RESIZE = {
+    True: torch.ops.aten._upsample_bilinear2d_aa.out,
+    False: torch.ops.aten.upsample_bilinear2d.out,
+}
+FACTORS = 8, 4, 2  # of DCT scaling; others are not faster than to decode all
+SERIAL = 32_767  # numbers that an operation does not share out among the threads of torch
+
+
+class Decoder:
+    """Cut windows out of packed images, scale them and write them; for one thread at a time.
+
+    With `antialias` a window that is scaled down by 2 or more is decoded smaller, and then resized
+    as torchvision does with antialias=True. A window that is not is, bit for bit, what torchvision
+    makes of the whole image. Without it each new pixel mixes the four that are nearest to it, so
+    nothing can be decoded smaller, and all windows are those of torchvision with antialias=False.
+    """
+
+    def __init__(self, images: PackedImages, size: int, *, antialias: bool):
+        """Take memory for the largest image."""
+        self.images, self.size, self.antialias = images, size, antialias
+        self._resize = RESIZE[antialias]
+        pixels = images.table["height"].astype(np.int64) * images.table["width"]
+        self._room = np.empty(3 * int(pixels.max()), np.uint8)  # new pages cost as much as decoding
+        self._resized = torch.empty(1, size, size, 3, dtype=torch.uint8).permute(0, 3, 1, 2)
+
+    def write(
+        self,
+        index: int,
+        window: Sequence[int],
+        flip: bool,
+        out: Tensor,
+        norm: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        """Write a window of an image into `out`.
+
+        Args:
+            index: of the image.
+            window: top, left, height and width, in pixels.
+            flip: whether left and right are swapped.
+            out: (3, size, size), of whatever layout; uint8, or float32 if there is a norm.
+            norm: a factor and what is added to the product, float32 (3, rows, size), laid out as
+                `out` is: as many rows at a time are normalised.
+
+        Raises:
+            OSError: the image is not as it was written.
+        """
+        plain = norm is None and not flip and out.stride() == self._resized.stride()[1:]
+        resized = out[None] if plain else self._resized
+        self._resize(self._cut(index, *window), [self.size] * 2, False, out=resized)
+        if plain:
+            return
+        step = SERIAL // (3 * self.size) if norm is None else norm[0].shape[1]
+        for row in range(0, self.size, step):
+            new, part = out[:, row : row + step], resized[0, :, row : row + step]
+            new.copy_(part.flip(-1) if flip else part)
+            if norm is not None:
+                factor, shift = (values[:, : new.shape[1]] for values in norm)
+                torch.addcmul(shift, new, factor, out=new)
+
+    def _cut(self, index: int, top: int, left: int, height: int, width: int) -> Tensor:
+        """Return a window, uint8 (1, 3, rows, columns), perhaps decoded smaller."""
+        from simplejpeg import decode_jpeg
+
+        jpeg, row = self.images[index], self.images.table[index]
+        smaller = [f for f in FACTORS if self.antialias and min(height, width) >= f * self.size]
+        factor = smaller[0] if smaller else 1
+        # two more, as colours, which have half the rows, are mixed from those above and below
+        rows = min(int(row["height"]), top + height + 2 * factor)
+        if rows < row["height"]:
+            at, whole = int(row["frame_at"]), jpeg
+            jpeg = whole.copy()
+            jpeg[at : at + 2] = divmod(rows, 256)
+        try:
+            pixels = decode_jpeg(
+                jpeg,
+                min_height=-(-rows // factor),
+                min_width=-(-int(row["width"]) // factor),
+                min_factor=factor,
+                buffer=self._room,
+                strict=False,  # what is left of the stream counts as an error, but it is ours
+            )
+        except ValueError as error:
+            raise OSError(
+                f"Image {index} of {self.images.path} cannot be decoded: {error}."
+            ) from error
+        edges = top, left, top + height, left + width
+        first, start, last, end = (round(edge / factor) for edge in edges)
+        # torch would copy it too, but share that out among threads, which wait for each other
+        window = np.ascontiguousarray(pixels[first:last, start:end])
+        return torch.from_numpy(window).permute(2, 0, 1)[None]

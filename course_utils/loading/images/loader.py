@@ -1,0 +1,224 @@
+"""Load JPEGs as fast as the cores decode them: threads, one file, batches whose memory is reused.
+
+    pack_images("train.images", data_path("images"))
+    loader = ImageLoader("train.images", batch_size=128, size=224, seed=1)
+    for epoch in range(3):
+        loader.set_epoch(epoch)
+        for batch in loader: ...  # {"images": (128, 3, 224, 224), "labels": (128,), ...}
+
+Why threads: the codec and torch let go of Python's lock while they work, so two threads decode at
+once, in one memory. A worker would be a process: what it makes has to be sent, and a batch of
+photographs in float32 is 77 MB.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course_utils.hardware.machine import usable_cores
+from course_utils.loading.images.augment import IMAGENET_MEAN, IMAGENET_STD
+from course_utils.loading.images.crops import Crops
+from course_utils.loading.images.decoding import SERIAL, Decoder
+from course_utils.loading.images.packed import PackedImages
+from course_utils.loading.resume import ResumableBatches
+
+Batch = dict[str, Tensor]
+AT_ONCE = 16  # images of a task: a thread is through with them in some milliseconds
+AHEAD = 2  # batches that are made while the loop works on one
+
+
+class ImageLoader:
+    """Give every image exactly once an epoch, each with a crop and a flip of its own.
+
+    A batch is a dict: "images", (batch, 3, size, size), uint8 or normalised float32; "labels" and
+    "index", int64 (batch,), the second one being the place of each image in the file. Order, crops
+    and flips depend on the seed, the epoch and the index, not on threads or ranks.
+
+    A batch stays as it is until `buffers` more were asked for; then its memory is used again. Who
+    keeps batches longer copies them, or takes `buffers=None`. Where there is CUDA they are pinned.
+    A `CudaPrefetcher` needs its depth and two: then a copy has ended before its source is used
+    again.
+
+    Each loop has threads of its own, which end with it, however it ends. Every rank has equally
+    many batches: images at the end that are fewer than the ranks are left out.
+    """
+
+    def __init__(
+        self,
+        packed: str | Path,
+        batch_size: int = 128,
+        size: int = 224,
+        *,
+        dtype: Literal["float32", "uint8"] = "float32",
+        seed: int = 0,
+        crops: Crops | None = None,
+        antialias: bool = True,
+        channels_last: bool = True,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        threads: int | None = None,
+        buffers: int | None = 3,
+    ):
+        """Open the file, and decode nothing.
+
+        Args:
+            packed: a file of pack_images.
+            batch_size: images in a batch.
+            size: pixels of a side of what is given.
+            dtype: "uint8", or "float32", normalised with mean and deviation of ImageNet.
+            seed: what order, crops and flips depend on, besides epoch and index.
+            crops: how crops and flips are drawn; None: as torchvision does by itself.
+            antialias: whether each new pixel is a mean over all that it covers; see `Decoder`.
+            channels_last: whether the three colours of a pixel lie side by side in memory, as
+                convolutions like them; False: a plane for each colour. The shape is the same.
+            drop_last: whether last batches that are not full are dropped.
+            rank: whose images these are.
+            world_size: ranks that share the images.
+            threads: that decode; None: one for each core that this process may use.
+            buffers: batches whose memory is used in turn; None: every batch has its own.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            OSError: it is no file of pack_images, or not whole.
+            ValueError: a number is too small, or there is no such dtype.
+        """
+        threads = usable_cores() if threads is None else threads
+        numbers = {"size": size, "threads": threads, "buffers": buffers}
+        for name, number in numbers.items():
+            if number is not None and number < 1:
+                raise ValueError(f"{name}={number} cannot be; take at least 1.")
+        if dtype not in ("float32", "uint8"):
+            raise ValueError(f'There are no images as {dtype!r}; choose "float32" or "uint8".')
+        self.images = PackedImages(packed)
+        self.batches = ResumableBatches(
+            len(self.images),
+            batch_size,
+            seed=seed,
+            rank=rank,
+            world_size=world_size,
+            drop_last=drop_last,
+        )
+        self.size, self.seed, self.crops = size, seed, crops or Crops()
+        self.dtype, self.antialias, self.channels_last = dtype, antialias, channels_last
+        self.threads, self.buffers = threads, buffers
+        self._length, self._goes_on = len(self.batches), False
+
+    def __len__(self) -> int:
+        """Return the number of batches of this rank in an epoch."""
+        return self._length
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order, crops and flips of the next loop, which begins at its beginning.
+
+        After each whole loop the epoch is the next one by itself. The epoch of a position that was
+        loaded may be set again: the loop goes on from there.
+        """
+        self._goes_on &= epoch == self.batches.epoch.value
+        self.batches.epoch.value = epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the loop is: the batch that it has now is taken."""
+        return self.batches.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next loop go on from where `state_dict` was called.
+
+        It may have another batch size, other threads or other ranks.
+
+        Raises:
+            ValueError: it is a position in another order.
+        """
+        self.batches.load_state_dict(state)
+        self._goes_on = True
+
+    def draw(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return the windows and flips of some images in this epoch; see `Crops.draw`."""
+        rows = self.images.table[np.asarray(indices)]
+        sizes = torch.from_numpy(np.stack([rows["height"], rows["width"]], 1).astype(np.int64))
+        return self.crops.draw(self.seed, self.batches.epoch.value, indices, sizes)
+
+    def __iter__(self) -> Iterator[Batch]:
+        if not self._goes_on:
+            self.batches.taken = 0
+        self._goes_on = False
+        return self.batches.follow(self._ahead())
+
+    def _ahead(self) -> Iterator[Batch]:
+        """Yield the batches in order, while threads work on those that come next."""
+        ring = [self._memory() for _ in range((self.buffers or 0) and self.buffers + AHEAD)]
+        decoders = SimpleQueue[Decoder]()
+        for _ in range(self.threads):
+            decoders.put(Decoder(self.images, self.size, antialias=self.antialias))
+        norm = self._norm() if self.dtype == "float32" else None
+        pool, begun = ThreadPoolExecutor(self.threads, "images"), deque[_Begun]()
+        try:
+            for number, indices in enumerate(self.batches):
+                memory = ring[number % len(ring)] if ring else self._memory()
+                begun.append(self._begin(pool, decoders, indices, memory[: len(indices)], norm))
+                if len(begun) > AHEAD:
+                    yield _ended(*begun.popleft())
+            while begun:
+                yield _ended(*begun.popleft())
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _begin(
+        self,
+        pool: ThreadPoolExecutor,
+        decoders: SimpleQueue[Decoder],
+        indices: list[int],
+        images: Tensor,
+        norm: tuple[Tensor, Tensor] | None,
+    ) -> _Begun:
+        """Hand the images of a batch to the threads, some at a time."""
+        windows, flips = (drawn.tolist() for drawn in self.draw(indices))
+        jobs = list(zip(indices, windows, flips, images, strict=True))
+
+        def work(some: list[tuple[int, list[int], bool, Tensor]]) -> None:
+            decoder = decoders.get()
+            try:
+                for job in some:
+                    decoder.write(*job, norm)
+            finally:
+                decoders.put(decoder)
+
+        tasks = [pool.submit(work, jobs[at : at + AT_ONCE]) for at in range(0, len(jobs), AT_ONCE)]
+        labels = torch.from_numpy(self.images.table["label"][indices].astype(np.int64))
+        return {"images": images, "labels": labels, "index": torch.tensor(indices)}, tasks
+
+    def _memory(self) -> Tensor:
+        """Return memory for the images of a batch, in the layout that was asked for."""
+        shape = self.batches.batch_size, self.size, self.size, 3
+        options = {"dtype": getattr(torch, self.dtype), "pin_memory": torch.cuda.is_available()}
+        if self.channels_last:
+            return torch.empty(shape, **options).permute(0, 3, 1, 2)
+        return torch.empty(shape[0], 3, *shape[1:3], **options)
+
+    def _norm(self) -> tuple[Tensor, Tensor]:
+        """Return what some rows of an image are multiplied with, and what is added then."""
+        rows = max(1, SERIAL // (3 * self.size))
+        factor = 1 / (255 * torch.tensor(IMAGENET_STD))
+        shift = -torch.tensor(IMAGENET_MEAN) * 255 * factor
+        like = self._memory()[0, :, :rows]
+        factor, shift = (torch.empty_like(like).copy_(v[:, None, None]) for v in (factor, shift))
+        return factor, shift
+
+
+_Begun = tuple[Batch, list[Future[None]]]
+
+
+def _ended(batch: Batch, tasks: list[Future[None]]) -> Batch:
+    """Return a batch once all its tasks have ended, or raise what one of them did."""
+    for task in tasks:
+        task.result()
+    return batch
