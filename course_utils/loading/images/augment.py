@@ -15,10 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+Numbers = NDArray[np.float32]
+N = TypeVar("N", Tensor, Numbers)
 
 # Mean and standard deviation of the channels of ImageNet, as torchvision's models expect them.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -141,26 +146,29 @@ def draw_windows(
     Raises:
         ValueError: `scale` or `ratio` is no range of positive numbers.
     """
-    areas, ratios = (torch.rand(batch, TRIES, generator=generator) for _ in range(2))
-    corners = torch.rand(batch, 2, generator=generator)
-    return choose_windows(areas, ratios, corners, torch.tensor(size), scale, ratio)
+    areas, ratios = (torch.rand(batch, TRIES, generator=generator).numpy() for _ in range(2))
+    corners = torch.rand(batch, 2, generator=generator).numpy()
+    windows = choose_windows(areas, ratios, corners, np.array([size]), scale, ratio)
+    return torch.from_numpy(windows)
 
 
 def choose_windows(
-    areas: Tensor,
-    ratios: Tensor,
-    corners: Tensor,
-    sizes: Tensor,
+    areas: Numbers,
+    ratios: Numbers,
+    corners: Numbers,
+    sizes: NDArray[np.int64],
     scale: tuple[float, float],
     ratio: tuple[float, float],
-) -> Tensor:
-    """Return the windows that numbers in 0..1 stand for, int64 (batch, 4); see `draw_windows`.
+) -> NDArray[np.int64]:
+    """Return the windows that numbers in 0..1 stand for, (batch, 4); see `draw_windows`.
+
+    In NumPy, as torch shares `exp` out among threads even where there is next to nothing to do.
 
     Args:
         areas: float32 (batch, TRIES).
         ratios: the same.
         corners: float32 (batch, 2).
-        sizes: int64 (batch, 2), or (2,) if all images are alike: height and width.
+        sizes: (batch, 2), or (1, 2) if all images are alike: height and width.
         scale: smallest and largest share of the image.
         ratio: smallest and largest width over height.
 
@@ -170,23 +178,19 @@ def choose_windows(
     for name, (low, high) in (("scale", scale), ("ratio", ratio)):
         if not 0 < low <= high:
             raise ValueError(f"{name}=({low}, {high}) is no range; give 0 < lowest <= highest.")
-    area = sizes.prod(-1, keepdim=True) * _between(areas, *scale)
-    aspect = _between(ratios, log(ratio[0]), log(ratio[1])).exp()
-    tries = torch.stack([area / aspect, area * aspect], -1).sqrt().round().long()
-    fits = ((tries > 0) & (tries <= sizes.unsqueeze(-2))).all(-1)
-    first, found = fits.byte().argmax(1), fits.any(1)[:, None]
-    sides = torch.where(found, tries[torch.arange(len(tries)), first], _middle(sizes, ratio))
+    area = sizes.prod(1, keepdims=True) * _between(areas, *scale)
+    aspect = np.exp(_between(ratios, log(ratio[0]), log(ratio[1])))
+    tries = np.rint(np.sqrt([area / aspect, area * aspect])).astype(np.int64).transpose(1, 2, 0)
+    fits: NDArray[np.bool_] = ((tries > 0) & (tries <= sizes[:, None])).all(2)
+    first, found = fits.argmax(1), fits.any(1, keepdims=True)
+    largest = np.minimum(sizes, np.rint(sizes[:, ::-1] * [1 / ratio[0], ratio[1]]).astype(np.int64))
+    sides = np.where(found, tries[np.arange(len(tries)), first], largest)
     room = sizes - sides
-    return torch.cat([torch.where(found, (corners * (room + 1)).long(), room // 2), sides], 1)
+    places = np.where(found, (corners * (room + 1)).astype(np.int64), room // 2)
+    return np.concatenate([places, sides], 1)
 
 
-def _middle(sizes: Tensor, ratio: tuple[float, float]) -> Tensor:
-    """Return height and width of the largest window whose ratio is allowed."""
-    limits = sizes.flip(-1) * torch.tensor([1 / ratio[0], ratio[1]])
-    return torch.minimum(sizes, limits.round().long())
-
-
-def _between(numbers: Tensor, low: float, high: float) -> Tensor:
+def _between(numbers: N, low: float, high: float) -> N:
     """Stretch numbers in 0..1 to low..high."""
     return low + (high - low) * numbers
 

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from course_utils.loading.images.augment import TRIES, choose_windows
 
@@ -30,22 +28,22 @@ class Crops:
     flip_share: float = 0.5
 
     def draw(
-        self, seed: int, epoch: int, indices: Sequence[int], sizes: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        self, seed: int, epoch: int, indices: Sequence[int], sizes: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Draw for the samples at `indices` in one epoch.
 
         Args:
             seed: of the training.
             epoch: in which the samples have other draws.
             indices: of the samples.
-            sizes: int64 (samples, 2): height and width of each image.
+            sizes: (samples, 2): height and width of each image.
 
         Returns:
-            Windows, int64 (samples, 4): top, left, height and width in pixels; and flips, bool
-            (samples,): whether left and right of the window are swapped.
+            Windows, (samples, 4): top, left, height and width in pixels; and flips, (samples,):
+            whether left and right of the window are swapped.
         """
-        drawn = torch.from_numpy(uniform(seed, epoch, indices, 2 * TRIES + 3))
-        areas, ratios, corners, flips = torch.split(drawn, [TRIES, TRIES, 2, 1], 1)
+        drawn = uniform(seed, epoch, indices, 2 * TRIES + 3)
+        areas, ratios, corners, flips = np.split(drawn, [TRIES, 2 * TRIES, 2 * TRIES + 2], 1)
         windows = choose_windows(areas, ratios, corners, sizes, self.scale, self.ratio)
         return windows, flips[:, 0] < self.flip_share
 

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from course_utils.hardware.machine import usable_cores
@@ -112,6 +113,7 @@ class ImageLoader:
         self.dtype, self.antialias, self.channels_last = dtype, antialias, channels_last
         self.threads, self.buffers = threads, buffers
         self._length, self._goes_on = len(self.batches), False
+        self._ring: deque[Tensor] | None = None
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in an epoch."""
@@ -141,10 +143,10 @@ class ImageLoader:
         self.batches.load_state_dict(state)
         self._goes_on = True
 
-    def draw(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def draw(self, indices: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the windows and flips of some images in this epoch; see `Crops.draw`."""
         rows = self.images.table[np.asarray(indices)]
-        sizes = torch.from_numpy(np.stack([rows["height"], rows["width"]], 1).astype(np.int64))
+        sizes = np.stack([rows["height"], rows["width"]], 1).astype(np.int64)
         return self.crops.draw(self.seed, self.batches.epoch.value, indices, sizes)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -155,20 +157,24 @@ class ImageLoader:
 
     def _ahead(self) -> Iterator[Batch]:
         """Yield the batches in order, while threads work on those that come next."""
-        ring = [self._memory() for _ in range((self.buffers or 0) and self.buffers + AHEAD)]
+        # of the loop before, if that came to its end: new memory costs as much as to decode. A loop
+        # that was left may be followed by another while its last batches are still in use.
+        ring, self._ring = self._ring or self._new_ring(), None
         decoders = SimpleQueue[Decoder]()
         for _ in range(self.threads):
             decoders.put(Decoder(self.images, self.size, antialias=self.antialias))
         norm = self._norm() if self.dtype == "float32" else None
         pool, begun = ThreadPoolExecutor(self.threads, "images"), deque[_Begun]()
         try:
-            for number, indices in enumerate(self.batches):
-                memory = ring[number % len(ring)] if ring else self._memory()
+            for indices in self.batches:
+                ring.rotate(-1)
+                memory = ring[0] if ring else self._memory()
                 begun.append(self._begin(pool, decoders, indices, memory[: len(indices)], norm))
                 if len(begun) > AHEAD:
                     yield _ended(*begun.popleft())
             while begun:
                 yield _ended(*begun.popleft())
+            self._ring = ring
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -195,6 +201,11 @@ class ImageLoader:
         tasks = [pool.submit(work, jobs[at : at + AT_ONCE]) for at in range(0, len(jobs), AT_ONCE)]
         labels = torch.from_numpy(self.images.table["label"][indices].astype(np.int64))
         return {"images": images, "labels": labels, "index": torch.tensor(indices)}, tasks
+
+    def _new_ring(self) -> deque[Tensor]:
+        """Return memory for batches in use and those in the making; none if each has its own."""
+        count = 0 if self.buffers is None else self.buffers + AHEAD
+        return deque(self._memory() for _ in range(count))
 
     def _memory(self) -> Tensor:
         """Return memory for the images of a batch, in the layout that was asked for."""
