@@ -181,7 +181,7 @@ def choose_windows(
     area = sizes.prod(1, keepdims=True) * _between(areas, *scale)
     aspect = np.exp(_between(ratios, log(ratio[0]), log(ratio[1])))
     tries = np.rint(np.sqrt([area / aspect, area * aspect])).astype(np.int64).transpose(1, 2, 0)
-    fits: NDArray[np.bool_] = ((tries > 0) & (tries <= sizes[:, None])).all(2)
+    fits = np.logical_and.reduce((tries > 0) & (tries <= sizes[:, None]), axis=2)
     first, found = fits.argmax(1), fits.any(1, keepdims=True)
     largest = np.minimum(sizes, np.rint(sizes[:, ::-1] * [1 / ratio[0], ratio[1]]).astype(np.int64))
     sides = np.where(found, tries[np.arange(len(tries)), first], largest)
