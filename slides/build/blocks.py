@@ -108,7 +108,7 @@ def _demo(block: Block, inner: Sequence[str]) -> str:
     return (
         f'<div class="demo"><kbd>course demo {name}</kbd>{"".join(inner)}'
         f"<details><summary>as recorded: R</summary>{_framed(finding.timeline())}"
-        f'<p class="source">Recorded on {escape(finding.about["machine"])}</p></details></div>'
+        f'<p class="recorded">Recorded on {escape(finding.about["machine"])}</p></details></div>'
     )
 
 

@@ -51,8 +51,8 @@ for (const box of boxes) {
 function fit(box) {
   if (!box.checkVisibility()) return; // another slide is shown, or a recording is folded
   const slide = box.closest(".slide"), { top, height } = slide.getBoundingClientRect();
-  const timeline = view(box), source = slide.querySelector(".source");
-  const parts = box.closest("details") ? [timeline.root] : [...slide.children].filter((part) => part !== source);
+  const timeline = view(box), folded = box.closest("details"), source = slide.querySelector(folded ? ".recorded" : ".source");
+  const parts = folded ? [timeline.root] : [...slide.children].filter((part) => part !== source);
   const bottom = (part) => part.getBoundingClientRect().bottom;
   const end = source ? source.getBoundingClientRect().top : top + height * (1 - 50 / 720);
   for (let lane = 26; lane >= 9; lane--) {

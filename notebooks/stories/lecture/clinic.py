@@ -6,9 +6,9 @@ from tempfile import TemporaryDirectory
 from course_utils.teaching.lecture import Finding
 from course_utils.words import percent
 from notebooks.stories.clinic import Clinic, discharge
+from notebooks.stories.lecture.loop import DISTURBED
 
 SEED = 2  # by which the first four are these
-DISTURBED = " But the machine was busy with something else meanwhile: run it again."
 REASONS = {
     "storage": "the storage",
     "gpu": "nobody: the GPU computes",

@@ -9,6 +9,8 @@ from course_utils.measure.spans import SampleIds
 from course_utils.measure.trace import Trace, record
 from course_utils.words import percent
 
+DISTURBED = " But the machine was busy with something else meanwhile: run it again."
+
 
 def train(
     gpu: Accelerator, batches: Iterable[Any], *, ids: SampleIds | None = None, steps: int = 10**6
