@@ -273,7 +273,7 @@ def _jpegs(folder: Path) -> Loop:
 
 @mended("CPU: decoding JPEGs")
 def _decoded(folder: Path) -> Loop:
-    images = InMemory(20_000, 3 * 96 * 96 // 16)
+    images = InMemory(1_000, 3 * 96 * 96)
     return DataLoader(images, batch_size=32, num_workers=2, shuffle=True), step_of(4)
 
 
@@ -346,7 +346,7 @@ def _stacked(folder: Path) -> Loop:
 @known("transfer from pageable memory", "transfer")
 def _transfer(folder: Path) -> Loop:
     loader = DataLoader(InMemory(8_000, 4096), batch_size=64, num_workers=2)
-    return loader, step_of(10, pageable_gb_s=0.05)
+    return loader, step_of(10, pageable_gb_s=0.15)
 
 
 @mended("transfer from pageable memory")

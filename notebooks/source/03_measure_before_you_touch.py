@@ -349,8 +349,10 @@ clinic
 # %% [markdown]
 # ## Let the machine do it
 #
-# `cu.diagnose(loader, step)` makes the same three runs with any loop of yours, looks at the workers meanwhile, and
-# says what it would change. Let it judge the loop on *busy Lustre*, in 18 seconds: <!-- given -->
+# `cu.diagnose(loader, step)` makes the same three runs with any loop of yours and looks at the workers meanwhile. What
+# can be changed without writing code, such as the number of workers, it tries before it advises it; with `prove=True` it
+# also runs the loop with and without the change, in turns. Let it judge the loop on *busy Lustre*, in about 20 seconds:
+# <!-- given -->
 
 # %%
 cu.diagnose(loader, step, seconds=18, synchronize=gpu.synchronize)

@@ -53,6 +53,7 @@ class Measurements:
 
     # the loader, and what this process has
     kind: Kind = "samples"
+    batch_size: int = 0  # samples that the loader itself puts into a batch, 0: it does not
     workers: int = 0
     prefetch_factor: int = 2
     start_method: str = ""  # of the workers
@@ -231,6 +232,7 @@ def _setting(loader: DataLoader[Any] | None, alone: Run) -> dict[str, Any]:
     cores = len(affinity(0)) or multiprocessing.cpu_count()
     context = getattr(loader, "multiprocessing_context", None) or multiprocessing
     return {
+        "batch_size": getattr(loader, "batch_size", None) or 0,
         "workers": alone.workers,
         "prefetch_factor": int(getattr(loader, "prefetch_factor", None) or 2),
         "start_method": str(context.get_start_method()) if alone.workers else "",

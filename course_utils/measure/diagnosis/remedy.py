@@ -31,7 +31,10 @@ from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.measure.spans import compute_spans
 from course_utils.words import duration, factor, percent, plural, size
 
+SMALL_S = 200e-6  # of a sample: most of it is Python that is run once a sample
 STEPS = 60  # of the simulated loop
+# what moving a batch costs a worker, and about the same the main process: one core of November 2026
+MOVING_MS, SENDING_MS_PER_MB, RECEIVING_MS_PER_MB = 0.25, 0.9, 0.2
 WORTH = 1.15  # times faster has a change to be that is worth its name
 MUCH_MORE = 2.0  # times the gain of what was tried has a change of code to promise
 QUARTER = 0.25  # of the bytes of float32 are those of uint8
@@ -51,8 +54,8 @@ class Remedy(NamedTuple):
 def remedy(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None) -> Remedy:
     """Return what to change about `cause`: the best of what was tried, if it gains enough.
 
-    Without any `trials` more workers are advised, where there are cores for them, with what they
-    gain at most: what it costs to move their batches is not known.
+    Where nothing was tried (`trials` is None), more workers are advised if there are cores for them
+    and they gain enough although their batches have to be moved.
     """
     advised = _advised(m, cause)
     if trials is None:
@@ -72,7 +75,14 @@ def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
     more = (c for c in candidates(m, cause) if c.arguments.get("num_workers", 0) > m.workers)
     if (change := next(more, None)) is None:
         return advised
-    gains = gain(m, num_workers=change.arguments["num_workers"])
+    workers, moving = change.arguments["num_workers"], {}
+    if not m.workers:  # what moving a batch will cost is not measured
+        now, mb = pipeline(m), m.batch_bytes / 1e6
+        moving["collate_ms"] = now.collate_ms + MOVING_MS + SENDING_MS_PER_MB * mb
+        moving["host_ms"] = now.host_ms + MOVING_MS + RECEIVING_MS_PER_MB * mb
+    gains = gain(m, num_workers=workers, **moving)
+    if gains < WORTH:
+        return advised
     return Remedy(advised.verdict, change.words, gains, at_most=True, how=change)
 
 
@@ -140,6 +150,8 @@ def _cpu(m: Measurements) -> Remedy:
         verdict = f"CPU in the stage {stage}: {computes}, {part} of it there."
         what = f"the stage {stage!r}"
     change = f"do {what} once, ahead of training, or on the GPU; or take more cores"
+    if m.batch_size and m.making_s < SMALL_S * m.batch_size:
+        change = "give the dataset __getitems__(indices), which reads all samples by one access"
     return Remedy(verdict, change, _at_most(m, transform_ms=0.0), at_most=True)
 
 
@@ -243,8 +255,13 @@ def _uneven(m: Measurements) -> Remedy:
 
 
 def _at_most(m: Measurements, *, quicker: float = 1.0, **changes: Any) -> float:
-    """Return the gain of a change to the loader, which is no more than that of an ideal one."""
-    return min(m.headspace, gain(m, quicker=quicker, **changes))
+    """Return how much faster than now the model's loop is after a change to the loader.
+
+    That is no more than an ideal loader would gain. The loop now is the measured one: of slow
+    samples, for which others wait, the model knows nothing.
+    """
+    after_s = turn_ms(_changed(m, quicker, **changes)) / 1e3
+    return max(1.0, min(m.headspace, m.turn_s / after_s))
 
 
 def gain(m: Measurements, *, quicker: float = 1.0, **changes: Any) -> float:
@@ -252,11 +269,14 @@ def gain(m: Measurements, *, quicker: float = 1.0, **changes: Any) -> float:
 
     `quicker` is by how much fetching itself gets faster.
     """
+    return max(1.0, turn_ms(pipeline(m)) / turn_ms(_changed(m, quicker, **changes)))
+
+
+def _changed(m: Measurements, quicker: float, **changes: Any) -> Pipeline:
     now = pipeline(m)
     names = ("read_ms", "transform_ms", "collate_ms")
     faster = {name: getattr(now, name) / quicker for name in names}
-    after = replace(now, **{**faster, **changes})
-    return max(1.0, turn_ms(now) / turn_ms(after))
+    return replace(now, **{**faster, **changes})
 
 
 def pipeline(m: Measurements) -> Pipeline:

@@ -20,7 +20,12 @@ from typing import Any, Literal
 import torch
 from torch.utils.data import Dataset, default_convert
 
-from course_utils.measure.diagnosis.measurements import Measurements, computing_s, start_up_s
+from course_utils.measure.diagnosis.measurements import (
+    Measurements,
+    computing_s,
+    start_up_s,
+    steady,
+)
 from course_utils.measure.diagnosis.runs import Run, Step, run_loop
 from course_utils.measure.diagnosis.verdict import Cause, oversubscribed, shares_too_few_cores
 from course_utils.measure.hook import data_loader_in
@@ -131,7 +136,7 @@ def _try(
     run.kept.clear()
     if not run.steady:
         return None
-    turn_s = _turn_s(m, run, change)
+    turn_s = predicted_s(m, run, change)
     start_s = _start_s(loader, run, m)
     if start_s > NOTICED * turn_s:
         change, start_s = with_arguments(**change.arguments, persistent_workers=True), 0.0
@@ -185,14 +190,17 @@ def prove_it(
     return Proof(median(now), median(later), gains)
 
 
-def _turn_s(m: Measurements, run: Run, change: Change) -> float:
+def predicted_s(m: Measurements, run: Run, change: Change) -> float:
     """Return what a turn takes with a loader that ran alone like `run`."""
     if change.kind == "thread ahead":  # how two threads share an interpreter no model knows
         return run.batch_s
-    computing = computing_s(run) + m.step_cpu_s
     if not run.workers:
         return run.batch_s + m.step_s
-    return max(run.batch_s, m.step_s + run.cpu_s, computing / m.cores)
+    fetches = steady(run.fetches)
+    computed, stood = sum(f.cpu for f in fetches), sum(f.delay for f in fetches)
+    cores = m.cores * (computed / (computed + stood) if computed else 1.0)  # others have the rest
+    all_computing = (computing_s(run) + m.step_cpu_s) / cores
+    return max(run.batch_s, m.step_s + run.cpu_s, all_computing)
 
 
 def _repeats(run: Run, alone: Run) -> bool:

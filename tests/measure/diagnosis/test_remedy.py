@@ -24,6 +24,7 @@ BIG = 10**8
             {"workers": 4, "stages": {"read": 0.01, "decode": 0.09}},
             "decode: .* 90 % of it.*'",
         ),
+        ("CPU", {"workers": 0, "batch_size": 1024}, "__getitems__.indices., which reads all"),
         ("CPU", {"worker_cores": 1}, "the 2 workers share 1 core of 4.*use all 4 cores"),
         (
             "CPU",
@@ -84,6 +85,8 @@ def test_of_what_was_tried_the_simplest_of_the_best_is_named_if_it_gains_enough(
 def test_where_nothing_was_tried_more_workers_are_advised_with_what_they_gain_at_most() -> None:
     found = remedy(hungry(workers=0, step_s=0.05), "CPU")
     assert (found.change, found.at_most) == ("num_workers=4", True)
+    quick = hungry(workers=0, fetch_s=3e-4, computing_s=3e-4, collate_s=1e-4, step_s=3e-4)
+    assert remedy(quick, "CPU").how is None  # to move such a batch takes longer than to make it
     assert remedy(hungry(workers=4), "CPU").how is None
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,19 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
 from course_utils.measure.diagnosis import Cause, runs
+from course_utils.measure.diagnosis.gauges import Fetch
 from course_utils.measure.diagnosis.trials import (
     Change,
     OneAhead,
     applied,
     candidates,
+    predicted_s,
     prove_it,
     same,
     try_out,
     with_arguments,
 )
+from course_utils.measure.trace import Trace
 from tests.measure import datasets as data
 from tests.measure.handmade import hungry
 
@@ -91,6 +95,29 @@ def trial_of(loader: Any, cause: Cause = "CPU", **figures: Any) -> list[Any]:
     usual = {"workers": 0, "cores": 2, "step_s": 0.001, "fetch_s": 0.001, "computing_s": 0.001}
     m = hungry(**{**usual, "together_s": 1.0, **figures})
     return try_out(loader, lambda batch: None, m, cause, alone=alone, seconds=0.02)
+
+
+@pytest.mark.parametrize(
+    ("step_s", "step_cpu_s", "delay_s", "turn_s"),
+    [
+        (0.001, 0.0, 0.0, 0.01),  # the workers are the limit
+        (0.02, 0.0, 0.0, 0.021),  # the step, and receiving the batch
+        (0.012, 0.012, 0.0, 0.0155),  # 31 ms of processor time on two cores
+        (0.012, 0.012, 0.018, 0.031),  # of which other programs have half
+    ],
+)
+def test_a_turn_is_predicted_from_the_trial_the_step_and_the_cores(
+    step_s: float, step_cpu_s: float, delay_s: float, turn_s: float
+) -> None:
+    run = runs.Run(Trace(clock=lambda: 0), workers=2, dropped=0)
+    run.turns = [runs.Turn(0, n, 0.0, 0.0, 0.01 * n, 0.001 * n, 0.0) for n in range(4)]
+    run.fetches = [
+        Fetch(n % 2, n, 0.018, 0.018, 0.018, delay_s, 0, 0.018 * (n // 2), 0, 0, 0, 1)
+        for n in range(8)
+    ]
+    m = hungry(step_s=step_s, step_cpu_s=step_cpu_s, cores=2)
+    assert predicted_s(m, run, with_arguments(num_workers=2)) == pytest.approx(turn_s)
+    assert predicted_s(m, replace(run, workers=0), with_arguments()) == pytest.approx(0.01 + step_s)
 
 
 def test_whole_batches_are_advised_only_if_they_are_the_same() -> None:
