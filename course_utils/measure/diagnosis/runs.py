@@ -289,6 +289,13 @@ def _end_with_the_device(run: Run, result: Any, synchronize: Callable[[], Any] |
     run.turns[-1] = run.turns[-1]._replace(done=time.perf_counter())
 
 
+def _has_a_device() -> bool:
+    """Tell whether this program may have given work to an accelerator; CUDA is not started here."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_initialized()  # type: ignore[no-untyped-call, no-any-return]
+    return torch.accelerator.is_available()
+
+
 def _wait_for_device(result: Any, trace: Trace, synchronize: Callable[[], Any] | None) -> None:
     """Return when the device has done what it was given.
 
@@ -298,7 +305,7 @@ def _wait_for_device(result: Any, trace: Trace, synchronize: Callable[[], Any] |
     if synchronize is not None:
         synchronize()
         return
-    if torch.accelerator.is_available():
+    if _has_a_device():
         torch.accelerator.synchronize()
     item = getattr(result, "item", None)
     if callable(item) and getattr(result, "numel", lambda: 1)() == 1:

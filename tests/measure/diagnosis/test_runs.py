@@ -44,13 +44,13 @@ class Accelerator:
     """Stands for torch.accelerator of a device on which a step allocates, or does not."""
 
     def __init__(self) -> None:
-        self.allocations = 0
+        self.allocations = self.waits = 0
 
     def is_available(self) -> bool:
         return True
 
     def synchronize(self) -> None:
-        pass
+        self.waits += 1
 
     def memory_stats(self) -> dict[str, int]:
         return {"allocation.all.allocated": self.allocations}
@@ -80,6 +80,16 @@ def test_a_copy_is_weighed_only_where_the_step_used_the_device_and_the_device_ta
 
     monkeypatch.setattr(runs, "copy_s", refuse)
     assert not weighed(device.step)
+
+
+def test_a_step_that_does_not_use_cuda_starts_it_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Accelerator()
+    monkeypatch.setattr(torch, "accelerator", device)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for started in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda started=started: started)
+        run_step(torch.numel, [torch.zeros(1000)], seconds=0.01, synchronize=None)
+        assert bool(device.waits) is started
 
 
 def test_steps_that_were_only_launched_are_waited_for_before_the_loop_is_judged() -> None:
