@@ -45,9 +45,11 @@ class ImageLoader:
     and flips depend on the seed, the epoch and the index, not on threads or ranks.
 
     A batch stays as it is until `buffers` more were asked for; then its memory is used again. Who
-    keeps batches longer copies them, or takes `buffers=None`. Where there is CUDA they are pinned.
-    A `CudaPrefetcher` needs its depth and two: then a copy has ended before its source is used
-    again.
+    keeps batches longer copies them, or takes `buffers=None`. Where there is CUDA they are pinned,
+    and a copy with `non_blocking=True` is only queued: a loop that reads no loss may be so far
+    ahead of the device that it copies what was decoded later. Give the batches to a
+    `CudaPrefetcher`: with its depth and two as `buffers`, a copy has ended before its source is
+    used again.
 
     Each loop has threads of its own, which end with it, however it ends. Every rank has equally
     many batches: images at the end that are fewer than the ranks are left out.

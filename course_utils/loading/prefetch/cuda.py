@@ -48,8 +48,9 @@ class CudaPrefetcher:
         """Start nothing yet: the first batch is asked for when the loop begins.
 
         Args:
-            loader: where the batches come from, in pinned memory that is not filled again before
-                the copy has ended: `DataLoader(pin_memory=True)`.
+            loader: where the batches come from, in pinned memory: `DataLoader(pin_memory=True)`.
+                Who fills the same memory again does so when `depth` + 2 more were asked for, not
+                before: then its copy has ended.
             device: a CUDA device, fixed now ("cuda": the current one of this thread), or an
                 accelerator of `get_accelerator`, emulated ones too. On a CPU, and on devices other
                 than CUDA, batches are moved one by one. None: CUDA if there is any.

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
 
-from course_utils.hardware.gpu import CudaDevice
+from course_utils.hardware.gpu import CudaDevice, checksum
 from course_utils.loading.prefetch import CudaPrefetcher
 from course_utils.measure.spans import hidden_share, stage
 from course_utils.measure.trace import record
@@ -152,6 +152,22 @@ def test_a_prefetcher_made_anew_in_each_epoch_takes_no_more_memory_than_one():
     for _ in range(40):
         losses(gpu, CudaPrefetcher(batches, gpu))
     assert gpu.memory_reserved() == 2 * MB
+
+
+@pytest.mark.parametrize(("depth", "more", "right"), [(1, 3, 20), (2, 4, 20), (1, 2, 2)])
+def test_memory_may_be_filled_again_once_as_many_more_as_the_depth_and_two_were_asked_for(
+    depth, more, right
+):
+    gpu, _ = fake_device(step_ms=20)
+    ring = list(gpu.pinned([torch.empty(25_000) for _ in range(more)]))
+
+    def batches():
+        for number in range(20):
+            yield ring[number % more].fill_(number)
+
+    found = losses(gpu, CudaPrefetcher(batches(), gpu, depth=depth), late=True)
+    wanted = [checksum([torch.full((25_000,), float(number))]).item() for number in range(20)]
+    assert sum(a == b for a, b in zip(found, wanted, strict=True)) == right
 
 
 def test_spans_carry_the_number_of_their_batch():
