@@ -699,12 +699,12 @@ cu.check("11.3", ResumableLoader)
 #
 # **Guesses.**
 #
-# - **11e** 1, "they only add up", or "it explodes". It is about 1.5: it still learns, and nobody
-#   notices. Each step repeats all gradients before it.
+# - **11e** Some say 1, since gradients "only add up", others that it explodes. It is about 1.5: it
+#   still learns, and nobody notices. Each step repeats all gradients before it.
 # - **11f** 8, as many as GPUs. It is 2, as many as copies of the model.
 # - **11r** Whoever says 10 thinks that workers wait to be asked; whoever says 12 counts one for each.
 #   It is 14: ask what happens to the four.
-# - **11s** 2 or 3, since it was written three times. It is 1: what is whole is renamed, and replaces
+# - **11s** Those who count the writing say 2 or 3. It is 1: what is whole is renamed, and replaces
 #   itself.
 #
 # **Goes wrong.**

@@ -244,12 +244,12 @@ cu.check("12.2", window_starts)
 #
 # **Guesses.**
 #
-# - **12a** 5 to 20, since a tokenizer is quick. It is about 90. The number depends on the machine;
+# - **12a** Most say 5 to 20, since a tokenizer is quick. It is about 90. The number depends on the machine;
 #   what does not is that somebody waits.
 # - **12b** Most say MB. It is about 20 kB/s.
-# - **12c** 0, "as many as fit". It is 1/e, about 37.
-# - **12d** 0 again, or 37 again. It is a sixth. Draw two neighbours with offsets u and v: the gap is
-#   v − u where that is positive, 1/6 on average.
+# - **12c** The tempting answer is 0, since there are as many as fit. It is 1/e, about 37.
+# - **12d** Most say 0 again, or 37 again. It is a sixth. Draw two neighbours with offsets u and v:
+#   the gap is v − u where that is positive, 1/6 on average.
 #
 # **Goes wrong.**
 #
@@ -436,8 +436,9 @@ plot_mask(max(ends, key=np.sum))
 #
 # **Guesses.**
 #
-# - **12e** 1 or 0. It is about 10. Ask for the relative error, and what share would make it 1 %.
-# - **12f** 10 to 30. It is about 70, since one long document fills up its whole batch.
+# - **12e** Most say 1 or 0. It is about 10. Ask for the relative error, and what share would make
+#   it 1 %.
+# - **12f** Most say 10 to 30. It is about 70, since one long document fills up its whole batch.
 #
 # **Goes wrong.**
 #

@@ -201,9 +201,9 @@ write_report()
 #
 # **Guesses.**
 #
-# - **13a** 50 and more, since it "only" reads small events. It is below 10.
-# - **13b** Hundreds or thousands, "two epochs are few". It is about 30; 5,000 is what one could say
-#   without a model.
+# - **13a** Most say 50 and more, since it "only" reads small events. It is below 10.
+# - **13b** Most say hundreds or thousands, since two epochs are few. It is about 30; 5,000 is what
+#   one could say without a model.
 #
 # **Goes wrong.**
 #

@@ -41,9 +41,9 @@ cu.ready("B")
 #
 # **Guesses.**
 #
-# - **Ba** 2 to 5, since all of them claim to be fast. It is hundreds of times and more.
-# - **Bb** As many as before, or 1. It is far fewer than before, and still more than 1: what is left
-#   are copies.
+# - **Ba** Most say 2 to 5, since all of them claim to be fast. It is hundreds of times and more.
+# - **Bb** Most say as many as before, or 1. It is far fewer than before, and still more than 1:
+#   what is left are copies.
 # - **Bc** 7, a third of 20. It is all 20.
 #
 # **Goes wrong.**
