@@ -28,7 +28,7 @@ from torch import Tensor
 from course_utils.hardware.machine import usable_cores
 from course_utils.loading.images.augment import IMAGENET_MEAN, IMAGENET_STD
 from course_utils.loading.images.crops import Crops
-from course_utils.loading.images.decoding import SERIAL, Decoder
+from course_utils.loading.images.decoding import SERIAL, Decoder, scaling
 from course_utils.loading.images.packed import PackedImages
 from course_utils.loading.resume import ResumableBatches
 
@@ -146,10 +146,17 @@ class ImageLoader:
         self._goes_on = True
 
     def draw(self, indices: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the windows and flips of some images in this epoch; see `Crops.draw`."""
+        """Return the windows and flips of some images in this epoch; see `Crops.draw`.
+
+        The edges of a window that is decoded smaller lie where the smaller pixels have theirs.
+        """
         rows = self.images.table[np.asarray(indices)]
         sizes = np.stack([rows["height"], rows["width"]], 1).astype(np.int64)
-        return self.crops.draw(self.seed, self.batches.epoch.value, indices, sizes)
+        windows, flips = self.crops.draw(self.seed, self.batches.epoch.value, indices, sizes)
+        if self.antialias:
+            factors = [scaling(*sides, self.size) for sides in windows[:, 2:].tolist()]
+            windows -= windows % np.array(factors)[:, None]
+        return windows, flips
 
     def __iter__(self) -> Iterator[Batch]:
         if not self._goes_on:

@@ -1,12 +1,14 @@
+import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torchvision.transforms.v2.functional as one_by_one
 from torch import Tensor
 
-from course_utils.loading.images import ImageLoader, Jpegs
+from course_utils.loading.images import Crops, ImageLoader, Jpegs, PackedImages, normalise
 
 N = 40
 
@@ -43,3 +45,170 @@ def test_crops_that_are_not_scaled_down_by_2_are_bit_for_bit_those_of_torchvisio
         )
         theirs = one_by_one.horizontal_flip(theirs) if flips[index] else theirs
         assert torch.equal(ours, theirs)
+
+
+def test_crops_that_are_decoded_smaller_are_those_of_torchvision_within_a_level_on_average(
+    photos: Path, packed: Path
+) -> None:
+    files, size, changes, antialiasing = Jpegs(photos), 24, [], []
+    loader = ImageLoader(packed, 16, size, dtype="uint8")
+    windows, flips = loader.draw(range(N))
+    for index, ours in pixels(loader).items():
+        if windows[index, 2:].min() >= 2 * size:
+            where, image = windows[index].tolist(), files[index][0]
+            ours = ours.flip(-1) if flips[index] else ours
+            theirs, rough = (
+                one_by_one.resized_crop(image, *where, [size] * 2, antialias=antialias).float()
+                for antialias in (True, False)
+            )
+            changes.append((ours - theirs).abs().mean())
+            antialiasing.append((rough - theirs).abs().mean())
+
+    assert len(changes) > 15
+    assert torch.stack(changes).mean() < 1.2
+    assert torch.stack(changes).mean() < torch.stack(antialiasing).mean() / 3
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 64])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_every_image_comes_once_an_epoch_with_its_label(
+    packed: Path, batch_size: int, drop_last: bool
+) -> None:
+    loader = ImageLoader(packed, batch_size, 8, dtype="uint8", drop_last=drop_last)
+    labels, found = PackedImages(packed).table["label"], []
+    for batch in loader:
+        found.append(batch["index"].tolist())
+        assert batch["images"].shape == (len(found[-1]), 3, 8, 8)
+        assert batch["labels"].tolist() == labels[found[-1]].tolist()
+
+    served = N // batch_size * batch_size if drop_last else N
+    assert len(set(flat(found))) == len(flat(found)) == served
+    assert len(found) == len(loader) == -(-served // batch_size)
+
+
+def test_order_and_draws_depend_on_seed_and_epoch_not_on_threads_ranks_or_batches(
+    packed: Path,
+) -> None:
+    def epoch(number: int, **options: Any) -> ImageLoader:
+        loader = ImageLoader(packed, 8, 16, dtype="uint8", **options)
+        loader.set_epoch(number)
+        return loader
+
+    usual = pixels(epoch(3, seed=1))
+    parts = [epoch(3, seed=1, rank=rank, world_size=2, threads=3) for rank in range(2)]
+    assert sorted(flat(numbers(parts[0]) + numbers(parts[1]))) == list(range(N))
+    for part in parts:
+        part.set_epoch(3)
+        assert all(torch.equal(image, usual[index]) for index, image in pixels(part).items())
+    assert numbers(epoch(3, seed=1)) == numbers(epoch(3, seed=1, threads=1))
+    for other in epoch(4, seed=1), epoch(3, seed=2):
+        assert numbers(other) != numbers(epoch(3, seed=1))
+        assert not all(torch.equal(image, usual[i]) for i, image in pixels(other).items())
+
+
+def test_epochs_follow_each_other_by_themselves_and_may_be_set(packed: Path) -> None:
+    loader = ImageLoader(packed, 8, 8, dtype="uint8")
+    first, second = numbers(loader), numbers(loader)
+    assert first != second
+    loader.set_epoch(0)
+    assert numbers(loader) == first
+    assert next(iter(loader))["index"].tolist() == second[0]
+    assert numbers(loader) == second  # a loop that was left begins again
+
+
+@pytest.mark.parametrize("steps", [1, 3, 5])
+def test_after_a_restart_the_rest_comes_and_then_the_next_epoch(packed: Path, steps: int) -> None:
+    whole = ImageLoader(packed, 8, 8, dtype="uint8", seed=5)
+    wanted = [numbers(whole), numbers(whole)]
+    before = ImageLoader(packed, 8, 8, dtype="uint8", seed=5)
+    taken = [batch["index"].tolist() for _, batch in zip(range(steps), before, strict=False)]
+    after = ImageLoader(packed, 8, 8, dtype="uint8", seed=5, threads=1)
+    after.load_state_dict(before.state_dict())
+    after.set_epoch(0)
+    assert taken + numbers(after) == wanted[0]
+    after.set_epoch(1)
+    assert numbers(after) == wanted[1]
+
+
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_float_images_are_the_normalised_bytes_in_the_layout_that_was_asked_for(
+    packed: Path, channels_last: bool
+) -> None:
+    options = {"seed": 2, "channels_last": channels_last}
+    raw = ImageLoader(packed, 16, 150, dtype="uint8", **options)
+    ready = ImageLoader(packed, 16, 150, **options)
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    for ours, of_bytes in zip(ready, raw, strict=True):
+        assert ours["images"].is_contiguous(memory_format=layout)
+        assert of_bytes["images"].is_contiguous(memory_format=layout)
+        expected = normalise(of_bytes["images"].float() / 255)
+        torch.testing.assert_close(ours["images"], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("buffers", [1, 3])
+def test_a_batch_stays_until_its_memory_is_promised_to_another(packed: Path, buffers: int) -> None:
+    loader, held, places = ImageLoader(packed, 2, 8, buffers=buffers), list[Any](), set[int]()
+    for _ in range(2):  # across the end of an epoch, too
+        for batch in loader:
+            places.add(batch["images"].data_ptr())
+            held = [*held, (batch["images"], batch["images"].clone())][-buffers:]
+            for kept, expected in held:
+                assert torch.equal(kept, expected)
+    assert len(places) == buffers + 2
+
+
+def test_batches_of_a_loop_that_was_left_stay_and_may_have_memory_of_their_own(
+    packed: Path,
+) -> None:
+    loader = ImageLoader(packed, 4, 8)
+    list(loader)
+    last = next(iter(loader))["images"]
+    before = last.clone()
+    list(loader)
+    assert torch.equal(last, before)
+    kept = list(ImageLoader(packed, 4, 8, buffers=None))
+    assert len({batch["images"].data_ptr() for batch in kept}) == N / 4
+
+
+def threads_of_loaders() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("images")]
+
+
+def test_a_loop_that_is_left_leaves_no_thread(packed: Path) -> None:
+    for _ in ImageLoader(packed, 4, 8, threads=3):
+        assert threads_of_loaders()
+        break
+    assert not threads_of_loaders()
+
+
+def test_an_image_that_cannot_be_read_is_named_in_the_loop(packed: Path, tmp_path: Path) -> None:
+    content = bytearray(packed.read_bytes())
+    content[PackedImages(packed).table["where"][11] + 200] ^= 255
+    (tmp_path / "changed").write_bytes(content)
+    with pytest.raises(OSError, match=r"Image 11 of .*changed is corrupted"):
+        numbers(ImageLoader(tmp_path / "changed", 4, 8))
+    assert not threads_of_loaders()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 0}, "size=0 cannot be"),
+        ({"threads": 0}, "threads=0 cannot be"),
+        ({"buffers": 0}, "buffers=0 cannot be"),
+        ({"dtype": "float16"}, 'choose "float32" or "uint8"'),
+        ({"batch_size": 0}, "batch_size=0 cannot be"),
+    ],
+)
+def test_what_cannot_be_is_refused(packed: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ImageLoader(packed, **options)
+
+
+def test_crops_may_be_the_whole_image_without_flips(photos: Path, packed: Path) -> None:
+    crops = Crops(scale=(1, 1), ratio=(1, 1), flip_share=0)
+    windows, flips = ImageLoader(packed, 4, 200, crops=crops).draw(range(N))
+    for (top, left, height, width), (image, _) in zip(windows, Jpegs(photos), strict=False):
+        assert height == width == min(image.shape[1:])
+        assert (top, left) == ((image.shape[1] - height) // 2, (image.shape[2] - width) // 2)
+    assert not flips.any()

@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from course_utils.loading.images import Crops
+from course_utils.loading.images.crops import uniform
+
+
+def test_numbers_are_even_and_those_of_neighbours_have_nothing_in_common() -> None:
+    drawn = uniform(0, 0, range(4000), 8)
+    assert drawn.dtype == np.float32
+    assert 0 <= drawn.min() <= drawn.max() < 1
+    counts = np.histogram(drawn, 10, (0, 1))[0]
+    assert np.abs(counts - 3200).max() < 5 * 3200**0.5
+    for others in (
+        uniform(0, 0, range(1, 4001), 8),
+        uniform(0, 1, range(4000), 8),
+        uniform(1, 0, range(4000), 8),
+    ):
+        assert abs(np.corrcoef(drawn.ravel(), others.ravel())[0, 1]) < 0.03
+        assert not (drawn == others).any(1).mean() > 0.01
+    assert abs(np.corrcoef(drawn.T) - np.eye(8)).max() < 0.08
+
+
+def test_draws_of_a_sample_do_not_depend_on_its_company() -> None:
+    sizes = np.array([[100, 200], [300, 40], [5, 5]])
+    windows, flips = Crops().draw(1, 2, [7, 8, 9], sizes)
+    for place, index in enumerate([7, 8, 9]):
+        alone, flip = Crops().draw(1, 2, [index], sizes[place : place + 1])
+        assert alone.tolist() == windows[place : place + 1].tolist()
+        assert flip.tolist() == flips[place : place + 1].tolist()
+
+
+@pytest.mark.parametrize("size", [(350, 400), (1, 1), (10, 1000)])
+def test_windows_lie_inside_and_are_as_large_as_asked_for(size: tuple[int, int]) -> None:
+    sizes = np.tile(size, (2000, 1))
+    (top, left, height, width), flips = (
+        drawn.T for drawn in Crops(flip_share=0.25).draw(0, 0, range(2000), sizes)
+    )
+    assert (top >= 0).all()
+    assert (left >= 0).all()
+    assert (height > 0).all()
+    assert (width > 0).all()
+    assert (top + height <= size[0]).all()
+    assert (left + width <= size[1]).all()
+    assert 0.2 < flips.mean() < 0.3
+    if size == (350, 400):
+        area = height * width / (350 * 400)
+        assert 0.079 < area.min() < 0.1
+        assert 0.45 < area.mean() < 0.55
