@@ -45,7 +45,9 @@ class Decoder:
         self.images, self.size, self.antialias = images, size, antialias
         self._resize = RESIZE[antialias]
         pixels = images.table["height"].astype(np.int64) * images.table["width"]
-        self._room = np.empty(3 * int(pixels.max()), np.uint8)  # new pages cost as much as decoding
+        self._room = np.empty(
+            3 * int(pixels.max()), np.uint8
+        )  # used again, as new pages are cleared first
         self._resized = torch.empty(1, size, size, 3, dtype=torch.uint8).permute(0, 3, 1, 2)
 
     def write(
