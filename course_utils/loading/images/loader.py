@@ -166,7 +166,7 @@ class ImageLoader:
 
     def _ahead(self) -> Iterator[Batch]:
         """Yield the batches in order, while threads work on those that come next."""
-        # of the loop before, if that came to its end: each page of new memory has to be cleared first.
+        # of the loop before, if that came to its end: new memory has to be cleared, page by page.
         # A loop that was left may be followed by another while its last batches are in use.
         ring, self._ring = self._ring or self._new_ring(), None
         decoders = SimpleQueue[Decoder]()
