@@ -154,7 +154,9 @@ class ImageLoader:
         sizes = np.stack([rows["height"], rows["width"]], 1).astype(np.int64)
         windows, flips = self.crops.draw(self.seed, self.batches.epoch.value, indices, sizes)
         if self.antialias:
-            factors = [scaling(*sides, self.size) for sides in windows[:, 2:].tolist()]
+            factors = [
+                scaling(rows, columns, self.size) for rows, columns in windows[:, 2:].tolist()
+            ]
             windows -= windows % np.array(factors)[:, None]
         return windows, flips
 
