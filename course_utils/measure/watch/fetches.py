@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from course_utils.measure.hook import Listener, Parcel, delay_s
 from course_utils.measure.spans import SpanLog, activate, current
+from course_utils.measure.watch.record import LONG_NS, SOME, STAGES, UNKNOWN
 
-LONG_NS = 5_000_000  # shorter fetches are not worth asking the system how long they had no core
+LONG_ENOUGH_NS = 5_000_000  # of a fetch, to ask the system how long it had no core
 
 
-class Fetch(NamedTuple):
-    """What one fetch of one batch cost, in ns; the names are those of `record.Turn`."""
-
-    worker: float
-    began: float
-    made: float
-    done: float
-    cpu: float
-    fetch_cpu: float
-    process_cpu: float
-    delay: float
-    read: float
-    decode: float
-    transform: float
+# what one fetch of one batch cost, in ns: the fields of `record.Turn` from `worker` on
+Fetch = tuple[float, ...]
+_NO_STAGES = 0.0, 0.0, 0.0
+_NOT_READ = UNKNOWN, UNKNOWN, UNKNOWN
 
 
 class Clocks(Listener):
@@ -38,7 +29,8 @@ class Clocks(Listener):
         self._log = SpanLog()  # of the stages that the dataset names
         self._began = self._made = self._cpu = self._process_cpu = 0
         self._delay: float | None = None
-        self._lasted = 0
+        self._lasted = self._count = 0
+        self._reads = False
 
     def worker_started(self, worker_id: int) -> None:
         """Begin in a worker."""
@@ -51,8 +43,11 @@ class Clocks(Listener):
         if self.worker < 0 and current() is None:
             activate(self._log)
         self._log.drain()
-        self._delay = delay_s() if self._lasted > LONG_NS else None
-        self._process_cpu, self._cpu = time.process_time_ns(), time.thread_time_ns()
+        self._delay = delay_s() if self._lasted > LONG_ENOUGH_NS else None
+        self._count += 1
+        self._reads = self._lasted > LONG_NS or self._count % SOME == 0
+        if self._reads:
+            self._process_cpu, self._cpu = time.process_time_ns(), time.thread_time_ns()
         self._began = time.perf_counter_ns()
 
     def samples_made(self) -> None:
@@ -61,21 +56,27 @@ class Clocks(Listener):
 
     def batch_made(self, batch: Any) -> Any:
         """Send on what the fetch cost that ends so."""
-        done, cpu = time.perf_counter_ns(), time.thread_time_ns() - self._cpu
+        done = time.perf_counter_ns()
         self._lasted = done - self._began
         delay = 0.0 if self._delay is None else 1e9 * (delay_s() - self._delay)
-        stages = {"read": 0, "decode": 0, "transform": 0}
-        for span in self._log.drain():
-            if span.stage in stages:
-                stages[span.stage] += span.duration_ns
-        total = time.process_time_ns()
-        times = self._began, self._made, done, cpu, total - self._process_cpu, total, delay
-        self.fetch = Fetch(self.worker, *times, **stages)
+        cpu = self._processor() if self._reads else _NOT_READ
+        self.fetch = self.worker, self._began, self._made, done, *cpu, delay, *self._stages()
         if self.worker < 0:
             if current() is self._log:
                 activate(None)
             return batch
         return Parcel(batch, (self.fetch, self.cores))
+
+    def _processor(self) -> Fetch:
+        """Return the processor time of this thread and this process in the fetch, and in all."""
+        cpu, total = time.thread_time_ns() - self._cpu, time.process_time_ns()
+        return cpu, total - self._process_cpu, total
+
+    def _stages(self) -> Fetch:
+        """Return how long each of `record.STAGES` took, of those that the dataset names."""
+        if not (spans := self._log.drain()):
+            return _NO_STAGES
+        return tuple(sum(s.duration_ns for s in spans if s.stage == name) for name in STAGES)
 
 
 def usable_cores() -> int:

@@ -18,12 +18,11 @@ from course_utils.measure.diagnosis import (
     judge,
     remedy,
 )
-from course_utils.measure.watch.record import UNKNOWN, Seen, Turn
+from course_utils.measure.watch.record import STAGES, UNKNOWN, Seen, Turn
 from course_utils.words import plural
 
 ENOUGH, ENOUGH_NS = 8, 5e8  # steady turns and their time: of less there is no verdict
 READY_NS = 2_000_000  # a batch that comes within this time was there already
-STAGES = ("read", "decode", "transform")
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ class Loop:
         slow = [wall for wall in walls if wall > SLOW * usual]
         return {
             "fetch_s": mean([turn.done - turn.began for turn in turns]),
-            "computing_s": mean([_computing(turn) for turn in turns]),
+            "computing_s": mean([_computing(turn) for turn in turns if turn.cpu != UNKNOWN]),
             "delay_s": mean([turn.delay for turn in turns]),
             "collate_s": mean([turn.done - turn.made for turn in turns]),
             "slow_share": len(slow) / len(walls),
@@ -154,13 +153,14 @@ class Loop:
             return {}
         beside = []
         for worker in {turn.worker for turn in turns}:
-            own = [turn for turn in turns if turn.worker == worker]
+            own = list(enumerate(turn for turn in turns if turn.worker == worker))
+            read = [(place, turn) for place, turn in own if turn.cpu != UNKNOWN]
             beside += [
-                b.process_cpu - a.process_cpu - b.fetch_cpu
-                for a, b in pairwise(own)
-                if b.process_cpu >= a.process_cpu
+                (b.process_cpu - a.process_cpu) / (later - place) - b.fetch_cpu
+                for (place, a), (later, b) in pairwise(read)
+                if b.process_cpu >= a.process_cpu  # else another process of another epoch
             ]
-        received = mean([turn.received for turn in self.steady])
+        received = mean([turn.received for turn in self.steady if turn.received != UNKNOWN])
         return {"receiving_s": received, "sending_s": max(0.0, mean(beside)) + received}
 
 

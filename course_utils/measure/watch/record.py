@@ -13,7 +13,7 @@ import mmap
 import os
 import struct
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ PROCESS = ".process"  # a file that a process leaves in which torch was imported
 ABOUT = 8192  # bytes of the description
 ROWS = 2048  # turns that are remembered
 UNKNOWN = -1.0
+STAGES = ("read", "decode", "transform")  # that a dataset may name, as the last fields of a turn
 
 
 def is_watched() -> bool:
@@ -55,20 +56,24 @@ class Turn(NamedTuple):
     asked: float
     got: float
     left: float = 0.0  # when the loop came back; 0: it has not, UNKNOWN: not straight from here
-    received: float = 0.0  # processor time of the main thread in next()
+    received: float = UNKNOWN  # processor time of the main thread in next(); of some turns
     device_idle: float = UNKNOWN  # during next(), by the clock of the device
     device_work: float = UNKNOWN  # from the batch to the next call of next(), by the same clock
     worker: float = UNKNOWN
     began: float = 0.0
     made: float = 0.0  # all samples were there, and collating began
     done: float = 0.0
-    cpu: float = 0.0  # of the fetching thread
-    fetch_cpu: float = 0.0  # of its whole process meanwhile: more if there are thread pools
-    process_cpu: float = 0.0  # of that process since it began
+    cpu: float = UNKNOWN  # of the fetching thread; this and the next two of some turns
+    fetch_cpu: float = UNKNOWN  # of its whole process meanwhile: more if there are thread pools
+    process_cpu: float = UNKNOWN  # of that process since it began
     delay: float = 0.0  # ready and without a core
     read: float = 0.0  # of the stages that the dataset names
     decode: float = 0.0
     transform: float = 0.0
+
+
+SOME = 16  # of so many turns that are short, processor time is read in one: that takes microseconds
+LONG_NS = 2_000_000
 
 
 class Totals(NamedTuple):
@@ -89,10 +94,13 @@ class Totals(NamedTuple):
 
 _ROW, _TOTALS = struct.Struct(f"<{len(Turn._fields)}d"), struct.Struct(f"<{len(Totals._fields)}d")
 _SIZE = ABOUT + _TOTALS.size + ROWS * _ROW.size
+_TOTAL = {name: place for place, name in enumerate(Totals._fields)}
+_FIELD = {name: place for place, name in enumerate(Turn._fields)}
+_NO_FETCH = (UNKNOWN, *[0.0] * (len(_FIELD) - _FIELD["worker"] - 1))
 
 
 class Record:
-    """What one process writes down of one loader."""
+    """What one process writes down of one loader; a figure takes a fraction of a microsecond."""
 
     def __init__(self, path: Path, about: Mapping[str, Any]):
         """Make the file, which takes its whole size at once."""
@@ -100,35 +108,43 @@ class Record:
         with partial.open("wb+") as file:
             file.truncate(_SIZE)
             self._map = mmap.mmap(file.fileno(), _SIZE)
+        self._figures = memoryview(self._map)[ABOUT:].cast("d")  # the totals, then the ring
         self.describe(about)
         os.replace(partial, path)  # so that a reader finds none without its description
 
     def describe(self, about: Mapping[str, Any]) -> None:
         """Write what is known of the loader; of a long word the end is lost."""
-        short = {
-            key: value[:200] if isinstance(value, str) else value for key, value in about.items()
-        }
-        text = json.dumps(short).encode()
-        if len(text) <= ABOUT:
-            self._map[:ABOUT] = text.ljust(ABOUT)
+        short = {k: value[:200] if isinstance(value, str) else value for k, value in about.items()}
+        self._map[:ABOUT] = json.dumps(short).encode().ljust(ABOUT)
 
-    def turn(self, turn: Turn, totals: Totals) -> None:
-        """Write a turn over the oldest one, then the totals that count it."""
-        _ROW.pack_into(self._map, self._place(turn.number), *turn)
-        _TOTALS.pack_into(self._map, ABOUT, *totals)
+    def __getitem__(self, total: str) -> float:
+        """Return one of the totals."""
+        return self._figures[_TOTAL[total]]
 
-    def total(self, totals: Totals) -> None:
-        """Write the totals alone."""
-        _TOTALS.pack_into(self._map, ABOUT, *totals)
+    def __setitem__(self, total: str, value: float) -> None:
+        """Write one of the totals."""
+        self._figures[_TOTAL[total]] = value
+
+    def turn(self, *begun: float, fetch: Sequence[float] | None) -> None:
+        """Write a turn over the oldest one.
+
+        Args:
+            begun: its figures from `number` to `received`.
+            fetch: those from `worker` on; None if it is not known how the batch was made.
+        """
+        place = ABOUT + 8 * _row(begun[0])
+        _ROW.pack_into(self._map, place, *begun, UNKNOWN, UNKNOWN, *(fetch or _NO_FETCH))
 
     def amend(self, number: float, field: str, value: float) -> None:
         """Write one figure of a turn that was not known at once, if it is still remembered."""
-        place = self._place(number)
-        if struct.unpack_from("<d", self._map, place)[0] == number:
-            struct.pack_into("<d", self._map, place + 8 * Turn._fields.index(field), value)
+        row = _row(number)
+        if self._figures[row] == number:
+            self._figures[row + _FIELD[field]] = value
 
-    def _place(self, number: float) -> int:
-        return ABOUT + _TOTALS.size + int(number) % ROWS * _ROW.size
+
+def _row(number: float) -> int:
+    """Return where the figures of a turn begin, among those of the file."""
+    return len(_TOTAL) + int(number) % ROWS * len(_FIELD)
 
 
 @dataclass(frozen=True)

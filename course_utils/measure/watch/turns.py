@@ -12,7 +12,7 @@ import sysconfig
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,11 +24,19 @@ from torch.utils.data import get_worker_info
 from course_utils.measure.hook import Parcel, is_heard, listen
 from course_utils.measure.watch.device import DeviceClock, device_at_work
 from course_utils.measure.watch.fetches import Clocks, usable_cores
-from course_utils.measure.watch.record import ENDING, Record, Totals, Turn, records_folder
+from course_utils.measure.watch.record import (
+    ENDING,
+    LONG_NS,
+    SOME,
+    UNKNOWN,
+    Record,
+    records_folder,
+)
 
 MOST_LOADERS = 16  # of a process; those after them are not watched
 AT_ONCE_NS = 1_000_000  # between iter() and next(): then they are one wait
 _LIBRARIES = sysconfig.get_path("stdlib"), "site-packages", "dist-packages"
+_MAIN = threading.main_thread().ident
 _OURS = str(Path(__file__).parents[2])
 
 _loops: list[Loop] = []
@@ -83,27 +91,14 @@ class Loop:
         self.loader, self.about = _reference(loader), about
         name = f"{os.getpid()}-{len(_loops)}{ENDING}"
         self.record = Record(records_folder() / name, about)
-        self.totals = dict.fromkeys(Totals._fields, 0.0)
-        self.cores = 0
-
-    def add(self, **more: float) -> None:
-        """Add to the sums."""
-        for name, value in more.items():
-            self.totals[name] += value
-
-    def save(self, turn: Turn | None = None) -> None:
-        """Write down the sums, and a turn before them."""
-        totals = Totals(*self.totals.values())
-        if turn is None:
-            self.record.total(totals)
-        else:
-            self.record.turn(turn, totals)
+        self.cores = 0  # a bit for each that the workers may use
 
     def device_told(self, number: float, idle_ns: float, work_ns: float) -> None:
         """Enter what the device says of an earlier turn."""
         self.record.amend(number, "device_idle", idle_ns)
         self.record.amend(number, "device_work", work_ns)
-        self.add(device_idle=idle_ns, device_turns=1)
+        self.record["device_idle"] += idle_ns
+        self.record["device_turns"] += 1
 
     def describe(self, **more: Any) -> None:
         """Add to the description."""
@@ -133,41 +128,47 @@ class Turns:
             asked = self._began
         if device is not None:
             device.asked()
-        cpu = time.thread_time_ns()
+        number = self.loop.record["turns"]
+        reads = number % SOME == 1 or asked - self._got > LONG_NS
+        cpu = time.thread_time_ns() if reads else 0
         try:
             received = next_batch(iterator)
         except StopIteration:
             self._epoch_ends(asked)
             raise
-        got, received_ns = time.perf_counter_ns(), time.thread_time_ns() - cpu
+        got, received_ns = time.perf_counter_ns(), time.thread_time_ns() - cpu if reads else UNKNOWN
         if device is not None:
-            device.got(self.loop.totals["turns"])
+            device.got(number)
         return self._note(received, asked, got, received_ns)
 
-    def _note(self, received: Any, asked: int, got: int, received_ns: int) -> Any:
-        """Write down a turn; return the batch."""
-        batch, loop = received, self.loop
-        fetch: Sequence[float] = ()
+    def _note(self, received: Any, asked: int, got: int, received_ns: float) -> Any:
+        """Write down a turn, then the sums that count it; return the batch."""
+        batch, loop, record, fetch = received, self.loop, self.loop.record, None
         if self.clocks is not None and isinstance(received, Parcel):
             batch, (fetch, cores) = received.batch, received.about
             loop.cores |= cores
         elif self.clocks is not None:
-            fetch = self.clocks.fetch or ()
-        totals = loop.totals
-        number = totals["turns"]
-        turn = Turn(
-            number, totals["epochs"], self._place, asked, got, 0.0, received_ns, -1.0, -1.0, *fetch
-        )
-        loop.add(turns=1, waited=got - asked, began=0 if self._place else got - asked)
-        totals["first"] = totals["first"] or asked
-        totals["last"], totals["cores"] = got, loop.cores.bit_count()
-        if threading.current_thread() is not threading.main_thread():
-            totals["elsewhere"] += 1
-        loop.save(turn)
-        if self._place == 1:
+            fetch = self.clocks.fetch
+        number = self._number = record["turns"]
+        epoch, place = record["epochs"], self._place
+        record.turn(number, epoch, place, asked, got, 0.0, received_ns, fetch=fetch)
+        record["waited"] += got - asked
+        record["last"] = got
+        if not place:
+            self._note_first(asked, got)
+        elif place == 1:
+            record["cores"] = loop.cores.bit_count()
             loop.describe(**_place_in_the_world(), batch_bytes=_bytes(batch))
-        self._place, self._got, self._number = self._place + 1, got, number
+        if threading.get_ident() != _MAIN:
+            record["elsewhere"] += 1
+        record["turns"] = number + 1
+        self._place, self._got = place + 1, got
         return batch
+
+    def _note_first(self, asked: int, got: int) -> None:
+        record = self.loop.record
+        record["first"] = record["first"] or asked
+        record["began"] += got - asked
 
     def _came_back(self, now: int) -> None:
         """Note how long the loop worked on its batch, unless another loader was asked meanwhile."""
@@ -176,14 +177,14 @@ class Turns:
             straight = _last is self
             self.loop.record.amend(self._number, "left", float(now if straight else -1))
             if straight:
-                self.loop.totals["worked"] += now - self._got
+                self.loop.record["worked"] += now - self._got
         _last = self
 
     def _epoch_ends(self, asked: int) -> None:
-        now = time.perf_counter_ns()
-        self.loop.add(epochs=1, waited=now - asked)
-        self.loop.totals["last"] = now
-        self.loop.save()
+        record, now = self.loop.record, time.perf_counter_ns()
+        record["epochs"] += 1
+        record["waited"] += now - asked
+        record["last"] = now
         self._new_epoch()
 
     def _new_epoch(self) -> None:
@@ -194,7 +195,7 @@ class Turns:
 
     def _device_now(self) -> DeviceClock | None:
         """Return what marks the turns on the device; in other threads that would say nothing."""
-        if threading.current_thread() is not threading.main_thread() or not device_at_work():
+        if threading.get_ident() != _MAIN or not device_at_work():
             return None
         if self._device is None:
             self._device = DeviceClock(self.loop.device_told)
@@ -301,8 +302,8 @@ def _bytes(batch: Any) -> int:
 
 def _begin_as_child() -> None:
     """Forget the loops of the process that was forked: their records are its own."""
-    global _last
-    _last = None
+    global _last, _MAIN
+    _last, _MAIN = None, threading.get_ident()
     _loops.clear()
 
 
