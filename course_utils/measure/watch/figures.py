@@ -21,7 +21,7 @@ from course_utils.measure.diagnosis import (
 from course_utils.measure.watch.record import STAGES, UNKNOWN, Seen, Turn
 from course_utils.words import plural
 
-ENOUGH, ENOUGH_NS = 8, 5e8  # steady turns and their time: of less there is no verdict
+ENOUGH, ENOUGH_NS = 4, 5e8  # steady turns and their time: of less there is no verdict
 READY_NS = 2_000_000  # a batch that comes within this time was there already
 
 
@@ -30,6 +30,7 @@ class Loop:
     """What is known of one loader in one process."""
 
     seen: Seen
+    alike: int = 0  # how many loaders of this process that read like it began before it
 
     @property
     def name(self) -> str:
@@ -40,7 +41,8 @@ class Loop:
             parts.append(f"batch {about['batch_size']}")
         if about["kind"] != about["dataset"]:
             parts.append(plural(about["workers"], "worker") if about["workers"] else "no workers")
-        return f"{', '.join(parts)}, at {about['at']}"
+        more = f", number {self.alike + 1} of its kind" if self.alike else ""
+        return f"{', '.join(parts)}, at {about['at']}{more}"
 
     @property
     def lost_ns(self) -> float:
@@ -98,6 +100,7 @@ class Loop:
             "step_s": max(0.0, together - wait),
             "together_s": together,
             "wait_s": wait,
+            "has_device": bool(idle),
             "waited_share": sum(wait > READY_NS for wait in waits) / len(waits),
             **self._start_up(),
         }
@@ -113,6 +116,7 @@ class Loop:
     def _setting(self) -> dict[str, Any]:
         about, totals = self.seen.about, self.seen.totals
         return {
+            "kind": about["takes"],
             "workers": about["workers"],
             "prefetch_factor": about["prefetch_factor"],
             "start_method": about["start_method"],
@@ -131,7 +135,7 @@ class Loop:
     def _fetching(self) -> dict[str, Any]:
         turns = self._fetched
         if not turns:
-            return {}
+            return self._taking()
         walls = [turn.done - turn.began - turn.delay for turn in turns]
         usual = median(walls)
         slow = [wall for wall in walls if wall > SLOW * usual]
@@ -146,6 +150,14 @@ class Loop:
             "stages": _stages(turns),
             **self._moving(turns),
         }
+
+    def _taking(self) -> dict[str, float]:
+        """Return what next() itself costs where it makes the batch, of what is no `DataLoader`."""
+        if self.seen.about["takes"] != "no DataLoader":
+            return {}
+        computing = mean([turn.received for turn in self.steady if turn.received != UNKNOWN])
+        fetch = mean([turn.got - turn.asked for turn in self.steady])
+        return {"fetch_s": fetch, "computing_s": min(computing, fetch)}
 
     def _moving(self, turns: Sequence[Turn]) -> dict[str, float]:
         """Return what it costs to bring a batch from a worker: what is spent beside the fetch."""
@@ -162,6 +174,18 @@ class Loop:
             ]
         received = mean([turn.received for turn in self.steady if turn.received != UNKNOWN])
         return {"receiving_s": received, "sending_s": max(0.0, mean(beside)) + received}
+
+
+def loops(seen: Sequence[Seen]) -> list[Loop]:
+    """Return what is known of each, those first for which most time was lost."""
+    found: list[Loop] = []
+    for one in sorted(seen, key=lambda s: s.totals.first):
+        loop = Loop(one)
+        pid = one.about["pid"]
+        before = (f for f in found if f.seen.about["pid"] == pid)
+        alike = sum(Loop(f.seen).name == loop.name for f in before)
+        found.append(Loop(one, alike))
+    return sorted(found, key=lambda loop: (-loop.lost_ns, loop.seen.rank))
 
 
 def _computing(turn: Turn) -> float:

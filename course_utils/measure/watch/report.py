@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from course_utils.measure.diagnosis import WORTH
 from course_utils.measure.exchange import chrome_ranks
 from course_utils.measure.picture import Timeline
 from course_utils.measure.ranks import find_straggler
 from course_utils.measure.spans import OTHERS, Span
 from course_utils.measure.trace import Trace
-from course_utils.measure.watch.figures import Loop
+from course_utils.measure.watch.figures import Loop, loops
 from course_utils.measure.watch.record import Seen, Turn
 from course_utils.paths import replace_file
-from course_utils.words import duration, percent, plural
+from course_utils.words import duration, factor, percent, plural
 
 TURNS = 200  # of the busiest loader, that are drawn
 NOT_KNOWN = (
@@ -44,42 +45,48 @@ def write(seen: Sequence[Seen], folder: Path, command: str) -> str:
 
 def findings(seen: Sequence[Seen]) -> str:
     """Return in words what each loader cost each rank."""
-    loops = sorted(map(Loop, seen), key=lambda loop: (-loop.lost_ns, loop.seen.rank))
-    if not loops:
+    found = loops(seen)
+    if not found:
         return (
-            "No DataLoader gave a batch. Of a loop over something else only its code can tell: "
-            "write `for batch in course_utils.watch(batches)` there, and run it again."
+            "No DataLoader gave a batch: this program makes its batches itself, or made none. "
+            "Write `for batch in course_utils.watch(batches)` where it loops over them, and run it "
+            "again."
         )
-    names = list(dict.fromkeys(loop.name for loop in loops))
-    blocks = [_of_loader([loop for loop in loops if loop.name == name]) for name in names]
-    return "\n\n".join([_first(loops), *blocks, *_ranks(loops), *_idle(loops), NOT_KNOWN])
+    names = list(dict.fromkeys(loop.name for loop in found))
+    blocks = [_of_loader([loop for loop in found if loop.name == name]) for name in names]
+    return "\n\n".join([_first(found), *blocks, *_ranks(found), *_idle(found), NOT_KNOWN])
 
 
-def _first(loops: Sequence[Loop]) -> str:
+def _first(found: Sequence[Loop]) -> str:
     """Return what to try first."""
-    worst = next((loop for loop in loops if loop.cause), None)
-    if worst is None:
+    worst = next((loop for loop in found if loop.cause), None)
+    if worst is None or worst.remedy is None or worst.measurements is None:
         return "Too few batches were taken to say what to change."
-    if worst.cause == "GPU-bound" or worst.remedy is None:
-        return f"Leave the loaders alone: the loop waits {percent(worst.share)} of the time."
-    return f"Try first: {worst.remedy.change}, for {worst.name}."
+    if worst.cause == "GPU-bound":
+        most = factor(worst.measurements.headspace)
+        return (
+            f"Leave the loaders alone: if {worst.name}, never let the loop wait, training would be "
+            f"{most} times as fast."
+        )
+    if worst.remedy.gain < WORTH:
+        return f"Look first at {worst.name}; watching cannot name a change that gains much."
+    return f"Try first: {worst.remedy.change}. This is for {worst.name}."
 
 
-def _of_loader(loops: Sequence[Loop]) -> str:
-    """Return the paragraph of one loader: the rank that waits longest, then the others."""
-    lines = [loops[0].name]
-    for loop in sorted(loops, key=lambda loop: loop.seen.rank):
-        lines.append(f"  {_who(loop, loops)}{_turn(loop)}")
-        if said := _verdict(loop):
-            lines.append(f"    {said}")
+def _of_loader(alike: Sequence[Loop]) -> str:
+    """Return the paragraph of one loader, with a line for each process."""
+    lines = [alike[0].name]
+    for loop in sorted(alike, key=lambda loop: loop.seen.rank):
+        lines.append(f"  {_who(loop, alike)}{_turn(loop)}")
+        lines += [f"    {said}" for said in _verdict(loop)]
     return "\n".join(lines)
 
 
-def _who(loop: Loop, loops: Sequence[Loop]) -> str:
-    about = loop.seen.about
-    several = len({one.seen.rank for one in loops}) < len(loops)
-    who = f"process {about['pid']}" if several else f"rank {about['rank']}"
-    return f"{who}: " if len(loops) > 1 else ""
+def _who(loop: Loop, alike: Sequence[Loop]) -> str:
+    if len(alike) == 1 and loop.seen.about["ranks"] == 1:
+        return ""
+    several = len({one.seen.rank for one in alike}) < len(alike)
+    return f"process {loop.seen.about['pid']}: " if several else f"rank {loop.seen.rank}: "
 
 
 def _turn(loop: Loop) -> str:
@@ -88,31 +95,40 @@ def _turn(loop: Loop) -> str:
     count = plural(int(totals.turns), "batch")
     if totals.epochs:
         count += f" in {plural(int(totals.epochs), 'epoch')}"
-    waited = f"{duration(totals.waited)} in next(), {duration(totals.worked)} in the loop"
+    waited, worked = duration(totals.waited), duration(totals.worked)
+    whole = f"{waited} in next() and {worked} in the loop, {percent(loop.share)} lost"
     if m is None:
-        return f"{count}; {waited}"
-    turn = f"a turn takes {duration(m.together_s * 1e9)}, {duration(m.wait_s * 1e9)} of it waiting"
-    return f"{count}; {turn}; in all {waited} ({percent(loop.share)} lost)"
+        return f"{count}; {whole}"
+    return f"{count}; {whole}; a turn takes {_ms(m.together_s)}, {_ms(m.wait_s)} of it waiting"
 
 
-def _verdict(loop: Loop) -> str:
+def _verdict(loop: Loop) -> list[str]:
+    """Return what a diagnosis says of these figures, and the change that it names."""
     if loop.seen.totals.elsewhere:
-        return (
-            "A thread of the program calls next(), and what the loop waits for is not known: "
+        return [
+            "A thread of the program calls next(), so that the wait of the loop is not known: "
             "write `for batch in course_utils.watch(...)` around what the loop itself takes."
-        )
+        ]
     m, told = loop.measurements, loop.remedy
     if m is None or told is None:
-        return ""
+        return []
     if loop.cause == "GPU-bound":
-        return f"The loader keeps up: the loop waits {duration(m.wait_s * 1e9)} for a batch."
-    gain = f"Predicted gain: training {'at most ' if told.at_most else ''}{told.gain:.2g} times"
-    return f"{told.verdict}\n    Change: {told.change}. {gain} as fast."
+        ideal = f"an infinitely fast one would make training {factor(m.headspace)} times as fast"
+        return [f"The loader keeps up: {ideal}."]
+    if told.gain < WORTH:
+        return [told.verdict, "Watching cannot name a change that gains much."]
+    most = "at most " if told.at_most else ""
+    gain = f"Predicted gain: training {most}{factor(told.gain)} times as fast."
+    return [told.verdict, f"Change: {told.change}. {gain}"]
 
 
-def _ranks(loops: Sequence[Loop]) -> list[str]:
+def _ms(seconds: float) -> str:
+    return duration(seconds * 1e9)
+
+
+def _ranks(found: Sequence[Loop]) -> list[str]:
     """Return for whom the ranks wait, if they meet at all."""
-    together = [one for one in loops if one.name == loops[0].name and one.seen.about["ranks"] > 1]
+    together = [one for one in found if one.name == found[0].name and one.seen.about["ranks"] > 1]
     together.sort(key=lambda loop: loop.seen.rank)
     if len(together) < 2 or len(together) != len({one.seen.rank for one in together}):
         return []
@@ -137,9 +153,9 @@ def _arrivals(seen: Sequence[Seen]) -> list[Trace]:
     return found
 
 
-def _idle(loops: Sequence[Loop]) -> list[str]:
+def _idle(found: Sequence[Loop]) -> list[str]:
     """Return how idle time divides, as far as that is known."""
-    on = next((loop for loop in loops if loop.seen.totals.device_turns), None)
+    on = next((loop for loop in found if loop.seen.totals.device_turns), None)
     if on is None:
         return [
             "No CUDA device computed: what the loop does between two batches is its own work, of "

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from torch import distributed
-from torch.utils.data import get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from course_utils.measure.hook import Parcel, is_heard, listen
 from course_utils.measure.watch.device import DeviceClock, device_at_work
@@ -233,6 +233,7 @@ def _description(loader: Any) -> dict[str, Any]:
     workers = getattr(loader, "num_workers", 0)
     return {
         "kind": type(loader).__name__,
+        "takes": _takes(loader),
         "dataset": type(getattr(loader, "dataset", loader)).__name__,
         "batch_size": _batch_size(loader),
         "workers": workers,
@@ -246,6 +247,13 @@ def _description(loader: Any) -> dict[str, Any]:
         "main_cores": usable_cores().bit_count() or os.cpu_count() or 1,
         **_place_in_the_world(),
     }
+
+
+def _takes(loader: Any) -> str:
+    """Return how the loader comes by its samples, in the words of a diagnosis."""
+    if not isinstance(loader, DataLoader):
+        return "no DataLoader"
+    return "stream" if isinstance(loader.dataset, IterableDataset) else "samples"
 
 
 def _place_in_the_world() -> dict[str, Any]:

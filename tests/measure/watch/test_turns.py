@@ -1,0 +1,186 @@
+"""Loops in this process, with torch patched as in one that `course watch` started."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, dataloader
+
+from course_utils.measure.spans import stage
+from course_utils.measure.trace import record
+from course_utils.measure.watch import attach, turns
+from course_utils.measure.watch.record import ENDING, FOLDER, ROWS, Seen, read_all, records_folder
+from tests.measure.datasets import Broken, Marked, Numbers, Stream
+
+
+@pytest.fixture
+def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[Seen]]]:
+    """What was written down so far of all loaders that are iterated over meanwhile."""
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    records_folder.cache_clear()
+    patched = {DataLoader: "_get_iterator", dataloader._BaseDataLoaderIter: "__next__"}
+    for owner, name in patched.items():
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+    monkeypatch.setattr(dataloader._BaseDataLoaderIter, "_watched_turns", None, raising=False)
+    monkeypatch.setattr(turns, "_loops", [])
+    attach._patch(dataloader)
+    yield lambda: read_all(tmp_path)
+    records_folder.cache_clear()
+
+
+def lambda_free(samples: list[float]) -> torch.Tensor:
+    return torch.tensor(samples) + torch.rand(())  # draws in the process that collates
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "map-style": {"dataset": Numbers(), "batch_size": 4, "shuffle": True},
+    "stages": {"dataset": Marked(), "batch_size": 4, "shuffle": True},
+    "iterable": {"dataset": Stream(), "batch_size": 4},
+    "no batches": {"dataset": Numbers(), "batch_size": None, "shuffle": True},
+    "collate": {"dataset": Numbers(), "batch_size": 4, "collate_fn": lambda_free},
+}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_batches_and_all_random_numbers_after_them_are_the_same_bit_for_bit(
+    kind: str, workers: int, seen: Callable[[], list[Seen]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run() -> list[bytes]:
+        torch.manual_seed(3)
+        loader = DataLoader(**KINDS[kind], num_workers=workers)
+        taken = [torch.as_tensor(batch) for _ in range(2) for batch in loader]
+        return [tensor.double().numpy().tobytes() for tensor in (*taken, torch.rand(4))]
+
+    watched = run()
+    assert [one.totals.epochs for one in seen()] == [2]
+    assert seen()[0].totals.turns == len(watched) - 1
+    monkeypatch.undo()
+    assert run() == watched
+
+
+def test_the_iterator_is_torchs_own_and_the_loader_as_it_was(
+    seen: Callable[[], list[Seen]],
+) -> None:
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
+    before = {**vars(loader), "_iterator": None}
+    iterator = iter(loader)
+    assert isinstance(iterator, dataloader._MultiProcessingDataLoaderIter)
+    next(iterator)  # and the others are left: an epoch that ends early
+    assert len(list(loader)) == 3
+    assert {**vars(loader), "_iterator": None} == before
+    assert [(turn.epoch, turn.place) for turn in seen()[0].turns] == [
+        (0, 0),
+        (0, 0),
+        (0, 1),
+        (0, 2),
+    ]
+    assert seen()[0].turns[-1].worker == 0
+
+
+def test_a_turn_says_how_its_batch_was_made(seen: Callable[[], list[Seen]]) -> None:
+    for _ in DataLoader(Marked(32), batch_size=1, num_workers=1):
+        pass
+    (one,) = seen()
+    assert (one.about["dataset"], one.about["workers"]) == ("Marked", 1)
+    assert one.about["at"].startswith("test_turns.py:")
+    for turn in one.turns:
+        assert 0 < turn.began <= turn.made <= turn.done <= turn.got
+        assert turn.read > 0
+        assert turn.decode > 0
+    read = [turn for turn in one.turns if turn.cpu >= 0]
+    assert 0 < len(read) < len(one.turns)  # what is short is not all asked for its processor time
+    assert all(turn.fetch_cpu >= turn.cpu > 0 for turn in read)
+
+
+def test_a_long_run_takes_no_more_room_than_a_short_one(seen: Callable[[], list[Seen]]) -> None:
+    def size() -> int:
+        return sum(file.stat().st_size for file in records_folder().glob(f"*{ENDING}"))
+
+    list(DataLoader(Numbers(8), batch_size=None))
+    few = size()
+    for _ in range(3):  # of the loaders before it each is gone: one record serves them all
+        list(DataLoader(Numbers(ROWS), batch_size=None))
+    assert size() == 2 * few  # one more place in this file
+    last = max(seen(), key=lambda one: one.totals.turns)
+    assert last.totals.turns == 3 * ROWS
+    assert [turn.number for turn in last.turns] == [*range(2 * ROWS, 3 * ROWS)]
+
+
+def test_loaders_after_the_sixteenth_are_left_alone(seen: Callable[[], list[Seen]]) -> None:
+    loaders = [DataLoader(Numbers(2)) for _ in range(turns.MOST_LOADERS + 2)]
+    assert [len(list(loader)) for loader in loaders] == [2] * len(loaders)
+    assert len(seen()) == turns.MOST_LOADERS
+
+
+def test_the_time_of_another_loader_counts_as_no_turn(seen: Callable[[], list[Seen]]) -> None:
+    outer, inner = DataLoader(Numbers(3)), DataLoader(Numbers(2))
+    for number, _ in enumerate(outer):
+        if number == 1:
+            list(inner)
+    first = next(one for one in seen() if one.totals.turns == 3)
+    left = [turn.left for turn in first.turns]
+    assert left[0] > 0
+    assert left[1] == -1  # validated meanwhile
+    assert left[2] > 0
+    assert first.totals.worked == sum(turn.left - turn.got for turn in first.turns[::2])
+
+
+def test_what_a_dataset_raises_comes_through_and_what_was_written_stays(
+    seen: Callable[[], list[Seen]],
+) -> None:
+    with pytest.raises(LookupError, match="sample 5 is corrupt"):
+        list(DataLoader(Broken(), batch_size=1, num_workers=1))
+    assert seen()[0].totals.turns == 5
+
+
+def test_next_in_another_thread_is_told(seen: Callable[[], list[Seen]]) -> None:
+    thread = threading.Thread(target=lambda: list(DataLoader(Numbers(4))))
+    thread.start()
+    thread.join()
+    assert seen()[0].totals.elsewhere == 4
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_who_records_the_same_loader_loses_nothing(
+    workers: int, seen: Callable[[], list[Seen]]
+) -> None:
+    with record() as trace:
+        for batch in trace.batches(DataLoader(Marked(), batch_size=4, num_workers=workers)):
+            assert batch.shape == (4, 1)
+            with stage("compute"):
+                pass
+    assert {"read", "decode", "collate", "wait"} <= {span.stage for span in trace.spans}
+    assert trace.sample_ids == [*range(12)]
+    assert seen()[0].totals.turns == 3
+
+
+def test_a_forked_process_has_records_of_its_own(seen: Callable[[], list[Seen]]) -> None:
+    list(DataLoader(Numbers(2)))
+    context = torch.multiprocessing.get_context("fork")
+    child = context.Process(target=_iterate)
+    child.start()
+    child.join()
+    assert [one.totals.turns for one in seen()] == [2, 5]
+    assert len({one.about["pid"] for one in seen()}) == 2
+
+
+def _iterate() -> None:
+    list(DataLoader(Numbers(5)))
+
+
+def test_what_a_loader_is_made_of_is_told_without_asking_for_its_length(
+    seen: Callable[[], list[Seen]],
+) -> None:
+    loader = DataLoader(Stream(), batch_size=6)
+    list(loader)
+    about = seen()[0].about
+    assert (about["takes"], about["batch_size"], about["batch_bytes"]) == ("stream", 6, 48)
+    assert loader._IterableDataset_len_called is None
+    assert turns._bytes({"a": [torch.zeros(2)], "b": SimpleNamespace()}) == 8
