@@ -91,23 +91,29 @@ def _bars(m: Measurements) -> list[tuple[str, float, str, str]]:
 def _figures(diagnosis: Diagnosis) -> list[str]:
     """Return the sentences about what is to be gained."""
     m, cause = diagnosis.measurements, diagnosis.cause
-    if cause == "GPU-bound":
-        return ["Predicted gain: little or none; the loader is not what training waits for."]
-    if cause == "memory":
-        return ["Predicted gain: not speed, but a run that does not end for want of memory."]
     most = "at most " if diagnosis.at_most else ""
-    said = [f"Predicted gain: training {most}{factor(diagnosis.gain)} times as fast."]
-    if diagnosis.gain < NO_GAIN:
-        said = ["Predicted gain: none to speak of, in this loop and on this machine."]
+    gains = f"training {most}{factor(diagnosis.gain)} times as fast"
+    if cause == "GPU-bound":
+        gains = "little or none; the loader is not what training waits for"
+    elif cause == "memory":
+        gains = "not speed, but a run that does not end for want of memory"
+    elif diagnosis.gain < NO_GAIN:
+        gains = "none to speak of, in this loop and on this machine"
+    said = [f"Predicted gain: {gains}."]
     if diagnosis.asked_to_prove:
-        said.append(_proof(diagnosis.proof))
+        said.append(_proof(diagnosis.proof, cause))
+    if cause in ("GPU-bound", "memory"):
+        return said
     speed = f"{factor(m.headspace)} times as fast"
     return [*said, f"Headspace: with an infinitely fast loader training would be {speed}."]
 
 
-def _proof(proof: Proof | None) -> str:
+def _proof(proof: Proof | None, cause: Cause) -> str:
     if proof is None:
-        return "Not proved: this is a change of your code; make it, and diagnose the loop again."
+        why = "this is a change of your code; make it, and diagnose the loop again"
+        if cause in ("GPU-bound", "memory"):
+            why = "no speed is promised"
+        return f"Not proved: {why}."
     low, high = (factor(gain) for gain in (min(proof.gains), max(proof.gains)))
     return (
         f"Proved: {ms(proof.changed_s)} a batch with the change, {ms(proof.now_s)} without: "

@@ -9,6 +9,8 @@ from the two.
 from __future__ import annotations
 
 import math
+import multiprocessing
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -121,6 +123,8 @@ def _try(
     loader: Iterable[Any], step: Step, m: Measurements, change: Change, alone: Run, seconds: float
 ) -> Trial | None:
     """Return what a trial says, None of a change that this loader does not bear."""
+    if change.arguments.get("num_workers") and not _found_by_workers(loader):
+        return None
     try:
         with applied(loader, change) as changed:
             run = run_loop(
@@ -149,6 +153,18 @@ def _start_s(loader: Iterable[Any], run: Run, m: Measurements) -> float:
     """Return a batch's share of the start of the workers, which persistent ones need but once."""
     lasting = getattr(data_loader_in(loader), "persistent_workers", False)
     return 0.0 if lasting or not (m.epoch and run.workers) else start_up_s(run) / m.epoch
+
+
+def _found_by_workers(loader: Iterable[Any]) -> bool:
+    """Tell whether workers can import the dataset's class: one of a notebook dies with a message.
+
+    Only a forked worker has what was defined in `__main__` where that is no file.
+    """
+    inner = data_loader_in(loader)
+    context = getattr(inner, "multiprocessing_context", None) or multiprocessing
+    elsewhere = type(getattr(inner, "dataset", None)).__module__ != "__main__"
+    forked = context.get_start_method() == "fork"
+    return bool(elsewhere or forked or hasattr(sys.modules["__main__"], "__file__"))
 
 
 @dataclass(frozen=True)

@@ -130,9 +130,45 @@ def test_what_cannot_be_judged_is_refused_with_the_next_step(
 ) -> None:
     with pytest.raises(CourseError, match=says):
         quick(loader, step, seconds=0.5)
+    with pytest.raises(CourseError, match="nothing can be measured"):
+        quick(ROWS(), seconds=-1)
     monkeypatch.setattr(runs, "GRACE_S", 0.0)
     with pytest.raises(CourseError, match="too few to judge by"):
         quick(ROWS(), seconds=1e-9)
+
+
+class Wrapped:
+    """A loader that hands on the batches of a `DataLoader`, as webdataset's WebLoader does."""
+
+    def __init__(self, loader: DataLoader[Any]):
+        self.stages = [loader]
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.stages[0]
+
+
+def test_the_workers_of_a_loader_that_is_wrapped_are_seen() -> None:
+    wrapped = Wrapped(ROWS(num_workers=1))
+    before = dict(vars(wrapped.stages[0]))
+    found = quick(wrapped, prove=True).measurements
+    assert (found.workers, found.kind) == (1, "samples")
+    assert vars(wrapped.stages[0]) == before
+
+
+def test_a_mistake_in_the_step_shows_with_the_first_batch() -> None:
+    served: list[int] = []
+
+    def loader() -> Iterator[int]:
+        for number in range(1000):
+            served.append(number)
+            yield number
+
+    class Loader:
+        __iter__ = staticmethod(loader)
+
+    with pytest.raises(ZeroDivisionError):
+        quick(Loader(), lambda batch: 1 // 0)
+    assert served == [0]
 
 
 def test_persistent_workers_that_run_already_are_put_aside_and_live_on() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import multiprocessing
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,6 +16,7 @@ from course_utils.measure.diagnosis.gauges import Fetch
 from course_utils.measure.diagnosis.trials import (
     Change,
     OneAhead,
+    _found_by_workers,
     applied,
     candidates,
     predicted_s,
@@ -146,6 +149,16 @@ class Repeated(data.Stream):
 
 def test_what_a_loader_does_not_bear_is_not_advised() -> None:
     assert trial_of(DataLoader(OnlyHere(400), batch_size=8)) == []
+
+
+def test_workers_that_would_not_find_the_class_of_a_notebook_are_not_started(
+    monkeypatch: pytest.MonkeyPatch, start_method: str
+) -> None:
+    multiprocessing.set_start_method(start_method, force=True)
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    monkeypatch.setattr(data.Numbers, "__module__", "__main__")
+    assert _found_by_workers(DataLoader(data.Numbers(40))) is (start_method == "fork")
+    assert _found_by_workers(loader())
 
 
 class OnlyHere(data.Numbers):

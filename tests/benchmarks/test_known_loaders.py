@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from benchmarks import diagnose as benchmark
+from benchmarks.diagnose import Found, batch_s
+from benchmarks.known_loaders import CAUSES, LOOPS, MENDED, loop
+
+
+@pytest.mark.full
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOOPS)
+def test_every_loop_runs_and_so_does_the_one_that_followed_the_advice(name: str) -> None:
+    for after in (False, True) if name in MENDED else (False,):
+        with loop(name, after=after) as (loader, step):
+            batches = iter(loader)
+            for batch in islice(batches, 2):
+                step(batch)
+            del batches
+
+
+def test_there_are_enough_loops_with_a_speed_to_predict_and_each_mended_one_is_known() -> None:
+    assert sum(cause not in ("GPU-bound", "memory") for cause in CAUSES.values()) >= 25
+    assert set(MENDED) <= set(LOOPS) == set(CAUSES)
+
+
+def test_a_prediction_is_held_against_what_was_gained() -> None:
+    assert Found("", "CPU", "", predicted=3.0, real=2.0).ratio == 1.5
+    assert Found("", "CPU", "", predicted=3.0).ratio is None
+
+
+def test_a_batch_costs_its_share_of_the_start_of_each_epoch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = iter(range(10_000))
+    monkeypatch.setattr(benchmark.time, "perf_counter", lambda: float(next(now)))
+    monkeypatch.setattr(benchmark, "SECONDS", 1000.0)
+    # an epoch of nine batches reads the clock ten times more, and once to see whether to go on
+    assert batch_s([0] * 9, lambda batch: None) == pytest.approx(1.0)
