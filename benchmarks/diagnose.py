@@ -13,6 +13,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ class Found:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print a table for each run, and return the exit status: 1 if a bar is missed."""
     words = list(sys.argv[1:] if argv is None else argv)
+    warnings.filterwarnings("ignore", "This DataLoader will create")
     runs = [RUNS[word] for word in words if word in RUNS] or RUNS.values()
     names = [word for word in words if word not in RUNS] or [""]
     chosen = [name for name in CAUSES if any(word in name for word in names)]

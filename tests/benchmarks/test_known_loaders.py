@@ -11,6 +11,7 @@ from benchmarks.known_loaders import CAUSES, LOOPS, MENDED, loop
 
 @pytest.mark.full
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("name", LOOPS)
 def test_every_loop_runs_and_so_does_the_one_that_followed_the_advice(name: str) -> None:
     for after in (False, True) if name in MENDED else (False,):
