@@ -553,6 +553,8 @@ cu.reveal("09h", 100 * runs["loss read in each step"]["whole_stream"][0])
 #
 # `record_stream` is a convenience. PyTorch's documentation advises whoever owns a batch to keep it instead, until an event after its last step has passed.
 #
+# Make one stream for copies, and not one in each epoch. The allocator keeps the memory that a stream has had for the next batch of *that* stream, and PyTorch has 32 of them. <!-- given -->
+#
 # ## On a real GPU
 #
 # Recordings made on a real GPU are shown here, each beside an emulated device with its times. If there is no recording,

@@ -42,7 +42,7 @@ def test_solutions_that_were_refused_are_named() -> None:
     ("shown", "told"),
     [
         (f"in {data_root()}/events-S)", "in …/data/events-S)"),
-        ("/home/ada/.venv/lib/python3.11/site-packages/torch/a.py", "…/site-packages/torch/a.py"),
+        ("/Users/ada/.venv/lib/python3.11/site-packages/torch/a.py", "…/site-packages/torch/a.py"),
         ("File &quot;/opt/lib/python3.14/queue.py&quot;", "File &quot;…/python3.14/queue.py&quot;"),
         ("/dev/shm and 1 GB/s", "/dev/shm and 1 GB/s"),
     ],
