@@ -103,5 +103,5 @@ def exposes() -> Figure:
     with slide(12.0, 4.4) as (figure, (panel,)):
         colour = [RED if wait > 20 else BLUE for wait in waits.values()]
         value_bars(panel, waits, "{:.0f} %".format, color=colour)
-        panel.set(xlabel="the GPU waits, without its start (simulated)", xticks=[])
+        panel.set(xlabel="the GPU waits, start-up left out (simulated)", xticks=[])
     return figure
