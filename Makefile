@@ -8,7 +8,7 @@ NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian
 # else each of the many processes of the tests compiles all sources anew
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-fast test-all lint house data notebooks slides book bundle bench gpu-check
+.PHONY: help lab test test-fast test-all lint house data notebooks slides book bundle bench peers gpu-check
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -51,6 +51,9 @@ bundle: $(READY) ## everything in build/bundle, to install without a network
 
 bench: $(READY) ## measure what the course claims
 	@$(VENV) -m benchmarks.run
+
+peers: $(READY) ## our loaders beside those of other libraries, as far as they are installed
+	@$(VENV) -m benchmarks.peers
 
 gpu-check: ## run the CUDA tests and record traces, with the Python at hand
 	@$(PYTHON) tests/gpu/run.py

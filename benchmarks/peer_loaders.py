@@ -1,9 +1,14 @@
-"""What the record loader is measured beside: some ways that notebooks show, and more like them."""
+"""What the record loader is measured beside: what notebooks show, and more.
+
+Libraries that are not part of the course are imported where they are needed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -13,15 +18,26 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from course_utils.loading.prefetch import ThreadPrefetcher
 from course_utils.loading.records import RecordLoader
-from notebooks.stories.peers import COURSE, LIBRARIES, formats
-from notebooks.stories.peers.course import RECORDS, Mapped, MappedBatches, records
-from notebooks.stories.peers.peer import Epoch, Peers, peer, places, same, shuffled
+from notebooks.stories.peers import formats
+from notebooks.stories.peers.course import LIMIT, RECORDS, Mapped, MappedBatches, records
+from notebooks.stories.peers.libraries import ALL
+from notebooks.stories.peers.peer import (
+    Epoch,
+    Package,
+    Peers,
+    Samples,
+    peer,
+    places,
+    same,
+    shuffled,
+)
 
-PEERS: Peers = {
-    **COURSE,
-    **{name: LIBRARIES[name] for name in ("WebDataset, tar shards", "tensordict, memory-mapped")},
-}
+ARRAY_RECORD = Package("array-record", "0.8.6", megabytes=20)
+FFCV = Package("ffcv", "1.0.2", megabytes=300)
+TENSORSTORE = Package("tensorstore", "0.1.86", megabytes=60)
+PEERS: Peers = {**ALL}
 CONTIGUOUS = f"{RECORDS}, made contiguous"
+TWO_THREADS = f"{RECORDS}, 2 threads"
 THREE_LINES = "three lines: mapped .npy, index_select"
 SAME_FILE = "np.memmap of the record file, batches at once"
 LISTED = "np.memmap, __getitems__, default collate"
@@ -102,7 +118,7 @@ def memmap_lists(folder: Path, batch_size: int) -> Epoch:
     return shuffled(MappedLists(folder), batch_size)
 
 
-@peer(PEERS, "np.memmap, batches at once, 2 workers", formats.npy)
+@peer(PEERS, "np.memmap, batches at once, 2 workers", formats.npy, uses="2 processes")
 def memmap_workers(folder: Path, batch_size: int) -> Epoch:
     return shuffled(MappedBatches(folder), batch_size, collate_fn=same, num_workers=2)
 
@@ -129,7 +145,7 @@ def records_contiguous(folder: Path, batch_size: int) -> Epoch:
     return epoch
 
 
-@peer(PEERS, f"{RECORDS}, thread ahead", formats.records)
+@peer(PEERS, f"{RECORDS}, thread ahead", formats.records, uses="2 threads")
 def records_ahead(folder: Path, batch_size: int) -> Epoch:
     loader = RecordLoader(folder / "records.npy", batch_size)
     batches = ThreadPrefetcher(loader, 1)
@@ -144,3 +160,106 @@ def records_ahead(folder: Path, batch_size: int) -> Epoch:
 @peer(PEERS, f"{RECORDS}, sorted", formats.records)
 def records_sorted(folder: Path, batch_size: int) -> Epoch:
     return records(folder, batch_size, sort=True)
+
+
+def _beton(folder: Path, samples: Samples) -> None:
+    from ffcv.fields import NDArrayField
+    from ffcv.writer import DatasetWriter
+
+    fields = {"pulses": NDArrayField(np.dtype("float32"), samples.shape[1:])}
+    writer = DatasetWriter(str(folder / "pulses.beton"), fields, num_workers=1)
+    writer.from_indexed_dataset([(sample,) for sample in samples])
+
+
+@peer(PEERS, "FFCV", _beton, needs=FFCV, uses="2 threads")
+def ffcv(folder: Path, batch_size: int) -> Epoch:
+    from ffcv.loader import Loader, OrderOption
+
+    loader = Loader(
+        str(folder / "pulses.beton"),
+        batch_size=batch_size,
+        num_workers=2,
+        order=OrderOption.RANDOM,
+        os_cache=True,
+        drop_last=False,
+    )
+
+    def epoch(number: int) -> Iterator[torch.Tensor]:
+        return (places(pulses) for (pulses,) in loader)  # it counts its epochs itself
+
+    return epoch
+
+
+def _array_record(folder: Path, samples: Samples) -> None:
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    writer = ArrayRecordWriter(str(folder / "pulses.array_record"), "group_size:1")
+    for sample in samples:
+        writer.write(sample.tobytes())
+    writer.close()
+
+
+def _from_bytes(record: bytes) -> Any:
+    return np.frombuffer(record, np.float32)
+
+
+@peer(
+    PEERS,
+    "grain, over ArrayRecord",
+    _array_record,
+    needs=ARRAY_RECORD,
+    one_by_one=True,
+    uses="16 threads",
+)
+def grain_records(folder: Path, batch_size: int) -> Epoch:
+    import grain
+
+    source: Any = grain.sources.ArrayRecordDataSource(str(folder / "pulses.array_record"))
+
+    def epoch(number: int) -> Iterator[torch.Tensor]:
+        data = grain.MapDataset.source(source).shuffle(seed=number).map(_from_bytes)
+        return map(places, data.batch(batch_size).to_iter_dataset())
+
+    return epoch
+
+
+def _zarr(folder: Path, samples: Samples) -> None:
+    import tensorstore
+
+    spec = {
+        "driver": "zarr3",
+        "kvstore": {"driver": "file", "path": str(folder / "pulses.zarr")},
+        "metadata": {"chunk_grid": _grid((256, *samples.shape[1:]))},
+    }
+    store = tensorstore.open(
+        spec, create=True, dtype=tensorstore.float32, shape=samples.shape
+    ).result()
+    store.write(samples).result()
+
+
+def _grid(shape: Sequence[int]) -> dict[str, Any]:
+    return {"name": "regular", "configuration": {"chunk_shape": list(shape)}}
+
+
+@peer(PEERS, "tensorstore, zarr in memory", _zarr, needs=TENSORSTORE, uses="2 threads")
+def tensorstore_index(folder: Path, batch_size: int) -> Epoch:
+    import tensorstore
+
+    spec = {
+        "driver": "zarr3",
+        "kvstore": {"driver": "file", "path": str(folder / "pulses.zarr")},
+        "context": {"cache_pool": {"total_bytes_limit": 2**30}},
+    }
+    store = tensorstore.open(spec, read=True).result()
+
+    def epoch(number: int) -> Iterator[torch.Tensor]:
+        for chosen in torch.split(torch.randperm(store.shape[0]), batch_size):
+            yield places(store[chosen.numpy()].read().result())
+
+    return epoch
+
+
+PEERS |= {
+    f"{name}, 2 threads": replace(PEERS[name], threads=2, uses="2 threads")
+    for name in (LIMIT, RECORDS, THREE_LINES)
+}

@@ -66,6 +66,39 @@ def build(folder: Path, size: str, seed: int) -> files.Facts:
     return {"counts": counts}
 
 
+def cut_sizes(folder: Path, count: int, width: int, height: int, *, seed: int = 0) -> None:
+    """Write JPEGs whose sides differ by up to 15 %, as photographs do that people took.
+
+    What is larger than a photograph of scikit-image continues it as a mirror would, so that it has
+    as many details as a photograph of that size.
+
+    Args:
+        folder: where `00000.jpg` and the following will be; it is there, and empty.
+        count: how many.
+        width: of an average one, pixels.
+        height: of an average one, pixels.
+        seed: of crops and sizes.
+    """
+    names = [name for name, number in class_counts(count).items() for _ in range(number)]
+    photographs = {name: np.asarray(_photograph(name)) for name in set(names)}
+
+    def cut(index: int) -> None:
+        rng = np.random.default_rng([seed, index])
+        sides = np.rint((width, height) * rng.uniform(0.85, 1.15, 2)).astype(int)
+        across, down = np.rint(sides * rng.uniform(0.6, 1.0)).astype(int)
+        whole = photographs[names[index]]
+        more = max(0, down - whole.shape[0]), max(0, across - whole.shape[1])
+        whole = np.pad(whole, [(0, more[0]), (0, more[1]), (0, 0)], "symmetric")
+        top = rng.integers(0, whole.shape[0] - down + 1)
+        left = rng.integers(0, whole.shape[1] - across + 1)
+        crop = Image.fromarray(whole[top : top + down, left : left + across])
+        resized = crop.resize((int(sides[0]), int(sides[1])), Image.Resampling.BICUBIC)
+        resized.save(folder / f"{index:05d}.jpg", quality=QUALITY)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(cut, range(count)))
+
+
 def class_counts(total: int) -> dict[str, int]:
     """Return how many of `total` images each class gets; the classes differ on purpose."""
     borders = np.rint(np.cumsum([0, *SHARES.values()]) * total).astype(int)

@@ -53,9 +53,9 @@ cu.ready("B")
 # - Somebody wants to install a library, and there is no network. Install it before class with the
 #   form; nothing else here needs the network.
 #
-# **Extra.** Hugging Face datasets with Bc (1 minute), snippets of lecture notes (2), DALI and
-# published benchmarks (2). For those who ask "and what about X?": install X before class, and show
-# the table.
+# **Extra.** All of them in turn (2 minutes), Hugging Face datasets with Bc (1), snippets of lecture
+# notes (2), DALI and published benchmarks (2). For those who ask "and what about X?": install X
+# before class, and show the table.
 
 # %% [markdown]
 # ## Everybody is the fastest
@@ -187,6 +187,34 @@ LibraryForm()
 # # Extra
 #
 # The core ends here, and each section stands for itself.
+#
+# ## All of them in turn
+#
+# `make peers` measures for longer, and more: every loader that is installed has processes of its own, and all take turns, so that
+# what else the machine does meets all of them alike. First events, many times as many as above.
+
+# %%
+from notebooks.stories.peers import recorded
+
+recorded("events")
+
+# %% [markdown]
+# The slow rows are those that take one sample after the other, and workers do not help who sends small samples from one process to
+# another. The rows that begin with *limit* copy out of memory: no loader that gives such batches can be faster. Then photographs, from JPEGs
+# to normalised batches with a random crop and a flip.
+
+# %%
+recorded("images, float")
+
+# %% [markdown]
+# To decode a photograph takes far longer than to find it. So the container hardly counts here, and what does is the codec, the code that resizes, and
+# copies: threads put pixels where the batch will be, and workers have to send them. `pixels` says how far the images of a loader
+# are from those of Pillow and torchvision, in steps of 255, for the same parts of the same photographs. Those at 0 do the same
+# arithmetic, and the others leave out antialiasing, or decode more coarsely. A loader that may change the pixels has less to do: so
+# that column belongs to the books. `recorded("images, uint8")` has the same without floats, and `recorded("photographs")` large images.
+#
+# Two are harder to have than the others. FFCV is compiled on your machine and needs the headers of OpenCV and libturbojpeg;
+# MosaicML Streaming wants an older NumPy.
 #
 # ## The shards of notebook 10 in Hugging Face datasets
 #

@@ -1,47 +1,135 @@
-import gc
-import sys
+"""Every loader of the comparison serves each sample once, and its pixels are those of others."""
+
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.peer_loaders import PEERS
-from benchmarks.peers import folder_of, prepare, timed, write
-from notebooks.stories.peers import COURSE, LIBRARIES
+from benchmarks.peer_images import DECODER, OURS, V2
+from benchmarks.peer_rounds import Loaded, Table, Trial, measure
+from benchmarks.peers import BEST, TABLES, main, print_bars, print_table
 from notebooks.stories.peers.course import LIMIT, RECORDS
-from notebooks.stories.peers.ledger import ledger
+from notebooks.stories.peers.ledger import Ledger
+from notebooks.stories.peers.libraries import ALL
+from notebooks.stories.peers.measure import Measured
+from notebooks.stories.peers.peer import Package, numbered, peer
 
-EVENTS, SINGLE, BATCH = 2100, 300, 64
-MORE = PEERS.keys() - COURSE.keys() - LIBRARIES.keys()  # the others have tests of their own
+EVENTS, IMAGES = 1200, 48  # a whole number of batches, and what no buffer of theirs holds
+SMALL = {"events": EVENTS, "images, float": IMAGES, "images, uint8": IMAGES}
+# who needs a library, or processes: each is tried in a process of its own
+ALONE = {
+    key: {
+        name
+        for name, one in TABLES[key].peers.items()
+        if one.needs or "process" in one.uses or key != "events"
+    }
+    for key in SMALL
+}
+BOOKS = Ledger(n_events=100, served=100, distinct=100, neighbours=1.0)
+# mean distance from Pillow and torchvision: who resizes without antialiasing, and decodes fast, is
+# a little farther; another picture, another part of it or another normalisation would be 30 away
+APART = 3.0
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a few events in all formats. Do not write into it."""
-    made = tmp_path_factory.mktemp("peers")
-    write(made, EVENTS, SINGLE)
-    return made
+    """Return a folder where formats are written once."""
+    return tmp_path_factory.mktemp("peers")
+
+
+@pytest.mark.full
+@pytest.mark.slow
+@pytest.mark.parametrize(("key", "name"), [(k, n) for k in SMALL for n in sorted(ALONE[k])])
+def test_every_loader_of_others_serves_every_sample_once(
+    key: str, name: str, tmp_path: Path
+) -> None:
+    table = TABLES[key].cut(SMALL[key])
+    trial = Trial(key, name, table, tmp_path)
+    try:
+        if "install it" in trial.failed or "ModuleNotFoundError" in trial.failed:
+            pytest.skip(trial.failed)
+        for number in 1, 2:
+            trial.turn(number)
+        assert not trial.failed
+        found = trial.median()
+    finally:
+        trial.end()
+    assert found.books.complete
+    assert found.books.served == table.samples(table.peers[name])
+    assert found.cpu_s > 0
+    assert (found.pixels is None) == (key == "events" or name == DECODER)
+    assert found.pixels is None or found.pixels < APART
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(name for name in MORE if "workers" not in name))
-def test_every_peer_gives_every_event_once(name: str, folder: Path) -> None:
-    peer = PEERS[name]
-    epoch = peer.load(folder_of(peer, folder), BATCH)
-
-    for number in range(2):
-        _, found = timed(epoch, number)
-        assert ledger(found, EVENTS).complete
-        assert max(map(len, found)) == BATCH
-    gc.collect()
+@pytest.mark.parametrize(
+    "name", sorted(TABLES["events"].peers.keys() - ALONE["events"] - ALL.keys())
+)
+def test_every_loader_of_events_serves_every_event_once(name: str, folder: Path) -> None:
+    loaded = Loaded(name, TABLES["events"].cut(EVENTS), folder)
+    assert all(loaded.run(number).books.complete for number in (0, 1, 2))
 
 
-def test_a_peer_that_is_not_installed_is_left_out_with_a_sentence(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.full
+@pytest.mark.slow
+def test_loaders_take_turns_and_one_that_fails_is_named(tmp_path: Path) -> None:
+    table = TABLES["events"].cut(400)
+    bad = replace(table.peers[LIMIT], needs=Package("no-such-package", "1", 1))
+    mine = replace(table, peers={RECORDS: table.peers[RECORDS], "missing": bad, "unknown": bad})
+    mine.peers["unknown"] = replace(bad, needs=None)  # which the table of its process has not
+    found, left_out = measure("events", mine, tmp_path, rounds=1, quick_rounds=2)
+
+    assert [one.name for one in found] == [RECORDS]
+    assert found[0].books.complete
+    assert found[0].first_s > 0
+    assert left_out["missing"] == "install it with `pip install no-such-package`"
+    assert left_out["unknown"].startswith("KeyError")
+
+
+def test_one_format_is_written_once_and_whole(tmp_path: Path) -> None:
+    table = Table("x", {}, 40, 8, 4, lambda folder, count: numbered(count, 2))
+    written: list[int] = []
+
+    @peer(table.peers, "a", write := lambda folder, samples: written.append(len(samples)))
+    def a(folder: Path, batch_size: int) -> None: ...
+
+    slow = replace(table.peers["a"], one_by_one=True)
+    places = {table.written(one, tmp_path) for one in (table.peers["a"], slow, table.peers["a"])}
+    assert written == [40, 8]
+    assert len(places) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in places}
+    assert write.__name__ in str(places)
+
+
+def test_the_first_batch_belongs_to_the_first_epoch(tmp_path: Path) -> None:
+    loaded = Loaded(LIMIT, TABLES["events"].cut(100), tmp_path)
+    assert [loaded.run(number).books.complete for number in (0, 1)] == [True, True]
+
+
+def test_bars_name_the_best_of_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = {OURS: 1.0, V2: 4.0, "FFCV": 1.6, DECODER: 0.8, f"{OURS}, no antialiasing": 0.9}
+    rows = {
+        name: Measured(name, "", s, 1.0, 0.1, BOOKS, "2 threads") for name, s in seconds.items()
+    }
+    print_bars([(OURS, BEST, 1.3), (OURS, DECODER, 0.9), (OURS, "absent", 1)], rows)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.strip() == f"{OURS} / FFCV: 1.60 (bar 1.3) holds"
+    assert second.strip() == f"{OURS} / {DECODER}: 0.80 (bar 0.9) DOES NOT HOLD"
+
+    lost = replace(rows[V2], books=replace(BOOKS, distinct=99), pixels=1.5)
+    print_table(TABLES["images, uint8"], {V2: lost}, {"FFCV": "no reason"})
+    _, _, row, missing = capsys.readouterr().out.splitlines()
+    assert row.endswith("1.50       2 threads  NOT every one exactly once")
+    assert missing.strip() == "FFCV was left out: no reason."
+
+
+def test_a_recording_has_what_a_notebook_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "tensordict", None)
-    wanted = {name: PEERS[name] for name in (LIMIT, RECORDS, "tensordict, memory-mapped")}
-    monkeypatch.setattr("benchmarks.peers.PEERS", wanted)
-    measured = prepare(folder, EVENTS, SINGLE, BATCH)
-
-    assert set(measured) == {LIMIT, RECORDS}
-    assert "left out: install it with `pip install tensordict`." in capsys.readouterr().out
+    one = Measured(RECORDS, "", 1.0, 1.0, 0.1, BOOKS, "1 thread")
+    monkeypatch.setattr("benchmarks.peers.measure", lambda *given: ([one], {}))
+    assert main(["large", "--record", str(tmp_path / "kept.json")]) == 0
+    kept = json.loads((tmp_path / "kept.json").read_text("utf-8"))
+    assert kept["titles"]["large"] == "384 samples of 524 kB, batches of 8"
+    assert Measured.from_row(kept["large"][0]) == one

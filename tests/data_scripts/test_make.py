@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,19 @@ def test_images_are_square_colour_jpegs_that_differ_and_some_classes_are_rare(ma
         counts = make_images.class_counts(total)
         assert (len(counts), sum(counts.values())) == (8, total)
         assert counts["cat"] == 15 * counts["retina"]
+
+
+def test_photographs_have_about_the_sides_that_were_asked_for(tmp_path: Path) -> None:
+    contents: list[set[bytes]] = []
+    for folder in (tmp_path / "first", tmp_path / "again"):
+        folder.mkdir()
+        make_images.cut_sizes(folder, 12, 700, 300)  # wider than most of those of scikit-image
+        contents.append({path.read_bytes() for path in folder.iterdir()})
+    assert contents[0] == contents[1]
+    assert len(contents[0]) == 12
+    sizes = np.array([Image.open(BytesIO(content)).size for content in contents[0]])
+    assert (abs(sizes / (700, 300) - 1) <= 0.16).all()
+    assert len(np.unique(sizes, axis=0)) > 6
 
 
 def test_without_scikit_image_it_says_what_to_install(

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from course_utils.errors import CourseError
-from notebooks.stories.peers import LIBRARIES, LibraryForm, compare
-from notebooks.stories.peers.comparison import Comparison, keep, recorded
+from notebooks.stories.peers import LIBRARIES, LibraryForm, compare, recorded
+from notebooks.stories.peers.comparison import Comparison, keep
 from notebooks.stories.peers.environment import install, is_installed, measure_there
 from notebooks.stories.peers.ledger import Ledger, ledger
 from notebooks.stories.peers.libraries import ALL, LITDATA, SPDL
@@ -64,25 +64,43 @@ def test_threads_of_torch_are_given_back() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_loader_is_recorded_with_complete_books(task: str) -> None:
-    where, found = recorded(task)
-    assert found.keys() == ALL.keys()
-    assert all(one.books.complete for one in found.values())
-    assert "cores" in where
+    found = recorded(task)
+    assert found.recorded.keys() == ALL.keys()
+    assert all(one.books.complete for one in found.recorded.values())
+    assert "cores" in found.where
+
+
+@pytest.mark.parametrize("table", ["events", "images, float", "images, uint8", "photographs"])
+def test_what_others_reach_is_recorded_with_complete_books(table: str) -> None:
+    found = recorded(table)
+    assert all(one.books.complete and one.rate > 0 for one in found.recorded.values())
+    assert {"record loader", "image loader"} & found.recorded.keys()
+    assert ("pixels" in repr(found)) == (table != "events")
 
 
 def test_a_comparison_shows_what_was_measured_here_beside_what_is_recorded() -> None:
     slow = replace(ONE, name="record loader", seconds=5.0)
-    found = Comparison("small", {ONE.name: ONE, slow.name: slow}, {ONE.name: ONE}, "a machine")
+    both = {ONE.name: ONE, slow.name: slow}
+    found = Comparison("2 kB", both, {ONE.name: ONE}, "a machine", sample_bytes=2048)
     assert found.spread == 10
     title, head, first, second, where = repr(found).splitlines()
-    assert "batches of 256" in title
-    assert head.split()[:3] == ["loader", "here", "recorded"]
+    assert title == "2 kB"
+    assert head.split()[:4] == ["loader", "here", "recorded", "MB/s"]
     assert " ".join(first.split()) == "record loader 20 – 0 0.1 100 100 1.0 100 ms"
     assert " ".join(second.split()) == "LitData 200 200 0 0.5 100 100 1.0 100 ms"
     assert where == "recorded: a machine"
     assert found._repr_html_().count("<tr>") == 3
     (panel,) = found.picture().axes
     assert [label.get_text() for label in panel.get_yticklabels()] == ["record loader", "LitData"]
+
+
+def test_a_column_that_says_nothing_is_left_out() -> None:
+    image = replace(ONE, uses="2 threads", pixels=0.5)
+    found = Comparison("images", {}, {ONE.name: image}, "a machine")
+    _, head, row, _ = repr(found).splitlines()
+    assert head.split()[:4] == ["loader", "recorded", "uses", "cores"]
+    assert row.endswith("0.50")
+    assert "measured here" not in found._repr_html_()
 
 
 def test_what_was_measured_in_an_environment_of_its_own_is_kept(

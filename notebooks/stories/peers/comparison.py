@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 
 from course_utils.paths import recording, replace_file
 from course_utils.teaching.notebook import card
-from course_utils.words import size
 from notebooks.stories.figures import drawing
 from notebooks.stories.peers.environment import HOME
 from notebooks.stories.peers.libraries import ALL
@@ -21,27 +20,17 @@ from notebooks.stories.peers.measure import TASKS, Measured, measure
 
 Found = Mapping[str, Measured]
 _KEPT = "measured.json"
-_HEAD = (
-    "loader",
-    "here",
-    "recorded",
-    "MB/s",
-    "cores",
-    "served",
-    "distinct",
-    "neighbours",
-    "first batch",
-)
 
 
 @dataclass(frozen=True)
 class Comparison:
     """The same task for all: what was measured here, and what somewhere else."""
 
-    task: str
+    title: str
     here: Found
     recorded: Found
     where: str  # the recording is from
+    sample_bytes: int = 0  # 0: they differ
 
     @property
     def spread(self) -> float:
@@ -57,21 +46,20 @@ class Comparison:
                 (self.recorded, f"recorded: {self.where}", "none"),
                 (self.here, "here", "full"),
             ):
+                if not found:
+                    continue
                 mine = [name for name in names if name in found]
                 rates = [found[name].rate for name in mine]
                 rows = [names.index(name) for name in mine]
                 panel.plot(rates, rows, "o", label=label, fillstyle=fill)
-            panel.set(xscale="log", xlabel="samples/s", title=self._title())
+            panel.set(xscale="log", xlabel="samples/s", title=self.title)
             panel.set_yticks(range(len(names)), names)
-            to_mb, back = (lambda rate: rate * self._megabytes), (lambda mb: mb / self._megabytes)
-            panel.secondary_xaxis("top", functions=(to_mb, back)).set_xlabel("MB/s")
+            if mb := self.sample_bytes / 1e6:
+                both = (lambda rate: rate * mb), (lambda rate: rate / mb)
+                panel.secondary_xaxis("top", functions=both).set_xlabel("MB/s")
             panel.invert_yaxis()
             figure.legend(loc="outside lower center", ncols=2)
         return figure
-
-    @property
-    def _megabytes(self) -> float:
-        return TASKS[self.task].sample_bytes / 1e6
 
     def _rows(self) -> list[Measured]:
         """Return the newest of each, in the order of the recording."""
@@ -79,59 +67,65 @@ class Comparison:
         rows = {**self.recorded, **self.here}.values()
         return sorted(rows, key=lambda one: order[one.name].rate)
 
-    def _title(self) -> str:
-        task = TASKS[self.task]
-        return f"samples of {size(task.sample_bytes)}, batches of {task.batch_size}"
-
-    def _cells(self) -> Iterator[tuple[str, ...]]:
-        for one in self._rows():
-            rates = (found.get(one.name) for found in (self.here, self.recorded))
-            books = one.books
-            yield (
-                one.name,
-                *(f"{rate.rate:,.0f}" if rate else "–" for rate in rates),
-                f"{one.rate * self._megabytes:,.0f}",
-                f"{one.cores:.1f}",
-                f"{books.served:,}",
-                f"{books.distinct:,}",
-                f"{books.neighbours:.1f}",
-                f"{1e3 * one.first_s:,.0f} ms",
-            )
+    def _columns(self) -> dict[str, list[str]]:
+        """Return what each column says of each loader; a column that says nothing is left out."""
+        rows, mb = self._rows(), self.sample_bytes / 1e6
+        here, there = (
+            [found.get(one.name) for one in rows] for found in (self.here, self.recorded)
+        )
+        columns = {
+            "loader": [one.name for one in rows],
+            "here": [f"{one.rate:,.0f}" if one else "" for one in here],
+            "recorded": [f"{one.rate:,.0f}" if one else "" for one in there],
+            "MB/s": [f"{one.rate * mb:,.0f}" if mb else "" for one in rows],
+            "uses": [one.uses for one in rows],
+            "cores": [f"{one.cores:.1f}" for one in rows],
+            "served": [f"{one.books.served:,}" for one in rows],
+            "distinct": [f"{one.books.distinct:,}" for one in rows],
+            "neighbours": [f"{one.books.neighbours:.1f}" for one in rows],
+            "first batch": [f"{1e3 * one.first_s:,.0f} ms" for one in rows],
+            "pixels": ["" if one.pixels is None else f"{one.pixels:.2f}" for one in rows],
+        }
+        return {
+            name: [cell or "–" for cell in cells] for name, cells in columns.items() if any(cells)
+        }
 
     def __repr__(self) -> str:
         """Say it in columns."""
-        rows = [_HEAD, *self._cells()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ("  ".join(map(str.rjust, row, widths)) for row in rows)
-        return "\n".join([self._title(), *lines, f"recorded: {self.where}"])
+        columns = [[name, *cells] for name, cells in self._columns().items()]
+        widths = [max(map(len, column)) for column in columns]
+        rows = ("  ".join(map(str.rjust, row, widths)) for row in zip(*columns, strict=True))
+        return "\n".join([self.title, *rows, f"recorded: {self.where}"])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th scope='col'>{name}</th>" for name in _HEAD)
+        columns = self._columns()
+        head = "".join(f"<th scope='col'>{name}</th>" for name in columns)
         rows = "".join(
             f"<tr><th scope='row' style='text-align:left;white-space:nowrap'>{escape(name)}</th>"
             + "".join(f"<td style='white-space:nowrap'>{cell}</td>" for cell in cells)
             + "</tr>"
-            for name, *cells in self._cells()
+            for name, *cells in zip(*columns.values(), strict=True)
         )
         body = f"<table><tr>{head}</tr>{rows}</table>"
-        said = f"Recorded: {self.where}. The columns after that are measured here, if they can be."
-        return card("plain", self._title(), said, body=body)
+        said = f"Recorded: {self.where}."
+        if self.here:
+            said += " The columns after that are measured here, if they can be."
+        return card("plain", self.title, said, body=body)
 
 
 def compare(task: str, home: Path = HOME) -> Comparison:
     """Measure what the course has; set it beside what was measured in `home`, and recorded."""
     kept = [Measured.from_row(row) for row in _kept(home).get(task, {}).values()]
     here = {one.name: one for one in [*kept, *measure_all(task)]}
-    where, found = recorded(task)
-    return Comparison(task, here, found, where)
+    return replace(recorded(task), here=here, sample_bytes=TASKS[task].sample_bytes)
 
 
-def recorded(task: str) -> tuple[str, Found]:
-    """Return where and when somebody measured all of them, and what they found."""
+def recorded(table: str) -> Comparison:
+    """Return what `make peers` found: "small", "large", "events", "images, float" and others."""
     kept = json.loads(recording("peers.json").read_text("utf-8"))
-    rows = [Measured.from_row(row) for row in kept[task]]
+    rows = [Measured.from_row(row) for row in kept[table]]
     where = f"{kept['machine']}, {kept['date']}"
-    return where, {one.name: one for one in rows}
+    return Comparison(kept["titles"][table], {}, {one.name: one for one in rows}, where)
 
 
 def measure_all(task: str) -> Iterator[Measured]:

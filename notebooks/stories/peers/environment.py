@@ -43,7 +43,9 @@ def install(package: Package, home: Path = HOME) -> None:
     wanted = f"{package.name}=={package.version}"
     # what has no wheel would be compiled, which takes a compiler and long
     options = ("--no-input", "--retries", "1", "--only-binary", ":all:")
-    done = _run(_python(folder), "-m", "pip", "install", *options, wanted, seconds=_LONGEST_S)
+    done = _run(
+        python_of(package, home), "-m", "pip", "install", *options, wanted, seconds=_LONGEST_S
+    )
     if done.returncode:
         raise CourseError(_why_not(wanted, done.stderr))
 
@@ -61,15 +63,16 @@ def measure_there(task: str, name: str, package: Package, home: Path = HOME) -> 
         CourseError: it came to no end.
     """
     call = ("-m", "notebooks.stories.peers", task, name)
-    done = _run(_python(home / package.name), *call, seconds=_LONGEST_TRIAL_S)
+    done = _run(python_of(package, home), *call, seconds=_LONGEST_TRIAL_S)
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["it said nothing"]
         raise CourseError(f"{name} came to no end ({said[-1]}); read what we measured instead.")
     return Measured.from_row(json.loads(done.stdout.splitlines()[-1]))
 
 
-def _python(folder: Path) -> Path:
-    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+def python_of(package: Package, home: Path = HOME) -> Path:
+    """Return the Python of the environment of a library."""
+    return home / package.name / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def _share(folder: Path) -> None:

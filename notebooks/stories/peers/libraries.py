@@ -154,7 +154,7 @@ def litdata(folder: Path, batch_size: int) -> Epoch:
     return epoch
 
 
-@peer(LIBRARIES, "grain, over a memmap", formats.npy, needs=GRAIN)
+@peer(LIBRARIES, "grain, over a memmap", formats.npy, needs=GRAIN, uses="16 threads")
 def grain_memmap(folder: Path, batch_size: int) -> Epoch:
     """Let grain ask a mapped array for one sample after the other."""
     import grain
@@ -190,7 +190,7 @@ class _Lance(Mapped):
         return column.flatten().to_numpy().reshape(len(indices), -1)
 
 
-@peer(LIBRARIES, "Lance, take", _lance, needs=LANCE)
+@peer(LIBRARIES, "Lance, take", _lance, needs=LANCE, uses="its own threads")
 def lance_take(folder: Path, batch_size: int) -> Epoch:
     """Ask a table for the rows of a batch."""
     return shuffled(_Lance(folder), batch_size, collate_fn=same)
@@ -227,6 +227,7 @@ def tensordict(folder: Path, batch_size: int) -> Epoch:
     "SPDL, threads over a memmap",
     formats.npy,
     needs=SPDL,
+    uses="2 threads",
 )
 def spdl(folder: Path, batch_size: int) -> Epoch:
     """Copy batches in two threads."""

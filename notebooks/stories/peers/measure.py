@@ -45,10 +45,12 @@ class Measured:
 
     name: str
     package: str  # with its version; empty: the course's own
-    seconds: float  # of the fastest epoch: neighbours make others slower, and none faster
+    seconds: float  # of an epoch: here the fastest, in a recording the median
     cpu_s: float  # that the cores worked in it, all together
     first_s: float  # until the very first batch
     books: Ledger
+    uses: str = ""  # how many threads or processes
+    pixels: float | None = None  # of images: mean distance from those of another, of 255
 
     @property
     def rate(self) -> float:
@@ -84,7 +86,7 @@ def measure(name: str, peer: Peer, task: Task) -> Measured:
         books = ledger([*batches, *first], count)
         seconds, cpu_s = min(_timed(epoch, number) for number in _rounds())
     package = f"{peer.needs.name} {version(peer.needs.name)}" if peer.needs else ""
-    return Measured(name, package, seconds, cpu_s, first_s, books)
+    return Measured(name, package, seconds, cpu_s, first_s, books, peer.uses)
 
 
 @contextmanager

@@ -39,6 +39,9 @@ class Peer:
     load: Load
     needs: Package | None = None
     one_by_one: bool = False  # whether it is so slow with small samples that a part has to do
+    uses: str = "1 thread"
+    threads: int = 1  # of torch
+    pixels: Callable[[Path], float] | None = None  # of images: how far they are from others
 
 
 Peers = dict[str, Peer]
@@ -51,11 +54,12 @@ def peer(
     *,
     needs: Package | None = None,
     one_by_one: bool = False,
+    uses: str = "1 thread",
 ) -> Callable[[Load], Load]:
     """Register a way to load what `write` wrote, under its name, in `peers`."""
 
     def register(load: Load) -> Load:
-        peers[name] = Peer(write, load, needs, one_by_one)
+        peers[name] = Peer(write, load, needs, one_by_one, uses)
         return load
 
     return register
