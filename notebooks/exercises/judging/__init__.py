@@ -1,6 +1,12 @@
 """What judges share: rules, numbers, labels, loaders, streams that are divided, ranks."""
 
-from notebooks.exercises.judging.chance import random_state
+from notebooks.exercises.judging.chance import (
+    Elsewhere,
+    hashed_elsewhere,
+    random_numbers_of,
+    random_state,
+    stay_together,
+)
 from notebooks.exercises.judging.labels import expect_known, judge_labels, words_beside
 from notebooks.exercises.judging.loading import loader
 from notebooks.exercises.judging.ranks import Failure, run_ranks

@@ -1,13 +1,58 @@
-"""Tell whether a learner's code touched the random numbers that all of the process shares."""
+"""Judge what is drawn: whether it depends on the process, and how well it is mixed."""
 
 import pickle
 import random
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from unittest.mock import patch
 
 import numpy as np
 import torch
 
 
-def random_state() -> bytes:
-    """Return the state of all generators that nobody made for himself."""
+def random_state() -> tuple[bytes, ...]:
+    """Return the state of each generator that nobody made for himself: torch, NumPy, Python."""
     theirs = torch.get_rng_state().numpy().tobytes()
-    return pickle.dumps((theirs, np.random.get_state(), random.getstate()))
+    return theirs, pickle.dumps(np.random.get_state()), pickle.dumps(random.getstate())
+
+
+@contextmanager
+def random_numbers_of(seed: int) -> Iterator[None]:
+    """Let the process have the random numbers of `seed`, and its own ones again afterwards."""
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng([]):
+        random.seed(seed)
+        np.random.seed(seed)
+        torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
+
+
+class Elsewhere(str):
+    """A text that hashes as in another process, also inside of a tuple or a set."""
+
+    def __hash__(self) -> int:
+        return str.__hash__(f"elsewhere {self}")
+
+
+@contextmanager
+def hashed_elsewhere() -> Iterator[None]:
+    """Let `hash` answer for a text, or a tuple with texts, as it might in another process."""
+
+    def there(thing: object) -> object:
+        if isinstance(thing, tuple):
+            return tuple(map(there, thing))
+        return Elsewhere(thing) if isinstance(thing, str) else thing
+
+    with patch("builtins.hash", lambda thing: there(thing).__hash__()):
+        yield
+
+
+def stay_together(one: Sequence[Hashable], other: Sequence[Hashable]) -> float:
+    """Return the share of neighbours in one order that are neighbours in the other."""
+    here, there = ({frozenset(pair) for pair in pairwise(order)} for order in (one, other))
+    return len(here & there) / len(here)

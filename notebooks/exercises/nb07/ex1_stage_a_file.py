@@ -19,6 +19,7 @@ from notebooks.exercises.nb07.job import Outcome, limit_files, main
 Stage = Callable[[str, str], str]
 
 PATIENCE_S = 20.0  # until a call counts as hung; a right one needs a part of a second
+START_S = 60.0  # until a process is ready, which on a busy machine may take long
 SETTLE_S = 1.0  # how long the second of two may show that it does not wait for the first
 _SPAWN = multiprocessing.get_context("spawn")
 _RENAME = "Copy to another name in the same folder, then os.replace(half, target)."
@@ -39,6 +40,7 @@ def stage_a_file(stage: Stage) -> Verdict:
             _judge_changed,
             _judge_full,
             _judge_two,
+            _judge_two_files,
         ):
             site.place = Path(tempfile.mkdtemp(prefix="shm ", dir=folder))
             judge(site)
@@ -64,7 +66,7 @@ class Process:
         with suppress(EOFError, ConnectionResetError):
             while until not in self._heard:
                 expect(
-                    self._line.poll(PATIENCE_S),
+                    self._line.poll(PATIENCE_S if "ready" in self._heard else START_S),
                     f"A call of stage has not returned after {PATIENCE_S:g} s: it waits for "
                     "something that nobody does any more, such as a lock file that a killed "
                     "process left behind.",
@@ -99,15 +101,26 @@ class Site:
         time_ns = int(self._time * 1e9) + 1  # which a float of seconds does not hold
         os.utime(self.source, ns=(time_ns, time_ns))
 
-    def start(self, **how: Any) -> Process:
-        """Start a process that stages, `how` as `job.main` says."""
+    def start(self, source: Path | None = None, **how: Any) -> Process:
+        """Start a process that stages, this source or another one, `how` as `job.main` says."""
         names = self._stage.__module__, self._stage.__qualname__
-        self._processes.append(Process(names, str(self.source), str(self.place), **how))
+        source = source or self.source
+        self._processes.append(Process(names, str(source), str(self.place), **how))
         return self._processes[-1]
 
     def run(self, **how: Any) -> list[Outcome]:
         """Stage in a process and return what came of each call."""
         return self.start(**how).outcomes()
+
+    def run_killed(self) -> list[Outcome]:
+        """Stage in a process that is killed half way; return what came of its calls."""
+        killed = self.run(limit=partial(self.half_way, deadly=True))
+        expect(
+            all(outcome.error for outcome in killed),
+            "The program that copies was killed half way, and stage returned as if all were well.",
+            "Look at how it ended: subprocess.run(..., check=True); or copy with shutil.copy2.",
+        )
+        return killed
 
     def close(self) -> None:
         """Leave no process behind, also when the check is interrupted."""
@@ -120,10 +133,10 @@ class Site:
         path = Path(outcome.returned)
         return path.read_bytes() if path.is_file() else b""
 
-    def exposes_a_part(self) -> bool:
-        """Tell whether something else than the whole file lies under the final name."""
+    def exposes_a_part(self, *old: bytes) -> bool:
+        """Tell whether something else than the whole file, or an `old` one, has the final name."""
         target = self.place / self.name
-        return target.exists() and target.read_bytes() != self.data
+        return target.exists() and target.read_bytes() not in (self.data, *old)
 
     def held(self) -> int:
         """Return the bytes that lie in the place."""
@@ -167,12 +180,7 @@ def _judge_copy(site: Site) -> None:
 
 def _judge_killed(site: Site) -> None:
     """Kill a job half way, look at what it leaves, and let the next one stage."""
-    killed = site.run(limit=partial(site.half_way, deadly=True))
-    expect(
-        all(outcome.error for outcome in killed),
-        "The program that copies was killed half way, and stage returned as if all were well.",
-        "Look at how it ended: subprocess.run(..., check=True); or copy with shutil.copy2.",
-    )
+    site.run_killed()
     exposed, empty = site.exposes_a_part(), not site.held()
     site.write(older_s=-100)
     (after,) = _good(site.run(), 1)
@@ -207,6 +215,28 @@ def _judge_killed(site: Site) -> None:
         f"A job was killed half way, the next one was not; now {site.held():,} bytes lie there for "
         f"a file of {site.size:,}. In /dev/shm that is memory, and nobody gives it back.",
         "Give the unfinished copy one fixed name: under the lock the next job overwrites it.",
+    )
+
+    _judge_killed_renewal(site)
+
+
+def _judge_killed_renewal(site: Site) -> None:
+    """Kill a job that replaces a good copy of what the source was."""
+    old = site.data
+    site.write(older_s=-100)
+    site.run_killed()
+    expect(
+        not site.exposes_a_part(old),
+        "The source has changed, and the job that copied it anew was killed half way. Half a file "
+        "lies under the final name, where the whole old one was.",
+        _RENAME,
+    )
+    (after,) = _good(site.run(), 1)
+    expect(
+        site.copy(after) == site.data,
+        "The source has changed, and the job that copied it anew was killed half way. The next one "
+        "takes the old copy for the new one: what you note was noted before the copy was whole.",
+        "Look at the copy itself: its size and its time, which shutil.copy2 gives it.",
     )
 
 
@@ -279,6 +309,22 @@ def _judge_full(site: Site) -> None:
 
 
 def _judge_two(site: Site) -> None:
+    """Let two jobs stage at once: a first copy, then a new one in place of an old one."""
+    locks = _two_at_once(site)
+    site.write(older_s=-100)
+    _two_at_once(site)
+    site.write(older_s=-100)
+    _good(site.run(), 1)  # alone, so that nobody else makes the lock's file again
+    expect(
+        os.name == "nt" or locks <= {*site.place.iterdir()},
+        "The lock's file is removed after use. Whoever waits for it holds a file without a name "
+        "then, the next one makes a new file and locks that, and both copy.",
+        "Leave the empty file there: what locks is not that it exists.",
+    )
+
+
+def _two_at_once(site: Site) -> set[Path]:
+    """Judge two jobs, the second of which begins while the first reads; return their locks."""
     gate = _SPAWN.Event()
     one = site.start(gate=gate)
     one.outcomes(until="reading")
@@ -288,6 +334,12 @@ def _judge_two(site: Site) -> None:
     two.process.join(SETTLE_S)
     gate.set()
     first, second = (_good(process.outcomes(), 1)[0] for process in (one, two))
+    expect(
+        first.size == second.size == site.size,
+        "Two jobs staged at the same time. The one that did not copy returned before the other had "
+        "done so, and what it was told of is not there yet, or is the old file.",
+        "Let it wait for the lock, then look: a lock that is not waited for locks nothing.",
+    )
     expect(
         site.copy(first) == site.copy(second) == site.data,
         "Two jobs staged at the same time, and one of them got a file that is not whole.",
@@ -300,13 +352,27 @@ def _judge_two(site: Site) -> None:
         "Take a lock before you look whether the copy is there: with FileLock(f'{target}.lock'): "
         "around everything.",
     )
-    site.write(older_s=-100)
-    _good(site.run(), 1)  # alone, so that nobody else makes the lock's file again
+    return locks
+
+
+def _judge_two_files(site: Site) -> None:
+    """Stage another file while a job is about to rename the copy of the first."""
+    gate, other = _SPAWN.Event(), site.source.with_name("other pulses.npy")
+    other.write_bytes(site.data[::-1])
+    one = site.start(gate=gate, gate_at="renaming")
+    one.outcomes(until="renaming")
+    two = site.start(other)
+    two.outcomes(until="ready")
+    two.process.join(SETTLE_S)
+    gate.set()
+    found = [outcome for job in (one, two) for outcome in job.outcomes()]
     expect(
-        os.name == "nt" or locks <= {*site.place.iterdir()},
-        "The lock's file is removed after use. Whoever waits for it holds a file without a name "
-        "then, the next one makes a new file and locks that, and both copy.",
-        "Leave the empty file there: what locks is not that it exists.",
+        len(found) == 2
+        and not any(outcome.error for outcome in found)
+        and [*map(site.copy, found)] == [site.data, site.data[::-1]],
+        "Two jobs staged two different files into one folder. The unfinished copy of one was "
+        "overwritten or removed by the other, whose lock is another one.",
+        "Give each file's unfinished copy a name of its own, f'{target}.part'; remove no other.",
     )
 
 
@@ -322,6 +388,12 @@ def _good(results: list[Outcome], wanted: int) -> list[Outcome]:
             not result.error,
             f"stage stopped: {explain(RuntimeError(result.error))}.",
             "Mend that line, run its cell again, then this one.",
+        )
+        expect(
+            not result.moved,
+            "stage leaves the process in another folder: all paths of the program that do not "
+            "begin at the root lead elsewhere from now on.",
+            "Leave out os.chdir, and join paths: Path(place, name).",
         )
     expect(
         len(results) == wanted,

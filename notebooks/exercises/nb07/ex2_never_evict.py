@@ -22,6 +22,7 @@ from notebooks.exercises.judging import loader
 
 ROWS = 60
 KINDS = (((256,), np.int64), ((16, 40), np.int16))  # of a sample
+NUMBERS = [0, -1, -9, -99, -999, -9999]  # of which a sample may consist; none means "not there"
 
 ALONE_S = 1.0  # until a reader takes it that no other one comes
 LINE_S = 0.001  # for each line of the learner's, so that two get into each other's way
@@ -35,8 +36,10 @@ class Rows(Dataset[torch.Tensor]):
     def __init__(self, shape: tuple[int, ...], dtype: type[np.integer[Any]]):
         """Make the samples."""
         rng = np.random.default_rng(7)
-        numbers = rng.integers(1, np.iinfo(dtype).max, (ROWS, *shape), dtype)
-        numbers[7] = 0  # zeros are a sample too
+        ends = np.iinfo(dtype)
+        numbers = rng.integers(1, ends.max, (ROWS, *shape), dtype)
+        for row, number in enumerate([*NUMBERS, ends.min, ends.max], 7):
+            numbers[row] = number
         self.values, self.sample_bytes = torch.from_numpy(numbers), numbers[0].nbytes
         self.counts = torch.zeros(ROWS, dtype=torch.int64)
         self.counts.share_memory_()  # type: ignore[no-untyped-call]
@@ -127,7 +130,7 @@ def _judge_everything_fits(make: Make, rows: Rows) -> None:
         hits == ROWS,
         f"There is room for all {ROWS} samples, and the second epoch still makes "
         f"{plural(ROWS - hits, 'request')}. Is there room, and is it noted beside a sample that it "
-        "is there? For a sample may be all zeros.",
+        "is there? For a sample may be all zeros, or -1, or whatever number stands for nothing.",
         "A budget of B bytes has room for B // sample.nbytes samples; a tensor of torch.bool notes "
         "which are there.",
     )
@@ -247,12 +250,14 @@ def _judge_crowd(make: Make, rows: Crowded) -> None:
             return give_way
         return None
 
-    def read(first: int) -> None:
+    def read(half: range) -> None:
         sys.settrace(give_way)
-        for index in range(first, ROWS, 2):
+        for index in half:
             cached[index]
 
-    crowd = [threading.Thread(target=read, args=(first,)) for first in (0, 1)]
+    # at each moment they ask for samples that have the same place where places are dealt in turn
+    halves = range(fits), range(fits, ROWS)
+    crowd = [threading.Thread(target=read, args=(half,)) for half in halves]
     for thread in crowd:
         thread.start()
     for thread in crowd:

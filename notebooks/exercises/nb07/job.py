@@ -25,7 +25,9 @@ class Outcome(NamedTuple):
 
     reads: int
     returned: str = ""
+    size: int = -1  # of what lies there by then
     direct: bool = False  # what was returned was opened for writing
+    moved: bool = False  # the process is in another folder now
     error: str = ""
 
 
@@ -36,7 +38,8 @@ def main(
     place: str,
     *,
     calls: int = 1,  # before a third one the source is touched
-    gate: Event | None = None,  # where it waits as soon as the source is read
+    gate: Event | None = None,  # where it waits ...
+    gate_at: str = "reading",  # as soon as the source is read, or before the "renaming"
     limit: Callable[[], None] = lambda: None,  # lets files grow no further
     at_border: bool = False,  # only where a renaming would lead into another file system
 ) -> None:
@@ -44,7 +47,8 @@ def main(
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in 1, 2:  # what is printed here, by programs too, would reach the notebook
         os.dup2(nowhere, stream)
-    reads, written = _watch(source, line, gate)
+    here = os.getcwd()
+    reads, written = _watch(source, line, gate, gate_at)
     _border(place, limit)
     try:
         function = getattr(importlib.import_module(stage[0]), stage[1])
@@ -58,7 +62,8 @@ def main(
             if call == 2:
                 os.utime(source, (2e9, 2e9))  # in 2033: no source is as new
             path = os.fsdecode(function(source, place))
-            line.send(Outcome(len(reads), path, path in written))
+            size = os.path.getsize(path) if os.path.exists(path) else -1
+            line.send(Outcome(len(reads), path, size, path in written, os.getcwd() != here))
     except Exception as error:
         frames = "".join(traceback.format_tb(error.__traceback__))
         said = next(iter(str(error).splitlines()), "")
@@ -66,10 +71,19 @@ def main(
         line.send(Outcome(len(reads), error=sent))
 
 
-def _watch(source: str, line: Connection, gate: Event | None) -> tuple[list[str], list[str]]:
+def _watch(
+    source: str, line: Connection, gate: Event | None, gate_at: str
+) -> tuple[list[str], list[str]]:
     """Return a list that grows when the source is read, and one of what is opened for writing."""
     reads: list[str] = []
     written: list[str] = []
+    waited: list[str] = []
+
+    def wait(where: str) -> None:
+        if gate and where == gate_at and not waited:
+            waited.append(where)
+            line.send(where)
+            gate.wait()
 
     def hear(event: str, args: tuple[Any, ...]) -> None:
         program = event in _PROGRAM and source in str(args[:2])
@@ -78,9 +92,9 @@ def _watch(source: str, line: Connection, gate: Event | None) -> tuple[list[str]
             written.append(str(args[0]))
         if program or (event == "open" and str(args[0]) == source and not writes):
             reads.append(event)
-            if gate and len(reads) == 1:
-                line.send("reading")
-                gate.wait()
+            wait("reading")
+        if event == "os.rename":
+            wait("renaming")
 
     sys.addaudithook(hear)  # it hears everything that Python reports about itself
     return reads, written

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_utils.loading.images import normalise
+from course_utils.loading.images import IMAGENET_MEAN, IMAGENET_STD, normalise
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
 from course_utils.teaching.notebook import learner_line
-from notebooks.exercises.nb08.problem import MEAN
+from notebooks.exercises.nb08.problem import MEAN, STD
 from notebooks.stories.operations import Operations, count_operations
 
 SIDE, SIZE = 256, 224
@@ -53,6 +53,7 @@ class _Samples:
 def split(in_worker: InWorker, on_device: OnDevice) -> Verdict:
     """Judge two functions that do together what the workers did alone."""
     calls = []
+    _restore()  # what an earlier attempt may have changed
     for samples in _Samples(4), _Samples(12):
         sent = _judge_worker(in_worker, samples)
         work, result = _on_device(on_device, sent, samples.flips)
@@ -136,7 +137,23 @@ def _on_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> tuple[Operat
         "on_device writes into the batch that it was given, which somebody else may still read.",
         f"Make a new tensor: {_FLIP}",
     )
+    expect(
+        not _restore(),
+        "on_device changes MEAN or STD themselves, so that from the second batch on all is "
+        "normalised by other numbers. They have been put right again.",
+        "Leave out operations that end with an underscore: mean * 255 makes a new tensor.",
+    )
     return found
+
+
+def _restore() -> bool:
+    """Give MEAN and STD their values again; return whether they had others."""
+    changed = False
+    for constant, values in (MEAN, IMAGENET_MEAN), (STD, IMAGENET_STD):
+        given = torch.tensor(values).view(3, 1, 1)
+        changed |= not torch.equal(constant, given)
+        constant.copy_(given)
+    return changed
 
 
 def _judge_values(result: Any, samples: _Samples) -> None:

@@ -168,6 +168,19 @@ def _judge_range(random_crops: RandomCrops) -> None:
             f"The values of {name} do not come up equally often: {counts.tolist()} of {MANY}.",
             "torch.randint draws all of them alike; rounding halves the share of the two ends.",
         )
+    top, left = crops[:, 0, 0, 0].long(), crops[:, 1, 0, 0].long()
+    for one, other, whose in (
+        (top, left, "of a sample's top and left"),
+        (top[:-1], top[1:], "of the tops of two neighbours in the batch"),
+    ):
+        possible = int((one.max() + 1) * (other.max() + 1))
+        often = (5 * one + other).bincount() > MANY / possible / 2
+        expect(
+            often.sum() == possible,
+            f"{possible} pairs {whose} are possible, and only {often.sum()} come up as often as "
+            "they should: one of the two depends on the other.",
+            f"Draw each number for itself: {_OFFSETS}",
+        )
 
 
 def _judge_sharing(random_crops: RandomCrops) -> None:

@@ -132,6 +132,11 @@ def _judge_epoch(attempt: Attempt, shards: Shards) -> None:
         "made, and uses it again in every epoch.",
         "detshuffle=True beside shardshuffle=100 counts the epochs.",
     )
+    expect(
+        _keys(data) not in (first, second),
+        "the third epoch has the order of an earlier one: a few orders take turns.",
+        "detshuffle=True beside shardshuffle=100 draws one for each epoch.",
+    )
 
 
 def _judge_mixed(attempt: Attempt, shards: Shards) -> None:
@@ -164,6 +169,25 @@ def _judge_mixed(attempt: Attempt, shards: Shards) -> None:
         "the samples of a shard come one behind the other: only neighbours are mixed.",
         HINTS["mixed"],
     )
+
+    expect(
+        _tells_of(attempt, shards),
+        "decode fails, and there is no error: the samples are left out, as if all were well.",
+        "Leave handler= out of .map: by default an error of decode comes through.",
+    )
+
+
+def _tells_of(attempt: Attempt, shards: Shards) -> bool:
+    """Tell whether an error of decode comes through."""
+
+    def broken(_: Any) -> Any:
+        raise ValueError("this image is broken")
+
+    try:
+        list(islice(attempt(list(shards.urls), broken), COUNT))
+    except Exception:  # it may be wrapped in another
+        return True
+    return False
 
 
 def _judge_complete(attempt: Attempt, shards: Shards) -> None:

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable
-from functools import partial
+from contextlib import nullcontext
 from itertools import chain, combinations, islice, product
+from operator import eq
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,7 +16,15 @@ from torch.utils.data import IterableDataset
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
 from course_utils.teaching.notebook import explain
 from course_utils.words import plural
-from notebooks.exercises.judging import Served, expect_the_same_in_real_workers, serve
+from notebooks.exercises.judging import (
+    Elsewhere,
+    Served,
+    expect_the_same_in_real_workers,
+    hashed_elsewhere,
+    random_numbers_of,
+    random_state,
+    serve,
+)
 from notebooks.exercises.judging.served import Place
 from notebooks.exercises.nb10.hidden import room, small_shards
 
@@ -71,11 +80,13 @@ def _judge_places(make_stream: Make, shards: Shards, workers: int, world_size: i
 
 def _judge_alike(make_stream: Make, shards: Shards) -> None:
     """Judge whether the caller's list stays as it is, and two calls agree on the shards."""
-    parts = list[set[str]]()
-    for kind in str, _Text:
+    parts, states = list[set[str]](), list[tuple[bytes, ...]]()
+    for kind, where in (str, nullcontext()), (Elsewhere, hashed_elsewhere()):
         given = list(map(kind, reversed(shards)))
-        with patch("builtins.hash", partial(_hash, kind)), patch("time.time", parts.__len__):
+        here = random_numbers_of(len(parts))
+        with here, where, patch("time.time", parts.__len__):
             stream = make_stream(given, 1, 0, 2)
+            states.append(random_state())  # WebDataset itself draws from those of Python
             expect(
                 isinstance(stream, IterableDataset),
                 f"make_stream returns a {type(stream).__name__}, which no worker can begin anew.",
@@ -89,23 +100,18 @@ def _judge_alike(make_stream: Make, shards: Shards) -> None:
             "Shuffle a copy; rng.permutation(urls) and rng.sample(urls, len(urls)) make one.",
         )
     expect(
+        not any(map(eq, *states)),
+        "Your function seeds the random numbers of the whole process: from then on the dropout of "
+        "every epoch is alike.",
+        "Make a generator of your own: np.random.default_rng(epoch).",
+    )
+    expect(
         parts[0] == parts[1],
         "Asked twice for the same rank and epoch, your function serves others. Each rank draws for "
         "itself: resampled does, a generator without a seed or with the time, and in each process "
         "the hash or the set of texts. Or with_epoch cuts off what is shuffled.",
         "Shuffle with a seed that all ranks share, such as the epoch, and leave the others out.",
     )
-
-
-class _Text(str):
-    """A text that hashes as in another process, also inside of a tuple or a set."""
-
-    def __hash__(self) -> int:
-        return str.__hash__(f"elsewhere {self}")
-
-
-def _hash(kind: type[str], thing: object) -> int:
-    return (kind(thing) if isinstance(thing, str) else thing).__hash__()
 
 
 def _judge_under_torchrun(make_stream: Make, shards: Shards) -> None:
@@ -206,14 +212,14 @@ def _judge_order(make_stream: Make, folder: Path) -> None:
     shards = small_shards(folder, 12, samples=40)  # more than a small buffer can mix
     of = {key: shard for shard, keys in enumerate(shards.values()) for key in keys}
     places = []
-    for epoch in (1, 2, 841):  # up to a cycle of 8, and for 10, the last is the first again
+    for epoch in (1, 2, 3, 841):  # up to a cycle of 8, and for 10, the last is the first again
         keys = _read(make_stream(list(shards), epoch, 0, 1), shards)
         sums = np.bincount([of[key] for key in keys], weights=np.arange(len(keys)))
         places.append(sums.argsort().argsort())  # of each shard among the others
-    alike = np.asarray(np.corrcoef(places))[np.triu_indices(3, 1)]
+    alike = np.asarray(np.corrcoef(places))[np.triu_indices(len(places), 1)]
     expect(
         alike.max() < SAME_ORDER,
-        "Two of three epochs read the shards in the same order: only neighbours are ever mixed.",
+        "Two of four epochs read the shards in the same order: only neighbours are ever mixed.",
         "Shuffle the list of shards, with the epoch as the seed.",
     )
     # on a circle, where turning changes no distance

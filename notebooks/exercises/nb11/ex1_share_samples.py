@@ -1,18 +1,20 @@
 """11.1: a sampler for each rank, which together serve every sample once."""
 
 import operator
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import combinations, islice, pairwise, product
+from itertools import combinations, islice, product
 from typing import Any
-
-import numpy as np
-import torch
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
 from course_utils.words import plural
-from notebooks.exercises.judging import Served, random_state
+from notebooks.exercises.judging import (
+    Served,
+    hashed_elsewhere,
+    random_numbers_of,
+    random_state,
+    stay_together,
+)
 
 RANKS = (1, 2, 3, 4, 8)
 COUNTS = (10, 7, 64, 101, 1)  # samples; a multiple of ranks, neither, fewer
@@ -123,18 +125,10 @@ def _read(sampler: Any, epoch: int | None, seed: int = 0) -> list[int]:
 @contextmanager
 def _random_numbers(seed: int) -> Iterator[None]:
     """Let the process have the random numbers of `seed`, and refuse code that touches them."""
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng([]):
-        random.seed(seed)
-        np.random.seed(seed)
-        torch.manual_seed(seed)
+    with random_numbers_of(seed):
         before = random_state()
-        try:
-            yield
-            after = random_state()
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)
+        yield
+        after = random_state()
     expect(
         before == after,
         "Your sampler draws from the random numbers of the whole process, or seeds them anew. They "
@@ -146,13 +140,23 @@ def _random_numbers(seed: int) -> Iterator[None]:
 def _judge_epochs(sampler_class: type[Any]) -> None:
     """Judge whether the same epoch is the same again, and another one shares out anew."""
     sampler = sampler_class(101, 1, 4)
-    first, again = _read(sampler, 1), _read(sampler, 1)
-    other = _read(sampler_class(101, 1, 4), 1)
+    for epoch in 0, 1:
+        first, again = _read(sampler, epoch), _read(sampler, epoch)
+        other = _read(sampler_class(101, 1, 4), epoch)
+        expect(
+            first == again == other,
+            "The same epoch, asked for twice, is not the same: after a restart the rank would "
+            "serve other samples than before.",
+            "Work the order out anew in every __iter__, from seed and epoch alone; 0 is a seed "
+            "too.",
+        )
+    with hashed_elsewhere():
+        elsewhere = _read(sampler_class(101, 1, 4), 1)
     expect(
-        first == again == other,
-        "The same epoch, asked for twice, is not the same: after a restart the rank would serve "
-        "other samples than before.",
-        "Work the order out anew in every __iter__, from seed and epoch alone.",
+        elsewhere == first,
+        "In another process the same epoch is another one: there a text has another hash, unless "
+        "PYTHONHASHSEED is set. So each rank deals from an order of its own.",
+        "Take numbers for the seed: np.random.default_rng([self.seed, self.epoch]).",
     )
     shares = [frozenset(_read(sampler, epoch)) for epoch in EPOCHS]
     expect(
@@ -179,19 +183,13 @@ def _judge_order(sampler_class: type[Any]) -> None:
     orders = {epoch: _read(sampler, epoch) for epoch in EPOCHS}
     for one, other in combinations(EPOCHS, 2):
         expect(
-            _stay_together(orders[one], orders[other]) < NEIGHBOURS,
+            stay_together(orders[one], orders[other]) < NEIGHBOURS,
             f"In epochs {one} and {other} most samples have the same neighbours, also in a batch: "
             "the order is turned or moved in blocks, not drawn anew.",
             "Draw a whole permutation in each epoch: rng.permutation(n_samples).",
         )
     expect(
-        _stay_together(orders[0], range(MANY)) < NEIGHBOURS,
+        stay_together(orders[0], range(MANY)) < NEIGHBOURS,
         "Most samples come beside their neighbours on disk: that is no shuffle.",
         "Draw a whole permutation in each epoch: rng.permutation(n_samples).",
     )
-
-
-def _stay_together(one: Sequence[int], other: Sequence[int]) -> float:
-    """Return the share of neighbours in one order that are neighbours in the other."""
-    here, there = ({frozenset(pair) for pair in pairwise(order)} for order in (one, other))
-    return len(here & there) / len(here)

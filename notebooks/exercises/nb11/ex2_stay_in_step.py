@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import distributed
 
@@ -13,7 +14,7 @@ from notebooks.exercises.judging import Failure, run_ranks
 LENGTHS = ((3, 3, 3), (4, 2, 3), (3, 5, 9), (0, 3, 1))  # batches of each rank
 AHEAD = 2  # batches that may be asked for before the first step: it, and the next one
 # whatever a batch may be, none of these means the end
-BATCHES: tuple[Any, ...] = ("first", 0, None, [], "fifth", False, (), "", "ninth")
+BATCHES: tuple[Any, ...] = ("first", 0, np.ones(2), None, [], False, (), "", "ninth")
 
 InStep = Callable[[Iterable[Any]], Iterable[Any]]
 
@@ -38,6 +39,13 @@ class Batches:
             yield batch
 
 
+class SizedBatches(Batches):
+    """The same of which somebody knows how many there are, as of those of most loaders."""
+
+    def __len__(self) -> int:
+        return self.count
+
+
 @exercise("11.2", title="Stay in step", seconds=120)
 def stay_in_step(in_step: InStep) -> Verdict:
     """Judge the learner's function in three processes that meet after every step."""
@@ -48,15 +56,31 @@ def stay_in_step(in_step: InStep) -> Verdict:
     )
     expect_in_a_file(in_step)
     for lengths in LENGTHS:
-        _judge(run_ranks(_train, in_step, lengths, ranks=len(lengths)), lengths)
+        found = run_ranks(_train, in_step, lengths, ranks=len(lengths))
+        _expect_no_failure(found, lengths)
+        first, second = zip(*found, strict=True)
+        _judge(first, lengths)
+        expect(
+            [epoch.steps for epoch in second] == [epoch.steps for epoch in first],
+            f"{_have(lengths)}, all take {plural(first[0].steps, 'step')} in a first epoch, and "
+            f"{second[0].steps} in a second one, whose batches have a len(): something remembers "
+            "how the first ended, or goes by the len().",
+            "Keep what you note in variables of the function, and ask for the next batch.",
+        )
+        _judge(second, lengths)
     return right(
         "As many steps on every rank as the shortest has batches, and no rank was left alone; also "
         "where one has none at all."
     )
 
 
-def _train(in_step: InStep, lengths: Sequence[int]) -> Epoch:
-    batches = Batches(lengths[distributed.get_rank()])
+def _train(in_step: InStep, lengths: Sequence[int]) -> list[Epoch]:
+    """Train for two epochs of a rank."""
+    count = lengths[distributed.get_rank()]
+    return [_epoch(in_step, batches) for batches in (Batches(count), SizedBatches(count))]
+
+
+def _epoch(in_step: InStep, batches: Batches) -> Epoch:
     taken: list[Any] = []
     drawn = 0
     for batch in in_step(batches):
@@ -68,8 +92,12 @@ def _train(in_step: InStep, lengths: Sequence[int]) -> Epoch:
     return Epoch(repr(taken), len(taken), drawn)
 
 
-def _judge(found: Sequence[Epoch | Failure], lengths: Sequence[int]) -> None:
-    have = f"Where the ranks have {', '.join(map(str, lengths[:-1]))} and {lengths[-1]} batches"
+def _have(lengths: Sequence[int]) -> str:
+    return f"Where the ranks have {', '.join(map(str, lengths[:-1]))} and {lengths[-1]} batches"
+
+
+def _expect_no_failure(found: Sequence[list[Epoch] | Failure], lengths: Sequence[int]) -> None:
+    have = _have(lengths)
     for rank, one in enumerate(found):
         if isinstance(one, Failure) and not one.left_alone:
             _judge_error(one, f"{have}, rank {rank}")
@@ -80,7 +108,10 @@ def _judge(found: Sequence[Epoch | Failure], lengths: Sequence[int]) -> None:
         "Before each step, let all ranks tell whether they have a batch, and all of them go by the "
         "same answer: the minimum.",
     )
-    epochs = [one for one in found if isinstance(one, Epoch)]
+
+
+def _judge(epochs: Sequence[Epoch], lengths: Sequence[int]) -> None:
+    have = _have(lengths)
     for rank, epoch in enumerate(epochs):
         expect(
             epoch.steps <= lengths[rank],
@@ -104,7 +135,7 @@ def _judge_error(one: Failure, where: str) -> None:
         "Give it something to return instead: next(mine, END), with END = object().",
     )
     expect(
-        "Boolean value of Tensor" not in one.text,
+        not any(words in one.text for words in ("Boolean value of Tensor", "truth value of an")),
         f"{where} stops: {one.text}. A batch is asked whether it is true.",
         "Compare with an object of your own: batch is END.",
     )

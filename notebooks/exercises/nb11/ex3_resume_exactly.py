@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Generator
+from copy import deepcopy
 from itertools import chain, islice
 from typing import Any
 
@@ -64,6 +65,7 @@ def resume_exactly(loader_class: type[Any]) -> Verdict:
     _state_after(left, 2)
     _judge_rest(left, 2, "Left by `break` after two batches, and looped over again")
     _judge_size(loader_class)
+    _judge_kept(loader_class)
     state = _state_after(loader_class(Numbers(), 2), 3)
     loader = _restarted(loader_class(Numbers(), 1), state)
     expect(
@@ -73,6 +75,8 @@ def resume_exactly(loader_class: type[Any]) -> Verdict:
         "Keep no more in the state than the position.",
     )
     _judge_rest(loader, 3, "Killed with two workers, restarted with one")
+    loader = _restarted(loader_class(Numbers(), 2), state)
+    _judge_rest(loader, 3, "Killed with two workers, restarted with two")
     return right(
         "Wherever it is killed, the rest of the epoch comes once and in order, then the next one; "
         "with any number of workers, and nothing is read in vain."
@@ -159,7 +163,11 @@ def _state_after(loader: Any, taken: int) -> bytes:
 
 def _restarted(loader: Any, saved: bytes) -> Any:
     """Return a new loader that was told the position."""
-    loader.load_state_dict(torch.load(io.BytesIO(saved), weights_only=False))
+    return _restarted_from(loader, torch.load(io.BytesIO(saved), weights_only=False))
+
+
+def _restarted_from(loader: Any, state: dict[str, Any]) -> Any:
+    loader.load_state_dict(state)
     return loader
 
 
@@ -176,8 +184,9 @@ def _judge_rest(loader: Any, taken: int, where: str) -> None:
     first, left = found[0] if found else None, size - before
     expect(
         not taken or first != expected[taken - 1],
-        f"{where}: the batch that the loop had comes again. It is not in the state: what stands "
-        "behind `yield` runs only when the loop asks for the next batch.",
+        f"{where}: the batch that the loop had comes again. Either the restart goes back by one, "
+        "or the batch is not in the state: what stands behind `yield` runs only when the loop asks "
+        "for the next batch.",
         "Count whole batches, the half one at the end too, each before you yield it.",
     )
     expect(
@@ -226,10 +235,41 @@ def _judge_reading(dataset: Numbers, taken: int) -> None:
 
 def _judge_size(loader_class: type[Any]) -> None:
     """Judge whether the state is a position, or a part of the data or of their order."""
-    state = _state_after(loader_class(Numbers(LARGE)), 1)
+    taken = 58  # of 5,000: 58 / 5,000 * 5,000 is a little less
+    state = _state_after(loader_class(Numbers(LARGE)), taken)
     expect(
         len(state) < ROOM,
         f"For {LARGE:,} samples the state has {len(state):,} bytes: there is more in it than a "
         "position, such as a list of samples or the loader itself.",
         "The order can be computed again; two numbers are enough.",
+    )
+    large = _restarted(loader_class(Numbers(LARGE)), state)
+    expect(
+        next(_served(large), None) == large.batches(0)[taken],
+        f"Killed with batch {taken} of {len(large.batches(0)):,}, the restart does not go on with "
+        "the next one. In an epoch of 11 batches it does: is the position rounded?",
+        "Save the number of batches that were taken, as it is.",
+    )
+
+
+def _judge_kept(loader_class: type[Any]) -> None:
+    """Judge whether a state stays as it is, where it was made and where it is loaded."""
+    loader = loader_class(Numbers())
+    served = _served(loader)
+    next(served, None)
+    state = loader.state_dict()
+    kept = deepcopy(state)
+    next(served, None)
+    expect(
+        state == kept,
+        "A state that was saved in the loop changes when the loop goes on: state_dict returns what "
+        "the loader itself counts in, and a checkpoint that is written later has another position.",
+        "Return a new dict in each call of state_dict.",
+    )
+    next(_served(_restarted_from(loader_class(Numbers()), state)), None)
+    expect(
+        state == kept,
+        "A loader that was given a state goes on counting in it: who begins again from the same "
+        "state begins elsewhere.",
+        "Take the numbers out of the state, and leave it as it is.",
     )

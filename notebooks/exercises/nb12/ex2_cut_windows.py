@@ -13,6 +13,7 @@ Make = Callable[[int, int, int], Any]
 Starts = NDArray[np.int64]
 
 CASES = ((1_000, 10), (1_001, 10), (1_007, 10), (640, 64), (641, 64), (200_000, 128), (300, 1))
+MANY = 100_000  # tokens, more than two bytes can number
 TOO_SHORT = ((100, 128), (128, 128), (1, 8))
 SEEDS, LENGTH, TOKENS = range(100), 8, 4_000  # epochs in which chance is judged
 SAME_ORDER = 0.5  # correlation; orders that are drawn anew have 0 ± 0.05
@@ -23,6 +24,7 @@ RANGE = "np.arange(first, n_tokens - length, length)"
 def cut_windows(window_starts: Make) -> Verdict:
     """Judge where the windows of an epoch begin, for several corpora, lengths and seeds."""
     before = random_state()
+    _judge_type(window_starts)
     for n_tokens, length in CASES:
         for seed in (0, 1, 17):
             starts = _starts(window_starts, n_tokens, length, seed)
@@ -52,6 +54,18 @@ def cut_windows(window_starts: Make) -> Verdict:
         "Between the first window and the last, every token is a target exactly once. Each epoch "
         "cuts at other places, and has another order."
     )
+
+
+def _judge_type(window_starts: Make) -> None:
+    """Judge whether the numbers are large enough, for a corpus here and for those of the notes."""
+    few, many = (np.asarray(window_starts(n_tokens, 100, 0)).dtype for n_tokens in (1_000, MANY))
+    if few == many and many.kind in "iu":  # else it grows with the corpus, or is refused below
+        expect(
+            many.itemsize == 8,
+            f"Your starts are {many}, which ends at {np.iinfo(many).max:,}. A corpus has more "
+            "tokens: the one of the lecture notes has 100 billion.",
+            "Leave them in 64 bits, as np.arange makes them.",
+        )
 
 
 def _starts(window_starts: Make, n_tokens: int, length: int, seed: int) -> Starts:

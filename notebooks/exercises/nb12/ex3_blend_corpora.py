@@ -38,8 +38,13 @@ def blend_corpora(take_turns: Make) -> Verdict:
             f"Your function changes the list that it is given: {weights} became {given}.",
             "Work on a copy: np.asarray(weights) / sum(weights) makes one.",
         )
-        _judge(
-            turns, weights, at_random=not np.array_equal(turns, _turns(take_turns, given, count))
+        again = _turns(take_turns, given, count)
+        _judge(turns, weights, take_turns, at_random=not np.array_equal(turns, again))
+        expect(
+            _farthest(again, weights) <= FARTHEST,
+            f"Asked a second time for the weights {weights}, your function goes on from what it "
+            "counted in the first call, and no corpus gets its share.",
+            "Count from 0 in each call: served = np.zeros(len(share)), inside of the function.",
         )
     return right(
         "At every moment, each corpus has served its share to within two samples, whatever the "
@@ -71,12 +76,22 @@ def _turns(take_turns: Make, weights: list[float], count: int) -> Turns:
     return turns.astype(np.int64)
 
 
-def _judge(turns: Turns, weights: Sequence[float], *, at_random: bool) -> None:
+def _off(turns: Turns, weights: Sequence[float]) -> tuple[Turns, NDArray[np.float64]]:
+    """Return what each corpus has served after each sample, and how far that is from its share."""
     shares = np.asarray(weights, float) / sum(weights)
     served = (turns[:, None] == np.arange(len(shares))).cumsum(axis=0)
-    off = np.abs(served - shares * np.arange(1, len(turns) + 1)[:, None])
-    if not len(turns) or off.max() <= FARTHEST:
+    return served, np.abs(served - shares * np.arange(1, len(turns) + 1)[:, None])
+
+
+def _farthest(turns: Turns, weights: Sequence[float]) -> float:
+    return float(_off(turns, weights)[1].max(initial=0))
+
+
+def _judge(turns: Turns, weights: Sequence[float], take_turns: Make, *, at_random: bool) -> None:
+    served, off = _off(turns, weights)
+    if _farthest(turns, weights) <= FARTHEST:
         return
+    shares = np.asarray(weights, float) / sum(weights)
     when, which = np.unravel_index(np.argmax(off), off.shape)
     found = (
         f"Weights {[*weights]}: of the first {plural(int(when) + 1, 'sample')}, corpus {which} has "
@@ -94,8 +109,9 @@ def _judge(turns: Turns, weights: Sequence[float], *, at_random: bool) -> None:
         "nobody asked for.",
         f"Let them take turns from the first sample on. {HOW}",
     )
+    as_shares = _turns(take_turns, shares.tolist(), len(turns))
     expect(
-        np.isclose(sum(weights), 1),
+        np.isclose(sum(weights), 1) or _farthest(as_shares, weights) > FARTHEST,
         f"{found} The weights add up to {sum(weights):g}: they are shares in another unit.",
         "Divide them by their sum first.",
     )

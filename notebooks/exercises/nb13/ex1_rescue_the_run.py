@@ -1,6 +1,7 @@
 """Exercise 13.1: rescue a training run."""
 
 from collections import Counter
+from itertools import chain
 from math import log2
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from course_utils.loading.events import MemmapEvents, read_sensors
 from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo, wrong
 from course_utils.teaching.notebook import data_path
 from course_utils.words import percent, plural
+from notebooks.exercises.judging import stay_together
 from notebooks.exercises.nb13.mended import BATCH, tokenise
 from notebooks.stories.capstone import (
     TARGET_AU,
@@ -28,7 +30,8 @@ A_DOUBLING = 15  # points less for half the AU
 START_UP_S = 3.0  # until the first step, without what any workers take to start
 HELD = 0.6  # of the events of an epoch
 LONGEST_S = 60.0  # of real time
-IN_ORDER = 0.1  # of all events at most come right behind their neighbour on disk
+ALIKE = 0.5  # of all neighbours in an epoch at most are neighbours in the next one too
+IN_ORDER = 0.7  # of all events at most come beside one that is less than a batch away on disk
 SORTED = 0.9  # correlation of when an event comes with where it lies
 
 Objection = tuple[str, str]  # what is wrong, what to do now
@@ -171,22 +174,33 @@ def spoilt_samples(job: CountedJob) -> Objection | None:
             "Some samples are none of the events that the job wants learnt.",
             "Serve the events of job.training, and no others.",
         )
+    left_out = Counter(chain(*job.epochs)) - Counter(
+        {event: len(rows) for event, rows in job.learnt.items()}
+    )
+    if left_out:
+        return (
+            f"{left_out.total():,} times an event comes to the loop, and no step learns from it: "
+            "steps get another batch than the one that has come.",
+            "Hand each batch of job.follow(loader) to job.upload, and what that returns to "
+            "job.compute.",
+        )
     return not_mixed(job, events) or changed_tokens(job, events)
 
 
 def not_mixed(job: CountedJob, events: MemmapEvents) -> Objection | None:
     """Return what is wrong with the order of the events, if anything is."""
-    if job.epochs[0] == job.epochs[1]:
+    if stay_together(*job.epochs) > ALIKE:
         return (
-            "Two epochs have the same order, so the same events share a batch each time.",
+            "Two epochs have the same order, or the same pieces of it in another one, so the same "
+            "events share a batch each time.",
             "The seed of the order has to depend on the epoch: who tells it to the dataset?",
         )
     on_disk = {event: index for index, event in enumerate(events.labels.event_id.tolist())}
     places = [on_disk[event] for event in job.epochs[0]]
-    if (np.diff(places) == 1).mean() > IN_ORDER:
+    if (abs(np.diff(places)) < BATCH).mean() > IN_ORDER:
         return (
-            "Most events come right behind their neighbour on disk, so batches are not mixed: the "
-            "file is sorted by energy.",
+            "Most events come beside their neighbours on disk, so batches are not mixed: the file "
+            "is sorted by energy.",
             "Shuffle the events of some chunks together, as your colleague did.",
         )
     if abs(np.corrcoef(places, np.arange(len(places)))[0, 1]) > SORTED:
@@ -203,17 +217,25 @@ def changed_tokens(job: CountedJob, events: MemmapEvents) -> Objection | None:
     sensors = read_sensors(job.folder)
     for index in job.training[::7]:
         sample = events[index]
-        tokens, (features, which) = tokenise(sample, sensors), job.rows[sample["event_id"]]
+        tokens, event = tokenise(sample, sensors), sample["event_id"]
         mask = tokens["mask"]
-        same = np.array_equal(which, tokens["sensor"][mask]) and np.allclose(
-            features, tokens["features"][mask], atol=1e-3
-        )
-        if not same:
-            return (
-                f"The tokens of event {sample['event_id']} are others than before: a model that "
-                "learns something else is not a faster one.",
-                "Make the transform faster, and let what it returns as it was.",
-            )
+        for row in job.learnt[event]:
+            if not np.allclose(row.direction, tokens["direction"]):
+                return (
+                    f"Event {event} is learnt with the direction of another one: what belongs "
+                    "together came apart on the way.",
+                    "Shuffle samples, and never a part of them alone.",
+                )
+            if not (
+                np.array_equal(row.sensors, tokens["sensor"][mask])
+                and np.allclose(row.features, tokens["features"][mask], atol=1e-3)
+            ):
+                return (
+                    f"The tokens of event {event} are others than before: a model that learns "
+                    "something else is not a faster one.",
+                    "Make the transform faster, and let what it returns as it was; change nothing "
+                    "of it in the loop.",
+                )
     return None
 
 

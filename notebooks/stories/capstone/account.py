@@ -37,7 +37,12 @@ class Made(NamedTuple):
     boot: int  # before it, to start: Python, and what it imports
 
 
-Row = tuple[NDArray[np.float32], NDArray[np.int64]]  # features and sensors of an event's pulses
+class Row(NamedTuple):
+    """What the model learnt of an event: features and sensors of its pulses, and its direction."""
+
+    features: NDArray[np.float32]
+    sensors: NDArray[np.int64]
+    direction: NDArray[np.float32]
 
 
 class CountedJob(RecordedJob):
@@ -52,7 +57,7 @@ class CountedJob(RecordedJob):
         self.clock = VirtualClock(storage)
         self.gpu = self._make_gpu()
         self.boot_s: float | None = None  # what the first workers took to start
-        self.rows: dict[int, Row] = {}  # what came of each event in the first epoch
+        self.learnt = defaultdict[int, list[Row]](list)  # by the number of the event
         self._account = Account(storage)
 
     def run(self, train: Callable[[Job], None]) -> None:
@@ -101,13 +106,28 @@ class CountedJob(RecordedJob):
         with self._free_of_charge():
             return super().upload(batch)
 
+    def compute(self, function: Callable[..., Any], *given: Any) -> Any:
+        """Let the GPU be busy for a step, and note what it learns."""
+        found = super().compute(function, *given)
+        with self._free_of_charge():
+            self._note_learnt(given[-1])
+        return found
+
+    def _note_learnt(self, batch: Any) -> None:
+        names = "event_id", "mask", "features", "sensor", "direction"
+        if not (isinstance(batch, dict) and batch.keys() >= {*names}):
+            raise CourseError(
+                f"A step learns from a batch without {', '.join(names)}: hand job.compute what "
+                "job.upload returns, and job.upload the batch as the loader made it."
+            )
+        parts = (batch[name].content.data for name in names)
+        for event, mask, features, sensor, direction in zip(*parts, strict=True):
+            row = Row(features[mask].numpy(), sensor[mask].numpy(), direction.numpy().copy())
+            self.learnt[int(event)].append(row)
+
     def _weigh(self, batch: Any) -> None:
         with self._free_of_charge():
             super()._weigh(batch)
-            if len(self.epochs) == 1:
-                parts = (batch[name] for name in ("event_id", "mask", "features", "sensor"))
-                for event, mask, features, sensor in zip(*parts, strict=True):
-                    self.rows[int(event)] = features[mask].numpy(), sensor[mask].numpy()
 
     @contextmanager
     def _free_of_charge(self) -> Iterator[None]:
