@@ -218,3 +218,20 @@ def test_why_says_what_a_message_or_a_log_means_and_what_it_does_not_know(monkey
     log.isatty = lambda: True
     assert cli.main(["why"]) == 1
     assert "course why < log" in capsys.readouterr().err
+
+
+def test_capstone_writes_a_script_once_and_says_what_is_wrong_with_it(tmp_path, capsys):
+    out = ["--out", str(tmp_path)]
+    assert cli.main(["capstone", "--seed", "7", "--answers", *out]) == 0
+    script, said = tmp_path / "rescue_7.py", capsys.readouterr().out.splitlines()
+    assert script.read_text("utf-8").startswith("# rescue_7.py")
+    assert len(said) == 2 + 7
+    script.write_text("changed")
+    assert cli.main(["capstone", "--seed", "7", *out]) == 0
+    assert script.read_text("utf-8") == "changed"
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    for nowhere in tmp_path / "class", script:
+        assert cli.main(["capstone", "--out", str(nowhere)]) == 1
+        said = capsys.readouterr()
+        assert f"There is no folder {nowhere}; make it first, or choose another one." in said.err
+    assert cli.main(["capstone", "--seed", "-1", *out]) == 1

@@ -27,6 +27,7 @@ _ADVICE = {
     "PicklingError": "Workers get a pickled copy: keep lambdas, locks and open files out of it.",
     "TimeoutError": "Look for a loop that never ends, or for a worker that waits for ever.",
 }
+_NAMES: dict[str, str] = {}  # what the learner calls a file that is a copy, by its path
 _WITH_A_VALUE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return, ast.Yield, ast.keyword)
 
 
@@ -107,8 +108,8 @@ def explain(error: BaseException) -> str:
     text is searched and not only the frames.
     """
     kind, message = _what(error)
-    where = learner_line(error)
-    return f"{where + ': ' if where else ''}{kind}{': ' + message if message else ''}".rstrip(".")
+    ours = kind == "CourseError" and message  # a sentence, which needs no name of a class
+    return ": ".join(filter(None, (learner_line(error), "" if ours else kind, message))).rstrip(".")
 
 
 def advice(error: BaseException) -> str:
@@ -124,6 +125,11 @@ def _what(error: BaseException) -> tuple[str, str]:
     return type(error).__name__, text.splitlines()[0] if text else ""
 
 
+def name_copy(path: Path, name: str) -> None:
+    """Let what goes wrong in the file at `path` be told of as in `name`, which it is a copy of."""
+    _NAMES[str(path)] = name
+
+
 def learner_line(error: BaseException) -> str:
     """Return the last line of the learner's own code that led to `error`, or an empty string."""
     text = "".join(traceback.format_exception(error, chain=False))
@@ -134,6 +140,6 @@ def learner_line(error: BaseException) -> str:
     last = own[-1]
     # IPython keeps a plain cell under a name that tells the learner nothing.
     path = Path(last["file"])
-    place = "the cell" if "ipykernel" in last["file"] else path.name
+    place = "the cell" if "ipykernel" in last["file"] else _NAMES.get(last["file"], path.name)
     name = "" if last["name"] == "<module>" else f" of {last['name']}"
     return f"line {last['line']}{name} in {place}, `{last['code'].strip()}`"

@@ -19,8 +19,9 @@ from typing import Any
 
 from course_utils.errors import CourseError
 from course_utils.paths import replace_file, scratch_folder
-from course_utils.teaching.notebook.learners_code import advice, explain
+from course_utils.teaching.notebook.learners_code import advice, explain, name_copy
 
+_CELL = "the cell"
 _ran: dict[str, str] = {}  # name of a module -> the cell that made it in this kernel, last one last
 
 
@@ -45,7 +46,7 @@ def register(shell: Any, notebook: str) -> None:
     shell.register_magic_function(worker_module, magic_kind="cell")
 
 
-def define(name: str, cell: str, *, folder: Path, of: str = "the cell") -> ModuleType:
+def define(name: str, cell: str, *, folder: Path, of: str = _CELL) -> ModuleType:
     """Write `cell`, the text `of` something, to `folder/NAME.py` and import it.
 
     Raises:
@@ -53,6 +54,8 @@ def define(name: str, cell: str, *, folder: Path, of: str = "the cell") -> Modul
     """
     path = folder / f"{name}.py"
     _check_name(name, path)
+    if of != _CELL:
+        name_copy(path, of)
     # The first line stands for the magic's own, so that both count lines alike.
     source = f"# %%worker_module {name}\n{cell}"
     try:
@@ -71,7 +74,8 @@ def define(name: str, cell: str, *, folder: Path, of: str = "the cell") -> Modul
         return importlib.import_module(name)
     except Exception as error:
         step = advice(error) or "Mend it and run the cell again."
-        raise CourseError(f"The cell stopped in {explain(error)}. {step}") from None
+        what = "The cell" if of == _CELL else of
+        raise CourseError(f"{what} stopped in {explain(error)}. {step}") from None
 
 
 def _check_name(name: str, path: Path) -> None:

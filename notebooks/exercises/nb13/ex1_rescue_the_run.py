@@ -189,12 +189,6 @@ def spoilt_samples(job: CountedJob) -> Objection | None:
 
 def not_mixed(job: CountedJob, events: MemmapEvents) -> Objection | None:
     """Return what is wrong with the order of the events, if anything is."""
-    if stay_together(*job.epochs) > ALIKE:
-        return (
-            "Two epochs have the same order, or the same pieces of it in another one, so the same "
-            "events share a batch each time.",
-            "The seed of the order has to depend on the epoch: who tells it to the dataset?",
-        )
     on_disk = {event: index for index, event in enumerate(events.labels.event_id.tolist())}
     places = [on_disk[event] for event in job.epochs[0]]
     if (abs(np.diff(places)) < BATCH).mean() > IN_ORDER:
@@ -208,6 +202,12 @@ def not_mixed(job: CountedJob, events: MemmapEvents) -> Objection | None:
             "An epoch goes through the file from one end to the other, so batches are not mixed: "
             "the file is sorted by energy.",
             "Shuffle the chunks too, as your colleague did.",
+        )
+    if stay_together(*job.epochs) > ALIKE:
+        return (
+            "Two epochs have the same order, or the same pieces of it in another one, so the same "
+            "events share a batch each time.",
+            "The seed of the order has to depend on the epoch: who tells it to the dataset?",
         )
     return None
 

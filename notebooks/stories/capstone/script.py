@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 
-from course_utils.errors import CourseError
+from course_utils.errors import CourseError, sentence
 from course_utils.paths import replace_file, scratch_folder
 from course_utils.teaching.notebook.worker_module import define
 
@@ -51,16 +51,21 @@ def hand_out(seed: int = 0, folder: str | Path = ".") -> Path:
     """Write the script with the faults of `seed`, unless it is there already, and return its path.
 
     Raises:
-        CourseError: the seed is negative, or nothing can be written there.
+        CourseError: the seed is negative, there is no such folder, or it cannot be written to.
     """
     if seed < 0:
         raise CourseError(f"A seed of {seed} cannot be; take 0, or a larger whole number.")
     path = Path(folder) / f"rescue_{seed}.py"
+    if not path.parent.is_dir():
+        raise CourseError(
+            f"There is no folder {path.parent}; make it first, or choose another one."
+        )
     if not path.exists():
         try:
             replace_file(path, handed_out(seed))
         except OSError as error:
-            raise CourseError(f"{path} cannot be written: {error.strerror}.") from None
+            named = OSError(error.errno, error.strerror, str(path))
+            raise CourseError(sentence(named, elsewhere="choose another folder")) from None
     return path
 
 

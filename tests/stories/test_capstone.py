@@ -1,0 +1,102 @@
+"""The capstone's model, what its curves say, and the storage of a job whose time is counted."""
+
+import time
+from collections.abc import Sequence
+from math import exp
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from course_utils.hardware.clock import VirtualClock
+from notebooks.stories.capstone import PulseTransformer
+from notebooks.stories.capstone.account import CountedStorage
+from notebooks.stories.capstone.learning import Learnt, line_fit, recorded
+
+SENSORS = np.random.default_rng(0).uniform(-500, 500, (40, 3)).astype(np.float32)
+Batch = dict[str, torch.Tensor]
+
+
+def batch(events: int = 3, pulses: int = 10) -> Batch:
+    """Return events of 4 pulses and more, filled up with what nobody may look at."""
+    rng = torch.Generator().manual_seed(1)
+    features = torch.randn(events, pulses, 4, generator=rng)
+    features[..., 2] = 0  # in company
+    return {
+        "features": features,
+        "sensor": torch.randint(len(SENSORS), (events, pulses), generator=rng),
+        "mask": torch.arange(pulses) < torch.arange(4, 4 + events)[:, None],
+        "direction": torch.eye(3)[:events],
+    }
+
+
+def model() -> PulseTransformer:
+    torch.manual_seed(3)
+    return PulseTransformer(SENSORS, width=16, layers=1, heads=2).eval()
+
+
+def test_a_direction_has_length_one_and_depends_on_no_padding() -> None:
+    given, reader = batch(), model()
+    found = reader.direction(given)
+    torch.testing.assert_close(found.norm(dim=1), torch.ones(3))
+    given["features"][~given["mask"]] = 1e3
+    given["sensor"][~given["mask"]] = 0
+    torch.testing.assert_close(reader.direction(given), found)
+
+
+def test_a_hidden_sensor_is_guessed_from_the_others_alone() -> None:
+    """Where all sensors of an event are hidden, which ones they were makes no guess different."""
+    given, reader = batch(), model()
+    hide = given["mask"]
+    guess = reader._encode(given, hide)[hide]
+    given["sensor"] = (given["sensor"] + 1) % len(SENSORS)
+    torch.testing.assert_close(reader._encode(given, hide)[hide], guess)
+    assert not torch.allclose(reader._encode(given, None)[hide], guess)
+
+
+@pytest.mark.parametrize("direction", [(0, 0, 1), (1, 0, 0), (-0.6, 0.8, 0)])
+def test_a_line_fit_finds_where_a_particle_on_a_line_came_from(direction: Sequence[float]) -> None:
+    time_ns = np.arange(8) * 100.0
+    sensors = -np.outer(0.3 * time_ns, direction).astype(np.float32)  # it flies away from there
+    pulses = np.stack([time_ns, np.ones(8), np.arange(8), np.zeros(8)], 1).astype(np.float32)
+    np.testing.assert_allclose(line_fit(pulses, sensors), direction, atol=1e-5)
+
+
+def test_a_curve_counts_the_steps_of_its_task_over_all_epochs() -> None:
+    losses = [("masked", [4.0, 2.0]), ("direction", [9.0]), ("masked", [3.0, 1.0, 7.0])]
+    scores = [("masked", 2.5), ("direction", 8.0), ("masked", 1.5)]
+    found = Learnt(losses, scores, {}, "here")
+    assert found.curve("masked", 2) == ([2, 4], [3.0, 2.0])
+    assert found.ends("masked") == ([2, 5], [2.5, 1.5])
+    assert found.ends("direction") == ([1], [8.0])
+
+
+def test_the_recorded_training_learns_more_than_can_be_said_without_a_model() -> None:
+    full = recorded()
+    masked, direction = (full.ends(task)[1][-1] for task in ("masked", "direction"))
+    assert exp(masked) < exp(full.without["masked"]) / 20
+    assert direction < 0.8 * full.without["direction"]
+
+
+def test_a_counted_storage_takes_its_time_of_the_clock_and_nobody_sleeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(time, "sleep")
+    (tmp_path / "data").write_bytes(bytes(3_000_000))
+    storage = CountedStorage(str(tmp_path), "busy Lustre")
+    clock, preset = VirtualClock(storage), storage.preset
+
+    def waited_ms(read: slice) -> float:
+        before = clock.waited
+        file.seek(read.start)
+        file.read(read.stop - read.start)
+        return (clock.waited - before) / 1e6
+
+    before = clock.waited
+    with storage.open(str(tmp_path / "data")) as file:
+        assert (clock.waited - before) / 1e6 == pytest.approx(preset.open_ms, rel=0.2)
+        far = waited_ms(slice(2_000_000, 2_001_000))
+        assert far == pytest.approx(preset.request_ms, rel=0.2)
+        again = waited_ms(slice(2_000_000, 2_001_000))
+        assert again == pytest.approx(far, rel=0.2)  # nothing is cached, and nobody queues
