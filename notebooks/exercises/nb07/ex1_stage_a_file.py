@@ -38,6 +38,7 @@ def stage_a_file(stage: Stage) -> Verdict:
             _judge_killed,
             _judge_moved,
             _judge_changed,
+            _judge_killed_renewal,
             _judge_full,
             _judge_two,
             _judge_two_files,
@@ -217,28 +218,6 @@ def _judge_killed(site: Site) -> None:
         "Give the unfinished copy one fixed name: under the lock the next job overwrites it.",
     )
 
-    _judge_killed_renewal(site)
-
-
-def _judge_killed_renewal(site: Site) -> None:
-    """Kill a job that replaces a good copy of what the source was."""
-    old = site.data
-    site.write(older_s=-100)
-    site.run_killed()
-    expect(
-        not site.exposes_a_part(old),
-        "The source has changed, and the job that copied it anew was killed half way. Half a file "
-        "lies under the final name, where the whole old one was.",
-        _RENAME,
-    )
-    (after,) = _good(site.run(), 1)
-    expect(
-        site.copy(after) == site.data,
-        "The source has changed, and the job that copied it anew was killed half way. The next one "
-        "takes the old copy for the new one: what you note was noted before the copy was whole.",
-        "Look at the copy itself: its size and its time, which shutil.copy2 gives it.",
-    )
-
 
 def _judge_moved(site: Site) -> None:
     """Kill a job that renames into the place from elsewhere, where that becomes a copy."""
@@ -289,6 +268,27 @@ def _judge_changed(site: Site) -> None:
         touched.reads,
         "A process does not notice that the source has changed since its last call of stage.",
         "Look at source and copy in every call, and remember nothing, as functools.cache does.",
+    )
+
+
+def _judge_killed_renewal(site: Site) -> None:
+    """Kill a job that replaces a good copy of what the source was."""
+    _good(site.run(), 1)
+    old = site.data
+    site.write(older_s=-100)
+    site.run_killed()
+    expect(
+        not site.exposes_a_part(old),
+        "The source has changed, and the job that copied it anew was killed half way. Half a file "
+        "lies under the final name, where the whole old one was.",
+        _RENAME,
+    )
+    (after,) = _good(site.run(), 1)
+    expect(
+        site.copy(after) == site.data,
+        "The source has changed, and the job that copied it anew was killed half way. The next one "
+        "takes the old copy for the new one: what you note was noted before the copy was whole.",
+        "Look at the copy itself: its size and its time, which shutil.copy2 gives it.",
     )
 
 

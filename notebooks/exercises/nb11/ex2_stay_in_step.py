@@ -14,7 +14,7 @@ from notebooks.exercises.judging import Failure, run_ranks
 LENGTHS = ((3, 3, 3), (4, 2, 3), (3, 5, 9), (0, 3, 1))  # batches of each rank
 AHEAD = 2  # batches that may be asked for before the first step: it, and the next one
 # whatever a batch may be, none of these means the end
-BATCHES: tuple[Any, ...] = ("first", 0, np.ones(2), None, [], False, (), "", "ninth")
+BATCHES: tuple[Any, ...] = ("first", None, np.ones(2), 0, [], False, (), "", "ninth")
 
 InStep = Callable[[Iterable[Any]], Iterable[Any]]
 
