@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import Any
@@ -9,6 +10,11 @@ from typing import Any
 from course_utils.measure.hook import Listener, Parcel, delay_s
 from course_utils.measure.spans import SpanLog, activate, current
 from course_utils.measure.watch.record import LONG_NS, SOME, STAGES, UNKNOWN
+
+try:
+    from resource import RUSAGE_THREAD, getrusage
+except ImportError:  # macOS and Windows
+    RUSAGE_THREAD = None  # type: ignore[assignment, misc]
 
 LONG_ENOUGH_NS = 5_000_000  # of a fetch, to ask the system how long it had no core
 
@@ -29,6 +35,7 @@ class Clocks(Listener):
         self._log = SpanLog()  # of the stages that the dataset names
         self._began = self._made = self._cpu = self._process_cpu = 0
         self._delay: float | None = None
+        self._waits = math.nan
         self._lasted = self._count = 0
         self._reads = False
 
@@ -47,7 +54,9 @@ class Clocks(Listener):
         self._count += 1
         self._reads = self._lasted > LONG_NS or self._count % SOME == 0
         if self._reads:
-            self._process_cpu, self._cpu = time.process_time_ns(), time.thread_time_ns()
+            self._process_cpu = time.process_time_ns()
+        # of every fetch: that it will be slow is not known yet
+        self._waits, self._cpu = waits(), time.thread_time_ns()
         self._began = time.perf_counter_ns()
 
     def samples_made(self) -> None:
@@ -58,8 +67,10 @@ class Clocks(Listener):
         """Send on what the fetch cost that ends so."""
         done = time.perf_counter_ns()
         self._lasted = done - self._began
-        delay = 0.0 if self._delay is None else 1e9 * (delay_s() - self._delay)
-        cpu = self._processor() if self._reads else _NOT_READ
+        delay, cpu = 0.0, _NOT_READ
+        if self._reads or self._lasted > LONG_NS:
+            cpu = self._processor()
+            delay = self._without_core(cpu[0])
         self.fetch = self.worker, self._began, self._made, done, *cpu, delay, *self._stages()
         if self.worker < 0:
             if current() is self._log:
@@ -67,16 +78,35 @@ class Clocks(Listener):
             return batch
         return Parcel(batch, (self.fetch, self.cores))
 
-    def _processor(self) -> Fetch:
+    def _processor(self) -> tuple[float, float, float]:
         """Return the processor time of this thread and this process in the fetch, and in all."""
         cpu, total = time.thread_time_ns() - self._cpu, time.process_time_ns()
-        return cpu, total - self._process_cpu, total
+        fetch_cpu = total - self._process_cpu if self._reads else cpu
+        return cpu, fetch_cpu, total
+
+    def _without_core(self, cpu: float) -> float:
+        """Return how long this thread was ready in the fetch and had no core.
+
+        A thread that has not waited of its own accord was ready all the time. Of a short fetch that
+        has, it is not known, and counts as waiting.
+        """
+        if self._delay is not None:
+            return 1e9 * (delay_s() - self._delay)
+        return max(0.0, self._lasted - cpu) if waits() == self._waits else 0.0
 
     def _stages(self) -> Fetch:
         """Return how long each of `record.STAGES` took, of those that the dataset names."""
         if not (spans := self._log.drain()):
             return _NO_STAGES
         return tuple(sum(s.duration_ns for s in spans if s.stage == name) for name in STAGES)
+
+
+def waits() -> float:
+    """Return how often this thread has waited of its own accord, for a file, a lock or a sleep.
+
+    Where the system does not tell, it is NaN, which equals nothing.
+    """
+    return getrusage(RUSAGE_THREAD).ru_nvcsw if RUSAGE_THREAD is not None else math.nan
 
 
 def usable_cores() -> int:
