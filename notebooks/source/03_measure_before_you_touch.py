@@ -625,6 +625,25 @@ Timeline({"torch.profiler": load_profile(scratch_folder() / "profile.json"), "ou
 # belongs to no stage. `with cu.stage("decode"):` around it would mark one, as it does here in the loop.
 
 # %% [markdown]
+# ### A whole training, unchanged
+#
+# In a terminal, put `course watch` in front of the command that you use anyway: <!-- given -->
+#
+# ```bash
+# course watch python train.py --lr 0.1
+# course watch --live torchrun --nproc-per-node 4 train.py
+# ```
+#
+# It watches every `DataLoader` of every rank, also those of Lightning and of Hugging Face's Trainer, computes nothing
+# else, and at the end, however that comes, says what each loader cost and what to try first. In code it is one word:
+
+# %%
+watched = cu.watch(slow_loader)
+for batch in watched:
+    train_step(batch)
+watched
+
+# %% [markdown]
 # ### From outside: py-spy, htop, iotop, pressure
 #
 # These look at processes that run already, and need no change of the code. Here are all four, looking at the same

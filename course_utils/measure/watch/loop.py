@@ -40,6 +40,8 @@ class Watched(Generic[T]):
         return len(self._loader)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_loader":  # of a copy that is not made yet
+            raise AttributeError(name)
         return getattr(self._loader, name)
 
     def __repr__(self) -> str:
@@ -65,6 +67,8 @@ def watch(loader: Iterable[T]) -> Watched[T]:
     are known. `course watch python train.py` does the same for all loaders of a program.
     """
     if not is_watched():
+        records_folder()  # which is there until the end: what was registered last is run first
+        atexit.unregister(_tell)
         atexit.register(_tell)
     return Watched(loader)
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from textwrap import fill
 
 from course_utils.measure.diagnosis import WORTH
 from course_utils.measure.exchange import chrome_ranks
@@ -21,6 +22,7 @@ from course_utils.measure.watch.record import Seen, Turn
 from course_utils.paths import replace_file
 from course_utils.words import duration, factor, percent, plural
 
+WIDTH = 96  # letters of a line
 TURNS = 200  # of the busiest loader, that are drawn
 NOT_KNOWN = (
     "Watching cannot tell what the step takes by itself, whether thread pools hinder each other, "
@@ -54,7 +56,14 @@ def findings(seen: Sequence[Seen]) -> str:
         )
     names = list(dict.fromkeys(loop.name for loop in found))
     blocks = [_of_loader([loop for loop in found if loop.name == name]) for name in names]
-    return "\n\n".join([_first(found), *blocks, *_ranks(found), *_idle(found), NOT_KNOWN])
+    parts = [_first(found), *blocks, *_ranks(found), *_idle(found), NOT_KNOWN]
+    return "\n".join(_filled(line) for line in "\n\n".join(parts).splitlines())
+
+
+def _filled(line: str) -> str:
+    """Break a long line, and let the rest of it begin where the line does."""
+    indent = line[: len(line) - len(line.lstrip())]
+    return fill(line, WIDTH, subsequent_indent=f"{indent}  ")
 
 
 def _first(found: Sequence[Loop]) -> str:
@@ -91,15 +100,12 @@ def _who(loop: Loop, alike: Sequence[Loop]) -> str:
 
 def _turn(loop: Loop) -> str:
     """Return the figures of one loader in one process."""
-    totals, m = loop.seen.totals, loop.measurements
+    totals = loop.seen.totals
     count = plural(int(totals.turns), "batch")
     if totals.epochs:
         count += f" in {plural(int(totals.epochs), 'epoch')}"
     waited, worked = duration(totals.waited), duration(totals.worked)
-    whole = f"{waited} in next() and {worked} in the loop, {percent(loop.share)} lost"
-    if m is None:
-        return f"{count}; {whole}"
-    return f"{count}; {whole}; a turn takes {_ms(m.together_s)}, {_ms(m.wait_s)} of it waiting"
+    return f"{count}: {waited} in next() and {worked} in the loop, {percent(loop.share)} lost"
 
 
 def _verdict(loop: Loop) -> list[str]:
@@ -112,14 +118,15 @@ def _verdict(loop: Loop) -> list[str]:
     m, told = loop.measurements, loop.remedy
     if m is None or told is None:
         return []
+    turn = f"A turn takes {_ms(m.together_s)}, {_ms(m.wait_s)} of it waiting."
     if loop.cause == "GPU-bound":
         ideal = f"an infinitely fast one would make training {factor(m.headspace)} times as fast"
-        return [f"The loader keeps up: {ideal}."]
+        return [f"{turn} The loader keeps up: {ideal}."]
     if told.gain < WORTH:
-        return [told.verdict, "Watching cannot name a change that gains much."]
+        return [f"{turn} {told.verdict}", "Watching cannot name a change that gains much."]
     most = "at most " if told.at_most else ""
     gain = f"Predicted gain: training {most}{factor(told.gain)} times as fast."
-    return [told.verdict, f"Change: {told.change}. {gain}"]
+    return [f"{turn} {told.verdict}", f"Change: {told.change}. {gain}"]
 
 
 def _ms(seconds: float) -> str:

@@ -129,7 +129,9 @@ def started(*arguments: str, out: Path, ranks: int = 1) -> subprocess.Popen[str]
 @pytest.mark.parametrize("ending", ["raise", "kill", "interrupt", "terminate"])
 def test_whatever_ends_a_training_what_was_seen_is_told(ending: str, tmp_path: Path) -> None:
     rest = ["for ever"] if ending in ("interrupt", "terminate") else [ending]
-    watched = started("2", *rest, out=tmp_path)
+    # Python loses an interrupt that comes in the middle of a fork, watched or not
+    workers = 0 if ending == "interrupt" else 2
+    watched = started(str(workers), *rest, out=tmp_path)
     assert watched.stdout is not None
     for line in watched.stdout:  # it says when an epoch is over
         if line.startswith("epoch 3"):
@@ -141,9 +143,8 @@ def test_whatever_ends_a_training_what_was_seen_is_told(ending: str, tmp_path: P
     _, errors = watched.communicate(timeout=120)
     code = {"raise": 1, "kill": 137, "terminate": 143}.get(ending)
     assert watched.returncode == code or (code is None and watched.returncode in (1, 130))
-    assert re.search(
-        r"^Numbers, batch 4, 2 workers, at train\.py:\d+\n  \d\d+ batches in", errors, re.M
-    )
+    told = rf"^Numbers, batch 4, {workers or 'no'} workers, at train\.py:\d+\n  \d\d+ batches in"
+    assert re.search(told, errors, re.M)
     assert (tmp_path / "timeline.html").stat().st_size < 200_000
     assert '"traceEvents"' in (tmp_path / "trace.json").read_text()
 

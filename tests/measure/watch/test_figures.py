@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from course_utils.measure.watch.figures import loops
+from tests.measure.watch.handmade import loop
+
+
+@pytest.mark.parametrize(
+    ("made", "cause"),
+    [
+        ({}, "storage"),
+        ({"cpu": 9.5}, "CPU"),
+        ({"wait": 0.2, "work": 20.0}, "GPU-bound"),
+        ({"cpu": 9.5, "collate": 8.0}, "collate or IPC"),
+        ({"slow": dict.fromkeys(range(7, 100, 20), 400.0)}, "uneven"),
+        ({"wait": 0.1, "work": 9.0, "first": 5000.0, "fetch": 4.0}, "start-up"),
+        ({"wait": 9.0, "idle": 0.1}, "GPU-bound"),  # the device had work left meanwhile
+        ({"workers": 0, "takes": "no DataLoader"}, "storage"),
+    ],
+)
+def test_the_rules_of_a_diagnosis_judge_what_was_watched(made: dict[str, Any], cause: str) -> None:
+    (found,) = loops([loop(**made)])
+    assert found.cause == cause
+    assert found.remedy is not None
+
+
+def test_what_was_measured_is_what_the_figures_say() -> None:
+    m = loops([loop(wait=6.0, work=3.0, fetch=12.0, cpu=2.0, collate=0.5)])[0].measurements
+    assert m is not None
+    assert m.together_s == pytest.approx(9e-3)
+    assert (m.wait_s, m.step_s) == (pytest.approx(6e-3), pytest.approx(3e-3))
+    assert (m.fetch_s, m.computing_s) == (pytest.approx(12e-3), pytest.approx(2e-3))
+    assert m.collate_s == pytest.approx(0.5e-3)
+    assert m.receiving_s == pytest.approx(0.05e-3)
+    assert (m.workers, m.worker_cores, m.epoch) == (2, 4, 100)
+
+
+def test_of_a_device_only_the_idle_time_by_its_own_clock_is_lost() -> None:
+    m = loops([loop(wait=6.0, work=4.0, idle=2.0)])[0].measurements
+    assert m is not None
+    assert (m.wait_s, m.step_s, m.has_device) == (pytest.approx(2e-3), pytest.approx(8e-3), True)
+
+
+def test_too_few_turns_and_turns_in_another_thread_have_no_verdict() -> None:
+    assert loops([loop(turns=5)])[0].measurements is None
+    threaded = loop()
+    threaded = type(threaded)(threaded.about, threaded.totals._replace(elsewhere=3), threaded.turns)
+    assert loops([threaded])[0].cause is None
+
+
+def test_loaders_that_read_alike_are_numbered_in_each_process() -> None:
+    def at(first: float, pid: int, wait: float) -> Any:
+        one = loop(pid=pid, wait=wait)
+        return type(one)(one.about, one.totals._replace(first=first), one.turns)
+
+    found = loops([at(2, 1, 1.0), at(1, 1, 2.0), at(3, 2, 3.0), at(4, 2, 4.0)])
+    assert [(one.alike, one.seen.about["pid"]) for one in found] == [(1, 2), (0, 2), (0, 1), (1, 1)]
+    assert found[0].name == "Events, batch 32, 2 workers, at train.py:9, number 2 of its kind"

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from course_utils.measure.watch.report import findings, traces, write
+from tests.measure.watch.handmade import loop
+
+
+def test_a_loader_that_waits_for_storage_reads_so() -> None:
+    said = findings([loop()])
+    assert said.startswith("Try first: num_workers=8. This is for Events, batch 32, 2 workers")
+    assert "100 batches in 1 epoch: 800 ms in next() and 200 ms in the loop, 80 % lost" in said
+    assert "A turn takes 10 ms, 8.0 ms of it waiting." in said
+    assert "Storage: of the 10 ms that a fetch takes, a worker" in said
+    assert "Watching cannot tell what the step takes by itself" in said
+
+
+def test_a_loader_that_keeps_up_is_left_alone() -> None:
+    said = " ".join(findings([loop(wait=0.2, work=20.0)]).split())
+    assert said.startswith("Leave the loaders alone")
+    assert "would make training 1.0 times as fast" in said
+
+
+def test_a_change_that_gains_little_is_not_named() -> None:
+    said = findings([loop(wait=3.0, work=8.0, cpu=9.5, fetch=20.0, workers=4)])
+    assert "Change:" not in said or "1.0 times" not in said
+
+
+def test_ranks_stand_below_each_other_and_the_late_one_is_named() -> None:
+    ranks = [
+        loop(wait=1.0, work=9.0, rank=0, ranks=2, pid=1, fetch=2.0),
+        loop(wait=8.0, work=2.0, rank=1, ranks=2, pid=2),
+    ]
+    said = findings(ranks)
+    assert said.index("  rank 0: ") < said.index("  rank 1: ")
+    assert "Rank 1 holds up the others: it comes last to 99 of 99 meetings" in said
+
+
+def test_idle_time_of_a_device_is_divided_as_far_as_it_is_known() -> None:
+    assert "No CUDA device computed" in findings([loop()])
+    assert "idle for the loader 20 % of the time" in findings([loop(wait=6.0, work=4.0, idle=2.0)])
+
+
+def test_page_and_trace_hold_the_last_turns_of_all_ranks(tmp_path: Path) -> None:
+    ranks = [loop(rank=rank, ranks=2, pid=rank, turns=300) for rank in range(2)]
+    said = write(ranks, tmp_path / "out", "torchrun <train>.py")
+    page, file = tmp_path / "out/timeline.html", tmp_path / "out/trace.json"
+    assert f"The last turns: {page}" in said
+    assert "<h1>torchrun &lt;train&gt;.py</h1>" in page.read_text("utf-8")
+    assert page.stat().st_size < 200_000
+    events = json.loads(file.read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert names == {"rank 0", "rank 1"}
+    assert {event["pid"] for event in events} == {1, 2}
+    for trace in traces(ranks).values():
+        assert trace.lanes == ["worker 0", "worker 1", "main"]
+        assert trace.served == 200
+
+
+def test_nothing_is_written_where_nothing_was_seen(tmp_path: Path) -> None:
+    assert write([], tmp_path / "out", "x").startswith("No DataLoader gave a batch")
+    assert not (tmp_path / "out").exists()
