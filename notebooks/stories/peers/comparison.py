@@ -20,6 +20,7 @@ from notebooks.stories.peers.measure import TASKS, Measured, measure
 
 Found = Mapping[str, Measured]
 _KEPT = "measured.json"
+_CELL = "text-align:right;white-space:nowrap;padding-left:1em"
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Comparison:
         head = "".join(f"<th scope='col'>{name}</th>" for name in columns)
         rows = "".join(
             f"<tr><th scope='row' style='text-align:left;white-space:nowrap'>{escape(name)}</th>"
-            + "".join(f"<td style='white-space:nowrap'>{cell}</td>" for cell in cells)
+            + "".join(f"<td style='{_CELL}'>{cell}</td>" for cell in cells)
             + "</tr>"
             for name, *cells in zip(*columns.values(), strict=True)
         )
