@@ -566,8 +566,9 @@ climb("two workers", DataLoader(files.dataset, 50, shuffle=True, **options))
 
 # %% [markdown]
 # The next rung changes four things at once. All JPEGs lie in one file, with an index. What is decoded goes into memory
-# that was used before, since each page of new memory has to be cleared first. A JPEG runs from top to bottom, so what
-# lies below the crop is not decoded. And torch resizes, flips and normalises a photograph while it is in the cache.
+# that was used before, since each page of new memory has to be cleared first. While packing, each JPEG was given restart
+# markers: so the crop can be decoded without the rest. And torch resizes, flips and normalises a photograph while it is in
+# the cache.
 
 # %%
 import tempfile
@@ -614,7 +615,7 @@ print(f"{sum(same)} of {len(same)} are bit for bit those of torchvision")
 # %% [markdown]
 # Photographs that become smaller by two or more are decoded smaller in the first place: the codec leaves out the fine parts of each
 # block of 8 × 8 pixels. That changes a pixel by about one level of 255. <!-- given --> Read it:
-# `course_utils/loading/images/decoding.py`. Appendix B holds the loader against those of other libraries.
+# `course_utils/loading/images/decoding.py` cuts and decodes, `restarts.py` beside it makes that possible. Appendix B holds the loader against those of other libraries.
 #
 # ## Which library does what
 #

@@ -1,9 +1,9 @@
 """Decode the part of a JPEG that is needed, at the size that is needed, into memory that is there.
 
-A JPEG is a stream from top to bottom: the rows below a window need not be decoded, and the frame at
-its beginning says how many rows there are, in two bytes. Those are written anew. Where a window is
-at least twice as large as what becomes of it, the codec leaves out the fine parts of each block of
-8 x 8 pixels and decodes 4 x 4, 2 x 2 or one: DCT scaling.
+Between restart markers a JPEG is a row of pieces that do not know of each other. Those of a window
+make a smaller JPEG, and the others are not looked at. Where a window is at least twice as large as
+what becomes of it, the codec leaves out the fine parts of each block of 8 x 8 pixels and decodes
+4 x 4, 2 x 2 or one: DCT scaling.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from course_utils.loading.images.packed import PackedImages
+from course_utils.loading.images.packed import INDEX, PackedImages
 
 # torch.nn.functional.interpolate calls these, but gives each result new memory, in another layout.
 RESIZE = {
     True: torch.ops.aten._upsample_bilinear2d_aa.out,
     False: torch.ops.aten.upsample_bilinear2d.out,
 }
+RESTART, END = 0xD0, 0xD9  # markers
 FACTORS = 8, 4, 2  # of DCT scaling; others are not faster than to decode all
 SERIAL = 32_767  # numbers that an operation does not share out among the threads of torch
 
@@ -48,6 +50,7 @@ class Decoder:
         self._room = np.empty(
             3 * int(pixels.max()), np.uint8
         )  # used again, as new pages are cleared first
+        self._marks = np.resize(range(RESTART, RESTART + 8), images.table["intervals"].max())
         self._resized = torch.empty(1, size, size, 3, dtype=torch.uint8).permute(0, 3, 1, 2)
 
     def write(
@@ -86,31 +89,56 @@ class Decoder:
 
     def _cut(self, index: int, top: int, left: int, height: int, width: int) -> Tensor:
         """Return a window, uint8 (1, 3, rows, columns), perhaps decoded smaller."""
-        from simplejpeg import decode_jpeg
+        from simplejpeg import decode_jpeg, decode_jpeg_header
 
-        jpeg, row = self.images[index], self.images.table[index]
         factor = scaling(height, width, self.size) if self.antialias else 1
-        # two more, as colours, which have half the rows, are mixed from those above and below
-        rows = min(int(row["height"]), top + height + 2 * factor)
-        if rows < row["height"]:
-            at, whole = int(row["frame_at"]), jpeg
-            jpeg = whole.copy()
-            jpeg[at : at + 2] = divmod(rows, 256)
+        jpeg, first, start = self._part(index, top, left, height, width, margin=2 * factor)
         try:
+            rows, columns, *_ = decode_jpeg_header(jpeg)
             pixels = decode_jpeg(
                 jpeg,
                 min_height=-(-rows // factor),
-                min_width=-(-int(row["width"]) // factor),
+                min_width=-(-columns // factor),
                 min_factor=factor,
                 buffer=self._room,
-                strict=False,  # what is left of the stream counts as an error, but it is ours
             )
         except ValueError as error:
             raise OSError(
-                f"Image {index} of {self.images.path} cannot be decoded: {error}."
+                f"Image {index} of {self.images.path} cannot be decoded ({error}); pack the images "
+                "again."
             ) from error
-        edges = top, left, top + height, left + width
-        first, start, last, end = (round(edge / factor) for edge in edges)
+        edges = top - first, left - start, top - first + height, left - start + width
+        first, start, last, end = (edge // factor for edge in edges)
         # torch would copy it too, but share that out among threads, which wait for each other
         window = np.ascontiguousarray(pixels[first:last, start:end])
         return torch.from_numpy(window).permute(2, 0, 1)[None]
+
+    def _part(
+        self, index: int, top: int, left: int, height: int, width: int, *, margin: int
+    ) -> tuple[NDArray[np.uint8], int, int]:
+        """Return a JPEG with a window and a margin around it, and its first row and column.
+
+        The intervals that are wanted follow each other as if they were all there are. So the frame
+        has to say how many rows and columns that makes, and the markers have to count anew.
+        """
+        jpeg, fields = self.images[index], self.images.table[index].item()  # numbers of Python
+        row = dict(zip(INDEX.names or (), fields, strict=True))
+        if not row["intervals"]:
+            return jpeg, 0, 0
+        places, across, at = self.images.places(index), row["across"], row["frame_at"]
+        wide, high = row["part_width"], row["part_height"]
+        first, start = max(0, top - margin) // high, max(0, left - margin) // wide
+        last = min(row["intervals"] // across, -(-(top + height + margin) // high))
+        end = min(across, -(-(left + width + margin) // wide))
+        begins, ends = (
+            some.reshape(-1, across)[first:last, start:end] for some in (places[:-1], places[1:])
+        )
+        runs = zip(begins[:, 0].tolist(), ends[:, -1].tolist(), strict=True)
+        part = np.concatenate([jpeg[: places[0]], *(jpeg[a:b] for a, b in runs)])
+        marks = np.cumsum(ends - begins) + (int(places[0]) - 1)
+        part[marks] = self._marks[: len(marks)]
+        part[-1] = END
+        rows = min(row["height"], last * high) - first * high
+        columns = min(row["width"], end * wide) - start * wide
+        part[at : at + 4] = *divmod(rows, 256), *divmod(columns, 256)
+        return part, first * high, start * wide

@@ -4,9 +4,10 @@
     images = PackedImages("train.images")
     jpeg = images[7]  # its bytes, compared with their checksum
 
-The file begins with a table, which np.load reads as it reads any .npy; behind it come the JPEGs as
-they were, one after the other. The table says of each where it is and what its frame is, so that
-the size of an image is known before anything of it is read.
+The file begins with a table, which np.load reads as it reads any .npy; behind it come the JPEGs,
+one after the other. The table says of each where it is and what its frame is: so the size of an
+image is known before anything of it is read. Unless they are progressive, the JPEGs have been given
+restart markers: so a part can be cut out of one. Behind each lies the list of these places.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from course_utils.loading.images.jpegs import Jpegs
+from course_utils.loading.images.restarts import Restarting, with_restarts
 from course_utils.paths import need_room
 
-# where: bytes from the start of the file; frame_at: bytes from the start of the JPEG to its height
-_INDEX = [("where", "<i8"), ("length", "<i4"), ("frame_at", "<i4"), ("height", "<i4")]
-INDEX = np.dtype([*_INDEX, ("width", "<i4"), ("label", "<i4"), ("checksum", "<u4")])
-_AT_ONCE = 64  # images that are looked at by all threads before they are written
+# where: bytes from the start of the file; frame_at: bytes from the start of the JPEG to its height;
+# intervals: of restart markers, across of them beside each other, of a width and height in pixels
+_FRAME = [("where", "<i8"), ("length", "<i4"), ("frame_at", "<i4"), ("height", "<i4")]
+_PARTS = [("intervals", "<i4"), ("across", "<i4"), ("part_width", "<i2"), ("part_height", "<i2")]
+INDEX = np.dtype([*_FRAME, ("width", "<i4"), ("label", "<i4"), *_PARTS, ("checksum", "<u4")])
+_AT_ONCE = 256  # images that are gone through together before they are written
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of a frame: ITU-T T.81, table B.1
 
 
@@ -52,44 +56,54 @@ class PackedImages:
             self.table: NDArray[np.void] = np.load(self.path)
             if self.table.dtype != INDEX or not len(self.table):
                 raise ValueError("it has no table of images")
-            if self.path.stat().st_size != self.table["where"][-1] + self.table["length"][-1]:
+            if self.path.stat().st_size != self.table["where"][-1] + _room(self.table[-1]):
                 raise ValueError("it is not as long as its table says")
         except (ValueError, EOFError) as error:
             raise OSError(
                 f"{path} is no whole file of packed images ({error}); pack them again, or copy it "
                 "again from where it came."
             ) from error
-        self._bytes = np.memmap(self.path, np.uint8, "r")
+        # a plain view: each slice of a memmap would be told of its file
+        self._bytes = np.memmap(self.path, np.uint8, "r").view(np.ndarray)
         self._checked = np.zeros(len(self.table), bool)
 
     def __len__(self) -> int:
         return len(self.table)
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
-        """Return the bytes of an image, uint8 (length,), as they lie in the file.
+        """Return an image as a JPEG, uint8 (length,), as it lies in the file.
 
         Raises:
             IndexError: there is no such image.
             OSError: it is not as it was written.
         """
         row = self.table[index]
-        jpeg = self._bytes[row["where"] : row["where"] + row["length"]]
+        content = self._bytes[row["where"] : row["where"] + _room(row)]
         if not self._checked[index]:
-            if _checksum(row, jpeg.data) != row["checksum"]:
+            if _checksum(row, content.data) != row["checksum"]:
                 raise OSError(
                     f"Image {index} of {self.path} is corrupted; pack the images again, or copy "
                     "the file again from where it came."
                 )
             self._checked[index] = True
-        return jpeg
+        return content[: row["length"]]
+
+    def places(self, index: int) -> NDArray[np.uint32]:
+        """Return where each interval of an image begins, and where the last one ends, in bytes.
+
+        An image that has no restart markers has none. Read it first: that compares the checksum.
+        """
+        row = self.table[index]
+        content = self._bytes[row["where"] : row["where"] + _room(row)]
+        return content[row["length"] :].view(np.uint32)
 
 
 def pack_images(path: str | Path, folder: str | Path) -> int:
     """Write the images of class folders into one file, and return its bytes.
 
-    They come in the order of `Jpegs(folder)`, with its labels, and byte for byte as they are. Each
-    is decoded once, to find one that is broken now and not in the third hour of training. The file
-    is written beside its place and renamed when it is whole. One process may write at a time.
+    They come in the order of `Jpegs(folder)`, with its labels, and no pixel changes. Each is
+    decoded once, to find one that is broken now and not in the third hour of training. The file is
+    written beside its place and renamed when it is whole. One process may write at a time.
 
     Raises:
         FileNotFoundError: the folder holds no images.
@@ -98,18 +112,23 @@ def pack_images(path: str | Path, folder: str | Path) -> int:
     """
     path, photos = Path(path), Jpegs(folder)
     files = [Path(folder, name.decode()) for name in photos.names]
-    need_room(path.parent, sum(file.stat().st_size for file in files), otherwise="or pack less")
+    size = sum(file.stat().st_size for file in files)
+    need_room(path.parent, size + size // 10, otherwise="or pack less")  # restarts take room
     unfinished = path.with_name(f".{path.name}.unfinished")
     table = np.zeros(len(files), INDEX)
     table["label"] = photos.labels
     try:
         with unfinished.open("wb") as out:
             np.lib.format.write_array(out, table)  # its place: it is written again at the end
-            for row, (jpeg, frame) in zip(table, _read(files), strict=True):
-                row["where"], row["length"] = out.tell(), len(jpeg)
+            for row, (jpeg, frame, cut) in zip(table, _read(files), strict=True):
+                row["where"], row["length"] = out.tell(), len(cut.jpeg if cut else jpeg)
                 row["frame_at"], row["height"], row["width"] = frame
-                row["checksum"] = _checksum(row, jpeg)
-                out.write(jpeg)
+                if cut:
+                    row["intervals"], row["across"] = len(cut.starts) - 1, cut.across
+                    row["part_width"], row["part_height"] = cut.width, cut.height
+                content = cut.jpeg + cut.starts.tobytes() if cut else jpeg
+                row["checksum"] = _checksum(row, content)
+                out.write(content)
             out.seek(0)
             np.lib.format.write_array(out, table)
         unfinished.replace(path)
@@ -118,17 +137,24 @@ def pack_images(path: str | Path, folder: str | Path) -> int:
     return path.stat().st_size
 
 
-def _checksum(row: np.void, jpeg: bytes | memoryview) -> int:
+def _room(row: np.void) -> int:
+    """Return the bytes that an image takes, with the places of its intervals."""
+    return int(row["length"]) + (4 * (int(row["intervals"]) + 1) if row["intervals"] else 0)
+
+
+def _checksum(row: np.void, content: bytes | memoryview) -> int:
     """Return the CRC-32 of an image and of what its row says before it."""
-    return crc32(jpeg, crc32(row.tobytes()[: -INDEX["checksum"].itemsize]))
+    return crc32(content, crc32(row.tobytes()[:-4]))
 
 
-def _read(files: list[Path]) -> Iterator[tuple[bytes, tuple[int, int, int]]]:
-    """Yield each JPEG, and where its frame says its height, that height and the width."""
+def _read(files: list[Path]) -> Iterator[tuple[bytes, tuple[int, int, int], Restarting | None]]:
+    """Yield each JPEG, where its frame says its height, that height and the width; its parts."""
     paths = iter(tqdm(files, "images", disable=None))
     with ThreadPoolExecutor() as pool:
         while some := list(islice(paths, _AT_ONCE)):
-            yield from pool.map(_read_one, some)
+            read = list(pool.map(_read_one, some))
+            parts = with_restarts([jpeg for jpeg, _ in read])
+            yield from ((*one, cut) for one, cut in zip(read, parts, strict=True))
 
 
 def _read_one(path: Path) -> tuple[bytes, tuple[int, int, int]]:

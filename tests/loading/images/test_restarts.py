@@ -1,0 +1,65 @@
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from simplejpeg import decode_jpeg
+from skimage import data
+
+from course_utils.loading.images.restarts import Restarting, with_restarts
+
+
+def jpeg(height: int, width: int, mode: str = "RGB", **options: Any) -> bytes:
+    file, image = io.BytesIO(), Image.fromarray(data.astronaut()[:height, :width])
+    image.convert(mode).save(file, "JPEG", **options)
+    return file.getvalue()
+
+
+def given(*jpegs: bytes) -> list[Restarting]:
+    found = [each for each in with_restarts(jpegs) if each is not None]
+    assert len(found) == len(jpegs)
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"mode": "L"},
+        {"subsampling": "4:4:4", "quality": 98},
+        {"subsampling": "4:2:2", "quality": 20},
+        {"optimize": True},
+    ],
+)
+def test_no_pixel_changes_and_each_interval_begins_behind_a_marker(options: Any) -> None:
+    jpegs = [jpeg(*size, **options) for size in [(1, 1), (17, 150), (90, 33), (128, 128)]]
+    for before, after in zip(jpegs, given(*jpegs), strict=True):
+        assert np.array_equal(decode_jpeg(after.jpeg), decode_jpeg(before))
+        height, width = decode_jpeg(before).shape[:2]
+        assert after.across == -(-width // after.width)
+        assert len(after.starts) == after.across * -(-height // after.height) + 1
+        markers = [after.jpeg[end - 2 : end] for end in after.starts[1:].tolist()]
+        assert markers[-1] == b"\xff\xd9"
+        for number, marker in enumerate(markers[:-1]):
+            assert marker == bytes([0xFF, 0xD0 + number % 8])
+
+
+def test_what_lies_between_two_markers_can_be_decoded_alone() -> None:
+    before = jpeg(64, 128, subsampling="4:4:4")
+    (after,) = given(before)
+    one = bytearray(after.jpeg[: after.starts[0]])
+    place = one.index(b"\xff\xc0") + 5
+    one[place : place + 4] = 0, after.height, 0, after.width
+    fifth = after.across + 1  # in the second row, the second one
+    one += after.jpeg[after.starts[fifth] : after.starts[fifth + 1] - 2] + b"\xff\xd9"
+    part = decode_jpeg(bytes(one))
+    rows, columns = slice(after.height, 2 * after.height), slice(after.width, 2 * after.width)
+    assert np.array_equal(part, decode_jpeg(before)[rows, columns])
+
+
+def test_a_jpeg_of_another_kind_is_left_alone() -> None:
+    with_restarts_of_its_own = jpeg(64, 64, restart_marker_rows=1)
+    kinds = [jpeg(64, 64, progressive=True), with_restarts_of_its_own, jpeg(64, 64)]
+    assert [made is None for made in with_restarts(kinds)] == [True, True, False]
+    assert with_restarts([]) == []
