@@ -6,8 +6,8 @@ from the block before: so whoever wants the last block has to go through all. A 
 codes stay as they are, but for the first differences behind a marker, and the file grows by some
 percent.
 
-To find the codes, hundreds of images are gone through at once, one code of each at a time: a step of
-NumPy for one image takes nearly as long. It is still many times as long as decoding takes.
+To find the codes, hundreds of images are gone through at once, one code of each at a time: a step
+of NumPy for one image takes nearly as long. It is still many times as long as decoding takes.
 """
 
 from __future__ import annotations
