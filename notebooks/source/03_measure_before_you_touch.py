@@ -644,6 +644,20 @@ for batch in watched:
 watched
 
 # %% [markdown]
+# Two others promise the same. [TraceML](https://pypi.org/project/traceml-ai/) times input, forward and backward in the
+# main process. [HTA](https://hta.readthedocs.io) reads what torch.profiler recorded of a GPU. We gave all three public
+# scripts, on two cores without a GPU: <!-- given -->
+#
+# | Training | TraceML | HTA | `course watch` |
+# |---|---|---|---|
+# | nanoGPT: batches from a function | "INSUFFICIENT STEP-TIME DATA", also with its lines in the script | no result | no `DataLoader` gave a batch; where to write `watch` |
+# | torchvision's reference, no workers | "INPUT-BOUND", with its lines in the script: "Increase workers, prefetch, or storage throughput" | no result | CPU in the dataset: `num_workers=2` |
+# | Lightning's autoencoder | "RESIDUAL-HEAVY", unchanged script | no result | CPU in the dataset: little to gain |
+# | Hugging Face's `run_clm.py` | "RESIDUAL-HEAVY", unchanged script | not tried | leave the loaders alone |
+#
+# TraceML and `course watch` agree on how long torchvision's loop waits. Why it waits is seen where a batch is made.
+
+# %% [markdown]
 # ### From outside: py-spy, htop, iotop, pressure
 #
 # These look at processes that run already, and need no change of the code. Here are all four, looking at the same
