@@ -9,6 +9,7 @@ from notebooks.exercises.judging import Kind, Slips, draw, judge_rule, read_numb
 from notebooks.exercises.nb08.problem import JOBS, Job
 
 HIDDEN = 400  # few of them tell what is nearly right
+NARROW = Job(4, 40, 58, 20, 4, 900, 9_000)  # 24.5 ms on the CPU, 24 on the GPU
 
 Answer = tuple[str, float]
 Time = Callable[[Job], float]
@@ -109,7 +110,7 @@ def where_to_augment(where: Callable[[Job], Answer]) -> Verdict:
         free_mb=range(0, 4_000, 100),
     )
     no_ties = (job for job in hidden if abs(on_cpu(job) - on_gpu(job)) > 0.5)
-    cases = [*JOBS.values(), *no_ties]
+    cases = [*JOBS.values(), NARROW, *no_ties]
     return judge_rule(
         where,
         cases=cases,
