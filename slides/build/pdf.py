@@ -1,4 +1,4 @@
-"""Print a built deck: one page a slide."""
+"""Print a built deck: a page for each slide, and for each state of its timeline."""
 
 import re
 from pathlib import Path
