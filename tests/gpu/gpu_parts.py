@@ -132,13 +132,17 @@ def spread(notes: Notes, options: argparse.Namespace) -> None:
 
 
 def tests(notes: Notes, options: argparse.Namespace) -> None:
-    """The tests of what runs on a GPU."""
+    """The tests of what runs on a GPU, and the programs of the field guide that need one."""
     need("pytest")
-    chosen = ["gpu", "hardware/gpu", "loading/prefetch", "loading/images/test_augment.py"]
-    chosen += ["stories/test_field_guide.py"]  # two of its programs need a GPU
-    for folder in chosen[1:] if options.emulated else chosen:
-        command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/{folder}"]
-        notes.attempt(folder, lambda command=command: succeeds(command))
+    runs = [] if options.emulated else ["tests/gpu"]
+    runs += ["tests/hardware/gpu", "tests/loading/prefetch", "tests/loading/images/test_augment.py"]
+    chosen = {run: [run] for run in runs}
+    guide = (REPO / "docs" / "field_guide").glob("*.toml")
+    programs = [path.stem for path in guide if 'needs = "a GPU"' in path.read_text("utf-8")]
+    chosen["field guide"] = ["tests/stories/test_field_guide.py", "-k", " or ".join(programs)]
+    for name, arguments in chosen.items():
+        command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+        notes.attempt(name, lambda command=command: succeeds(command))
 
 
 def races(notes: Notes, options: argparse.Namespace) -> None:
