@@ -173,19 +173,14 @@ def _moving(m: Measurements) -> Remedy:
     else:
         change = "make the batch smaller, such as uint8 instead of float32, converted on the GPU"
         left = QUARTER
-    collating_s = left * m.collate_s if moves_bytes(m) else m.collate_s
-    receiving_s = left * m.receiving_s
-    sent_s = left * (m.sending_s - m.receiving_s)
-    return Remedy(
-        verdict,
-        change,
-        _at_most(
-            m,
-            collate_ms=1e3 * (min(collating_s, m.computing_s) + max(0.0, sent_s)),
-            host_ms=1e3 * (m.host_s + receiving_s),
-        ),
-        at_most=True,
+    collating_s = min(m.collate_s, m.computing_s) * (left if moves_bytes(m) else 1.0)
+    sent_s = left * max(0.0, m.sending_s - m.receiving_s)
+    without = _at_most(
+        m,
+        collate_ms=1e3 * (collating_s + sent_s),
+        host_ms=1e3 * (m.host_s + left * m.receiving_s),
     )
+    return Remedy(verdict, change, without, at_most=True)
 
 
 def _collating(m: Measurements) -> Remedy:
