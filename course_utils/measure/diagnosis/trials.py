@@ -141,18 +141,28 @@ def _try(
     if not run.steady:
         return None
     turn_s = predicted_s(m, run, change)
-    start_s = _start_s(loader, run, m)
-    if start_s > NOTICED * turn_s:
-        change, start_s = with_arguments(**change.arguments, persistent_workers=True), 0.0
+    lasting = _lasting(loader)
+    if m.epoch and run.workers and not lasting and start_up_s(run) > NOTICED * turn_s * m.epoch:
+        change, lasting = with_arguments(**change.arguments, persistent_workers=True), True
+    turn_s += _first_s(run, m, lasting)
     if m.kind == "stream" and run.workers > max(1, m.workers):
         change = replace(change, words=f"{change.words}, {SHARES}")
-    return Trial(change, turn_s + start_s, applicable=not repeats)
+    return Trial(change, turn_s, applicable=not repeats)
 
 
-def _start_s(loader: Iterable[Any], run: Run, m: Measurements) -> float:
-    """Return a batch's share of the start of the workers, which persistent ones need but once."""
-    lasting = getattr(data_loader_in(loader), "persistent_workers", False)
-    return 0.0 if lasting or not (m.epoch and run.workers) else start_up_s(run) / m.epoch
+def _lasting(loader: Iterable[Any]) -> bool:
+    return bool(getattr(data_loader_in(loader), "persistent_workers", False))
+
+
+def _first_s(run: Run, m: Measurements, lasting: bool) -> float:
+    """Return a batch's share of the wait for the first one of an epoch, beyond a turn.
+
+    The workers load nothing before the epoch begins; unless they are `lasting`, they start first.
+    """
+    if not (m.epoch and run.workers):
+        return 0.0
+    first_s = run.first_s - (start_up_s(run) if lasting else 0.0)
+    return max(0.0, first_s - run.batch_s) / m.epoch
 
 
 def _found_by_workers(loader: Iterable[Any]) -> bool:
@@ -195,13 +205,13 @@ def prove_it(
     now, later = list[float](), list[float]()
     for _ in range(PROOF_ROUNDS):
         run = run_loop(loader, step, seconds=share, synchronize=synchronize)
-        now.append(run.batch_s + _start_s(loader, run, m))
+        now.append(run.batch_s + _first_s(run, m, _lasting(loader)))
         with applied(loader, change) as changed:
             one_thread = change.kind == "one thread"
             run = run_loop(
                 changed, step, seconds=share, one_thread=one_thread, synchronize=synchronize
             )
-            later.append(run.batch_s + _start_s(changed, run, m))
+            later.append(run.batch_s + _first_s(run, m, _lasting(changed)))
     gains = tuple(a / b for a, b in zip(now, later, strict=True))
     return Proof(median(now), median(later), gains)
 
