@@ -73,8 +73,9 @@ def _token_windows(folder: Path) -> Loop:
 
 
 def _as_image(sample: tuple[bytes, int]) -> tuple[torch.Tensor, int]:
-    array = np.load(BytesIO(sample[0])).astype(np.float32)
-    return torch.from_numpy(np.log1p(array) / array.std()), sample[1]
+    array = np.log1p(np.load(BytesIO(sample[0])).astype(np.float32))
+    smaller = (array / array.std()).reshape(48, 4, 48, 4).mean(axis=(1, 3))
+    return torch.from_numpy(smaller), sample[1]
 
 
 @known("WebLoader, one worker that decodes arrays", "CPU")
@@ -84,9 +85,9 @@ def _web_loader(folder: Path) -> Loop:
     rng = np.random.default_rng(0)
     for shard in range(4):
         with tarfile.open(folder / f"{shard}.tar", "w") as tar:
-            for number in range(400):
+            for number in range(200):
                 file = BytesIO()
-                np.save(file, rng.random((64, 64), np.float32))
+                np.save(file, rng.integers(0, 255, (192, 192), np.uint8))
                 for ending, content in (("npy", file.getvalue()), ("cls", b"1")):
                     entry = tarfile.TarInfo(f"{shard}{number:04}.{ending}")
                     entry.size = len(content)
@@ -256,7 +257,7 @@ def _hugging_face(folder: Path) -> Any:
 
 @known("rows of Hugging Face datasets as tensors", "CPU")
 def _rows(folder: Path) -> Loop:
-    gpu = step_of(5)
+    gpu = step_of(1)
     loader = DataLoader(_hugging_face(folder), batch_size=64, shuffle=True)
     return loader, lambda batch: gpu(batch["x"])
 
@@ -274,7 +275,7 @@ def _slow_starters(folder: Path) -> Loop:
 @known("TensorDataset, sample by sample", "CPU")
 def _tensor_dataset(folder: Path) -> Loop:
     data = TensorDataset(torch.ones(ROWS, 64), torch.arange(ROWS))
-    gpu = step_of(2)
+    gpu = step_of(0.5)
     return DataLoader(data, batch_size=256, shuffle=True), lambda batch: gpu(batch[0])
 
 
@@ -322,13 +323,13 @@ class Frame(Dataset[Any]):
 
 @known("a table row by row", "CPU")
 def _frame(folder: Path) -> Loop:
-    gpu = step_of(4)
+    gpu = step_of(1.5)
     return DataLoader(Frame(), batch_size=64, shuffle=True), lambda batch: gpu(batch[0])
 
 
 @mended("a table row by row")
 def _columns(folder: Path) -> Loop:
-    gpu, x, y = step_of(4), torch.ones(ROWS, 19), torch.ones(ROWS)
+    gpu, x, y = step_of(1.5), torch.ones(ROWS, 19), torch.ones(ROWS)
     order = BatchSampler(range(ROWS), 64, drop_last=False)
     data = TensorDataset(x, y)
     return DataLoader(data, sampler=order, batch_size=None), lambda batch: gpu(batch[0])
@@ -361,7 +362,7 @@ class Pulses(Dataset[torch.Tensor]):
 
 @known("a query for each event", "CPU")
 def _sqlite(folder: Path) -> Loop:
-    return DataLoader(Pulses(folder), batch_size=64, shuffle=True), step_of(6)
+    return DataLoader(Pulses(folder), batch_size=64, shuffle=True), step_of(3)
 
 
 def _collated_text(texts: list[str]) -> torch.Tensor:
@@ -385,7 +386,7 @@ class Texts(Dataset[str]):
 
 @known("tokens made in the collate function", "collate or IPC")
 def _texts(folder: Path) -> Loop:
-    return DataLoader(Texts(), batch_size=64, collate_fn=_collated_text), step_of(4)
+    return DataLoader(Texts(), batch_size=64, collate_fn=_collated_text), step_of(1.5)
 
 
 class Lines(IterableDataset[torch.Tensor]):
@@ -406,12 +407,12 @@ class Lines(IterableDataset[torch.Tensor]):
 
 @known("a stream that ignores its workers", "CPU")
 def _lines(folder: Path) -> Loop:
-    return DataLoader(Lines(), batch_size=64), step_of(4)
+    return DataLoader(Lines(), batch_size=64), step_of(1.5)
 
 
 @mended("a stream that ignores its workers")
 def _shared_lines(folder: Path) -> Loop:
-    return DataLoader(Lines(shared_out=True), batch_size=64, num_workers=2), step_of(4)
+    return DataLoader(Lines(shared_out=True), batch_size=64, num_workers=2), step_of(1.5)
 
 
 class Pool:
@@ -470,13 +471,13 @@ class Standardised(InMemory):
 
 @known("a loader of Accelerate's shape", "CPU")
 def _accelerated(folder: Path) -> Loop:
-    return Ahead(Standardised(), batch_size=64), step_of(8)
+    return Ahead(Standardised(), batch_size=64), step_of(3)
 
 
 @known("a step that computes on the CPU", "CPU")
 def _cpu_step(folder: Path) -> Loop:
     loader = DataLoader(Standardised(), batch_size=64, shuffle=True)
-    return loader, lambda batch: use_cpu(6)
+    return loader, lambda batch: use_cpu(3)
 
 
 class Landmarks(Dataset[Any]):
@@ -537,7 +538,7 @@ def _sequence(folder: Path) -> Loop:
 def _npz(folder: Path) -> Loop:
     for number in range(400):
         np.savez_compressed(folder / f"{number}.npz", x=np.ones((200, 4), np.float32))
-    return DataLoader(Archives(folder), batch_size=32, num_workers=1), step_of(6)
+    return DataLoader(Archives(folder), batch_size=32, num_workers=1), step_of(2)
 
 
 class Archives(Dataset[torch.Tensor]):
