@@ -55,7 +55,8 @@ def remedy(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None)
     """Return what to change about `cause`: the best of what was tried, if it gains enough.
 
     Where nothing was tried (`trials` is None), more workers are advised if there are cores for them
-    and they gain enough although their batches have to be moved.
+    and they gain enough although their batches have to be moved; none, if that costs more than to
+    make the batches here.
     """
     advised = _advised(m, cause)
     if trials is None:
@@ -72,6 +73,10 @@ def remedy(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None)
 
 
 def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
+    alone_s = m.making_s + m.step_s  # where the main process makes its batches, none is moved
+    if m.workers and cause == "collate or IPC" and m.turn_s > WORTH * alone_s:
+        none = with_arguments(num_workers=0)
+        return Remedy(advised.verdict, none.words, m.turn_s / alone_s, how=none)
     more = (c for c in candidates(m, cause) if c.arguments.get("num_workers", 0) > m.workers)
     if (change := next(more, None)) is None:
         return advised

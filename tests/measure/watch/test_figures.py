@@ -59,3 +59,11 @@ def test_loaders_that_read_alike_are_numbered_in_each_process() -> None:
     found = loops([at(2, 1, 1.0), at(1, 1, 2.0), at(3, 2, 3.0), at(4, 2, 4.0)])
     assert [(one.alike, one.seen.about["pid"]) for one in found] == [(1, 2), (0, 2), (0, 1), (1, 1)]
     assert found[0].name == "Events, batch 32, 2 workers, at train.py:9, number 2 of its kind"
+
+
+def test_workers_whose_batches_cost_more_to_move_than_to_make_are_not_needed() -> None:
+    one = loop(wait=5.0, work=1.0, fetch=0.5, cpu=0.4, collate=0.05)
+    rows = [turn._replace(process_cpu=turn.number * 3e6) for turn in one.turns]
+    told = loops([type(one)(one.about, one.totals, rows)])[0].remedy
+    assert told is not None
+    assert (told.change, round(told.gain, 1)) == ("num_workers=0", 4.0)
