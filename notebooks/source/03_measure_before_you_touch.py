@@ -644,7 +644,7 @@ for batch in watched:
 watched
 
 # %% [markdown]
-# Two others promise the same. [TraceML](https://pypi.org/project/traceml-ai/) times input, forward and backward in the
+# Two others promise the same. TraceML (the package `traceml-ai`) times input, forward and backward in the
 # main process. [HTA](https://hta.readthedocs.io) reads what torch.profiler recorded of a GPU. We gave all three public
 # scripts, on two cores without a GPU: <!-- given -->
 #
