@@ -199,9 +199,9 @@ from notebooks.stories.peers import recorded
 recorded("events")
 
 # %% [markdown]
-# The slow rows are those that take one sample after the other, and workers do not help who sends small samples from one process to
-# another. The rows that begin with *limit* copy out of memory: no loader that gives such batches can be faster. Then photographs, from JPEGs
-# to normalised batches with a random crop and a flip.
+# The slow rows are those that take one sample after the other. Workers do not help there, because small samples cost more to send from
+# one process to another than to read. The rows that begin with *limit* copy out of memory: no loader that gives such batches can be faster.
+# Then photographs, from JPEGs to normalised batches with a random crop and a flip.
 
 # %%
 recorded("images, float")
