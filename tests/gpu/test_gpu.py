@@ -69,7 +69,11 @@ def test_the_designs_for_the_sanitizer_are_those_of_notebook_09(design, right):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
+@pytest.mark.parametrize(
+    "loop",
+    [LOOPS[0], *(pytest.param(loop, marks=pytest.mark.full) for loop in LOOPS[1:])],
+    ids=lambda loop: loop.name,
+)
 def test_a_recording_holds_all_that_is_needed_to_repeat_it(loop, tmp_path):
     gpu = get_accelerator("H200", step_ms=20, emulate=True)
     trace = run_loop(gpu, loop)
