@@ -20,7 +20,7 @@ LONG_ENOUGH_NS = 5_000_000  # of a fetch, to ask the system how long it had no c
 
 
 # what one fetch of one batch cost, in ns: the fields of `record.Turn` from `worker` on
-Fetch = tuple[float, ...]
+Cost = tuple[float, ...]
 _NO_STAGES = 0.0, 0.0, 0.0
 _NOT_READ = UNKNOWN, UNKNOWN, UNKNOWN
 
@@ -31,7 +31,7 @@ class Clocks(Listener):
     def __init__(self) -> None:
         self.worker = -1
         self.cores = 0  # a bit for each that this process may use
-        self.fetch: Fetch | None = None  # the last one, without workers
+        self.fetch: Cost | None = None  # the last one, without workers
         self._log = SpanLog()  # of the stages that the dataset names
         self._began = self._made = self._cpu = self._process_cpu = 0
         self._delay: float | None = None
@@ -94,7 +94,7 @@ class Clocks(Listener):
             return 1e9 * (delay_s() - self._delay)
         return max(0.0, self._lasted - cpu) if waits() == self._waits else 0.0
 
-    def _stages(self) -> Fetch:
+    def _stages(self) -> Cost:
         """Return how long each of `record.STAGES` took, of those that the dataset names."""
         if not (spans := self._log.drain()):
             return _NO_STAGES

@@ -39,7 +39,7 @@ _LIBRARIES = sysconfig.get_path("stdlib"), "site-packages", "dist-packages"
 _MAIN = threading.main_thread().ident
 _OURS = str(Path(__file__).parents[2])
 
-_loops: list[Loop] = []
+_loops: list[Writer] = []
 _last: Turns | None = None  # whose next() was called last
 
 
@@ -84,8 +84,8 @@ def _taken(iterator: Iterator[Any], turns: Turns) -> Iterator[Any]:
         yield batch
 
 
-class Loop:
-    """All that is known of one loader in this process: its record, and the sums for it."""
+class Writer:
+    """Writes down what is seen of one loader in this process."""
 
     def __init__(self, loader: Any, about: Mapping[str, Any]):
         self.loader, self.about = _reference(loader), about
@@ -109,7 +109,7 @@ class Loop:
 class Turns:
     """Times the calls of next() of one iterator."""
 
-    def __init__(self, loop: Loop, clocks: Clocks | None, began: int):
+    def __init__(self, loop: Writer, clocks: Clocks | None, began: int):
         self.loop, self.clocks = loop, clocks
         self._began = began  # making the iterator, until the first batch is asked for
         self._ready = time.perf_counter_ns()
@@ -202,7 +202,7 @@ class Turns:
         return self._device
 
 
-def _loop_of(loader: Any) -> Loop | None:
+def _loop_of(loader: Any) -> Writer | None:
     """Return the loop of `loader`; one that is gone and was described alike hands its own on."""
     known = next((loop for loop in _loops if loop.loader() is loader), None)
     if known is not None:
@@ -214,7 +214,7 @@ def _loop_of(loader: Any) -> Loop | None:
             return loop
     if len(_loops) == MOST_LOADERS:
         return None
-    _loops.append(Loop(loader, about))
+    _loops.append(Writer(loader, about))
     return _loops[-1]
 
 
