@@ -10,7 +10,10 @@ from __future__ import annotations
 import platform
 from datetime import date
 
-from benchmarks import claims, diagnose, model, peers, storage, timeline, tracing
+from benchmarks import model, storage, timeline, tracing
+from benchmarks.claims import __main__ as claims
+from benchmarks.diagnose import __main__ as diagnose
+from benchmarks.peers import __main__ as peers
 
 BENCHMARKS = (tracing, model, storage, peers, timeline, diagnose, claims)
 

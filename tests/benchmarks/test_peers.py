@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from benchmarks.peer_images import DECODER, OURS, V2
 from benchmarks.peer_rounds import Loaded, Table, Trial, measure
+
 from benchmarks.peers import BEST, TABLES, main, print_bars, print_table
 from notebooks.stories.peers.course import LIMIT, RECORDS
 from notebooks.stories.peers.ledger import Ledger
@@ -128,7 +128,7 @@ def test_a_recording_has_what_a_notebook_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = Measured(RECORDS, "", 1.0, 1.0, 0.1, BOOKS, "1 thread")
-    monkeypatch.setattr("benchmarks.peers.measure", lambda *given: ([one], {}))
+    monkeypatch.setattr("benchmarks.peers.__main__.measure", lambda *given: ([one], {}))
     assert main(["large", "--record", str(tmp_path / "kept.json")]) == 0
     kept = json.loads((tmp_path / "kept.json").read_text("utf-8"))
     assert kept["titles"]["large"] == "384 samples of 524 kB, batches of 8"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.claims import main
+from benchmarks.claims.__main__ import main
 from notebooks.claims import Claim, read_claims
 
 TESTED = [claim for claim in read_claims() if claim.check and claim.kind in ("count", "set")]
@@ -74,7 +74,7 @@ def test_the_benchmark_measures_and_judges_every_ratio(
 ) -> None:
     measured = {"benchmarks_sample_a": 1.0, "benchmarks_sample_b": 3.0}
     claims = [Claim(name, "90", "", "", "ratio", band=(0.5, 2)) for name in measured]
-    monkeypatch.setattr("benchmarks.claims.read_claims", lambda: claims)
+    monkeypatch.setattr("benchmarks.claims.__main__.read_claims", lambda: claims)
     monkeypatch.setattr(Claim, "measure", lambda claim: measured[claim.id])
     assert main([]) == 1
     lines = capsys.readouterr().out.splitlines()

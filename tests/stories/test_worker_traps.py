@@ -41,7 +41,7 @@ class Watched(traps.Products):
 def test_workers_compute_with_all_threads_and_mended_with_one(
     mended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # what that costs is measured by benchmarks/claims_04.py
+    # what that costs is measured by benchmarks/claims/notebook_04.py
     monkeypatch.setattr(traps, "Products", Watched)
     Watched.most_threads.value = 0
     assert traps.threads(mended)["seconds"] > 0

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from benchmarks import known_loaders
+from benchmarks.diagnose import loops
 from course_utils.errors import CourseError
 from course_utils.hardware.gpu import get_accelerator
 from course_utils.measure.diagnosis import Diagnosis, diagnose, runs
@@ -48,8 +48,8 @@ def quick(loader: Any, step: Any = lambda batch: torch.zeros(()), **options: Any
     ],
 )
 def test_the_cause_of_a_known_loop_is_found(name: str) -> None:
-    cause = known_loaders.CAUSES[name]
-    with known_loaders.loop(name) as (loader, step):
+    cause = loops.CAUSES[name]
+    with loops.loop(name) as (loader, step):
         found = diagnose(loader, step, seconds=6)
         if found.cause != cause:  # neighbours on the machine may mislead it once, not twice
             found = diagnose(loader, step, seconds=6)

@@ -4,9 +4,9 @@ from itertools import islice
 
 import pytest
 
-from benchmarks import diagnose as benchmark
-from benchmarks.diagnose import Found, batch_s
-from benchmarks.known_loaders import CAUSES, LOOPS, MENDED, loop
+from benchmarks.diagnose import __main__ as benchmark
+from benchmarks.diagnose.__main__ import Found, batch_s
+from benchmarks.diagnose.loops import CAUSES, LOOPS, MENDED, loop
 
 
 @pytest.mark.full

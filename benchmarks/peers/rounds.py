@@ -14,61 +14,24 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import psutil
 
+from benchmarks.peers.tables import TABLES, Table
 from course_utils.paths import REPO
 from notebooks.stories.peers.environment import is_installed, python_of
 from notebooks.stories.peers.ledger import ledger
 from notebooks.stories.peers.measure import Measured, threads
-from notebooks.stories.peers.peer import Package, Peer, Peers
+from notebooks.stories.peers.peer import Package
 
 ROUNDS, QUICK_ROUNDS, QUICK_S = 3, 21, 0.4  # who takes less than QUICK_S has more rounds
 LONGEST_S = 600.0  # of one answer; then a loader counts as hung
-
-
-@dataclass(frozen=True)
-class Table:
-    """What is set side by side."""
-
-    what: str
-    peers: Peers
-    count: int
-    one_by_one: int  # samples for those that are slow with each
-    batch_size: int
-    make: Callable[[Path, int], Any]  # the samples, from a folder for all of them and their number
-
-    @property
-    def title(self) -> str:
-        """Say what is loaded."""
-        return f"{self.count:,} {self.what}, batches of {self.batch_size:,}"
-
-    def cut(self, count: int) -> Table:
-        """Return the same with fewer samples."""
-        batch_size, one_by_one = min(self.batch_size, count // 4), min(self.one_by_one, count)
-        return replace(self, count=count, one_by_one=one_by_one, batch_size=batch_size)
-
-    def samples(self, peer: Peer) -> int:
-        """Return how many samples a peer loads."""
-        return self.one_by_one if peer.one_by_one else self.count
-
-    def written(self, peer: Peer, folder: Path) -> Path:
-        """Return the files of a peer; those of one format are written once."""
-        place = folder / f"{peer.write.__name__}-{self.samples(peer)}"
-        if not place.exists():
-            unfinished = folder / f"unfinished-{os.getpid()}"
-            unfinished.mkdir()
-            peer.write(unfinished, self.make(folder, self.samples(peer)))
-            unfinished.rename(place)
-        return place
 
 
 class Trial:
@@ -82,7 +45,7 @@ class Trial:
         if python is None:
             self.failed = f"install it with `pip install {package and package.name}`"
             return
-        call = "benchmarks.peer_rounds", key, name, str(table.count), str(folder)
+        call = "benchmarks.peers.rounds", key, name, str(table.count), str(folder)
         self.connection, theirs = Pipe()
         with theirs, (folder / "said.txt").open("ab") as said:
             self.process = subprocess.Popen(
@@ -221,8 +184,6 @@ def _cpu_seconds() -> float:
 
 def main(key: str, name: str, count: str, folder: str, descriptor: str) -> None:
     """Answer with a measurement, or with the reason why there is none, until nobody asks."""
-    from benchmarks.peers import TABLES  # which imports this module
-
     table = TABLES[key].cut(int(count))
     with Connection(int(descriptor)) as parent:
         try:

@@ -20,12 +20,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks import strangers
-from benchmarks.known_loaders import CAUSES, MENDED, loop
+from benchmarks.diagnose.loops import CAUSES, MENDED, loop
 from course_utils.errors import CourseError
 from course_utils.measure.diagnosis import Diagnosis, applied, diagnose
-
-assert strangers  # its loops are in the lists of `known_loaders`
 
 RUNS = {"--quiet": ("quiet", 0), "--busy": ("beside a busy process", 1)}
 BAR = 11 / 12

@@ -1,0 +1,1 @@
+"""The ratios that notebooks claim, measured: a module for each notebook."""

@@ -1,0 +1,118 @@
+"""Loops to be diagnosed: how they are registered, and what several of them are made of.
+
+Each function that is registered returns a loader and a step. They live in modules, so that workers
+of every start method can import them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
+from course_utils.hardware.storage import UNLIMITED, slow_storage
+from course_utils.measure.diagnosis import Cause
+from course_utils.teaching.explorer import use_cpu
+
+Loop = tuple[Any, Callable[[Any], Any]]
+CAUSES: dict[str, Cause] = {}
+LOOPS: dict[str, Callable[[Path], Loop]] = {}
+MENDED: dict[str, Callable[[Path], Loop]] = {}  # loops in which somebody did what is advised
+ROWS = 20_000  # of most datasets
+
+
+def known(name: str, cause: Cause) -> Callable[[Callable[[Path], Loop]], Callable[[Path], Loop]]:
+    """Register a loop, which gets a folder for its files, under its cause."""
+
+    def register(make: Callable[[Path], Loop]) -> Callable[[Path], Loop]:
+        CAUSES[name], LOOPS[name] = cause, make
+        return make
+
+    return register
+
+
+def mended(name: str) -> Callable[[Callable[[Path], Loop]], Callable[[Path], Loop]]:
+    """Register the loop of that name after the change of code that it is advised."""
+
+    def register(make: Callable[[Path], Loop]) -> Callable[[Path], Loop]:
+        MENDED[name] = make
+        return make
+
+    return register
+
+
+@contextmanager
+def loop(name: str, *, after: bool = False) -> Iterator[Loop]:
+    """Make the loop of that name, `after` the advice if so, and clear its files away later."""
+    with TemporaryDirectory() as folder:
+        yield (MENDED if after else LOOPS)[name](Path(folder))
+
+
+@dataclass(frozen=True)
+class Step:
+    """Upload and train on an accelerator that computes for `ms`."""
+
+    gpu: EmulatedAccelerator
+    python_ms: float = 0.0
+
+    def __call__(self, batch: Any) -> Any:
+        """Train on one batch and read the loss."""
+        loss = self.gpu.step(self.gpu.upload(batch))
+        loss.item()
+        if self.python_ms:
+            use_cpu(self.python_ms)
+        return None
+
+
+def step_of(ms: float, *, python_ms: float = 0.0, pageable_gb_s: float = 12.9) -> Step:
+    """Return a step of `ms` on an emulated RTX 3090."""
+    preset = replace(PRESETS["RTX 3090"], pageable_gb_s=pageable_gb_s)
+    return Step(EmulatedAccelerator(preset, step_ms=ms), python_ms)
+
+
+class InMemory(Dataset[torch.Tensor]):
+    """Rows of a tensor."""
+
+    def __init__(self, rows: int = 20_000, width: int = 16):
+        """Make `rows` of them."""
+        self.rows = torch.arange(rows * width, dtype=torch.float32).reshape(rows, width)
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        """Return one row."""
+        return self.rows[index]
+
+
+class FromStorage(Dataset[torch.Tensor]):
+    """One file per sample, on storage that takes its time."""
+
+    def __init__(self, folder: Path, ms: float, files: int = 4000, at_once: int = 32):
+        """Write the files of a storage that answers each request after `ms`."""
+        (folder / "sample").write_bytes(bytes(4096))
+        self.files = files
+        limits = replace(UNLIMITED, request_ms=ms, requests_at_once=at_once)
+        self.storage = slow_storage(folder, limits)
+
+    def __len__(self) -> int:
+        """Count the samples."""
+        return self.files
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        """Read one sample."""
+        with self.storage.open("sample") as file:
+            return torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+
+
+def as_they_are(samples: list[Any]) -> list[Any]:
+    """Leave the samples a list."""
+    return samples

@@ -1,0 +1,133 @@
+"""Tokens and lines of text, in the shapes that people write."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+
+from benchmarks.diagnose.loops import Loop, known, mended, step_of
+
+
+class TokenChunks(Dataset[torch.Tensor]):
+    """Chunks of one long tensor of tokens at a random offset: BabyLlama's dataset."""
+
+    def __init__(self, length: int = 128):
+        """Make three million tokens."""
+        self.tokens, self.length = torch.arange(3_000_000), length
+
+    def __len__(self) -> int:
+        """Count the chunks."""
+        return len(self.tokens) // self.length - 1
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        """Return one chunk."""
+        start = index * self.length + random.randrange(self.length)
+        return self.tokens[start : start + self.length]
+
+
+@known("tokens in memory, step of 0.3 ms", "CPU")
+def _token_chunks(folder: Path) -> Loop:
+    return DataLoader(TokenChunks(), batch_size=64, shuffle=True), step_of(0.3)
+
+
+@mended("tokens in memory, step of 0.3 ms")
+def _token_windows(folder: Path) -> Loop:
+    tokens = torch.arange(3_000_000).unfold(0, 128, 128)
+    order = torch.randperm(len(tokens)).split(64)
+    return [tokens[indices] for indices in order], step_of(0.3)
+
+
+class RandomWindows:
+    """Batches of random windows, stacked one by one: nanoGPT's `get_batch` as an iterable."""
+
+    def __init__(self, folder: Path, batch_size: int = 12, length: int = 256):
+        """Write a file of tokens."""
+        self.file, self.size, self.length = folder / "train.bin", batch_size, length
+        np.arange(3_000_000, dtype=np.uint16).tofile(self.file)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield windows and the same windows one token later, without end."""
+        while True:
+            data = np.memmap(self.file, dtype=np.uint16, mode="r")
+            starts = torch.randint(len(data) - self.length, (self.size,)).tolist()
+            rows = [data[i : i + self.length + 1].astype(np.int64) for i in starts]
+            x = torch.stack([torch.from_numpy(row[:-1]) for row in rows])
+            yield x, torch.stack([torch.from_numpy(row[1:]) for row in rows])
+
+
+class GatheredWindows(RandomWindows):
+    """The same by one gather."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield windows and the same windows one token later, without end."""
+        data, window = np.memmap(self.file, dtype=np.uint16, mode="r"), np.arange(self.length + 1)
+        while True:
+            starts = torch.randint(len(data) - self.length, (self.size, 1)).numpy()
+            rows = torch.from_numpy(data[starts + window].astype(np.int64))
+            yield rows[:, :-1], rows[:, 1:]
+
+
+@known("random windows of tokens, no DataLoader", "CPU")
+def _windows(folder: Path) -> Loop:
+    return RandomWindows(folder), step_of(0.2)
+
+
+@mended("random windows of tokens, no DataLoader")
+def _gathered(folder: Path) -> Loop:
+    return GatheredWindows(folder), step_of(0.2)
+
+
+def _collated_text(texts: list[str]) -> torch.Tensor:
+    """Turn texts into padded tokens, in Python."""
+    rows = [[hash(word) % 5000 for word in text.split()] for text in texts]
+    longest = max(map(len, rows))
+    return torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+
+
+class Texts(Dataset[str]):
+    """Lines of text."""
+
+    def __len__(self) -> int:
+        """Count the lines."""
+        return 8000
+
+    def __getitem__(self, index: int) -> str:
+        """Return one line."""
+        return "the quick brown fox jumps over the lazy dog " * (8 + index % 9)
+
+
+@known("tokens made in the collate function", "collate or IPC")
+def _texts(folder: Path) -> Loop:
+    return DataLoader(Texts(), batch_size=64, collate_fn=_collated_text), step_of(1.5)
+
+
+class Lines(IterableDataset[torch.Tensor]):
+    """A stream that knows nothing of workers: each would yield all of it."""
+
+    def __init__(self, shared_out: bool = False):
+        """Let each worker have a share, if `shared_out`."""
+        self.shared_out = shared_out
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        """Yield numbers read from lines of text."""
+        info = get_worker_info() if self.shared_out else None
+        first, step = (info.id, info.num_workers) if info else (0, 1)
+        for number in range(first, 20_000, step):
+            line = ",".join(str(number + i) for i in range(100))
+            yield torch.tensor([float(word) for word in line.split(",")])
+
+
+@known("a stream that ignores its workers", "CPU")
+def _lines(folder: Path) -> Loop:
+    return DataLoader(Lines(), batch_size=64), step_of(1.5)
+
+
+@mended("a stream that ignores its workers")
+def _shared_lines(folder: Path) -> Loop:
+    return DataLoader(Lines(shared_out=True), batch_size=64, num_workers=2), step_of(1.5)

@@ -1,0 +1,1 @@
+"""Our loaders beside those of other libraries: `make peers`."""

@@ -1,0 +1,147 @@
+"""Loaders that decode in worker processes, those of a `DataLoader` or their own.
+
+Where a library leaves decoding to the user, it has the fastest recipe that we know of. Libraries
+that are not part of the course are imported where they are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import DataLoader
+from torchvision.datasets import ImageFolder
+from torchvision.transforms import v2
+
+from benchmarks.peers.images.jpegs import Files, write_files
+from benchmarks.peers.images.recipes import OpenCv, Tensors, Torchcodec
+from benchmarks.peers.images.wanted import CORES, PROCESSES, Batch, Wanted, image_peer
+from notebooks.stories.peers.libraries import LITDATA, MOSAIC
+from notebooks.stories.peers.peer import Package
+
+OPENCV = Package("opencv-python-headless", "5.0.0.93", megabytes=150)
+TORCHCODEC = Package("torchcodec", "0.17.0", megabytes=20)
+V2, PILLOW = "torchvision v2", "torchvision ImageFolder, Pillow"
+
+
+class _ImageFolder(ImageFolder):  # type: ignore[misc]
+    """The data set of torchvision, with places for classes."""
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return super().__getitem__(index)[0], index
+
+
+def _workers(dataset: Any, batch_size: int, **options: Any) -> Callable[[int], Iterator[Batch]]:
+    loader = DataLoader(dataset, batch_size, num_workers=CORES, persistent_workers=True, **options)
+    return lambda number: iter(loader)
+
+
+@image_peer(PILLOW, write_files, uses=PROCESSES)
+def _image_folder(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+    steps = v2.Compose([*wanted.tensors(), v2.PILToTensor(), *wanted.numbers()])
+    return _workers(_ImageFolder(folder, steps), batch_size, shuffle=True)
+
+
+@image_peer(V2, write_files, uses=PROCESSES)
+def _torchvision(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+    return _workers(Files(folder, Tensors(wanted)), batch_size, shuffle=True)
+
+
+@image_peer("torchcodec, torchvision v2", write_files, needs=TORCHCODEC, uses=PROCESSES)
+def _torchcodec(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+    return _workers(Files(folder, Torchcodec(wanted)), batch_size, shuffle=True)
+
+
+@image_peer("DataLoader, simplejpeg, OpenCV", write_files, needs=OPENCV, uses=PROCESSES)
+def _data_loader(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+    return _workers(Files(folder, OpenCv(wanted)), batch_size, shuffle=True)
+
+
+def _tar(folder: Path, jpegs: Sequence[bytes]) -> None:
+    import webdataset
+
+    for start in range(0, len(jpegs), 256):
+        with webdataset.TarWriter(str(folder / f"{start:05d}.tar")) as writer:
+            for place, jpeg in enumerate(jpegs[start : start + 256], start):
+                writer.write({"__key__": f"{place:05d}", "jpg": jpeg, "cls": place})
+
+
+@image_peer("WebDataset, simplejpeg, OpenCV", _tar, needs=OPENCV, uses=PROCESSES)
+def _web_dataset(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+    import webdataset
+
+    urls, recipe = sorted(map(str, folder.glob("*.tar"))), OpenCv(wanted)
+    shards = webdataset.WebDataset(urls, shardshuffle=len(urls), empty_check=False)
+    samples = shards.shuffle(1000).to_tuple("jpg", "cls").map_tuple(recipe, int)
+    return _workers(samples, batch_size)
+
+
+def _mds(folder: Path, jpegs: Sequence[bytes]) -> None:
+    from streaming import MDSWriter
+
+    with MDSWriter(out=str(folder), columns={"jpeg": "bytes", "place": "int"}) as writer:
+        for place, jpeg in enumerate(jpegs):
+            writer.write({"jpeg": jpeg, "place": place})
+
+
+@image_peer("MosaicML Streaming, torchvision v2", _mds, needs=MOSAIC, uses=PROCESSES)
+def _mosaic(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+    from streaming import StreamingDataset
+
+    class Images(StreamingDataset):  # type: ignore[misc]
+        recipe = Tensors(wanted)
+
+        def __getitem__(self, at: Any) -> Any:
+            sample = super().__getitem__(at)
+            return self.recipe(sample["jpeg"]), sample["place"]
+
+    return _workers(Images(local=str(folder), batch_size=batch_size, shuffle=True), batch_size)
+
+
+def _chunks(folder: Path, jpegs: Sequence[bytes]) -> None:
+    from litdata.streaming.writer import BinaryWriter
+
+    writer = BinaryWriter(str(folder), chunk_bytes="8MB")
+    for place, jpeg in enumerate(jpegs):
+        writer[place] = {"jpeg": jpeg, "place": place}
+    writer.done()
+    writer.merge()
+
+
+@image_peer("LitData, simplejpeg, OpenCV", _chunks, needs=LITDATA, uses=PROCESSES)
+def _litdata(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+    from litdata import StreamingDataLoader, StreamingDataset
+
+    recipe = OpenCv(wanted)
+
+    class Images(StreamingDataset):  # type: ignore[misc]
+        def __getitem__(self, index: Any) -> Any:
+            sample = super().__getitem__(index)
+            return recipe(sample["jpeg"]), sample["place"]
+
+    data = Images(str(folder), shuffle=True)
+    loader = StreamingDataLoader(data, batch_size=batch_size, num_workers=CORES)
+    return lambda number: iter(loader)
+
+
+def _arrow(folder: Path, jpegs: Sequence[bytes]) -> None:
+    from datasets import Dataset, disable_progress_bars
+
+    disable_progress_bars()
+    table = {"jpeg": list(jpegs), "place": list(range(len(jpegs)))}
+    Dataset.from_dict(table).save_to_disk(folder / "arrow")
+
+
+@image_peer("HF datasets, simplejpeg, OpenCV", _arrow, needs=OPENCV, uses=PROCESSES)
+def _hugging_face(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+    from datasets import load_from_disk
+
+    recipe = OpenCv(wanted)
+
+    def decode(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        return {"image": [recipe(jpeg) for jpeg in rows["jpeg"]], "place": rows["place"]}
+
+    data = load_from_disk(folder / "arrow").with_transform(decode)
+    batches = _workers(data, batch_size, shuffle=True)
+    return lambda number: ((batch["image"], batch["place"]) for batch in batches(number))

@@ -1,0 +1,90 @@
+"""What is set side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers import events
+from benchmarks.peers.images import DECODER, OURS, PILLOW, V2, image_peers, make
+from course_utils.words import size
+from notebooks.stories.peers.libraries import ALL
+from notebooks.stories.peers.measure import TASKS
+from notebooks.stories.peers.peer import Peer, Peers, numbered
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is set side by side."""
+
+    what: str
+    peers: Peers
+    count: int
+    one_by_one: int  # samples for those that are slow with each
+    batch_size: int
+    make: Callable[[Path, int], Any]  # the samples, from a folder for all of them and their number
+
+    @property
+    def title(self) -> str:
+        """Say what is loaded."""
+        return f"{self.count:,} {self.what}, batches of {self.batch_size:,}"
+
+    def cut(self, count: int) -> Table:
+        """Return the same with fewer samples."""
+        batch_size, one_by_one = min(self.batch_size, count // 4), min(self.one_by_one, count)
+        return replace(self, count=count, one_by_one=one_by_one, batch_size=batch_size)
+
+    def samples(self, peer: Peer) -> int:
+        """Return how many samples a peer loads."""
+        return self.one_by_one if peer.one_by_one else self.count
+
+    def written(self, peer: Peer, folder: Path) -> Path:
+        """Return the files of a peer; those of one format are written once."""
+        place = folder / f"{peer.write.__name__}-{self.samples(peer)}"
+        if not place.exists():
+            unfinished = folder / f"unfinished-{os.getpid()}"
+            unfinished.mkdir()
+            peer.write(unfinished, self.make(folder, self.samples(peer)))
+            unfinished.rename(place)
+        return place
+
+
+def _small(task: str) -> Table:
+    """Return a table of appendix B."""
+    a = TASKS[task]
+    what, make = f"samples of {size(a.sample_bytes)}", partial(_numbered, rows=a.rows)
+    return Table(what, ALL, a.count, a.one_by_one, a.batch_size, make)
+
+
+def _numbered(folder: Path, count: int, rows: int) -> object:
+    return numbered(count, rows)
+
+
+def _images(peers: Peers, width: int, height: int, count: int, batch_size: int) -> Table:
+    what = f"JPEGs of about {width:,} x {height:,}"
+    images = partial(make, width=width, height=height)
+    return Table(what, peers, count, count, batch_size, images)
+
+
+_FLOATS, _BYTES = image_peers(floats=True), image_peers(floats=False)
+TABLES: dict[str, Table] = {
+    "small": _small("small"),
+    "large": _small("large"),
+    "events": Table(
+        "events of 128 x 4 float32",
+        events.PEERS,
+        200_000,
+        4_096,
+        1_024,
+        partial(_numbered, rows=128),
+    ),
+    "images, float": _images(_FLOATS, 400, 350, 4_096, 128),
+    "images, uint8": _images(_BYTES, 400, 350, 4_096, 128),
+    "photographs": _images(
+        {name: _FLOATS[name] for name in (OURS, V2, PILLOW, DECODER)}, 2_000, 1_500, 256, 32
+    ),
+}
