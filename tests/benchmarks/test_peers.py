@@ -5,10 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks.peer_images import DECODER, OURS, V2
-from benchmarks.peer_rounds import Loaded, Table, Trial, measure
 
-from benchmarks.peers import BEST, TABLES, main, print_bars, print_table
+from benchmarks.peers.__main__ import main
+from benchmarks.peers.images import DECODER, OURS, V2
+from benchmarks.peers.report import BEST, print_bars, print_table
+from benchmarks.peers.rounds import Loaded, Trial, measure
+from benchmarks.peers.tables import TABLES, Table
 from notebooks.stories.peers.course import LIMIT, RECORDS
 from notebooks.stories.peers.ledger import Ledger
 from notebooks.stories.peers.libraries import ALL
