@@ -39,7 +39,7 @@ STARTS = (
     "docs/*.py",
     "notebooks/*.py",
     "notebooks/source/*.py",
-    "benchmarks/*.py",
+    "benchmarks/**/*.py",
     "tests/gpu/*.py",
     "data_scripts/*.py",
     "course_utils/__init__.py",
