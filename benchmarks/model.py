@@ -13,32 +13,32 @@ from course_utils.teaching.explorer import run_pipeline
 from course_utils.teaching.notebook import start_workers
 
 REPEATS = 3
-IO = {"read_ms": 80.0, "step_ms": 50.0}  # bound by storage
-MIXED = {"read_ms": 40.0, "decode_ms": 30.0, "collate_ms": 10.0, "step_ms": 50.0, "cores": 2}
-COPY = {**MIXED, "copy_ms": 20.0}
+IO = Pipeline(read_ms=80, step_ms=50)  # bound by storage
+MIXED = Pipeline(read_ms=40, decode_ms=30, collate_ms=10, step_ms=50, cores=2)
+COPY = replace(MIXED, copy_ms=20)
 
 REFERENCE: Mapping[str, Pipeline] = {
-    "naive, storage": Pipeline(**IO),
-    "naive, storage and CPU": Pipeline(**MIXED),
-    "naive, copies too": Pipeline(**COPY),
-    "1 worker": Pipeline(**IO, num_workers=1),
-    "2 workers": Pipeline(**IO, num_workers=2),
-    "4 workers": Pipeline(**IO, num_workers=4),
-    "2 workers, storage and CPU": Pipeline(**MIXED, num_workers=2),
-    "1 worker, prefetch 8": Pipeline(**IO, num_workers=1, prefetch_factor=8),
-    "4 workers, storage for one": Pipeline(**IO, num_workers=4, storage_streams=1),
+    "naive, storage": IO,
+    "naive, storage and CPU": MIXED,
+    "naive, copies too": COPY,
+    "1 worker": replace(IO, num_workers=1),
+    "2 workers": replace(IO, num_workers=2),
+    "4 workers": replace(IO, num_workers=4),
+    "2 workers, storage and CPU": replace(MIXED, num_workers=2),
+    "1 worker, prefetch 8": replace(IO, num_workers=1, prefetch_factor=8),
+    "4 workers, storage for one": replace(IO, num_workers=4, storage_streams=1),
     "4 workers, storage for two, fast GPU": Pipeline(
         read_ms=80, step_ms=20, num_workers=4, storage_streams=2
     ),
     "2 workers, CPU-bound": Pipeline(decode_ms=80, step_ms=50, num_workers=2, cores=2),
     "4 workers, CPU-bound, 2 cores": Pipeline(decode_ms=80, step_ms=20, num_workers=4, cores=2),
-    "2 workers, pageable copies": Pipeline(**COPY, num_workers=2),
-    "2 workers, pinned copies": Pipeline(**COPY, num_workers=2, pinned=True),
-    "2 workers, copies overlapped": Pipeline(**COPY, num_workers=2, pinned=True, overlap=True),
-    "2 workers, overlapped, loss not read": Pipeline(
-        **COPY, num_workers=2, pinned=True, overlap=True, sync=False
+    "2 workers, pageable copies": replace(COPY, num_workers=2),
+    "2 workers, pinned copies": replace(COPY, num_workers=2, pinned=True),
+    "2 workers, copies overlapped": replace(COPY, num_workers=2, pinned=True, overlap=True),
+    "2 workers, overlapped, loss not read": replace(
+        COPY, num_workers=2, pinned=True, overlap=True, sync=False
     ),
-    "naive, loss not read": Pipeline(**IO, sync=False),
+    "naive, loss not read": replace(IO, sync=False),
 }
 
 

@@ -20,7 +20,8 @@ def _photos(transform: Any = None) -> Jpegs:
 
 
 def _copies(count: int = 64) -> Tensor:
-    return _photos()[30][0].expand(count, -1, -1, -1)
+    image: Tensor = _photos()[30][0]
+    return image.expand(count, -1, -1, -1)
 
 
 def _distinct(images: Tensor) -> int:

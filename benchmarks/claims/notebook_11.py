@@ -1,17 +1,22 @@
 """What notebook 11 claims of ranks."""
 
+from typing import Any
+
+import torch
 from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
-from torch.utils.data import DistributedSampler
+from torch.utils.data import DistributedSampler, TensorDataset
+
+TEN = TensorDataset(torch.arange(10))
 
 
 def served_of_ten() -> int:
     """Count what a DistributedSampler serves of ten samples, on four ranks together."""
-    return sum(len([*DistributedSampler(range(10), 4, rank)]) for rank in range(4))
+    return sum(len([*DistributedSampler(TEN, 4, rank)]) for rank in range(4))
 
 
 def orders_without_set_epoch() -> int:
     """Count the orders of three epochs in which nobody calls set_epoch."""
-    sampler = DistributedSampler(range(10), 4, 0)
+    sampler: DistributedSampler[Any] = DistributedSampler(TEN, 4, 0)
     return len({tuple(sampler) for _ in range(3)})
 
 

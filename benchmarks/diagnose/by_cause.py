@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.diagnose.loops import (
@@ -52,9 +53,9 @@ class Multiplying(Dataset[torch.Tensor]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         """Multiply, and return a row."""
-        product = self.matrix
+        product: NDArray[np.float32] = self.matrix
         for _ in range(6):
-            product = product @ self.matrix / 256
+            product = product @ self.matrix / np.float32(256)
         return torch.from_numpy(product[0].copy())
 
 

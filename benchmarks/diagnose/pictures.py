@@ -76,7 +76,8 @@ class Landmarks(Dataset[Any]):
         """Return a picture and its points."""
         from skimage import io, transform
 
-        image = transform.resize(io.imread(self.files[int(index)]), (96, 96))
+        image = io.imread(self.files[int(index)])
+        image = transform.resize(image, (96, 96))  # type: ignore[no-untyped-call]
         return {
             "image": torch.from_numpy(image.transpose(2, 0, 1)).float(),
             "points": torch.ones(2),

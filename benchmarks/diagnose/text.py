@@ -39,7 +39,7 @@ def _token_chunks(folder: Path) -> Loop:
 @mended("tokens in memory, step of 0.3 ms")
 def _token_windows(folder: Path) -> Loop:
     tokens = torch.arange(3_000_000).unfold(0, 128, 128)
-    order = torch.randperm(len(tokens)).split(64)
+    order = torch.randperm(len(tokens)).split(64)  # type: ignore[no-untyped-call]
     return [tokens[indices] for indices in order], step_of(0.3)
 
 

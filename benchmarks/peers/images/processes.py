@@ -143,5 +143,5 @@ def _hugging_face(folder: Path, batch_size: int, wanted: Wanted) -> Any:
         return {"image": [recipe(jpeg) for jpeg in rows["jpeg"]], "place": rows["place"]}
 
     data = load_from_disk(folder / "arrow").with_transform(decode)
-    batches = _workers(data, batch_size, shuffle=True)
+    batches: Any = _workers(data, batch_size, shuffle=True)
     return lambda number: ((batch["image"], batch["place"]) for batch in batches(number))

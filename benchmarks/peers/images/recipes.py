@@ -33,7 +33,8 @@ class Tensors:
 
     def decode(self, jpeg: bytes) -> torch.Tensor:
         """Return all pixels, as they were saved."""
-        return decode_jpeg(torch.frombuffer(bytearray(jpeg), dtype=torch.uint8))
+        pixels: torch.Tensor = decode_jpeg(torch.frombuffer(bytearray(jpeg), dtype=torch.uint8))
+        return pixels
 
     def __call__(self, jpeg: bytes) -> torch.Tensor:
         """Return the pixels of one JPEG."""
@@ -55,8 +56,8 @@ class OpenCv:
 
     def __init__(self, wanted: Wanted):
         self.wanted = wanted
-        self.scale = np.float32(1 / 255 / np.array(STD))
-        self.shift = np.float32(np.array(MEAN) / np.array(STD))
+        self.scale = (1 / 255 / np.array(STD)).astype(np.float32)
+        self.shift = (np.array(MEAN) / np.array(STD)).astype(np.float32)
 
     def __call__(self, jpeg: bytes) -> torch.Tensor:
         """Return the pixels of one JPEG."""

@@ -147,7 +147,7 @@ def _dali(folder: Path, batch_size: int, wanted: Wanted) -> Any:
 
     files = sorted(map(str, folder.rglob("*.jpg")))
 
-    @pipeline_def(batch_size=batch_size, num_threads=CORES, device_id=None)  # type: ignore[misc]
+    @pipeline_def(batch_size=batch_size, num_threads=CORES, device_id=None)  # type: ignore[untyped-decorator]
     def steps() -> Any:
         jpegs, places = fn.readers.file(
             files=files, labels=list(range(len(files))), shuffle_after_epoch=True, name="files"
@@ -191,7 +191,8 @@ def _decoder(folder: Path, batch_size: int, wanted: Wanted) -> Any:
 
     def epoch(number: int) -> Iterator[Batch]:
         with ThreadPoolExecutor(CORES) as pool:
-            yield from pool.map(some, torch.randperm(len(jpegs)).split(batch_size // 8))
+            order = torch.randperm(len(jpegs))
+            yield from pool.map(some, order.split(batch_size // 8))  # type: ignore[no-untyped-call]
 
     return epoch
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,8 +18,9 @@ from torch.utils.data import DataLoader
 
 Samples = NDArray[np.float32]  # (samples, rows, 4)
 Epoch = Callable[[int], Iterator[torch.Tensor]]  # from the number of the epoch to its batches
-Write = Callable[[Path, Samples], None]  # into a folder that is there and empty
+Write = Callable[[Path, Any], None]  # samples or JPEGs, into a folder that is there and empty
 Load = Callable[[Path, int], Epoch]  # from that folder and the batch size
+L = TypeVar("L", bound=Load)
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,10 @@ def peer(
     needs: Package | None = None,
     one_by_one: bool = False,
     uses: str = "1 thread",
-) -> Callable[[Load], Load]:
+) -> Callable[[L], L]:
     """Register a way to load what `write` wrote, under its name, in `peers`."""
 
-    def register(load: Load) -> Load:
+    def register(load: L) -> L:
         peers[name] = Peer(write, load, needs, one_by_one, uses)
         return load
 
