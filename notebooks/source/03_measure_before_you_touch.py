@@ -634,8 +634,9 @@ Timeline({"torch.profiler": load_profile(scratch_folder() / "profile.json"), "ou
 # course watch --live torchrun --nproc-per-node 4 train.py
 # ```
 #
-# It watches every `DataLoader` of every rank, also those of Lightning and of Hugging Face's Trainer, computes nothing
-# else, and at the end, however that comes, says what each loader cost and what to try first. In code it is one word:
+# It watches every `DataLoader` of every rank, also those of Lightning and of Hugging Face's Trainer, and changes nothing
+# that the script computes. When the training ends, also by an error or by Ctrl-C, it says what each loader cost and what
+# to try first. In code it is one word:
 
 # %%
 watched = cu.watch(slow_loader)
@@ -644,18 +645,20 @@ for batch in watched:
 watched
 
 # %% [markdown]
-# Two others promise the same. TraceML (the package `traceml-ai`) times input, forward and backward in the
-# main process. [HTA](https://hta.readthedocs.io) reads what torch.profiler recorded of a GPU. We gave all three public
-# scripts, on two cores without a GPU: <!-- given -->
+# Two other tools watch whole trainings. TraceML (the package `traceml-ai`) times input, forward and backward in the main
+# process. [HTA](https://hta.readthedocs.io) reads what torch.profiler recorded of a GPU. We gave public scripts to
+# each of them, on two cores without a GPU. HTA, tried on three of them, found nothing to read there. The others said: <!-- given -->
 #
-# | Training | TraceML | HTA | `course watch` |
-# |---|---|---|---|
-# | nanoGPT: batches from a function | "INSUFFICIENT STEP-TIME DATA", also with its lines in the script | no result | no `DataLoader` gave a batch; where to write `watch` |
-# | torchvision's reference, no workers | "INPUT-BOUND", with its lines in the script: "Increase workers, prefetch, or storage throughput" | no result | CPU in the dataset: `num_workers=2` |
-# | Lightning's autoencoder | "RESIDUAL-HEAVY", unchanged script | no result | CPU in the dataset: little to gain |
-# | Hugging Face's `run_clm.py` | "RESIDUAL-HEAVY", unchanged script | not tried | leave the loaders alone |
+# | Training | TraceML | `course watch` |
+# |---|---|---|
+# | nanoGPT: batches from a function | "INSUFFICIENT STEP-TIME DATA" | no `DataLoader` gave a batch; where to write `watch` |
+# | torchvision's reference, no workers | "INPUT-BOUND": "Increase workers, prefetch, or storage throughput" | CPU in the dataset: `num_workers=2` |
+# | Lightning's autoencoder | "RESIDUAL-HEAVY" | CPU in the dataset: little to gain |
+# | Hugging Face's `run_clm.py` | "RESIDUAL-HEAVY" | leave the loaders alone |
 #
-# TraceML and `course watch` agree on how long torchvision's loop waits. Why it waits is seen where a batch is made.
+# (Into the first two scripts TraceML's own lines had to be written. "Residual" is what is left of a step when
+# all that it times is taken away.) Both agree on how long torchvision's loop waits. *Why* it waits can only be seen where
+# a batch is made, in the workers.
 
 # %% [markdown]
 # ### From outside: py-spy, htop, iotop, pressure

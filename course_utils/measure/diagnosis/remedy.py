@@ -151,8 +151,8 @@ def _cpu(m: Measurements) -> Remedy:
         return Remedy(verdict, pools_to_one(m), gain(m, quicker=m.one_thread_gain))
     verdict, what = f"CPU in the dataset: {computes}.", "what the dataset computes"
     if stage := slowest_stage(m):
-        part = percent(m.stages[stage] / sum(m.stages.values()))
-        verdict = f"CPU in the stage {stage}: {computes}, {part} of it there."
+        part = percent(m.stages[stage] / max(m.fetch_s, sum(m.stages.values())))
+        verdict = f"CPU in the stage {stage}, which is {part} of a fetch: {computes}."
         what = f"the stage {stage!r}"
     change = f"do {what} once, ahead of training, or on the GPU; or take more cores"
     if m.batch_size and m.making_s < SMALL_S * m.batch_size:

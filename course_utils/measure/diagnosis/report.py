@@ -162,4 +162,4 @@ def _step(m: Measurements) -> str:
     if m.compute_s is None:
         copies = f"copies {ms(m.transfer_s)} by themselves, " if m.transfer_s else ""
         return f"{copies}the rest of {ms(m.step_s)} is not known: it records no spans"
-    return f"computing {ms(m.compute_s)}, copies {ms(m.transfer_s)}, neither of them {ms(m.host_s)}"
+    return f"computing {ms(m.compute_s)}, copies {ms(m.transfer_s)}, the rest {ms(m.host_s)}"

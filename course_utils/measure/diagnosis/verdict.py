@@ -23,7 +23,7 @@ Of the loader it is
 7. collate or IPC, if moving a batch costs more processor time than fetching it takes;
 8. collate or IPC, if more than half of the fetch is collating;
 9. storage, if the fetch waits longer than it computes, reckoned as in 5;
-10. else CPU, in the longest stage that the dataset names.
+10. else CPU, in the longest stage, if the dataset names it.
 
 Processor times and waiting times are those of the threads themselves, so that other programs on the
 machine do not change the verdict.
@@ -131,6 +131,7 @@ def moves_bytes(m: Measurements) -> bool:
 
 
 def slowest_stage(m: Measurements) -> str:
-    """Return the longest computing stage that the dataset names, "" if it names none."""
+    """Return the longest computing stage of a fetch, "" if that has no name."""
     own = {stage: s for stage, s in m.stages.items() if stage in ("decode", "transform")}
-    return max(own, key=lambda stage: own[stage]) if own else ""
+    own[""] = m.fetch_s - sum(m.stages.values())  # of which the dataset says nothing
+    return max(own, key=lambda stage: own[stage])

@@ -277,12 +277,18 @@ def _batch_size(loader: Any) -> int | None:
     return size if isinstance(size, int) else None
 
 
+def _place(file: str, line: int) -> str:
+    # a cell of a notebook is compiled under a name that nobody has given it
+    in_a_cell = Path(file).parent.name.startswith("ipykernel_")
+    return f"line {line} of a cell" if in_a_cell else f"{Path(file).name}:{line}"
+
+
 def _called_from(frame: FrameType | None) -> tuple[str, str]:
     """Return where the program loops, and where the library does that it calls."""
     inner = ""
     while frame is not None:
         file = frame.f_code.co_filename
-        place = f"{Path(file).name}:{frame.f_lineno}"
+        place = _place(file, frame.f_lineno)
         ours = file.startswith(_OURS) or f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}" in file
         if not ours:
             inner = inner or place

@@ -99,6 +99,12 @@ def test_a_turn_says_how_its_batch_was_made(seen: Callable[[], list[Seen]]) -> N
     assert all(turn.fetch_cpu >= turn.cpu > 0 for turn in read)
 
 
+def test_a_loop_in_a_cell_is_not_named_by_a_number(seen: Callable[[], list[Seen]]) -> None:
+    cell = "\nlist(DataLoader(Numbers(8), batch_size=None))"
+    exec(compile(cell, str(Path("ipykernel_7", "1312887937.py")), "exec"), globals())
+    assert seen()[0].about["at"] == "line 2 of a cell"
+
+
 def test_a_long_run_takes_no_more_room_than_a_short_one(seen: Callable[[], list[Seen]]) -> None:
     def size() -> int:
         return sum(file.stat().st_size for file in records_folder().glob(f"*{ENDING}"))
