@@ -24,7 +24,7 @@ BIG = 10**8
             {"workers": 4, "stages": {"read": 0.01, "decode": 0.09}},
             "decode, which is 90 % of a fetch: .*'",
         ),
-        ("CPU", {"stages": {"decode": 0.03}}, "CPU in the dataset: a fetch"),  # not in what it names
+        ("CPU", {"stages": {"decode": 0.03}}, "CPU in the dataset: a fetch"),  # it does not name
         ("CPU", {"workers": 0, "batch_size": 1024}, "__getitems__.indices., which reads all"),
         ("CPU", {"worker_cores": 1}, "the 2 workers share 1 core of 4.*use all 4 cores"),
         (
