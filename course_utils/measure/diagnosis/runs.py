@@ -310,8 +310,7 @@ def _wait_for_device(result: Any, trace: Trace, synchronize: Callable[[], Any] |
     item = getattr(result, "item", None)
     if callable(item) and getattr(result, "numel", lambda: 1)() == 1:
         item()
-    last_ns = max((span.end_ns for span in trace._spans), default=0)
-    time.sleep(max(0, last_ns - time.perf_counter_ns()) / 1e9)
+    time.sleep(max(0, trace.last_ns - time.perf_counter_ns()) / 1e9)
 
 
 def _copied(batch: Any) -> Any:

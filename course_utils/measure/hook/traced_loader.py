@@ -99,13 +99,13 @@ class _Tracer(Listener):
         self.ids = _indices(index)
         self.trace = trace = current() if self.switch else None
         if trace is not None:
-            self.began_ns, self.spans_before = trace.clock(), len(trace._spans)
+            self.began_ns, self.spans_before = trace.clock(), trace.count
 
     def samples_made(self) -> None:
         """Count a fetch in which the dataset names no stage as `read`, whatever else it may be."""
         if (trace := self.trace) is not None:
             self.collating_ns = trace.clock()
-            if len(trace._spans) == self.spans_before:
+            if trace.count == self.spans_before:
                 trace.add(Span(trace.lane, "read", self.began_ns, self.collating_ns, trace.batch))
 
     def batch_made(self, batch: Any) -> Any:

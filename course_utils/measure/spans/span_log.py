@@ -41,6 +41,9 @@ class Span(NamedTuple):
         return self.end_ns - self.start_ns
 
 
+_Row = tuple[str, str, int, int, int]  # the fields of a Span
+
+
 class SpanLog:
     """The spans of one run and the ledger of samples it served."""
 
@@ -57,12 +60,14 @@ class SpanLog:
         self.sample_ids: list[Hashable] | None = []  # None once a batch came without ids
         self.start_ns = self.end_ns = clock()
         self.origin_ns: int | None = None  # of several ranks together; None: at the first span
-        self._spans: list[Span] = []
+        # Plain tuples: the garbage collector lets go of them once it has seen that they hold
+        # nothing but words and numbers, and looks at every Span again each time.
+        self._rows: list[_Row] = []
         self._closing: list[Callable[[], None]] = []
 
     def add(self, span: Span) -> None:
         """Append one span."""
-        self._spans.append(span)
+        self._rows.append(span[:])
 
     def mention(self, what: str) -> None:
         """Add to the note, once, what in this run is emulated or comes from elsewhere."""
@@ -72,24 +77,35 @@ class SpanLog:
     @property
     def spans(self) -> list[Span]:
         """All spans, sorted by start."""
-        return sorted(self._spans, key=lambda span: (span.start_ns, -span.end_ns))
+        spans = map(Span._make, self._rows)
+        return sorted(spans, key=lambda span: (span.start_ns, -span.end_ns))
 
     @property
     def begins_ns(self) -> int:
         """When it begins: with the first span, or with the first of all ranks."""
         if self.origin_ns is not None:
             return self.origin_ns
-        return min((span.start_ns for span in self._spans), default=self.start_ns)
+        return min((start_ns for _, _, start_ns, _, _ in self._rows), default=self.start_ns)
+
+    @property
+    def last_ns(self) -> int:
+        """When the last of its spans ends; 0 if there is none."""
+        return max((end_ns for _, _, _, end_ns, _ in self._rows), default=0)
 
     @property
     def lanes(self) -> list[str]:
         """Names of the lanes in drawing order: storage, workers, main, other ranks, copy, gpu."""
-        return sorted({span.lane for span in self._spans}, key=_lane_order)
+        return sorted({lane for lane, *_ in self._rows}, key=_lane_order)
+
+    @property
+    def count(self) -> int:
+        """How many spans there are."""
+        return len(self._rows)
 
     def drain(self) -> list[Span]:
         """Return the spans recorded so far and forget them (a worker sends them with its batch)."""
-        spans, self._spans = self._spans, []
-        return spans
+        rows, self._rows = self._rows, []
+        return list(map(Span._make, rows))
 
     def serve(self, count: int, ids: Sequence[Hashable] | None) -> None:
         """Enter one batch of `count` samples in the ledger; `ids=None` if they are not known."""
@@ -148,7 +164,7 @@ class _RecordedStage:
     def __exit__(self, *error: object) -> None:
         trace, lane = self.trace, self.lane
         batch = trace.batch if lane != THREAD else -1  # a thread is ahead of the loop
-        trace._spans.append(Span(lane, self.name, self.start_ns, trace.clock(), batch))
+        trace._rows.append((lane, self.name, self.start_ns, trace.clock(), batch))
 
 
 _NO_STAGE = nullcontext()

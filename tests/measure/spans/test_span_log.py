@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import multiprocessing
 from itertools import count
 from threading import Thread
@@ -23,6 +24,7 @@ def test_a_stage_becomes_a_span_even_if_it_raises_and_an_unknown_one_is_refused(
         with pytest.raises(ValueError, match="read, decode, transform"):
             stage("loading")
     assert trace.spans == [Span("storage", "read", 10, 20)]
+    assert (trace.begins_ns, trace.last_ns, trace.count) == (10, 20, 1)
 
 
 def test_a_stage_of_another_thread_has_a_lane_of_its_own_and_belongs_to_no_batch() -> None:
@@ -33,6 +35,17 @@ def test_a_stage_of_another_thread_has_a_lane_of_its_own_and_belongs_to_no_batch
         thread.start()
         thread.join()
     assert [(span.lane, span.batch) for span in trace.spans] == [("main", 3), ("thread", -1)]
+
+
+def test_a_long_recording_leaves_the_garbage_collector_nothing_to_look_at() -> None:
+    with record() as trace:
+        gc.collect()
+        before = len(gc.get_objects())
+        for _ in range(1000):
+            read()
+        gc.collect()
+        assert len(gc.get_objects()) - before < 100
+    assert trace.count == 1000
 
 
 def test_recording_ends_with_the_block_and_gives_the_outer_one_back() -> None:
