@@ -565,10 +565,12 @@ options = {"num_workers": 2, "persistent_workers": True}
 climb("two workers", DataLoader(files.dataset, 50, shuffle=True, **options))
 
 # %% [markdown]
-# The next rung changes four things at once. All JPEGs lie in one file, with an index. What is decoded goes into memory
-# that was used before, since each page of new memory has to be cleared first. While packing, each JPEG was given restart
-# markers: so the crop can be decoded without the rest. And torch resizes, flips and normalises a photograph while it is in
-# the cache.
+# The next rung changes four things at once:
+#
+# - All JPEGs lie in one file, with an index.
+# - While packing, each JPEG was given *restart markers*, so that a crop can be decoded without the rest.
+# - What is decoded goes into memory that was used before, since each page of new memory has to be cleared first.
+# - torch resizes, flips and normalises a photograph at once, while it is still in the processor's cache.
 
 # %%
 import tempfile
@@ -578,7 +580,7 @@ from course_utils.loading.images import ImageLoader, pack_images
 
 room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
 packed = Path(room.name, "train.images")
-print(f"{pack_images(packed, folder):,} bytes")
+print(f"packed into {pack_images(packed, folder):,} bytes")
 climb("one file, one thread", ImageLoader(packed, 50, threads=1))
 
 # %% [markdown]

@@ -60,7 +60,9 @@ def predict(
             status.value = inline(str(error))
 
     field.observe(keep, "value")
-    title = widgets.HTML(f"<b>Predict:</b> {inline(question)}")
+    # lines of a widget are as far apart as its boxes, unless it is told otherwise
+    asked = f'<div style="line-height: 1.5"><b>Predict:</b> {inline(question)}</div>'
+    title = widgets.HTML(asked)
     form = Form([title, widgets.HBox([field, widgets.Label(unit)]), status])
     form.in_words = f"Predict: {question} {_status(kept, unit)}"
     return form
