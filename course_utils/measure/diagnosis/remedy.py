@@ -125,8 +125,9 @@ def _leave_it(m: Measurements) -> Remedy:
 
 def _storage(m: Measurements) -> Remedy:
     where = "a worker" if m.workers else "the main process"
+    has_a_core = " with a core to itself" if m.delay_s > m.fetch_s / 10 else ""
     verdict = (
-        f"Storage: of the {ms(m.fetch_s)} that a fetch takes, {where} waits "
+        f"Storage: of the {ms(m.making_s)} that a fetch takes{has_a_core}, {where} waits "
         f"{ms(m.waiting_s)} and computes {ms(m.computing_s)}."
     )
     change = "copy the data to a local disk, or pack many samples into one file"

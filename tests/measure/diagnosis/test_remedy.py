@@ -18,6 +18,7 @@ BIG = 10**8
     ("cause", "changes", "says"),
     [
         ("storage", {"computing_s": 0.01}, "a worker waits 90 ms and computes 10 ms.*local disk"),
+        ("storage", {"computing_s": 0.01, "delay_s": 0.04}, "60 ms .* to itself, .* 50 ms and"),
         ("CPU", {"workers": 0}, "CPU in the dataset: a fetch.*do what the dataset computes once"),
         (
             "CPU",
