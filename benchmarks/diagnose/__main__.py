@@ -83,12 +83,13 @@ def _find(name: str) -> Found:
     try:
         with loop(name) as (loader, step):
             diagnosis = diagnose(loader, step)
-            if diagnosis.cause in ("GPU-bound", "memory"):
+            if diagnosis.cause == "GPU-bound":
                 return Found(name, diagnosis.cause, diagnosis.change)
             real = _gain(name, diagnosis, loader, step)
     except CourseError as error:
         return Found(name, "refused", str(error))
-    return Found(name, diagnosis.cause, diagnosis.change, diagnosis.gain, real)
+    promised = None if diagnosis.cause == "memory" else diagnosis.gain
+    return Found(name, diagnosis.cause, diagnosis.change, promised, real)
 
 
 def _gain(name: str, diagnosis: Diagnosis, loader: Any, step: Callable[[Any], Any]) -> float | None:
@@ -112,7 +113,7 @@ def _gain(name: str, diagnosis: Diagnosis, loader: Any, step: Callable[[Any], An
 def batch_s(loader: Iterable[Any], step: Callable[[Any], Any]) -> float:
     """Return the seconds of a batch in long training: whole epochs, or the steady part of one."""
     begun = time.perf_counter()
-    epochs: list[tuple[float, float, int]] = []  # until the first batch, all, batches
+    epochs: list[tuple[float, int]] = []  # seconds until the workers have ended, batches
     while time.perf_counter() - begun < SECONDS or len(epochs) < 2:
         start, ends = time.perf_counter(), list[float]()
         for batch in loader:
@@ -121,9 +122,9 @@ def batch_s(loader: Iterable[Any], step: Callable[[Any], Any]) -> float:
             if ends[-1] - ends[0] > SECONDS and len(ends) > 40:
                 early = max(20, len(ends) // 5)
                 return (ends[-1] - ends[early]) / (len(ends) - 1 - early)
-        epochs.append((ends[0] - start, ends[-1] - start, len(ends)))
-    later = epochs[1:] or epochs  # the workers of the first may live on
-    return sum(whole for _, whole, _ in later) / sum(count for *_, count in later)
+        epochs.append((time.perf_counter() - start, len(ends)))
+    later = epochs[1:]  # the workers of the first may live on
+    return sum(whole for whole, _ in later) / sum(count for _, count in later)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from benchmarks.diagnose.loops import (
     step_of,
 )
 from course_utils.loading.images import Jpegs
+from course_utils.loading.workers import PackedStrings
 from course_utils.teaching.explorer import use_cpu
 from course_utils.teaching.notebook import data_path
 
@@ -92,7 +94,9 @@ class Paths(Dataset[int]):
 
     def __init__(self) -> None:
         """Make the list."""
-        self.paths = [f"/data/train/{i % 1000:04d}/image_{i:08d}.jpg" for i in range(2_000_000)]
+        self.paths: Sequence[str] = [
+            f"/data/train/{i % 1000:04d}/image_{i:08d}.jpg" for i in range(2_000_000)
+        ]
 
     def __len__(self) -> int:
         """Count the samples."""
@@ -274,6 +278,23 @@ def _start_up(folder: Path) -> Loop:
 def _memory(folder: Path) -> Loop:
     loader = DataLoader(
         Paths(), batch_size=512, num_workers=2, shuffle=True, multiprocessing_context="fork"
+    )
+    return loader, step_of(20)
+
+
+class PathsInArrays(Paths):
+    """The same strings in two arrays."""
+
+    def __init__(self) -> None:
+        """Pack the list."""
+        super().__init__()
+        self.paths = PackedStrings(self.paths)
+
+
+@mended("memory: a list of paths")
+def _packed(folder: Path) -> Loop:
+    loader = DataLoader(
+        PathsInArrays(), batch_size=512, num_workers=2, shuffle=True, multiprocessing_context="fork"
     )
     return loader, step_of(20)
 

@@ -6,6 +6,7 @@ of every start method can import them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -75,6 +76,17 @@ def step_of(ms: float, *, python_ms: float = 0.0, pageable_gb_s: float = 12.9) -
     """Return a step of `ms` on an emulated RTX 3090."""
     preset = replace(PRESETS["RTX 3090"], pageable_gb_s=pageable_gb_s)
     return Step(EmulatedAccelerator(preset, step_ms=ms), python_ms)
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """A step that only waits: the Python of an emulated device takes longer than a short step."""
+
+    ms: float
+
+    def __call__(self, batch: Any) -> None:
+        """Wait."""
+        time.sleep(self.ms / 1e3)
 
 
 class InMemory(Dataset[torch.Tensor]):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from benchmarks.diagnose.loops import Loop, known, mended, step_of
+from benchmarks.diagnose.loops import Loop, Sleep, known, mended, step_of
 
 
 class TokenChunks(Dataset[torch.Tensor]):
@@ -31,16 +31,24 @@ class TokenChunks(Dataset[torch.Tensor]):
         return self.tokens[start : start + self.length]
 
 
+class TokenBatches(TokenChunks):
+    """The same chunks, those of a batch by one access."""
+
+    def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
+        """Return the chunks of a batch."""
+        starts = torch.tensor(indices) * self.length
+        starts += torch.randint(self.length, starts.shape)
+        return list(self.tokens.unfold(0, self.length, 1)[starts])
+
+
 @known("tokens in memory, step of 0.3 ms", "CPU")
 def _token_chunks(folder: Path) -> Loop:
-    return DataLoader(TokenChunks(), batch_size=64, shuffle=True), step_of(0.3)
+    return DataLoader(TokenChunks(), batch_size=64, shuffle=True), Sleep(0.3)
 
 
 @mended("tokens in memory, step of 0.3 ms")
-def _token_windows(folder: Path) -> Loop:
-    tokens = torch.arange(3_000_000).unfold(0, 128, 128)
-    order = torch.randperm(len(tokens)).split(64)  # type: ignore[no-untyped-call]
-    return [tokens[indices] for indices in order], step_of(0.3)
+def _token_batches(folder: Path) -> Loop:
+    return DataLoader(TokenBatches(), batch_size=64, shuffle=True), Sleep(0.3)
 
 
 class RandomWindows:
@@ -75,12 +83,12 @@ class GatheredWindows(RandomWindows):
 
 @known("random windows of tokens, no DataLoader", "CPU")
 def _windows(folder: Path) -> Loop:
-    return RandomWindows(folder), step_of(0.2)
+    return RandomWindows(folder), Sleep(0.2)
 
 
 @mended("random windows of tokens, no DataLoader")
 def _gathered(folder: Path) -> Loop:
-    return GatheredWindows(folder), step_of(0.2)
+    return GatheredWindows(folder), Sleep(0.2)
 
 
 def _collated_text(texts: list[str]) -> torch.Tensor:

@@ -1,9 +1,9 @@
 """Find out why a loop waits: three runs, their figures, one verdict, one change."""
 
+from course_utils.measure.diagnosis.changes import Change, applied
 from course_utils.measure.diagnosis.differential import diagnose
 from course_utils.measure.diagnosis.measurements import SLOW, Measurements
 from course_utils.measure.diagnosis.rate import first_dropped, steady_rate
 from course_utils.measure.diagnosis.remedy import WORTH, Remedy, remedy
 from course_utils.measure.diagnosis.report import Diagnosis
-from course_utils.measure.diagnosis.trials import Change, applied
 from course_utils.measure.diagnosis.verdict import Cause, judge

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from course_utils.errors import CourseError
+from course_utils.measure.diagnosis.changes import Change, applied
 from course_utils.measure.diagnosis.measurements import may_be_oversubscribed, measured
 from course_utils.measure.diagnosis.remedy import remedy
 from course_utils.measure.diagnosis.report import Diagnosis
@@ -63,7 +64,8 @@ def diagnose(
         _check_batches(alone, seconds)
         one_thread = None
         if may_be_oversubscribed(alone):
-            one_thread = run_loop(loader, None, seconds=TRIAL * seconds, one_thread=True)
+            with applied(loader, Change("", "one thread")) as changed:
+                one_thread = run_loop(changed, None, seconds=TRIAL * seconds)
         alone_step = run_step(step, alone.kept, seconds=STEP * seconds, synchronize=synchronize)
         alone.kept.clear()  # batches of workers hold shared memory
         together = run_loop(loader, step, seconds=TOGETHER * seconds, synchronize=synchronize)

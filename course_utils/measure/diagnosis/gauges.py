@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import psutil
 import torch
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_info
 from torch.utils.data import get_worker_info
 
 from course_utils.measure.hook import Listener, delay_s
@@ -59,33 +58,23 @@ def read_clocks() -> Reading:
 class Gauges(Listener):
     """Notes the fetches of some workers in memory that they share with this process."""
 
-    def __init__(self, workers: int, *, one_thread: bool = False):
-        """Make room for `workers`; one without any is the main process itself.
-
-        `one_thread` limits the thread pools of the workers to one thread.
-        """
+    def __init__(self, workers: int):
+        """Make room for `workers`; one without any is the main process itself."""
         self.rows = torch.zeros(max(workers, 1), ROWS, len(Fetch._fields), dtype=torch.float64)
         self.counts = torch.zeros(max(workers, 1), dtype=torch.int64)
         self.rows.share_memory_()  # type: ignore[no-untyped-call]
         self.counts.share_memory_()  # type: ignore[no-untyped-call]
-        self.one_thread = one_thread
-        self._limits: threadpool_limits | None = None  # hold as long as the object lives
-        self._began = self._made = Reading(0.0, 0.0, 0.0, 0.0)
+        self._began, self._made_s = Reading(0.0, 0.0, 0.0, 0.0), 0.0
         self._weighed_s = 0.0  # when memory is weighed again
         self._pool_threads = 0
-
-    def worker_started(self, worker_id: int) -> None:
-        """Limit the thread pools of this worker, if that is wanted."""
-        if self.one_thread:
-            self._limits = threadpool_limits(1)
 
     def fetch_begins(self, index: Any) -> None:
         """Read the clocks."""
         self._began = read_clocks()
 
     def samples_made(self) -> None:
-        """Read the clocks."""
-        self._made = read_clocks()
+        """Note when."""
+        self._made_s = time.perf_counter()
 
     def batch_made(self, batch: Any) -> Any:
         """Note what the fetch cost that ends so."""
@@ -102,7 +91,7 @@ class Gauges(Listener):
                 cpu=ended.thread - self._began.thread,
                 process_cpu=ended.process - self._began.process,
                 delay=ended.delay - self._began.delay,
-                collate=ended.wall - self._made.wall,
+                collate=ended.wall - self._made_s,
                 total_cpu=ended.process,
                 asked_bytes=asked,
                 disk_bytes=from_disk,
@@ -138,18 +127,6 @@ class Gauges(Listener):
             for row in rows[: min(count, ROWS)].tolist()
         ]
         return sorted(found, key=lambda fetch: fetch.end)
-
-
-@contextmanager
-def single_threaded() -> Iterator[None]:
-    """Limit the thread pools of this process to one thread meanwhile."""
-    threads, limits = torch.get_num_threads(), threadpool_limits(1)
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        limits.restore_original_limits()
-        torch.set_num_threads(threads)
 
 
 # What the operating system tells; where it does not tell, the answer is nothing.

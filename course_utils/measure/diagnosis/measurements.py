@@ -41,7 +41,7 @@ class Measurements:
     wait_s: float  # of together_s: in next()
     step_delay_s: float = 0.0  # of step_s: other programs had the cores
     waited_share: float = 1.0  # of the calls of next(), together: those that found no batch ready
-    start_up_s: float = 0.0  # per epoch: until the first batch, beyond what loading one takes
+    start_up_s: float = 0.0  # per epoch: workers start and end, and nothing is loaded
     epoch: int | None = None  # batches in an epoch, if known
     step_cpu_s: float = 0.0  # of step_s: processor time of all threads of the main process
 
@@ -118,7 +118,7 @@ class Measurements:
 
     @property
     def start_up_share_s(self) -> float:
-        """Start-up shared out among the batches of an epoch."""
+        """Start-up, and the end of the workers, shared out among the batches of an epoch."""
         return self.start_up_s / self.epoch if self.epoch else 0.0
 
     @property
@@ -188,10 +188,12 @@ def _paces(loader: Any, alone: Run, step: Run, together: Run) -> dict[str, Any]:
 
 
 def _start_up(loader: Any, alone: Run, together: Run) -> float:
-    """Return the time of each epoch before anything loads; persistent workers need it once."""
+    """Return the time of each epoch in which nothing loads; persistent workers need it once."""
     if getattr(data_loader_in(loader), "persistent_workers", False):
         return 0.0
-    return start_up_s(alone, min(run.first_s for run in (alone, together) if run.starts))
+    endings = [run.ending_s for run in (alone, together) if run.endings]
+    first_s = min(run.first_s for run in (alone, together) if run.starts)
+    return start_up_s(alone, first_s) + min(endings, default=0.0)
 
 
 def start_up_s(run: Run, first_s: float | None = None) -> float:

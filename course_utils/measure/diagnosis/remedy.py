@@ -10,14 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from course_utils.measure.diagnosis.changes import Change, with_arguments
 from course_utils.measure.diagnosis.measurements import Measurements, ms
-from course_utils.measure.diagnosis.trials import (
-    Change,
-    Trial,
-    candidates,
-    pools_to_one,
-    with_arguments,
-)
+from course_utils.measure.diagnosis.trials import Trial, candidates, pools_to_one
 from course_utils.measure.diagnosis.verdict import (
     LEAVE_IT,
     Cause,
@@ -218,8 +213,8 @@ def _start_up(m: Measurements) -> Remedy:
     change = "do once, before training, what the loader does at the start of each epoch"
     lasting = with_arguments(persistent_workers=True)
     return Remedy(
-        f"Start-up: each epoch of {m.epoch} batches begins with {duration(m.start_up_s * 1e9)} "
-        f"in which nothing is loaded, then takes {ms(m.together_s)} a batch.",
+        f"Start-up: in each epoch of {m.epoch} batches nothing is loaded for "
+        f"{duration(m.start_up_s * 1e9)}; apart from that a batch takes {ms(m.together_s)}.",
         lasting.words if m.workers else change,
         m.turn_s / m.together_s if m.together_s else 1.0,
         how=lasting if m.workers else None,

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from course_utils.measure.diagnosis.changes import Change
 from course_utils.measure.diagnosis.measurements import Measurements, ms
-from course_utils.measure.diagnosis.trials import Change, Proof
+from course_utils.measure.diagnosis.trials import Proof
 from course_utils.measure.diagnosis.verdict import Cause
 from course_utils.measure.picture import LOOKS, Picture, as_svg, as_text
 from course_utils.measure.trace import Trace
@@ -152,9 +153,9 @@ def evidence(m: Measurements) -> dict[str, str]:
         found["a batch"] = size(m.batch_bytes)
     found["read per batch"] = f"{size(m.asked_bytes)}, {size(m.disk_bytes)} of it from a disk"
     found["slow fetches"] = f"{percent(m.slow_share)} of them, the slowest {ms(m.slowest_s)}"
-    found["start of an epoch"] = duration(m.start_up_s * 1e9)
+    found["start and end of an epoch"] = duration(m.start_up_s * 1e9)
     if m.epoch:
-        found["start of an epoch"] += f", of {plural(m.epoch, 'batch')}"
+        found["start and end of an epoch"] += f", of {plural(m.epoch, 'batch')}"
     return found
 
 

@@ -23,7 +23,6 @@ from course_utils.measure.diagnosis.gauges import (
     affinity,
     children_s,
     delay_s,
-    single_threaded,
 )
 from course_utils.measure.diagnosis.rate import first_dropped, length, prefetched
 from course_utils.measure.hook import data_loader_in, end, traced_batches
@@ -61,6 +60,7 @@ class Run:
     turns: list[Turn] = field(default_factory=list)
     starts: list[float] = field(default_factory=list)  # when each epoch was begun
     lengths: list[int] = field(default_factory=list)  # of the epochs that came to their end
+    endings: list[float] = field(default_factory=list)  # seconds of theirs after the last turn
     fetches: list[Fetch] = field(default_factory=list)
     cores: set[int] = field(default_factory=set)  # that the workers may use
     workers: int = 0
@@ -105,6 +105,14 @@ class Run:
         firsts = [turn.got - self.starts[turn.epoch] for turn in self.turns if turn.place == 0]
         return min(firsts, default=0.0)
 
+    @property
+    def ending_s(self) -> float:
+        """Seconds until an epoch was over after its last turn: its workers end meanwhile.
+
+        Of several epochs the quickest; 0 if none came to its end.
+        """
+        return min(self.endings, default=0.0)
+
 
 def run_loop(
     loader: Iterable[Any],
@@ -112,7 +120,6 @@ def run_loop(
     *,
     seconds: float,
     first: Step | None = None,
-    one_thread: bool = False,
     keep: bool = False,
     synchronize: Callable[[], Any] | None = None,
 ) -> Run:
@@ -123,7 +130,6 @@ def run_loop(
         step: called with each batch; None to run the loader alone.
         first: called with the very first batch, before anything counts.
         seconds: it ends earlier if its pace is known well, a bit later if it is not at all.
-        one_thread: limit the thread pools of the workers.
         keep: keep a few batches.
         synchronize: waits until the device has done all it was given; None: as torch does.
     """
@@ -134,17 +140,27 @@ def run_loop(
         run = Run(trace, dropped=first_dropped(prefetched(loader), length(loader)))
         gauges = None
         if inner is not None:
-            gauges = Gauges(inner.num_workers, one_thread=one_thread)
+            gauges = Gauges(inner.num_workers)
             stack.callback(_end_persistent, inner)
-            if one_thread and not inner.num_workers:
-                stack.enter_context(single_threaded())
         before = children_s()
-        while _run_epoch(run, loader, step, deadline, gauges, keep, first) and not is_enough(run):
-            first = None
+
+        def take(batch: Any) -> None:
+            if keep:
+                _keep(run, batch)
+            if first is not None and not run.turns:
+                first(_copied(batch))
+            if step is not None:
+                step(batch)
+
+        def finish() -> None:
+            if step is not None and run.turns:  # what was only launched counts too
+                _end_with_the_device(run, None, synchronize)
+
+        while _run_epoch(run, loader, take, deadline, gauges, finish) and not is_enough(run):
+            pass
+        finish()
         if inner is None:
             run.children_s = max(0.0, children_s() - before) / max(1, len(run.turns))
-        if step is not None and run.turns:  # what was only launched counts too
-            _end_with_the_device(run, None, synchronize)
     run.fetches = gauges.fetches() if gauges else []
     if step is not None and not compute_spans(trace.spans):  # it says nothing of its device
         for number, turn in enumerate(run.turns):
@@ -161,13 +177,15 @@ def _end_persistent(loader: DataLoader[Any]) -> None:
 def _run_epoch(
     run: Run,
     loader: Iterable[Any],
-    step: Step | None,
+    take: Step,
     deadline: float,
     gauges: Gauges | None,
-    keep: bool,
-    first: Step | None,
+    finish: Callable[[], None],
 ) -> bool:
-    """Run an epoch, or some of it; return False if there is nothing to gain from another."""
+    """Run an epoch, or some of it; return False if there is nothing to gain from another.
+
+    `finish` is called before the workers of an epoch that is cut short are ended.
+    """
     started: list[Iterator[Any]] = []  # the loader's own, then that of a DataLoader in it
     beside = [gauges] if gauges else []
     epoch, index = len(run.starts), 0
@@ -178,17 +196,13 @@ def _run_epoch(
         try:
             for batch in batches:
                 got = time.perf_counter()
-                if keep:
-                    _keep(run, batch)
-                if first is not None and not run.turns:
-                    first(_copied(batch))
-                if step is not None:
-                    step(batch)
+                take(batch)
                 run.turns.append(_turn_that_ends(epoch, index, asked, got))
                 if index == 1 or not run.workers:
                     _look_at_workers(run, started)
                 asked, index = time.perf_counter(), index + 1
                 if _is_up(run, deadline) or (index % 8 == 0 and is_enough(run)):
+                    finish()
                     for iterator in reversed(started):
                         end(iterator)
                     return False
@@ -197,6 +211,8 @@ def _run_epoch(
                 end(iterator, orderly=False)
             raise
     run.lengths.append(index)
+    if index:
+        run.endings.append(time.perf_counter() - asked)
     return index > 1 and not _is_up(run, deadline)
 
 
@@ -285,8 +301,10 @@ def _memory_figures() -> dict[str, int]:
 
 def _end_with_the_device(run: Run, result: Any, synchronize: Callable[[], Any] | None) -> None:
     """Let the last turn end when the device has done what it was given."""
+    begun = time.perf_counter()
     _wait_for_device(result, run.trace, synchronize)
-    run.turns[-1] = run.turns[-1]._replace(done=time.perf_counter())
+    last = run.turns[-1]  # since which the workers may have ended
+    run.turns[-1] = last._replace(done=last.done + time.perf_counter() - begun)
 
 
 def _has_a_device() -> bool:

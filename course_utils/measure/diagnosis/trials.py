@@ -1,9 +1,8 @@
 """Try what needs no change of code: run the loader with other arguments, and see how fast it is.
 
 What moving batches between processes costs, how many workers a storage or the cores bear and
-whether a dataset serves whole batches cannot be told from its figures: it is tried. A trial runs
-the loader alone, so that the step trains no more than it must; what the loop will gain follows
-from the two.
+whether a dataset serves whole batches cannot be told from its figures: it is tried. So that the
+step trains no more than it must, something stands in for it that computes and waits as long.
 """
 
 from __future__ import annotations
@@ -11,22 +10,17 @@ from __future__ import annotations
 import math
 import multiprocessing
 import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
-import torch
-from torch.utils.data import Dataset, default_convert
-
+from course_utils.measure.diagnosis.changes import Change, applied, same, with_arguments
 from course_utils.measure.diagnosis.measurements import (
     Measurements,
     computing_s,
     start_up_s,
-    steady,
 )
 from course_utils.measure.diagnosis.runs import Run, Step, run_loop
 from course_utils.measure.diagnosis.verdict import Cause, oversubscribed, shares_too_few_cores
@@ -34,7 +28,7 @@ from course_utils.measure.hook import data_loader_in
 
 MOST_WORKERS = 16
 PROOF_ROUNDS = 3
-TRIAL_HANGS_S = 20
+OVERSLEPT_S = 60e-6  # by so much at least time.sleep oversleeps
 NOTICED = 0.1  # share of a turn from which a start-up is worth a word
 SHARES = "where __iter__ gives each worker a share of its own (get_worker_info)"
 
@@ -43,21 +37,10 @@ WHOLE = (
     "DataLoader(dataset, sampler=loader.batch_sampler, batch_size=None)"
 )
 
-Kind = Literal["arguments", "whole batches", "one thread", "thread ahead"]
-
-
-@dataclass(frozen=True)
-class Change:
-    """What may be done about a loop without touching dataset or step."""
-
-    words: str
-    kind: Kind = "arguments"
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # of the `DataLoader`
-
 
 @dataclass(frozen=True)
 class Trial:
-    """How a loop is predicted to run after a change, from a run of the changed loader alone."""
+    """How a loop is predicted to run after a change, from a run of the changed loader."""
 
     change: Change
     turn_s: float  # a batch, its share of the start-up included
@@ -95,12 +78,6 @@ def pools_to_one(m: Measurements) -> str:
     return "thread pools to one: OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1"
 
 
-def with_arguments(**arguments: Any) -> Change:
-    """Return the change to other arguments of the `DataLoader`."""
-    words = ", ".join(f"{name}={value}" for name, value in arguments.items())
-    return Change(words, arguments=arguments)
-
-
 def _more_workers(m: Measurements, cause: Cause) -> int:
     """Return how many workers keep up with the step, as far as cores or patience go."""
     most = m.cores if m.computing_s > m.waiting_s else MOST_WORKERS
@@ -127,20 +104,16 @@ def _try(
         return None
     try:
         with applied(loader, change) as changed:
-            run = run_loop(
-                changed,
-                step if change.kind == "thread ahead" else None,
-                seconds=seconds,
-                one_thread=change.kind == "one thread",
-                keep=m.kind == "stream",
-            )
+            # how two threads share an interpreter only the step itself can tell
+            taking = step if change.kind == "thread ahead" else StandIn(m)
+            run = run_loop(changed, taking, seconds=seconds, keep=m.kind == "stream")
     except Exception:  # whatever a stranger's dataset does with indices or workers
         return None
     repeats = m.kind == "stream" and _repeats(run, alone)
     run.kept.clear()
     if not run.steady:
         return None
-    turn_s = predicted_s(m, run, change)
+    turn_s = predicted_s(m, run)
     lasting = _lasting(loader)
     if m.epoch and run.workers and not lasting and start_up_s(run) > NOTICED * turn_s * m.epoch:
         change, lasting = with_arguments(**change.arguments, persistent_workers=True), True
@@ -157,11 +130,12 @@ def _lasting(loader: Iterable[Any]) -> bool:
 def _first_s(run: Run, m: Measurements, lasting: bool) -> float:
     """Return a batch's share of the wait for the first one of an epoch, beyond a turn.
 
-    The workers load nothing before the epoch begins; unless they are `lasting`, they start first.
+    The workers load nothing before the epoch begins; unless they are `lasting`, they start first,
+    and end after the last batch.
     """
     if not (m.epoch and run.workers):
         return 0.0
-    first_s = run.first_s - (start_up_s(run) if lasting else 0.0)
+    first_s = run.first_s - start_up_s(run) if lasting else run.first_s + run.ending_s
     return max(0.0, first_s - run.batch_s) / m.epoch
 
 
@@ -207,26 +181,34 @@ def prove_it(
         run = run_loop(loader, step, seconds=share, synchronize=synchronize)
         now.append(run.batch_s + _first_s(run, m, _lasting(loader)))
         with applied(loader, change) as changed:
-            one_thread = change.kind == "one thread"
-            run = run_loop(
-                changed, step, seconds=share, one_thread=one_thread, synchronize=synchronize
-            )
+            run = run_loop(changed, step, seconds=share, synchronize=synchronize)
             later.append(run.batch_s + _first_s(run, m, _lasting(changed)))
     gains = tuple(a / b for a, b in zip(now, later, strict=True))
     return Proof(median(now), median(later), gains)
 
 
-def predicted_s(m: Measurements, run: Run, change: Change) -> float:
-    """Return what a turn takes with a loader that ran alone like `run`."""
-    if change.kind == "thread ahead":  # how two threads share an interpreter no model knows
-        return run.batch_s
-    if not run.workers:
-        return run.batch_s + m.step_s
-    fetches = steady(run.fetches)
-    computed, stood = sum(f.cpu for f in fetches), sum(f.delay for f in fetches)
-    cores = m.cores * (computed / (computed + stood) if computed else 1.0)  # others have the rest
-    all_computing = (computing_s(run) + m.step_cpu_s) / cores
-    return max(run.batch_s, m.step_s + run.cpu_s, all_computing)
+class StandIn:
+    """Stands in for a step: computes in one thread and waits for as long as the step did."""
+
+    def __init__(self, m: Measurements):
+        """Take the times of the step alone."""
+        self.whole_s, self.cpu_s = m.step_s, min(m.step_cpu_s, m.step_s)
+
+    def __call__(self, batch: Any) -> None:
+        """Let the time pass that a step takes."""
+        end, computed = time.perf_counter() + self.whole_s, time.thread_time() + self.cpu_s
+        while time.thread_time() < computed:
+            pass
+        time.sleep(max(0.0, end - time.perf_counter() - OVERSLEPT_S))
+
+
+def predicted_s(m: Measurements, run: Run) -> float:
+    """Return what a turn takes that took so long with a stand-in for the step.
+
+    A step of several threads needs cores which its stand-in leaves to the workers.
+    """
+    beside_s = max(0.0, m.step_cpu_s - m.step_s)
+    return max(run.batch_s, (computing_s(run) + beside_s) / m.cores if beside_s else 0.0)
 
 
 def _repeats(run: Run, alone: Run) -> bool:
@@ -234,90 +216,3 @@ def _repeats(run: Run, alone: Run) -> bool:
     if run.lengths and alone.lengths and max(run.lengths) > 1.5 * max(alone.lengths):
         return True
     return len(run.kept) > 1 and run.workers > 1 and same(run.kept[0], run.kept[1])
-
-
-@contextmanager
-def applied(loader: Iterable[Any], change: Change) -> Iterator[Iterable[Any]]:
-    """Yield the loader with the change; afterwards it is as it was."""
-    if change.kind == "thread ahead":
-        yield OneAhead(loader)
-        return
-    inner = data_loader_in(loader)
-    assert inner is not None
-    before = dict(vars(inner))
-    vars(inner).update(_attributes(inner, change))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that workers outnumber the cores
-            yield loader
-    finally:
-        vars(inner).clear()
-        vars(inner).update(before)
-
-
-def _attributes(loader: Any, change: Change) -> dict[str, Any]:
-    """Return what the loader's attributes would be if it had been made with the change."""
-    if change.kind == "whole batches":
-        return {
-            "dataset": _ByOneAccess(loader.dataset, loader.collate_fn),
-            "sampler": loader.batch_sampler,
-            "batch_sampler": None,
-            "batch_size": None,
-            "drop_last": False,
-            "collate_fn": default_convert,
-        }
-    found = dict(change.arguments)
-    workers = found.get("num_workers", loader.num_workers)
-    found["prefetch_factor"] = (loader.prefetch_factor or 2) if workers else None
-    found["timeout"] = (loader.timeout or TRIAL_HANGS_S) if workers else 0
-    return found
-
-
-class _ByOneAccess(Dataset[Any]):
-    """A dataset that is asked for a whole batch, and refuses where that is another one."""
-
-    def __init__(self, dataset: Any, collate: Any):
-        self.dataset, self.collate, self.compared = dataset, collate, 0
-
-    def __getitem__(self, indices: Any) -> Any:
-        batch = self.dataset[indices]
-        if self.compared < 2:
-            self.compared += 1
-            expected = self.collate([self.dataset[index] for index in indices])
-            if not same(default_convert(batch), expected):  # type: ignore[no-untyped-call]
-                raise ValueError("this dataset serves no whole batches")
-        return batch
-
-
-def same(one: Any, other: Any) -> bool:
-    """Tell whether two batches hold the same."""
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, Mapping):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    try:
-        return bool(one == other)
-    except Exception:  # whatever a stranger's class does when it is compared
-        return False
-
-
-class OneAhead:
-    """A loader whose next batch is loaded in a thread meanwhile."""
-
-    def __init__(self, loader: Any):
-        self.loader = loader
-
-    def __len__(self) -> int:
-        return len(self.loader)
-
-    def __iter__(self) -> Iterator[Any]:
-        batches, end = iter(self.loader), object()
-        with ThreadPoolExecutor(1) as thread:
-            coming = thread.submit(next, batches, end)
-            while (batch := coming.result()) is not end:
-                coming = thread.submit(next, batches, end)
-                yield batch

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from course_utils.measure.diagnosis import Cause
+from course_utils.measure.diagnosis.changes import with_arguments
 from course_utils.measure.diagnosis.remedy import gain, pipeline, remedy, turn_ms
-from course_utils.measure.diagnosis.trials import Trial, with_arguments
+from course_utils.measure.diagnosis.trials import Trial
 from tests.measure.handmade import hungry
 
 IPC: Cause = "collate or IPC"

@@ -1,0 +1,150 @@
+"""Make the changes that need none of the dataset or the step: a loader is changed for a while."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from threadpoolctl import threadpool_limits
+from torch.utils.data import Dataset, default_convert
+
+from course_utils.measure.hook import data_loader_in
+
+TRIAL_HANGS_S = 20
+
+Kind = Literal["arguments", "whole batches", "one thread", "thread ahead"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What may be done about a loop without touching dataset or step."""
+
+    words: str
+    kind: Kind = "arguments"
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # of the `DataLoader`
+
+
+def with_arguments(**arguments: Any) -> Change:
+    """Return the change to other arguments of the `DataLoader`."""
+    words = ", ".join(f"{name}={value}" for name, value in arguments.items())
+    return Change(words, arguments=arguments)
+
+
+@contextmanager
+def applied(loader: Iterable[Any], change: Change) -> Iterator[Iterable[Any]]:
+    """Yield the loader with the change; afterwards it is as it was."""
+    if change.kind == "thread ahead":
+        yield OneAhead(loader)
+        return
+    inner = data_loader_in(loader)
+    assert inner is not None
+    before = dict(vars(inner))
+    vars(inner).update(_attributes(inner, change))
+    here = change.kind == "one thread" and not inner.num_workers
+    try:
+        with warnings.catch_warnings(), single_threaded() if here else nullcontext():
+            warnings.simplefilter("ignore", UserWarning)  # that workers outnumber the cores
+            yield loader
+    finally:
+        vars(inner).clear()
+        vars(inner).update(before)
+
+
+def _attributes(loader: Any, change: Change) -> dict[str, Any]:
+    """Return what the loader's attributes would be if it had been made with the change."""
+    if change.kind == "whole batches":
+        return {
+            "dataset": _ByOneAccess(loader.dataset, loader.collate_fn),
+            "sampler": loader.batch_sampler,
+            "batch_sampler": None,
+            "batch_size": None,
+            "drop_last": False,
+            "collate_fn": default_convert,
+        }
+    if change.kind == "one thread":
+        return {"worker_init_fn": _OneThread(loader.worker_init_fn)} if loader.num_workers else {}
+    found = dict(change.arguments)
+    workers = found.get("num_workers", loader.num_workers)
+    found["prefetch_factor"] = (loader.prefetch_factor or 2) if workers else None
+    found["timeout"] = (loader.timeout or TRIAL_HANGS_S) if workers else 0
+    return found
+
+
+@contextmanager
+def single_threaded() -> Iterator[None]:
+    """Limit the thread pools of this process to one thread meanwhile."""
+    threads, limits = torch.get_num_threads(), threadpool_limits(1)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        limits.restore_original_limits()
+        torch.set_num_threads(threads)
+
+
+class _OneThread:
+    """A `worker_init_fn` that limits the thread pools of its worker to one thread."""
+
+    def __init__(self, init: Callable[[int], None] | None):
+        self.init = init
+        self.limits: threadpool_limits | None = None  # hold as long as the object lives
+
+    def __call__(self, worker_id: int) -> None:
+        if self.init is not None:
+            self.init(worker_id)
+        self.limits = threadpool_limits(1)
+
+
+class _ByOneAccess(Dataset[Any]):
+    """A dataset that is asked for a whole batch, and refuses where that is another one."""
+
+    def __init__(self, dataset: Any, collate: Any):
+        self.dataset, self.collate, self.compared = dataset, collate, 0
+
+    def __getitem__(self, indices: Any) -> Any:
+        batch = self.dataset[indices]
+        if self.compared < 2:
+            self.compared += 1
+            expected = self.collate([self.dataset[index] for index in indices])
+            if not same(default_convert(batch), expected):  # type: ignore[no-untyped-call]
+                raise ValueError("this dataset serves no whole batches")
+        return batch
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell whether two batches hold the same."""
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    try:
+        return bool(one == other)
+    except Exception:  # whatever a stranger's class does when it is compared
+        return False
+
+
+class OneAhead:
+    """A loader whose next batch is loaded in a thread meanwhile."""
+
+    def __init__(self, loader: Any):
+        self.loader = loader
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        batches, end = iter(self.loader), object()
+        with ThreadPoolExecutor(1) as thread:
+            coming = thread.submit(next, batches, end)
+            while (batch := coming.result()) is not end:
+                coming = thread.submit(next, batches, end)
+                yield batch
