@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,12 +92,53 @@ def test_a_step_that_does_not_use_cuda_starts_it_not(monkeypatch: pytest.MonkeyP
         assert bool(device.waits) is started
 
 
-def test_steps_that_were_only_launched_are_waited_for_before_the_loop_is_judged() -> None:
-    waited: list[float] = []
-    run = run_loop(
-        [torch.zeros(1)] * 40,
-        len,
-        seconds=0.01,
-        synchronize=lambda: waited.append(time.perf_counter()),
-    )
-    assert run.turns[-2].done < waited[0] < run.turns[-1].done
+class Loop:
+    """A loader, a step and a device that pass the time of a clock of their own."""
+
+    def __init__(self, batches: int):
+        self.batches, self.now, self.seen = batches, 0.0, list[str]()
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def perf_counter_ns(self) -> int:
+        return int(self.now * 1e9)
+
+    def process_time(self) -> float:
+        return 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        try:
+            for _ in range(self.batches):
+                self.now += 0.01
+                yield torch.zeros(1)
+        finally:
+            self.now += 5.0
+            self.seen.append("the loader has ended")
+
+    def step(self, batch: Any) -> None:
+        self.now += 0.02
+
+    def synchronize(self) -> None:
+        if self.now < 100:  # the device is behind, once
+            self.now += 100
+            self.seen.append("the device has finished")
+
+
+@pytest.mark.parametrize("batches", [10, 1000])
+def test_what_was_only_launched_counts_in_the_last_turn_and_the_end_of_the_loader_does_not(
+    monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    loop = Loop(batches)
+    monkeypatch.setattr(runs, "time", loop)
+    run = run_loop(loop, loop.step, seconds=0.5, synchronize=loop.synchronize)
+    assert run.turns[-1].done - run.turns[-1].got == pytest.approx(100.02)
+    assert run.turns[-2].done - run.turns[-2].got == pytest.approx(0.02)
+    if batches == 10:
+        assert (run.lengths, run.ending_s) == ([10], pytest.approx(5.0))
+    else:  # the epoch is cut short, and how long its end takes is not known
+        assert (run.lengths, run.ending_s) == ([], 0.0)
+        assert loop.seen == ["the device has finished", "the loader has ended"]
