@@ -85,7 +85,8 @@ def run(notebook: NotebookNode) -> None:
             kernel_name="python3",
             record_timing=False,
             store_widget_state=False,
-            extra_arguments=["--ext=docs.book.in_kernel"],
+            # a kernel warns that it talks in the clear, which here it does on this machine alone
+            extra_arguments=["--ext=docs.book.in_kernel", "--log-level=ERROR"],
             resources={"metadata": {"path": folder}},
         )
         client.execute(env=environment)
