@@ -562,6 +562,8 @@ cu.check("03.3", flaws)
 #
 # **Extra.** For a second hour: timing with 3.2, benchmarks with 3.3, tools with 3.4. In 3.3 statement
 # **f** divides the room: without a step the number is the loader's, which is what the title promises.
+# Whoever has a training of their own here puts `course watch` in front of its command, and reads the
+# report to the others.
 
 # %% [markdown]
 # ## Tools, and what each is blind to

@@ -466,7 +466,8 @@ cu.check("08.3", random_crops)
 # - In 8.3 the loop comes first, then one offset for all. Ask for the number of operations, and for
 #   the number of different windows.
 #
-# **Extra.** Homework: 8.3, a batch at a time on the CPU, the climb, libraries.
+# **Extra.** Homework: 8.3, a batch at a time on the CPU, the climb, libraries. If ten minutes are left,
+# climb together: before each rung, ask what the loader will no longer do.
 
 # %% [markdown]
 # ## A batch at a time
