@@ -389,7 +389,7 @@ cu.check("09.1", a, b, c, d, e, f, g, h, i, j)
 # Repair that prefetcher. Given are the launch of a copy and the handling of errors: an error of the loader is raised once all that was copied before it has been handed over. Targets:
 #
 # - all checksums are right, in loops that read each loss and in loops that read them late,
-# - 80 % of the copying is hidden, for batches of any shape, <!-- given -->
+# - 80 % of the copying is hidden, for batches of any shape and a loader without `len()`, <!-- given -->
 # - before a batch is handed over, the copies of `depth` more are on their way,
 # - where each loss is read, no more than `depth + 1` batches are on the device.
 

@@ -329,11 +329,18 @@ def _two_at_once(site: Site) -> set[Path]:
     one = site.start(gate=gate)
     one.outcomes(until="reading")
     locks = {*site.place.glob("*lock*")}
-    two = site.start()
+    two = site.start(hurry=True)
     two.outcomes(until="ready")
     two.process.join(SETTLE_S)
     gate.set()
-    first, second = (_good(process.outcomes(), 1)[0] for process in (one, two))
+    found = [process.outcomes() for process in (one, two)]
+    expect(
+        not any("Timeout" in outcome.error for outcome in found[1]),
+        "Two jobs staged at the same time. The one that waits for the lock gives up after a while, "
+        "and its job ends; a large file takes minutes, and from a slow storage an hour.",
+        "Wait as long as it takes: FileLock(f'{target}.lock') without a timeout.",
+    )
+    first, second = (_good(outcomes, 1)[0] for outcomes in found)
     expect(
         first.size == second.size == site.size,
         "Two jobs staged at the same time. The one that did not copy returned before the other had "
@@ -350,14 +357,14 @@ def _two_at_once(site: Site) -> set[Path]:
         "Two jobs staged at the same time, and both copied. On a node with eight GPUs that is "
         "eight times the traffic, and for a while eight times the memory.",
         "Take a lock before you look whether the copy is there: with FileLock(f'{target}.lock'): "
-        "around everything.",
+        "around everything, and without a timeout.",
     )
     return locks
 
 
 def _judge_two_files(site: Site) -> None:
-    """Stage another file while a job is about to rename the copy of the first."""
-    gate, other = _SPAWN.Event(), site.source.with_name("other pulses.npy")
+    """Stage a file whose name begins alike while a job is about to rename the copy of the first."""
+    gate, other = _SPAWN.Event(), site.source.with_suffix(".idx")
     other.write_bytes(site.data[::-1])
     one = site.start(gate=gate, gate_at="renaming")
     one.outcomes(until="renaming")
@@ -370,9 +377,10 @@ def _judge_two_files(site: Site) -> None:
         len(found) == 2
         and not any(outcome.error for outcome in found)
         and [*map(site.copy, found)] == [site.data, site.data[::-1]],
-        "Two jobs staged two different files into one folder. The unfinished copy of one was "
-        "overwritten or removed by the other, whose lock is another one.",
-        "Give each file's unfinished copy a name of its own, f'{target}.part'; remove no other.",
+        f"Two jobs staged {site.source.name!r} and {other.name!r} into one folder. The copy of "
+        "one, whole or unfinished, was overwritten or removed by the other.",
+        "Give each file's copies names of their own, target and f'{target}.part': with_suffix and "
+        "stem cut off what tells two files apart. Remove no other.",
     )
 
 

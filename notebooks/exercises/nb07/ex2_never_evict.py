@@ -26,6 +26,8 @@ NUMBERS = [0, -1, -9, -99, -999, -9999]  # of which a sample may consist; none m
 
 ALONE_S = 1.0  # until a reader takes it that no other one comes
 LINE_S = 0.001  # for each line of the learner's, so that two get into each other's way
+LINES = range(12)  # of the learner's, before one of which a second reader asks
+WAIT_S = 0.1  # for that one, who may have to wait until the first has left a lock
 
 Make = type[Any]
 
@@ -89,6 +91,7 @@ def never_evict(cached_class: Make) -> Verdict:
     expect_in_a_file(cached_class)
     _judge_room(cached_class, Rows(*KINDS[0]))
     _judge_crowd(cached_class, Crowded(*KINDS[0]))
+    _judge_second(cached_class, Rows(*KINDS[0]))
     for how in _ways_to_start():
         _judge_workers(cached_class, Rows(*KINDS[0]), how)
     return right(
@@ -269,6 +272,44 @@ def _judge_crowd(make: Make, rows: Crowded) -> None:
         "are there. Both took the same free place, or counted it twice.",
         "Give each sample a place that needs no agreement: sample i lies at place i.",
     )
+
+
+def _judge_second(make: Make, rows: Rows) -> None:
+    """Let one reader fill the cache, and another ask for the same sample between two lines."""
+    cached = make(rows, ROWS * rows.sample_bytes)
+    for line, index in zip(LINES, range(ROWS)[-len(LINES) :], strict=True):
+        expect(
+            all(torch.equal(one, rows.values[index]) for one in _asked_before(line, cached, index)),
+            "One reader puts a sample into the cache, another asks for it a moment too early, and "
+            "gets something else: it was noted as there before it was.",
+            "Write the sample first, and only then that it is there.",
+        )
+
+
+def _asked_before(line: int, cached: Any, index: int) -> list[torch.Tensor]:
+    """Return what a second reader gets, who asks before that line of the first."""
+    file, left = sys.modules[type(cached).__module__].__file__, iter(range(line))
+    got: list[torch.Tensor] = []
+    second = threading.Thread(target=lambda: got.append(cached[index]))
+
+    def look(frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code.co_filename != file:
+            return None
+        if event == "line" and next(left, None) is None and not second.ident:
+            second.start()
+            second.join(WAIT_S)
+        return look
+
+    def read() -> None:
+        sys.settrace(look)
+        cached[index]
+
+    first = threading.Thread(target=read)
+    first.start()
+    first.join()
+    if second.ident:
+        second.join()
+    return got
 
 
 def _hits(cached: Any, rows: Rows, order: Iterable[int], where: str) -> int:

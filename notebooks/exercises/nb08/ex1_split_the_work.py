@@ -35,6 +35,7 @@ class _Samples:
         images = torch.randint(200, (batch, 3, SIDE, SIDE), generator=generator)
         self.images = images.to(torch.uint8)
         corners = torch.randint(SIDE - SIZE + 1, (batch, 2), generator=generator)
+        corners[:2] = torch.tensor([[0, SIDE - SIZE], [SIDE - SIZE, 0]])  # the ends come up too
         self.corners: list[list[int]] = corners.tolist()
         self.flips = torch.arange(batch) % 3 != 1
         self.cut = self.through(lambda image, y, x: image[:, y : y + SIZE, x : x + SIZE])

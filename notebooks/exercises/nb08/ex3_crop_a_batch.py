@@ -9,6 +9,7 @@ from course_utils.teaching.exercise import Verdict, exercise, expect, refuse, ri
 from notebooks.stories.operations import count_operations
 
 MANY = 2_000  # crops, so that each place comes up hundreds of times
+BATCHES = 60  # in a row, of which by chance no two are cut alike
 RandomCrops = Callable[[Tensor, int, torch.Generator], Tensor]
 
 _INDEX = (
@@ -52,12 +53,20 @@ def _coordinates(batch: int, height: int, width: int) -> Tensor:
     return torch.stack([row, column, sample], 1).to(torch.uint8)
 
 
+def _mark(pixels: Tensor) -> Tensor:
+    """Return a channel by which such a pixel is known from one that is mixed of several."""
+    mixed = (pixels.long() * torch.tensor([7, 13, 29]).view(3, 1, 1)).sum(1, keepdim=True)
+    return (mixed % 251).to(torch.uint8)
+
+
 def _ask(random_crops: RandomCrops, images: Tensor, size: int, seed: int = 0) -> Tensor:
     """Return the crops; refuse what is no batch of them."""
     before, (height, width) = images.clone(), images.shape[-2:]
     try:
         crops = random_crops(images, size, torch.Generator().manual_seed(seed))
-    except IndexError:
+    except IndexError as error:
+        if "broadcast" in str(error):  # nothing is outside: too few offsets, or of another shape
+            raise
         refuse(
             f"A window of {size} reaches outside of an image of height {height} and width {width}.",
             "The last possible offset is height - size: torch.randint(height - size + 1, ...)."
@@ -97,7 +106,16 @@ def _ask(random_crops: RandomCrops, images: Tensor, size: int, seed: int = 0) ->
 
 
 def _judge_windows(random_crops: RandomCrops, height: int, width: int) -> None:
-    rows, columns, samples = _ask(random_crops, _coordinates(64, height, width), 24).unbind(1)
+    images = _coordinates(64, height, width)
+    crops = _ask(random_crops, torch.cat([images, _mark(images)], 1), 24)
+    if not torch.equal(crops[:, 3:], _mark(crops[:, :3])):
+        _judge_channels(random_crops)
+        refuse(
+            "What you return has values that no pixel of the images has: they are mixed from "
+            "neighbours, or filled in at the border.",
+            "A crop copies pixels, which indexing does; grid_sample and resize compute new ones.",
+        )
+    rows, columns, samples, _ = crops.unbind(1)
     top, left = rows[:, :1, :1], columns[:, :1, :1]
     expect(
         (samples == torch.arange(64).view(-1, 1, 1)).all(),
@@ -240,4 +258,11 @@ def _judge_generator(random_crops: RandomCrops) -> None:
         not torch.equal(one, two) and not torch.equal(first, other),
         "Every call gives the same crops: so every epoch does, and the augmentation is frozen.",
         "Draw from the generator as it comes, and do not seed it.",
+    )
+    many = {random_crops(images, 20, generator).numpy().tobytes() for _ in range(BATCHES)}
+    expect(
+        len(many) == BATCHES,
+        f"{BATCHES} batches in a row have only {len(many)} different sets of windows: what you "
+        "draw has few values, and the rest follows from it.",
+        f"Draw each number from the generator itself: {_OFFSETS}",
     )

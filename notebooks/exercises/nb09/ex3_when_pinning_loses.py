@@ -76,8 +76,9 @@ SLIPS: Slips[Case, float] = {
         _if("in the loader", lambda c: _bus(c) + c.step_ms),
     ),
     "You forget the workers: a loop is never faster than they deliver, however well it copies.": (
-        "max(load_ms, ...) in all three cases.",
+        "max(load_ms, ...) in all three ways to pin.",
         lambda c: _LOOPS[c.pin](c),
+        lambda c: predicted_ms(c) if c.pin == "in the loader" else _LOOPS[c.pin](c),
     ),
     "You add the loading. The workers load while the loop does all the rest.": (
         "max(load_ms, ...): whichever takes longer.",
@@ -92,7 +93,7 @@ SLIPS: Slips[Case, float] = {
 
 HIDDEN = draw(
     Case,
-    6,
+    60,
     seed=10,
     mb=range(1, 20),
     step_ms=(0.25, 0.5, 1, 2),

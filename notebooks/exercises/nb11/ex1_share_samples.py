@@ -20,6 +20,7 @@ RANKS = (1, 2, 3, 4, 8)
 COUNTS = (10, 7, 64, 101, 1)  # samples; a multiple of ranks, neither, fewer
 EPOCHS = (0, 1, 2, 3, 841)  # in a cycle of 8, and for 10, the last is an earlier one again
 MANY = 1_000  # samples, whose order is looked at
+LARGE = 70_000  # samples, more than two bytes can number
 NEIGHBOURS = 0.1  # share of neighbours that stay together; by chance 0.002
 
 
@@ -29,6 +30,7 @@ def every_sample_once(sampler_class: type[Any]) -> Verdict:
     expect_a_class(sampler_class, "a sampler", "builds one for each rank")
     for ranks, count in product(RANKS, COUNTS):
         _judge_share(sampler_class, ranks, count)
+    _judge_share(sampler_class, RANKS[-1], LARGE)
     _judge_epochs(sampler_class)
     _judge_order(sampler_class)
     return right(
@@ -39,7 +41,8 @@ def every_sample_once(sampler_class: type[Any]) -> Verdict:
 
 def _judge_share(sampler_class: type[Any], ranks: int, count: int) -> None:
     where = f"With {plural(ranks, 'rank')} and {plural(count, 'sample')}"
-    samplers = [sampler_class(count, rank, ranks) for rank in range(ranks)]
+    with _random_numbers(seed=11):  # not those of a sampler's own seed
+        samplers = [sampler_class(count, rank, ranks) for rank in range(ranks)]
     by_place = {(rank, 0): _read(sampler, 1, rank) for rank, sampler in enumerate(samplers)}
     served = Served(by_place, range(count))
     total = served.counts.total()
@@ -48,6 +51,17 @@ def _judge_share(sampler_class: type[Any], ranks: int, count: int) -> None:
         f"{where} the sampler gives {next(iter(served.counts.keys() - set(range(count))), None)}, "
         "which is no number of a sample.",
         f"The samples are 0 to {count - 1}: shuffle range(n_samples).",
+    )
+    expect(
+        max(served.counts, default=0) >= 2**16 or count < LARGE,
+        f"{where} no number is above 65,535: you keep them in two bytes.",
+        "Leave them in 64 bits: rng.permutation(n_samples).",
+    )
+    expect(
+        not served.all_ranks_alike or by_place[0, 0] == by_place[1, 0],
+        f"{where} every rank serves the same samples, and another order of them: its number "
+        "decides in which order it deals, and so two ranks may get the same cards.",
+        "Let all have one order, and deal it from the same end: order[rank::world_size].",
     )
     expect(
         not served.all_ranks_alike,
@@ -106,9 +120,9 @@ def _read(sampler: Any, epoch: int | None, seed: int = 0) -> list[int]:
     with _random_numbers(seed):
         if epoch is not None:
             sampler.set_epoch(epoch)
-        found = list(islice(sampler, 2 * MANY))
+        found = list(islice(sampler, 2 * LARGE))
     expect(
-        len(found) < 2 * MANY,
+        len(found) < 2 * LARGE,
         "The sampler gives more numbers than there are samples: it never ends.",
         "Go through the share of the rank once.",
     )

@@ -11,7 +11,7 @@ from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_
 from course_utils.words import plural
 from notebooks.exercises.judging import Failure, run_ranks
 
-LENGTHS = ((3, 3, 3), (4, 2, 3), (3, 5, 9), (0, 3, 1))  # batches of each rank
+LENGTHS = ((3, 3), (4, 2, 3), (3, 5, 9), (0, 3, 1))  # batches of each rank
 AHEAD = 2  # batches that may be asked for before the first step: it, and the next one
 # whatever a batch may be, none of these means the end
 BATCHES: tuple[Any, ...] = ("first", None, np.ones(2), 0, [], False, (), "", "ninth")
@@ -46,6 +46,18 @@ class SizedBatches(Batches):
         return self.count
 
 
+class LoaderError(Exception):
+    """What a loader raises whose file is broken."""
+
+
+class BrokenBatches(Batches):
+    """The same, and behind them an error."""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from super().__iter__()
+        raise LoaderError("the file is broken")
+
+
 @exercise("11.2", title="Stay in step", seconds=120)
 def stay_in_step(in_step: InStep) -> Verdict:
     """Judge the learner's function in three processes that meet after every step."""
@@ -58,7 +70,7 @@ def stay_in_step(in_step: InStep) -> Verdict:
     for lengths in LENGTHS:
         found = run_ranks(_train, in_step, lengths, ranks=len(lengths))
         _expect_no_failure(found, lengths)
-        first, second = zip(*found, strict=True)
+        first, second, told = zip(*found, strict=True)
         _judge(first, lengths)
         expect(
             [epoch.steps for epoch in second] == [epoch.steps for epoch in first],
@@ -68,16 +80,27 @@ def stay_in_step(in_step: InStep) -> Verdict:
             "Keep what you note in variables of the function, and ask for the next batch.",
         )
         _judge(second, lengths)
+        expect(
+            all(told),
+            "The loaders of all ranks raise an error after their first batch, and the epoch ends "
+            "as if it were over: nobody hears of it.",
+            "Catch StopIteration alone, or ask with next(mine, END); other errors go through.",
+        )
     return right(
         "As many steps on every rank as the shortest has batches, and no rank was left alone; also "
         "where one has none at all."
     )
 
 
-def _train(in_step: InStep, lengths: Sequence[int]) -> list[Epoch]:
-    """Train for two epochs of a rank."""
+def _train(in_step: InStep, lengths: Sequence[int]) -> tuple[Epoch, Epoch, bool]:
+    """Train for two epochs of a rank; return them, and whether the error of a third came out."""
     count = lengths[distributed.get_rank()]
-    return [_epoch(in_step, batches) for batches in (Batches(count), SizedBatches(count))]
+    first, second = (_epoch(in_step, batches) for batches in (Batches(count), SizedBatches(count)))
+    try:
+        _epoch(in_step, BrokenBatches(1))
+    except LoaderError:
+        return first, second, True
+    return first, second, False
 
 
 def _epoch(in_step: InStep, batches: Batches) -> Epoch:
@@ -96,7 +119,9 @@ def _have(lengths: Sequence[int]) -> str:
     return f"Where the ranks have {', '.join(map(str, lengths[:-1]))} and {lengths[-1]} batches"
 
 
-def _expect_no_failure(found: Sequence[list[Epoch] | Failure], lengths: Sequence[int]) -> None:
+def _expect_no_failure(
+    found: Sequence[tuple[Epoch, Epoch, bool] | Failure], lengths: Sequence[int]
+) -> None:
     have = _have(lengths)
     for rank, one in enumerate(found):
         if isinstance(one, Failure) and not one.left_alone:
@@ -151,8 +176,9 @@ def _judge_epoch(one: Epoch, where: str, fewest: int) -> None:
     expect(
         one.steps >= fewest,
         f"{where} takes {plural(one.steps, 'step')} of {fewest} that all could take. A batch may "
-        "be 0, None or empty; none of that means the end.",
-        "Mark the end with an object of your own, END = object(), and compare with `is`.",
+        "be 0, None or empty, none of which means the end; and any number of ranks may take part.",
+        "Mark the end with an object of your own, END = object(), and compare with `is`; take the "
+        "minimum over all ranks.",
     )
     expect(
         one.steps == fewest,

@@ -14,6 +14,7 @@ from course_utils.teaching.notebook import data_path
 from course_utils.words import percent, plural
 from notebooks.exercises.judging import stay_together
 from notebooks.exercises.nb13.mended import BATCH, tokenise
+from notebooks.exercises.nb13.same_steps import learns_as_before
 from notebooks.stories.capstone import (
     TARGET_AU,
     CountedJob,
@@ -184,7 +185,7 @@ def spoilt_samples(job: CountedJob) -> Objection | None:
             "Hand each batch of job.follow(loader) to job.upload, and what that returns to "
             "job.compute.",
         )
-    return not_mixed(job, events) or changed_tokens(job, events)
+    return not_mixed(job, events) or changed_tokens(job, events) or changed_steps(job)
 
 
 def not_mixed(job: CountedJob, events: MemmapEvents) -> Objection | None:
@@ -237,6 +238,17 @@ def changed_tokens(job: CountedJob, events: MemmapEvents) -> Objection | None:
                     "of it in the loop.",
                 )
     return None
+
+
+def changed_steps(job: CountedJob) -> Objection | None:
+    """Return that a step learns something else than before, if it does."""
+    if job.first_step is None or learns_as_before(job.first_step, job.plan[0]):
+        return None
+    return (
+        "What you hand to job.compute learns something else than before: in two steps with one "
+        "batch the optimiser gets other gradients, or it is not asked for two steps.",
+        "Leave `learn` as your colleague wrote it: the GPU has time for it.",
+    )
 
 
 def starving(job: CountedJob) -> Objection:

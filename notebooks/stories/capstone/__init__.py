@@ -5,7 +5,7 @@ Not imported here, because workers need neither: `learning`, which draws what th
 """
 
 from course_utils.teaching.leaderboard import TARGET_AU, Result
-from notebooks.stories.capstone.account import CountedJob
+from notebooks.stories.capstone.account import CountedJob, FirstStep
 from notebooks.stories.capstone.job import EVENTS, Job, RecordedJob, timed_job
 from notebooks.stories.capstone.model import PulseTransformer
 from notebooks.stories.capstone.result import best, keep, now, results

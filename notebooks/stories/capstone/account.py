@@ -11,12 +11,14 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from fsspec.spec import AbstractFileSystem
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from course_utils.errors import CourseError
@@ -45,6 +47,14 @@ class Row(NamedTuple):
     direction: NDArray[np.float32]
 
 
+class FirstStep(NamedTuple):
+    """The first of all steps: what was called, and copies of what it was given."""
+
+    function: Callable[..., Any]
+    given: tuple[Any, ...]  # without the batch
+    batch: dict[str, Tensor]
+
+
 class CountedJob(RecordedJob):
     """A recorded job that takes no longer than its processes compute."""
 
@@ -57,6 +67,7 @@ class CountedJob(RecordedJob):
         self.clock = VirtualClock(storage)
         self.gpu = self._make_gpu()
         self.boot_s: float | None = None  # what the first workers took to start
+        self.first_step: FirstStep | None = None
         self.learnt = defaultdict[int, list[Row]](list)  # by the number of the event
         self._account = Account(storage)
 
@@ -110,20 +121,22 @@ class CountedJob(RecordedJob):
         """Let the GPU be busy for a step, and note what it learns."""
         found = super().compute(function, *given)
         with self._free_of_charge():
-            self._note_learnt(given[-1])
+            batch = self._note_learnt(given[-1])
+            self.first_step = self.first_step or FirstStep(*deepcopy((function, given[:-1], batch)))
         return found
 
-    def _note_learnt(self, batch: Any) -> None:
+    def _note_learnt(self, batch: Any) -> dict[str, Tensor]:
         names = "event_id", "mask", "features", "sensor", "direction"
         if not (isinstance(batch, dict) and batch.keys() >= {*names}):
             raise CourseError(
                 f"A step learns from a batch without {', '.join(names)}: hand job.compute what "
                 "job.upload returns, and job.upload the batch as the loader made it."
             )
-        parts = (batch[name].content.data for name in names)
-        for event, mask, features, sensor, direction in zip(*parts, strict=True):
+        parts = {name: batch[name].content.data for name in names}
+        for event, mask, features, sensor, direction in zip(*parts.values(), strict=True):
             row = Row(features[mask].numpy(), sensor[mask].numpy(), direction.numpy().copy())
             self.learnt[int(event)].append(row)
+        return parts
 
     def _weigh(self, batch: Any) -> None:
         with self._free_of_charge():

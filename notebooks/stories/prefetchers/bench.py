@@ -69,14 +69,12 @@ class Source:
         self.batches = batches
         if batches is not None and pinned:
             self.batches = [map_tensors(mark_pinned, batch) for batch in batches]
+        self.size = len(batches or ())  # of an epoch; no len() tells it, as with a stream
         self.fails_at, self.epoch = fails_at, 0
         self.error = DiskError("the disk is gone")
         self.begun, self.closed = Tally(), Tally()  # iterators; one that is through is closed
         self.served = Tally()  # batches
         self.abandoned = threading.Event()  # an endless one ends, whoever still reads
-
-    def __len__(self) -> int:
-        return len(self.batches or ())
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the epochs that begin from now on."""
@@ -106,8 +104,8 @@ class Source:
             yield from count()
             return
         first = 3 * (self.epoch if epoch is None else epoch)
-        for number in range(first, first + len(self)):
-            yield self.batches[number % len(self)]
+        for number in range(first, first + self.size):
+            yield self.batches[number % self.size]
 
 
 class Machine:

@@ -94,7 +94,7 @@ class Seen:
             self.hung = not self._ends(make)
         self.warnings = len(said)
         self.found = self.epochs[0] if self.epochs else []  # what the first epoch gave
-        self.wanted = len(self.source)  # batches in an epoch
+        self.wanted = self.source.size  # batches in an epoch
         self.counts = list(map(len, self.epochs))
         self.count = sum(self.counts)
         self.said = "" if self.error is None else f"{type(self.error).__name__}: {self.error}"
@@ -180,7 +180,7 @@ class Seen:
 
         Who once does not, never will: from then on there is no waiting.
         """
-        ahead, all_ = self.trial.ahead, len(self.source) or math.inf
+        ahead, all_ = self.trial.ahead, self.source.size or math.inf
         if ahead and self._patient and steps + ahead <= all_:
             tally = self.machine.copies if self.trial.gpus else self.source.served
             may = ahead <= (self.trial.depth or 1)

@@ -1,0 +1,64 @@
+"""Whether a step of the capstone's training learns what it did, however it is written."""
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+
+from notebooks.exercises.nb13 import mended
+from notebooks.exercises.nb13.same_steps import learns_as_before
+from notebooks.stories.capstone import FirstStep, PulseTransformer
+
+EVENTS, PULSES = 4, 8
+AMP = "with torch.autocast('cpu', torch.bfloat16):\n        loss = model.loss(task, batch)"
+
+
+def first_step(*changes: tuple[str, str]) -> FirstStep:
+    """Return a step of the mended script's `learn` after these changes."""
+    text = inspect.getsource(mended.learn)
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    names = dict(vars(mended))
+    exec(text, names)
+    rng = np.random.default_rng(13)
+    model = PulseTransformer(rng.normal(0, 300, (60, 3)).astype(np.float32))
+    batch = {
+        "features": torch.from_numpy(rng.normal(0, 1, (EVENTS, PULSES, 4)).astype(np.float32)),
+        "sensor": torch.from_numpy(rng.integers(60, size=(EVENTS, PULSES))),
+        "mask": torch.ones(EVENTS, PULSES, dtype=torch.bool),
+        "direction": torch.nn.functional.normalize(torch.ones(EVENTS, 3)),
+    }
+    given = model, torch.optim.AdamW(model.parameters(), 2e-3), "direction"
+    return FirstStep(names["learn"], given, batch)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [],
+        [("optimiser.zero_grad()", ""), ("step()", "step()\n    optimiser.zero_grad()")],
+        [("loss = model.loss(task, batch)", AMP)],
+    ],
+)
+def test_what_learns_the_same_is_let_through(changes: list[tuple[str, str]]) -> None:
+    assert learns_as_before(first_step(*changes), "direction")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("optimiser.zero_grad()", ""),
+        ("optimiser.step()", ""),
+        ("loss.backward()", ""),
+        ("model.loss(task, batch)", "2 * model.loss(task, batch)"),
+        ("optimiser.step()", "optimiser.step()\n    optimiser.step()"),
+    ],
+)
+def test_what_learns_something_else_is_found(change: tuple[str, str]) -> None:
+    assert not learns_as_before(first_step(change), "direction")
+
+
+def test_of_a_function_without_a_model_nobody_can_tell() -> None:
+    assert learns_as_before(FirstStep(print, ("direction",), {}), "direction")
