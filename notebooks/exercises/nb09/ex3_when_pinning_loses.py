@@ -96,8 +96,8 @@ HIDDEN = draw(
     60,
     seed=10,
     mb=range(1, 20),
-    step_ms=(0.25, 0.5, 1, 2),
-    load_ms=(0.1, 0.5, 4),
+    step_ms=(0.05, 0.25, 0.5, 1, 2),
+    load_ms=(0.05, 0.1, 0.5, 4),
     pin=list(_LOOPS),
 )
 

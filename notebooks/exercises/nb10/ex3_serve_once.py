@@ -212,7 +212,7 @@ def _judge_order(make_stream: Make, folder: Path) -> None:
     shards = small_shards(folder, 12, samples=40)  # more than a small buffer can mix
     of = {key: shard for shard, keys in enumerate(shards.values()) for key in keys}
     places = []
-    for epoch in (1, 2, 3, 841):  # up to a cycle of 8, and for 10, the last is the first again
+    for epoch in (1, 2, 3, 16_801):  # in a cycle of 8, 10 or 100 the last is the first again
         keys = _read(make_stream(list(shards), epoch, 0, 1), shards)
         sums = np.bincount([of[key] for key in keys], weights=np.arange(len(keys)))
         places.append(sums.argsort().argsort())  # of each shard among the others

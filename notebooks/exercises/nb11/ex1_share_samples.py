@@ -18,7 +18,7 @@ from notebooks.exercises.judging import (
 
 RANKS = (1, 2, 3, 4, 8)
 COUNTS = (10, 7, 64, 101, 1)  # samples; a multiple of ranks, neither, fewer
-EPOCHS = (0, 1, 2, 3, 841)  # in a cycle of 8, and for 10, the last is an earlier one again
+EPOCHS = (0, 1, 2, 3, 16_801)  # in a cycle of 8, 10 or 100 the last is an earlier one again
 MANY = 1_000  # samples, whose order is looked at
 LARGE = 70_000  # samples, more than two bytes can number
 NEIGHBOURS = 0.1  # share of neighbours that stay together; by chance 0.002
