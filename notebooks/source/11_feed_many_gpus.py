@@ -754,8 +754,8 @@ print(sorted(path.name for path in half.parent.iterdir()))
 cu.reveal("11s", len(list(half.parent.glob("events-*"))))
 
 # %% [markdown]
-# A task writes under a name of its own, and renames what is whole. What dead tasks left is swept up at the end of the run. Whoever
-# dies, the bytes are those of a run without Ray. For little data it does not pay.
+# A task writes under its own name, and renames what is whole; the rest is swept up in the end. Whoever dies, the bytes are those
+# of a run without Ray. For little data it hardly pays.
 #
 # ### Feed trainers with Ray Data
 #
