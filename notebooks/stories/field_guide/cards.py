@@ -72,7 +72,9 @@ def _line(name: str, html: str) -> str:
 
 def _link(thread: str) -> str:
     repository, number = thread.split("#")
-    return f'<a href="{_PAGE.format(repository, number)}">{escape(thread)}</a>'
+    # among widgets JupyterLab takes from links all that tells them from text
+    seen = 'style="text-decoration: underline"'
+    return f'<a {seen} href="{_PAGE.format(repository, number)}">{escape(thread)}</a>'
 
 
 def _folded(summary: str, body: str) -> str:
