@@ -51,7 +51,7 @@ def traced_batches(
         listeners = [*beside]
         if type(loader).__iter__ is DataLoader.__iter__:  # others would look into our parcels
             tracer = _tracer_of(inner)
-            listeners.insert(0, tracer)
+            listeners.append(tracer)  # the first at the end: what others note then is no collating
             tracer.switch.fill_(True)
         begin = partial(listen_within, loader, inner, listeners, started)
     batches: Iterator[Any] | None = None

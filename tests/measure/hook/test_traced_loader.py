@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from course_utils.measure.hook import loader_hook
+from course_utils.measure.hook.traced_loader import traced_batches
 from course_utils.measure.trace import record
 from tests.measure import datasets as data
 
@@ -32,6 +33,21 @@ def test_without_workers_the_stages_stand_in_the_main_lane_inside_the_wait() -> 
         assert wait.start_ns <= span.start_ns <= span.end_ns <= wait.end_ns
     _, unmarked = traced(DataLoader(data.Numbers(), batch_size=4))
     assert stages(unmarked, "main") == {"wait", "read", "collate"}
+
+
+def test_what_another_listener_does_is_no_collating() -> None:
+    class Slow(loader_hook.Listener):
+        now = 0
+
+        def batch_made(self, batch: Any) -> Any:
+            self.now += 1000
+            return batch
+
+    slow = Slow()
+    with record(clock=lambda: slow.now) as trace:
+        list(traced_batches(trace, DataLoader(data.Numbers(), 4), beside=[slow]))
+    collating = [span for span in trace.spans if span.stage == "collate"]
+    assert [span.duration_ns for span in collating] == [0, 0, 0]
 
 
 @pytest.mark.slow
