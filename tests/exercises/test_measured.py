@@ -89,6 +89,7 @@ def judge_loader(fed: Trace, *, opens: int = 768, **of_loader: Any) -> Verdict:
         (loop(step_ms=600), "wrong", "6.0 times as long"),
         (loop(step_ms=120, num_workers=4), "wrong", "1.2 times as long"),
         (loop(step_ms=50, num_workers=6), "wrong", "0.5 times as long"),
+        (loop(read_ms=150, num_workers=2), "wrong", "from a faster storage"),
         (loop(num_workers=6, decode_ms=150, cores=1), "todo", "too busy to judge"),
         (loop(num_workers=6), "right", "all distinct"),
         (loop(num_workers=12), "right", "all distinct"),
@@ -113,6 +114,8 @@ def test_pinning_alone_is_an_attempt_and_no_cure() -> None:
     ("options", "status"),
     [
         ({"batch_size": 32}, "wrong"),
+        ({"batch_size": 32, "sampler": [*range(99, 768), *range(99)]}, "wrong"),
+        ({"batch_sampler": [range(700, 768), range(700)]}, "wrong"),
         ({"batch_size": 32, "shuffle": True}, "right"),
         ({"batch_sampler": BatchSampler(RandomSampler(range(768)), 32, drop_last=False)}, "right"),
     ],

@@ -1,9 +1,8 @@
 """Exercise 00.2: feed the GPU with a loader of one's own."""
 
+from collections.abc import Iterable
 from math import ceil
 from typing import Any
-
-from torch.utils.data import SequentialSampler
 
 from course_utils.hardware.storage import SlowFileSystem
 from course_utils.measure.spans import compute_spans
@@ -49,9 +48,16 @@ def write_a_loader(loader: Any, naive: Trace, fed: Trace, storage: SlowFileSyste
         "Fetching further ahead does not load faster; only more workers side by side do.",
         "Divide the load time of a batch by the step time: that many workers, or one or two more.",
     )
-    order = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
     expect(
-        not isinstance(order, SequentialSampler),
+        workers * step_ms > 0.8 * load_ms,
+        f"{plural(workers, 'worker')} cannot make a batch of {load_ms:.0f} ms in every step of "
+        f"{step_ms:.0f} ms, and yet the GPU is fed: your loader reads something else, or from a "
+        "faster storage.",
+        "Run the cells from the first one on again, and change nothing but the loader.",
+    )
+    batches = getattr(loader, "batch_sampler", None)
+    expect(
+        batches is None or _order(batches) != _order(batches),
         "The GPU is fed, but with the samples in the same order in every epoch. The naive loader "
         "shuffles; that costs no time, and the training needs it.",
         "Give your loader shuffle=True again, and run the last cells once more.",
@@ -101,6 +107,11 @@ def _judge_the_job(naive: Trace, fed: Trace, storage: SlowFileSystem) -> None:
         "Load `dataset` with its fs=storage inside the loop, and run the cells from "
         "storage.reset_counters() on again.",
     )
+
+
+def _order(batches: Iterable[Iterable[int]]) -> list[int]:
+    """Return the numbers of the samples of an epoch, as they would be asked for."""
+    return [int(index) for batch in batches for index in batch]
 
 
 def _idle_once_running(trace: Trace) -> float:

@@ -53,7 +53,8 @@ def pad_events(collate: Callable[[list[Sample]], Mapping[str, torch.Tensor]]) ->
 def _samples(lengths: Sequence[int], seed: int) -> list[Sample]:
     generator = torch.Generator().manual_seed(seed)
     pulses = [torch.randn(n, 4, generator=generator) for n in lengths]
-    pulses[0][1:2] = 0  # a real pulse may be all zeros
+    pulses[0][1::3] = 0  # a real pulse may be all zeros, and may be the last one
+    pulses[-1][:, 0] = 0  # or begin at the time zero
     return [{"pulses": event, "energy": len(event) % 5 + 7 / 3} for event in pulses]
 
 

@@ -48,11 +48,12 @@ def keep_a_handle(dataset_class: Callable[[str], Any]) -> Verdict:
         rows.tofile(path)
         dataset = dataset_class(path)
         _judge_here(dataset, rows)
+        _judge_copies(dataset, rows)
         for method in methods:
             _judge_in_workers(dataset, method, rows)
-        for value in _values(dataset):
-            if hasattr(value, "close"):  # some systems delete no file that is open
-                value.close()
+        other = Path(folder) / "other.bin"
+        rows[::-1].tofile(other)
+        _judge_two(dataset, dataset_class(str(other)), rows)
     return right(
         f"{ROWS} rows by 2 workers under {' and '.join(methods)}: none wrong, and every worker "
         "opened the file once for itself, although the notebook had used the dataset before."
@@ -104,6 +105,28 @@ def _judge_here(dataset: Any, rows: Any) -> None:
     )
 
 
+def _judge_copies(dataset: Any, rows: Any) -> None:
+    """Judge rows that are kept while others are read, and a copy of the dataset."""
+    expect(
+        np.array_equal([dataset[index] for index in range(ROWS)], rows),
+        "A row changes when others are read: they lie in the same memory, and a batch would have "
+        "its last rows again and again.",
+        "Make a new array for each row: np.frombuffer(file.read(64), np.int64).",
+    )
+    copy = pickle.loads(pickle.dumps(dataset))
+    try:
+        found = copy[7]
+    except (AttributeError, TypeError) as error:
+        expect(
+            False,
+            f"A copy in the same process reads nothing ({error}): the number of the process has "
+            "travelled along, so it believes that it has opened the file.",
+            'Leave both out on the way: {**self.__dict__, "_file": None, "_opened_by": None}.',
+        )
+    expect(np.array_equal(found, rows[7]), "A copy in this process reads other rows.", _LAZY)
+    _close(copy)
+
+
 def _expect_light(dataset: Any, misconception: str, next_step: str) -> None:
     """Refuse what cannot be pickled, and what takes all rows along, pickled or in memory."""
     try:
@@ -121,6 +144,13 @@ def _expect_light(dataset: Any, misconception: str, next_step: str) -> None:
         "is pickled with all its data.",
         "Keep the path, and read one row when it is asked for.",
     )
+
+
+def _close(dataset: Any) -> None:
+    """Close what it holds open: some systems delete no file that is open."""
+    for value in _values(dataset):
+        if hasattr(value, "close"):
+            value.close()
 
 
 def _values(dataset: Any) -> list[Any]:
@@ -163,6 +193,18 @@ def _judge_in_workers(dataset: Any, method: str, expected: Any) -> None:
         f"Under {method} {wrong} of {ROWS} rows have the numbers of another row.",
         _LAZY,
     )
+
+
+def _judge_two(dataset: Any, other: Any, rows: Any) -> None:
+    """Judge two datasets on two files; the `other` file has the rows from the last to the first."""
+    expect(
+        np.array_equal(other[0], rows[-1]) and np.array_equal(dataset[0], rows[0]),
+        "Two datasets on two files get in each other's way: one reads from the file of the other. "
+        "What belongs to the class, or to the module, is there once for all datasets.",
+        "Keep the file in self: self._file, self._opened_by = ..., os.getpid().",
+    )
+    _close(dataset)
+    _close(other)
 
 
 _opened: list[str] = []  # FILE, as often as this process opened it since it listens

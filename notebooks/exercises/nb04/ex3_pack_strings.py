@@ -39,6 +39,7 @@ def pack_strings(packed_class: type[Any]) -> Verdict:
         ["", "x" * 300, "Küche/µon.npz", "東京.npz", *names_like(4000), ""],
         [*names_like(4000), "a/very" + "/long" * 400 + "/path.npz"],
         ["alone"],
+        ["x" * (2**24 - 1), "ab", "c"],  # as many as float32 can count
     ):
         packed = packed_class(list(names))
         _judge_contents(packed, names)

@@ -4,10 +4,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import ConcatDataset
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, right
+from course_utils.words import percent
 from notebooks.exercises.judging import loader, read_whole
 
 SAMPLES, DRAWS, DRAWS_S = 32, 2_000, 3.0  # as many draws as this time allows
@@ -110,6 +112,13 @@ def _judge_many(dataset_class: Callable[[int], Any]) -> None:
         f"{len(drawn):,} draws bring {distinct:,} different numbers: seeds or numbers are drawn "
         "from too few.",
         _PER_DRAW,
+    )
+    quarters = np.histogram(drawn, 4, (0, BELOW))[0] / len(drawn)
+    expect(
+        quarters.max() - quarters.min() < 4 / len(drawn) ** 0.5,  # chance makes about one
+        f"Of {len(drawn):,} numbers {percent(quarters.max())} lie in one quarter of all that are "
+        f"below {BELOW:,}, and {percent(quarters.min())} in another.",
+        "Draw each as likely as the others: torch.randint, or integers of a generator.",
     )
 
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import zip_longest
+from itertools import repeat, zip_longest
 from typing import Any
 
 import numpy as np
@@ -165,6 +165,16 @@ def _numbers(*, fails: bool = False, pause_s: float = 0.0) -> Iterator[int]:
     time.sleep(pause_s / 10)  # to end takes a moment too
 
 
+class _FailsOnce:
+    """A source whose first epoch ends with an error, and no other."""
+
+    failed = False
+
+    def __iter__(self) -> Iterator[int]:
+        fails, self.failed = not self.failed, True
+        return _numbers(fails=fails)
+
+
 def _and_the_error(loop: Iterable[Any]) -> Iterator[Any]:
     try:
         yield from loop
@@ -173,7 +183,7 @@ def _and_the_error(loop: Iterable[Any]) -> Iterator[Any]:
 
 
 def _loops(make: Make, source: Any, depth: int) -> Iterator[Any]:
-    """Run a loop within a loop; then several side by side, all slow because one source is."""
+    """Run a loop within a loop; several beside a slow one; and two where the source fails once."""
     twice = make(source, depth)
     outer = iter(twice)
     yield next(outer)
@@ -182,6 +192,9 @@ def _loops(make: Make, source: Any, depth: int) -> Iterator[Any]:
     sources = {"none": None, "long": range(4), "short": range(3), "broken": broken, "slow": slow}
     for row in zip_longest(*(_and_the_error(make(one, depth)) for one in sources.values())):
         yield from zip(sources, row, strict=True)
+    mended = make(_FailsOnce(), depth)
+    yield from zip(repeat("failed"), _and_the_error(mended))
+    yield from zip(repeat("mended"), _and_the_error(mended))
 
 
 SEVERAL_LOOPS = Clause(
@@ -205,6 +218,12 @@ SEVERAL_LOOPS = Clause(
         "nobody tells a loop that waits already of the end.",
         "Put again and again, whatever it is, until there is room or `stop` is set; and put an "
         "object of your own behind the last item.",
+    ),
+    Broken(
+        lambda seen: ("mended", DiskError) in seen.found,
+        "The source fails in one epoch and is whole in the next, and the loop gets the exception "
+        "of the first once more: it is kept in self.",
+        "Send the exception through the queue of its own epoch, and keep nothing in self.",
     ),
     Broken(
         lambda seen: ("broken", 2) not in seen.found,

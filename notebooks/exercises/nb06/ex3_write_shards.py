@@ -39,13 +39,21 @@ def ragged_shards(write_shards: Write, read_event: Read) -> Verdict:
             events, folder = _events(sizes), f"shards_{len(sizes)}"  # so `fs` calls it
             here = Path(room, folder)
             here.mkdir()
-            write_shards([event.copy(order="K") for event in events], str(here))
+            given = [event.copy(order="K") for event in events]
+            write_shards(given, str(here))
+            expect(
+                [event.tobytes() for event in given] == [event.tobytes() for event in events],
+                "write_shards changes what it was given: the list is shorter, or in another order, "
+                "or an event has other numbers. Whoever wrote them wants to go on with them.",
+                "Take slices, events[first : first + PER_SHARD], and make new arrays.",
+            )
             _judge_files(here, events)
             storage = counting_storage(room)
             for index in sorted(range(len(events)), key=lambda index: index * 7919 % 1009):
                 costs.append(_judge_event(read_event, storage, folder, events, index))
             _judge_memory(_afresh(read_event), storage, folder, events)
             _judge_again(write_shards, _afresh(read_event), here, events)
+    _judge_names(write_shards, read_event)
     requests, beside = (sorted(cost) for cost in zip(*costs, strict=True))
     more = beside[len(beside) // 2]
     return right(
@@ -232,6 +240,23 @@ def _judge_again(write: Write, read: Read, here: Path, events: Sequence[Pulses])
                 f"Written a second time to the same folder, event {index} does not come back as it "
                 "was written last: old bytes are still there.",
                 'Begin each file anew: open(path, "wb"). "ab" appends to what lies there.',
+            )
+
+
+def _judge_names(write: Write, read: Read) -> None:
+    """Judge which of 101 shards is read, by the first event of each."""
+    events = list(np.arange(400 * PER_SHARD + 4, dtype=np.float32).reshape(-1, 1, 4))
+    with tempfile.TemporaryDirectory() as room:
+        here = Path(room, "many_shards")
+        here.mkdir()
+        write(events, str(here))
+        storage = counting_storage(room)
+        for index in range(0, len(events), PER_SHARD):
+            expect(
+                read(storage, here.name, index).tobytes() == events[index].tobytes(),
+                f"With 101 shards event {index} comes out of another one. In a sorted list of "
+                "names 10 stands before 2, and 100 before 11.",
+                'Make the name of a file of the number of its shard: f"{shard:05d}.bin".',
             )
 
 

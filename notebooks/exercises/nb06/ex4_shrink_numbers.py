@@ -34,6 +34,9 @@ _REFUSED: dict[str, dict[str, list[float] | NDArray[Any]]] = {
         "-1 as int16": np.array([-1, 4], np.int16),
     },
     "the sum is the same, and the numbers are not": {"-1 beside 65,536": [-1, 65_536]},
+    "each number counts, and a sample of them tells nothing of the others": {
+        "-1 somewhere in 100,000 numbers": np.where(np.arange(100_000) == 70_003, -1, 8)
+    },
     "astype cuts off what stands behind the point": {
         "0.5": [0.5, 1],
         "65,534.75": [65_534.75],
