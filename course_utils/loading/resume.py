@@ -48,6 +48,7 @@ class ResumableBatches(Sampler[list[int]]):
         n_samples: int,
         batch_size: int,
         *,
+        shuffle: bool = True,
         block: int | None = None,
         seed: int = 0,
         rank: int = 0,
@@ -59,6 +60,7 @@ class ResumableBatches(Sampler[list[int]]):
         Args:
             n_samples: length of the dataset.
             batch_size: samples in a batch of one rank.
+            shuffle: whether each epoch has a new order; False: the samples in theirs.
             block: samples that lie side by side, and of which a few blocks are shuffled together,
                 as `BlockSampler` does; None: all samples are shuffled.
             seed: what the order depends on, besides the epoch.
@@ -74,7 +76,7 @@ class ResumableBatches(Sampler[list[int]]):
                 raise ValueError(f"{name}={number} cannot be; take at least 1.")
         self.batch_size, self.drop_last = batch_size, drop_last
         self.place = Place(rank, world_size)
-        self.made_by = {"n_samples": n_samples, "block": block, "seed": seed}
+        self.made_by = {"n_samples": n_samples, "shuffle": shuffle, "block": block, "seed": seed}
         self.order = BlockSampler(n_samples, n_samples if block is None else block, seed=seed)
         self.epoch = SharedEpoch()
         self.taken = 0  # samples of this epoch that the loops of all ranks have taken
@@ -114,8 +116,10 @@ class ResumableBatches(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         self.order.set_epoch(self.epoch.value)
-        order = np.fromiter(self.order, np.int64, len(self.order))[self.taken : self._end]
-        mine = order[self.place.rank :: self.place.world_size]
+        order = np.arange(len(self.order))
+        if self.made_by["shuffle"]:
+            order = np.fromiter(self.order, np.int64, len(self.order))
+        mine = order[self.taken : self._end][self.place.rank :: self.place.world_size]
         starts = range(0, len(mine), self.batch_size)
         return (mine[start : start + self.batch_size].tolist() for start in starts)
 

@@ -106,9 +106,19 @@ def test_a_loop_that_was_left_goes_on_and_the_state_is_that_of_the_batch_in_hand
     assert (batches.epoch.value, batches.taken) == (1, 0)
 
 
+def test_without_shuffling_samples_come_in_their_order_and_after_a_restart_the_rest_of_them() -> (
+    None
+):
+    batches = ResumableBatches(10, 4, shuffle=False)
+    wanted = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert taken(batches) == taken(batches) == wanted
+    assert taken(batches, 1) == wanted[:1]
+    assert taken(goes_on(batches.state_dict(), 10, 4, shuffle=False)) == wanted[1:]
+
+
 def test_a_position_in_another_order_is_refused() -> None:
     state = ResumableBatches(40, 8, seed=1).state_dict()
-    for other in ({"seed": 2}, {"seed": 1, "block": 4}):
+    for other in ({"seed": 2}, {"seed": 1, "block": 4}, {"seed": 1, "shuffle": False}):
         with pytest.raises(ValueError, match=r"the order that (.|\n)*epoch\.value = 1"):
             goes_on(state, 40, 8, **other)
     with pytest.raises(ValueError, match="position in the order"):

@@ -7,7 +7,7 @@ from course_utils.loading.images.augment import (
     normalise,
     per_sample,
 )
-from course_utils.loading.images.crops import Crops
+from course_utils.loading.images.crops import CentreCrop, Crops
 from course_utils.loading.images.jpegs import Jpegs
 from course_utils.loading.images.loader import ImageLoader
 from course_utils.loading.images.packed import PackedImages, pack_images

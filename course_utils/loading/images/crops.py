@@ -48,6 +48,19 @@ class Crops:
         return windows, flips[:, 0] < self.flip_share
 
 
+@dataclass(frozen=True, kw_only=True)
+class CentreCrop:
+    """The middle of each image and no flip, for validation: `Resize` and `CenterCrop` there."""
+
+    resize: int = 256  # pixels of the shorter side, of which the middle is taken
+
+    def draw(
+        self, seed: int, epoch: int, indices: Sequence[int], sizes: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return whole images as windows, and no flips, as `Crops.draw` does."""
+        return np.concatenate([np.zeros_like(sizes), sizes], 1), np.zeros(len(sizes), bool)
+
+
 def uniform(seed: int, epoch: int, indices: Sequence[int], count: int) -> NDArray[np.float32]:
     """Return `count` numbers in 0..1 for each sample, float32 (samples, count).
 

@@ -9,19 +9,17 @@ what becomes of it, the codec leaves out the fine parts of each block of 8 x 8 p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, floor
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from course_utils.loading.images.packed import INDEX, PackedImages
 
-# torch.nn.functional.interpolate calls these, but gives each result new memory, in another layout.
-RESIZE = {
-    True: torch.ops.aten._upsample_bilinear2d_aa.out,
-    False: torch.ops.aten.upsample_bilinear2d.out,
-}
 RESTART, END = 0xD0, 0xD9  # markers
 FACTORS = 8, 4, 2  # of DCT scaling; others are not faster than to decode all
 SERIAL = 32_767  # numbers that an operation does not share out among the threads of torch
@@ -40,18 +38,21 @@ class Decoder:
     then resized. On photographs that changes a pixel by one level of 255 on average, a quarter of
     what antialiasing itself does. Without antialiasing each new pixel mixes the four that are
     nearest to it and misses what lies between, so nothing can be decoded smaller.
+
+    With `resize` the window has to be the whole image: it is scaled until its shorter side has that
+    many pixels, and the middle is taken. Of what lies outside of the middle, nothing is decoded.
     """
 
-    def __init__(self, images: PackedImages, size: int, *, antialias: bool):
-        """Take memory for the largest image."""
-        self.images, self.size, self.antialias = images, size, antialias
-        self._resize = RESIZE[antialias]
+    def __init__(
+        self, images: PackedImages, size: int, *, antialias: bool, resize: int | None = None
+    ):
+        """Take memory for the largest image, used again as new pages are cleared first."""
+        self.images, self.size, self.antialias, self.resize = images, size, antialias, resize
         pixels = images.table["height"].astype(np.int64) * images.table["width"]
-        self._room = np.empty(
-            3 * int(pixels.max()), np.uint8
-        )  # used again, as new pages are cleared first
+        self._room = np.empty(3 * int(pixels.max()), np.uint8)
+        self._whole = np.zeros(self._room.size if resize else 0, np.uint8)
+        self._jpeg = np.empty(int(images.table["length"].max()), np.uint8)
         self._marks = np.resize(range(RESTART, RESTART + 8), images.table["intervals"].max())
-        self._resized = torch.empty(1, size, size, 3, dtype=torch.uint8).permute(0, 3, 1, 2)
 
     def write(
         self,
@@ -74,25 +75,60 @@ class Decoder:
         Raises:
             OSError: the image is not as it was written.
         """
-        plain = norm is None and not flip and out.stride() == self._resized.stride()[1:]
-        resized = out[None] if plain else self._resized
-        self._resize(self._cut(index, *window), [self.size] * 2, False, out=resized)
-        if plain:
-            return
+        resized = self._middle(index) if self.resize else self._window(index, *window)
         step = SERIAL // (3 * self.size) if norm is None else norm[0].shape[1]
         for row in range(0, self.size, step):
-            new, part = out[:, row : row + step], resized[0, :, row : row + step]
+            new, part = out[:, row : row + step], resized[:, row : row + step]
             new.copy_(part.flip(-1) if flip else part)
             if norm is not None:
                 factor, shift = (values[:, : new.shape[1]] for values in norm)
                 torch.addcmul(shift, new, factor, out=new)
 
-    def _cut(self, index: int, top: int, left: int, height: int, width: int) -> Tensor:
-        """Return a window, uint8 (1, 3, rows, columns), perhaps decoded smaller."""
+    def _window(self, index: int, top: int, left: int, height: int, width: int) -> Tensor:
+        """Return a window that is resized, uint8 (3, size, size)."""
+        factor = scaling(height, width, self.size) if self.antialias else 1
+        pixels, first, start = self._cut(index, factor, top, left, height, width)
+        edges = top - first, left - start, top - first + height, left - start + width
+        first, start, last, end = (edge // factor for edge in edges)
+        # torch would copy it too, but share that out among threads, which wait for each other
+        window = np.ascontiguousarray(pixels[first:last, start:end])
+        return _resized(window, self.antialias, size=(self.size, self.size))
+
+    def _middle(self, index: int) -> Tensor:
+        """Return the middle of a resized image, uint8 (3, size, size)."""
+        row = self.images.table[index]
+        sizes, short = (int(row["height"]), int(row["width"])), self.resize or self.size
+        scaled = [short * side // min(sizes) for side in sizes]
+        factor = scaling(*sizes, short) if self.antialias else 1
+        places = [round((side - self.size) / 2) for side in scaled]
+        (top, end), (left, right) = (
+            _reach(range(at, at + self.size), old, new, factor)
+            for at, old, new in zip(places, sizes, scaled, strict=True)
+        )
+        window = top, left, end - top, right - left
+        pixels, first, start = self._cut(index, factor, *window)
+        shape = -(-sizes[0] // factor), -(-sizes[1] // factor), 3
+        whole = self._whole[: shape[0] * shape[1] * 3].reshape(shape)
+        first, start = first // factor, start // factor
+        whole[first : first + pixels.shape[0], start : start + pixels.shape[1]] = pixels
+        # decoded smaller, the last pixels may reach beyond the image: so say how much is left to
+        # do, and a hair more, as rounding must not lose a row
+        more = [factor * b / a * (1 + 1e-9) for a, b in zip(sizes, scaled, strict=True)]
+        target: dict[str, Any] = {"size": scaled} if factor == 1 else {"scale_factor": more}
+        resized = _resized(whole, self.antialias, **target)
+        top, left = places
+        return resized[:, top : top + self.size, left : left + self.size]
+
+    def _cut(
+        self, index: int, factor: int, top: int, left: int, height: int, width: int
+    ) -> tuple[NDArray[np.uint8], int, int]:
+        """Decode what holds a window, `factor` times smaller; return its first row and column too.
+
+        These two count pixels of the image, and are multiples of `factor`.
+        """
         from simplejpeg import decode_jpeg, decode_jpeg_header
 
-        factor = scaling(height, width, self.size) if self.antialias else 1
-        jpeg, first, start = self._part(index, top, left, height, width, margin=2 * factor)
+        jpeg, first, start = self._part(index, factor, top, left, height, width)
         try:
             rows, columns, *_ = decode_jpeg_header(jpeg)
             pixels = decode_jpeg(
@@ -107,14 +143,10 @@ class Decoder:
                 f"Image {index} of {self.images.path} cannot be decoded ({error}); pack the images "
                 "again."
             ) from error
-        edges = top - first, left - start, top - first + height, left - start + width
-        first, start, last, end = (edge // factor for edge in edges)
-        # torch would copy it too, but share that out among threads, which wait for each other
-        window = np.ascontiguousarray(pixels[first:last, start:end])
-        return torch.from_numpy(window).permute(2, 0, 1)[None]
+        return pixels, first, start
 
     def _part(
-        self, index: int, top: int, left: int, height: int, width: int, *, margin: int
+        self, index: int, factor: int, top: int, left: int, height: int, width: int
     ) -> tuple[NDArray[np.uint8], int, int]:
         """Return a JPEG with a window and a margin around it, and its first row and column.
 
@@ -126,6 +158,7 @@ class Decoder:
         if not row["intervals"]:
             return jpeg, 0, 0
         places, across, at = self.images.places(index), row["across"], row["frame_at"]
+        margin = 0 if _colours_apart(jpeg[at:], factor) else 2 * factor
         wide, high = row["part_width"], row["part_height"]
         first, start = max(0, top - margin) // high, max(0, left - margin) // wide
         last = min(row["intervals"] // across, -(-(top + height + margin) // high))
@@ -134,11 +167,40 @@ class Decoder:
             some.reshape(-1, across)[first:last, start:end] for some in (places[:-1], places[1:])
         )
         runs = zip(begins[:, 0].tolist(), ends[:, -1].tolist(), strict=True)
-        part = np.concatenate([jpeg[: places[0]], *(jpeg[a:b] for a, b in runs)])
         marks = np.cumsum(ends - begins) + (int(places[0]) - 1)
+        part = self._jpeg[: marks[-1] + 1]
+        np.concatenate([jpeg[: places[0]], *(jpeg[a:b] for a, b in runs)], out=part)
         part[marks] = self._marks[: len(marks)]
         part[-1] = END
         rows = min(row["height"], last * high) - first * high
         columns = min(row["width"], end * wide) - start * wide
         part[at : at + 4] = *divmod(rows, 256), *divmod(columns, 256)
         return part, first * high, start * wide
+
+
+def _colours_apart(frame: NDArray[np.uint8], factor: int) -> bool:
+    """Return whether no pixel that is decoded takes its colour from its neighbours too.
+
+    Where four pixels share a colour, it is decoded twice as large as they are if they are decoded
+    smaller: the two have one size then.
+    """
+    kinds = frame[6 : 6 + 3 * int(frame[4]) : 3].tolist()  # of each component, across and down
+    return set(kinds) <= ({0x11} if factor == 1 else {0x11, 0x22})
+
+
+def _resized(image: NDArray[np.uint8], antialias: bool, **target: Any) -> Tensor:
+    """Resize an image, (rows, columns, 3) without gaps, to (3, rows, columns) in that layout."""
+    # as a batch of one: else torch does not see that colours lie side by side, and works in planes
+    batch = torch.from_numpy(image[None]).permute(0, 3, 1, 2)
+    return interpolate(batch, mode="bilinear", antialias=antialias, **target)[0]
+
+
+def _reach(wanted: range, size: int, scaled: int, factor: int) -> tuple[int, int]:
+    """Return the first of the `size` old pixels that mix in the wanted new ones, and the last + 1.
+
+    A new pixel reaches as far as the centres of its neighbours, and at least to a decoded one.
+    """
+    step = size / scaled
+    far = max(step, factor)
+    first, last = ((at + 0.5) * step for at in (wanted[0], wanted[-1]))
+    return max(0, floor(first - far)), min(size, ceil(last + far))

@@ -5,6 +5,7 @@
     for epoch in range(3):
         loader.set_epoch(epoch)
         for batch in loader: ...  # {"images": (128, 3, 224, 224), "labels": (128,), ...}
+    test = ImageLoader("test.images", 128, shuffle=False, crops=CentreCrop(resize=256))
 
 Why threads: the codec and torch let go of Python's lock while they work, so two threads decode at
 once, in one memory. A worker would be a process: what it makes has to be sent, and a batch of
@@ -27,13 +28,13 @@ from torch import Tensor
 
 from course_utils.hardware.machine import usable_cores
 from course_utils.loading.images.augment import IMAGENET_MEAN, IMAGENET_STD
-from course_utils.loading.images.crops import Crops
+from course_utils.loading.images.crops import CentreCrop, Crops
 from course_utils.loading.images.decoding import SERIAL, Decoder, scaling
 from course_utils.loading.images.packed import PackedImages
 from course_utils.loading.resume import ResumableBatches
 
 Batch = dict[str, Tensor]
-AT_ONCE = 16  # images of a task: a thread is through with them in some milliseconds
+AT_ONCE = 2_000_000  # pixels of a task: a thread is through with them in some milliseconds
 AHEAD = 2  # batches that are made while the loop works on one
 
 
@@ -62,8 +63,9 @@ class ImageLoader:
         size: int = 224,
         *,
         dtype: Literal["float32", "uint8"] = "float32",
+        shuffle: bool = True,
         seed: int = 0,
-        crops: Crops | None = None,
+        crops: Crops | CentreCrop | None = None,
         antialias: bool = True,
         channels_last: bool = True,
         drop_last: bool = False,
@@ -79,8 +81,10 @@ class ImageLoader:
             batch_size: images in a batch.
             size: pixels of a side of what is given.
             dtype: "uint8", or "float32", normalised with mean and deviation of ImageNet.
+            shuffle: whether each epoch has a new order; False: the order in the file.
             seed: what order, crops and flips depend on, besides epoch and index.
-            crops: how crops and flips are drawn; None: as torchvision does by itself.
+            crops: how crops and flips are drawn, None: as torchvision does by itself; or the middle
+                of each image, which is all that validation needs.
             antialias: whether each new pixel is a mean over all that it covers; see `Decoder`.
             channels_last: whether the three colours of a pixel lie side by side in memory, as
                 convolutions like them; False: a plane for each colour. The shape is the same.
@@ -93,7 +97,8 @@ class ImageLoader:
         Raises:
             FileNotFoundError: there is no such file.
             OSError: it is no file of pack_images, or not whole.
-            ValueError: a number is too small, or there is no such dtype.
+            ValueError: a number is too small, there is no such dtype, or images are to be resized
+                to less than is taken of them.
         """
         threads = usable_cores() if threads is None else threads
         numbers = {"size": size, "threads": threads, "buffers": buffers}
@@ -102,10 +107,16 @@ class ImageLoader:
                 raise ValueError(f"{name}={number} cannot be; take at least 1.")
         if dtype not in ("float32", "uint8"):
             raise ValueError(f'There are no images as {dtype!r}; choose "float32" or "uint8".')
+        self.resize = crops.resize if isinstance(crops, CentreCrop) else None
+        if self.resize is not None and self.resize < size:
+            raise ValueError(
+                f"The middle {size} pixels of {self.resize} cannot be; take resize={size} or more."
+            )
         self.images = PackedImages(packed)
         self.batches = ResumableBatches(
             len(self.images),
             batch_size,
+            shuffle=shuffle,
             seed=seed,
             rank=rank,
             world_size=world_size,
@@ -148,12 +159,13 @@ class ImageLoader:
     def draw(self, indices: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the windows and flips of some images in this epoch; see `Crops.draw`.
 
+        With `CentreCrop` a window is a whole image, which is resized before its middle is taken.
         The edges of a window that is decoded smaller lie where the smaller pixels have theirs.
         """
         rows = self.images.table[np.asarray(indices)]
         sizes = np.stack([rows["height"], rows["width"]], 1).astype(np.int64)
         windows, flips = self.crops.draw(self.seed, self.batches.epoch.value, indices, sizes)
-        if self.antialias:
+        if self.antialias and self.resize is None:
             factors = [
                 scaling(rows, columns, self.size) for rows, columns in windows[:, 2:].tolist()
             ]
@@ -173,7 +185,8 @@ class ImageLoader:
         ring, self._ring = self._ring or self._new_ring(), None
         decoders = SimpleQueue[Decoder]()
         for _ in range(self.threads):
-            decoders.put(Decoder(self.images, self.size, antialias=self.antialias))
+            decoder = Decoder(self.images, self.size, antialias=self.antialias, resize=self.resize)
+            decoders.put(decoder)
         norm = self._norm() if self.dtype == "float32" else None
         pool, begun = ThreadPoolExecutor(self.threads, "images"), deque[_Begun]()
         try:
@@ -198,8 +211,9 @@ class ImageLoader:
         norm: tuple[Tensor, Tensor] | None,
     ) -> _Begun:
         """Hand the images of a batch to the threads, some at a time."""
-        windows, flips = (drawn.tolist() for drawn in self.draw(indices))
-        jobs = list(zip(indices, windows, flips, images, strict=True))
+        windows, flips = self.draw(indices)
+        at_once = max(1, AT_ONCE * len(indices) // int(windows[:, 2:].prod(1).sum()))
+        jobs = list(zip(indices, windows.tolist(), flips.tolist(), images, strict=True))
 
         def work(some: list[tuple[int, list[int], bool, Tensor]]) -> None:
             decoder = decoders.get()
@@ -209,7 +223,7 @@ class ImageLoader:
             finally:
                 decoders.put(decoder)
 
-        tasks = [pool.submit(work, jobs[at : at + AT_ONCE]) for at in range(0, len(jobs), AT_ONCE)]
+        tasks = [pool.submit(work, jobs[at : at + at_once]) for at in range(0, len(jobs), at_once)]
         labels = torch.from_numpy(self.images.table["label"][indices].astype(np.int64))
         return {"images": images, "labels": labels, "index": torch.tensor(indices)}, tasks
 

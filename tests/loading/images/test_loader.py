@@ -7,8 +7,16 @@ import pytest
 import torch
 import torchvision.transforms.v2.functional as one_by_one
 from torch import Tensor
+from torchvision.transforms import v2
 
-from course_utils.loading.images import Crops, ImageLoader, Jpegs, PackedImages, normalise
+from course_utils.loading.images import (
+    CentreCrop,
+    Crops,
+    ImageLoader,
+    Jpegs,
+    PackedImages,
+    normalise,
+)
 
 N = 40
 
@@ -67,6 +75,42 @@ def test_crops_that_are_decoded_smaller_are_those_of_torchvision_within_a_level_
     assert len(changes) > 15
     assert torch.stack(changes).mean() < 1.2
     assert torch.stack(changes).mean() < torch.stack(antialiasing).mean() / 3
+
+
+def apart(photos: Path, packed: Path, size: int, resize: int, *, antialias: bool = True) -> Tensor:
+    """Return how far each image of a validation is from that of torchvision, of 255, in the mean.
+
+    Images that are decoded smaller have a negative sign.
+    """
+    crops = CentreCrop(resize=resize)
+    loader = ImageLoader(
+        packed, 7, size, dtype="uint8", shuffle=False, crops=crops, antialias=antialias
+    )
+    steps = v2.Compose([v2.Resize(resize, antialias=antialias), v2.CenterCrop(size)])
+    found, files = pixels(loader), Jpegs(photos)
+    assert list(found) == list(range(N)) == list(pixels(loader))
+    expected = {index: steps(files[index][0]) for index in found}
+    smaller = [antialias and min(files[index][0].shape[1:]) >= 2 * resize for index in found]
+    changes = [(found[i].float() - expected[i].float()).abs().mean() for i in found]
+    return torch.stack(changes) * torch.where(torch.tensor(smaller), -1, 1)
+
+
+@pytest.mark.parametrize("antialias", [True, False])
+@pytest.mark.parametrize(("size", "resize"), [(160, 180), (151, 151), (200, 301)])
+def test_validation_in_file_order_is_bit_for_bit_that_of_torchvision(
+    photos: Path, packed: Path, size: int, resize: int, antialias: bool
+) -> None:
+    assert not apart(photos, packed, size, resize, antialias=antialias).any()
+
+
+@pytest.mark.parametrize(("size", "resize"), [(24, 28), (24, 24), (30, 45), (50, 64)])
+def test_validation_that_is_decoded_smaller_is_that_of_torchvision_within_a_level_on_average(
+    photos: Path, packed: Path, size: int, resize: int
+) -> None:
+    found = apart(photos, packed, size, resize)
+    assert not found[found > 0].any()
+    assert (found < 0).sum() > 10
+    assert found[found < 0].abs().mean() < 1.2
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
@@ -198,6 +242,7 @@ def test_an_image_that_cannot_be_read_is_named_in_the_loop(packed: Path, tmp_pat
         ({"buffers": 0}, "buffers=0 cannot be"),
         ({"dtype": "float16"}, 'choose "float32" or "uint8"'),
         ({"batch_size": 0}, "batch_size=0 cannot be"),
+        ({"crops": CentreCrop(resize=200)}, "take resize=224 or more"),
     ],
 )
 def test_what_cannot_be_is_refused(packed: Path, options: dict[str, Any], message: str) -> None:
