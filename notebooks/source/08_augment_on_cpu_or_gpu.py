@@ -620,6 +620,9 @@ print(f"{sum(same)} of {len(same)} are bit for bit those of torchvision")
 # block of 8 × 8 pixels. That changes a pixel by about one level of 255. <!-- given --> Read it:
 # `course_utils/loading/images/decoding.py` cuts and decodes, `restarts.py` beside it makes that possible. Appendix B holds the loader against those of other libraries.
 #
+# To validate, `ImageLoader(packed, shuffle=False, crops=CentreCrop(resize=256))` goes through the file in its order, and gives what
+# `Resize` and `CenterCrop` of torchvision give.
+#
 # ## Which library does what
 #
 # | | [torchvision v2](https://docs.pytorch.org/vision/stable/transforms.html) | [Kornia](https://kornia.readthedocs.io) | [DALI](https://docs.nvidia.com/deeplearning/dali/) |

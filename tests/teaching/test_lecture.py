@@ -22,7 +22,7 @@ RECORDED = paths.REPO / "recordings" / "demos"
 STANDS_STILL = "import threading; threading.Event().wait()"
 SAID = {  # what a demo finds on every machine
     "duplicates": "768 events, 192 of them distinct: 75 %",
-    "prefetch": "only 0 of 8 batches are right. With an event to wait for: 88 % hidden, 8 of 8",
+    "prefetch": "none of the 8 batches is right. With an event to wait for: 88 % hidden, 8 of 8",
     "resume": "the same events in the same order, and the same losses to the last digit",
     "clinic": "A waits for the storage; B waits for nobody",
 }

@@ -34,7 +34,7 @@ from course_utils.loading.images.packed import PackedImages
 from course_utils.loading.resume import ResumableBatches
 
 Batch = dict[str, Tensor]
-AT_ONCE = 2_000_000  # pixels of a task: a thread is through with them in some milliseconds
+AT_ONCE = 1_000_000  # pixels of a task: a thread is through with them in some milliseconds
 AHEAD = 2  # batches that are made while the loop works on one
 
 

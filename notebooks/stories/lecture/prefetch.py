@@ -40,11 +40,20 @@ def run() -> Finding:
     (_, *plain), _, (_, *nobody), (_, *ours) = table[1:]
     return Finding(
         f"Copied in the loop, {plain[0]} of the copying is hidden and the GPU is busy {plain[2]}. "
-        f"On a stream of its own {nobody[0]} is hidden, but where nobody waits for the copy, only "
-        f"{nobody[1]} batches are right. With an event to wait for: {ours[0]} hidden, {ours[1]} "
-        f"right, GPU busy {ours[2]}.",
+        f"On a stream of its own {nobody[0]} is hidden, but where nobody waits for the copy, "
+        f"{says(nobody[1])} right. With an event to wait for: {ours[0]} hidden, {ours[1]} right, "
+        f"GPU busy {ours[2]}.",
         traces,
         table,
+    )
+
+
+def says(right: str) -> str:
+    """Say how many batches are right, where they are few."""
+    return (
+        f"none of the {BATCHES} batches is"
+        if right.startswith("0 ")
+        else f"only {right} batches are"
     )
 
 
