@@ -14,8 +14,8 @@ from course_utils.measure.diagnosis.changes import Change, with_arguments
 from course_utils.measure.diagnosis.measurements import Measurements, ms
 from course_utils.measure.diagnosis.trials import Trial, candidates, pools_to_one
 from course_utils.measure.diagnosis.verdict import (
-    LEAVE_IT,
     Cause,
+    delayed_by_others,
     losses,
     moves_bytes,
     oversubscribed,
@@ -109,7 +109,7 @@ def _leave_it(m: Measurements) -> Remedy:
         f"{who}, leave the loader alone: the step takes {ms(m.step_s)} by itself, and an "
         f"infinitely fast loader would make training {factor(most)} times as fast."
     )
-    if m.headspace > 1 / (1 - LEAVE_IT):
+    if delayed_by_others(m):
         verdict = (
             f"{who}, as far as can be told: the step takes {ms(m.step_s)} by itself, and "
             f"{ms(m.turn_s)} together with a loader that is quick enough, since other programs or "

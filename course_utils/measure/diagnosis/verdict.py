@@ -92,6 +92,11 @@ def keeps_up(m: Measurements) -> bool:
     return bool(m.workers) and m.pace_s < SPARE * step_s and not is_uneven(m)
 
 
+def delayed_by_others(m: Measurements) -> bool:
+    """Tell whether a loop that is to be left alone waits all the same, for want of cores."""
+    return m.headspace > 1 / (1 - LEAVE_IT)
+
+
 def is_uneven(m: Measurements) -> bool:
     """Tell whether few fetches lose most of the fetching time."""
     return m.slow_share <= FEW and m.slow_time > MOST

@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from textwrap import fill
 
-from course_utils.measure.diagnosis import WORTH
+from course_utils.measure.diagnosis import WORTH, delayed_by_others
 from course_utils.measure.exchange import chrome_ranks
 from course_utils.measure.picture import Timeline
 from course_utils.measure.ranks import find_straggler
@@ -52,7 +52,7 @@ def findings(seen: Sequence[Seen]) -> str:
         return (
             "No DataLoader gave a batch: this program makes its batches itself, or made none. "
             "Write `for batch in course_utils.watch(batches)` where it loops over them, and run it "
-            "again."
+            "again. Where a function makes each of them, `batches` is `iter(function, None)`."
         )
     names = list(dict.fromkeys(loop.name for loop in found))
     blocks = [_of_loader([loop for loop in found if loop.name == name]) for name in names]
@@ -72,6 +72,8 @@ def _first(found: Sequence[Loop]) -> str:
     if worst is None or worst.remedy is None or worst.measurements is None:
         return "Too few batches were taken to say what to change."
     if worst.cause == "GPU-bound":
+        if delayed_by_others(worst.measurements):
+            return f"Leave the loaders alone: {worst.name}, waits because all cores are taken."
         most = factor(worst.measurements.headspace)
         return (
             f"Leave the loaders alone: if {worst.name}, never let the loop wait, training would be "
@@ -120,6 +122,11 @@ def _verdict(loop: Loop) -> list[str]:
         return []
     turn = f"A turn takes {_ms(m.together_s)}, {_ms(m.wait_s)} of it waiting."
     if loop.cause == "GPU-bound":
+        if delayed_by_others(m):
+            return [
+                f"{turn} The loader would keep up, but other programs, or its own workers, had "
+                "the cores."
+            ]
         ideal = f"an infinitely fast one would make training {factor(m.headspace)} times as fast"
         return [f"{turn} The loader keeps up: {ideal}."]
     if told.gain < WORTH:

@@ -48,6 +48,14 @@ def test_anything_else_that_gives_batches_can_be_watched() -> None:
     assert seen.about["batch_bytes"] == 16
 
 
+def test_what_a_function_makes_can_be_watched_one_by_one() -> None:
+    made = iter(range(9))
+    batches = iter(cu.watch(iter(lambda: (next(made), torch.zeros(2)), None)))
+    assert [next(batches)[0] for _ in range(5)] == [0, 1, 2, 3, 4]
+    (seen,) = read_all(records_folder())
+    assert (seen.about["takes"], seen.totals.turns) == ("no DataLoader", 5)
+
+
 @pytest.mark.full
 def test_what_was_found_is_told_when_the_program_ends() -> None:
     code = "import course_utils as cu\nfor batch in cu.watch([1, 2, 3]):\n    print(batch)"

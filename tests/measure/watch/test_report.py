@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from course_utils.measure.watch.report import findings, traces, write
@@ -20,6 +21,15 @@ def test_a_loader_that_keeps_up_is_left_alone() -> None:
     said = " ".join(findings([loop(wait=0.2, work=20.0)]).split())
     assert said.startswith("Leave the loaders alone")
     assert "would make training 1.0 times as fast" in said
+
+
+def test_a_loader_that_only_others_delay_is_left_alone_and_promised_no_gain() -> None:
+    waiting = loop(wait=8.0, work=20.0, fetch=28.0)
+    rows = [turn._replace(delay=24e6) for turn in waiting.turns]
+    said = " ".join(findings([replace(waiting, turns=rows)]).split())
+    assert said.startswith("Leave the loaders alone: Events, batch 32, 2 workers, at train.py:9,")
+    assert "The loader would keep up, but other programs, or its own workers, had" in said
+    assert "times as fast" not in said
 
 
 def test_a_change_that_gains_little_is_not_named() -> None:
