@@ -107,6 +107,8 @@ def _turn(loop: Loop) -> str:
     if totals.epochs:
         count += f" in {plural(int(totals.epochs), 'epoch')}"
     waited, worked = duration(totals.waited), duration(totals.worked)
+    if not totals.worked:  # nobody came back for a second batch
+        return f"{count}: {waited} in next()"
     return f"{count}: {waited} in next() and {worked} in the loop, {percent(loop.share)} lost"
 
 

@@ -68,6 +68,12 @@ def test_page_and_trace_hold_the_last_turns_of_all_ranks(tmp_path: Path) -> None
         assert trace.served == 200
 
 
+def test_of_a_loader_that_was_asked_once_no_share_is_told() -> None:
+    one = loop(turns=1)
+    said = findings([replace(one, totals=one.totals._replace(epochs=0, worked=0.0))])
+    assert "  1 batch: 8.0 ms in next()\n" in said
+
+
 def test_nothing_is_written_where_nothing_was_seen(tmp_path: Path) -> None:
     assert write([], tmp_path / "out", "x").startswith("No DataLoader gave a batch")
     assert not (tmp_path / "out").exists()
