@@ -89,7 +89,7 @@ class Columns(Frame):
 
     def __getitems__(self, indices: list[int]) -> Any:
         """Return features and label of each row of a batch."""
-        rows = torch.from_numpy(self.table.iloc[indices].to_numpy())
+        rows = torch.from_numpy(self.table.iloc[indices].to_numpy(copy=True))
         return list(zip(rows[:, :-1], rows[:, -1], strict=True))
 
 
