@@ -325,7 +325,7 @@ for read_late in False, True:
 #
 # ## What is wrong with the prefetcher of the notes?
 #
-# Here it is, in our words. Find as many defects as you can before the table names them.
+# Here it is, in our words. Find as many defects as you can.
 
 # %%
 import inspect
