@@ -479,7 +479,6 @@ cu.predict(
     "07e",
     "An event in eight epochs, cached after its random stretch was cut: how many different "
     "stretches does the model see?",
-    unit="stretches",
 )
 
 # %%
