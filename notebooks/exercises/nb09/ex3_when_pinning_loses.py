@@ -93,9 +93,9 @@ SLIPS: Slips[Case, float] = {
 
 HIDDEN = draw(
     Case,
-    60,
+    400,
     seed=10,
-    mb=range(1, 20),
+    mb=(0.5, 1, 2, 3, 6, 11, 19),
     step_ms=(0.05, 0.25, 0.5, 1, 2),
     load_ms=(0.05, 0.1, 0.5, 4),
     pin=list(_LOOPS),
