@@ -14,6 +14,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from html import escape
 from pathlib import Path
 from statistics import median
@@ -64,6 +65,7 @@ class Module(NamedTuple):
         return self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
 
 
+@cache
 def modules() -> dict[str, Module]:
     """Read every module of the house."""
     paths = {_name(path): path for root in ROOTS for path in (REPO / root).rglob("*.py")}

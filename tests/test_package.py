@@ -16,7 +16,6 @@ import course_utils
 from course_utils.paths import REPO
 from docs.house import circle, drawing, folders, modules, unreached, wrong_ways
 
-HOUSE = modules()
 LIMIT = 12  # entries of a folder, so that one look takes it in
 # which pins what it imports, and installs it into environments of their own
 ON_DEMAND = "notebooks.stories.peers.libraries"
@@ -76,33 +75,33 @@ def test_what_a_bare_machine_with_a_gpu_runs_needs_torch_and_numpy_alone() -> No
 
 
 def test_no_files_import_in_a_circle() -> None:
-    assert circle({name: set(module.imports) for name, module in HOUSE.items()}) == []
+    assert circle({name: set(module.imports) for name, module in modules().items()}) == []
 
 
 def test_no_folders_import_in_a_circle() -> None:
-    assert circle(folders(HOUSE)) == []
+    assert circle(folders(modules())) == []
 
 
 def test_no_import_leads_upstairs() -> None:
-    assert wrong_ways(HOUSE) == set()
+    assert wrong_ways(modules()) == set()
 
 
 def test_a_folder_is_taken_in_at_one_look() -> None:
-    entries = Counter(module.folder for module in HOUSE.values())
+    entries = Counter(module.folder for module in modules().values())
     assert {folder: count for folder, count in entries.items() if count > LIMIT} == {}
 
 
 def test_the_picture_of_the_house_has_a_box_for_every_folder() -> None:
     drawn = re.findall('data-folder="(.*?)"', (REPO / "docs/house.svg").read_text("utf-8"))
-    shown = re.findall('data-folder="(.*?)"', drawing(HOUSE))
+    shown = re.findall('data-folder="(.*?)"', drawing(modules()))
     assert sorted(drawn) == sorted(shown), "draw it again: python docs/house.py docs/house.svg"
-    assert {module.folder for module in HOUSE.values() if module.path.stem != "__init__"} <= {
+    assert {module.folder for module in modules().values() if module.path.stem != "__init__"} <= {
         *shown
     }
 
 
 def test_nothing_is_there_that_nobody_uses() -> None:
-    assert unreached(HOUSE) == []
+    assert unreached(modules()) == []
 
 
 def test_every_package_that_is_imported_is_declared() -> None:
@@ -115,7 +114,7 @@ def test_every_package_that_is_imported_is_declared() -> None:
     }
     undeclared = {
         f"{module.name} imports {name}"
-        for module in HOUSE.values()
+        for module in modules().values()
         if module.name != ON_DEMAND
         for node in ast.walk(ast.parse(module.path.read_text("utf-8")))
         for name in plain_imports(node)

@@ -1,7 +1,8 @@
 """Loaders that decode in worker processes, those of a `DataLoader` or their own.
 
 Where a library leaves decoding to the user, it has the fastest recipe that we know of. Libraries
-that are not part of the course are imported where they are needed.
+that are not part of the course, and torchvision, which takes seconds, are imported where they are
+needed.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from torch.utils.data import DataLoader
-from torchvision.datasets import ImageFolder
-from torchvision.transforms import v2
 
 from benchmarks.peers.images.jpegs import Files, write_files
 from benchmarks.peers.images.recipes import OpenCv, Tensors, Torchcodec
@@ -25,13 +24,6 @@ TORCHCODEC = Package("torchcodec", "0.17.0", megabytes=20)
 V2, PILLOW = "torchvision v2", "torchvision ImageFolder, Pillow"
 
 
-class _ImageFolder(ImageFolder):  # type: ignore[misc]
-    """The data set of torchvision, with places for classes."""
-
-    def __getitem__(self, index: int) -> tuple[Any, int]:
-        return super().__getitem__(index)[0], index
-
-
 def _workers(dataset: Any, batch_size: int, **options: Any) -> Callable[[int], Iterator[Batch]]:
     loader = DataLoader(dataset, batch_size, num_workers=CORES, persistent_workers=True, **options)
     return lambda number: iter(loader)
@@ -39,8 +31,13 @@ def _workers(dataset: Any, batch_size: int, **options: Any) -> Callable[[int], I
 
 @image_peer(PILLOW, write_files, uses=PROCESSES)
 def _image_folder(folder: Path, batch_size: int, wanted: Wanted) -> Any:
+    from torchvision.datasets import ImageFolder
+    from torchvision.transforms import v2
+
     steps = v2.Compose([*wanted.tensors(), v2.PILToTensor(), *wanted.numbers()])
-    return _workers(_ImageFolder(folder, steps), batch_size, shuffle=True)
+    images = ImageFolder(folder, steps)
+    images.samples = [(path, place) for place, (path, _) in enumerate(images.samples)]
+    return _workers(images, batch_size, shuffle=True)
 
 
 @image_peer(V2, write_files, uses=PROCESSES)

@@ -7,8 +7,6 @@ from io import BytesIO
 import numpy as np
 import torch
 from PIL import Image
-from torchvision.io import decode_jpeg
-from torchvision.transforms import RandomResizedCrop, v2
 
 from benchmarks.peers.images.wanted import MEAN, SIDE, STD, Wanted
 
@@ -17,6 +15,8 @@ class Pillow:
     """Pillow decodes and resizes, as in the references of torchvision."""
 
     def __init__(self, wanted: Wanted):
+        from torchvision.transforms import v2
+
         self.steps = v2.Compose([*wanted.tensors(), v2.PILToTensor(), *wanted.numbers()])
 
     def __call__(self, jpeg: bytes) -> torch.Tensor:
@@ -29,10 +29,14 @@ class Tensors:
     """Torchvision decodes into tensors and resizes them."""
 
     def __init__(self, wanted: Wanted):
+        from torchvision.transforms import v2
+
         self.steps = v2.Compose([*wanted.tensors(), *wanted.numbers()])
 
     def decode(self, jpeg: bytes) -> torch.Tensor:
         """Return all pixels, as they were saved."""
+        from torchvision.io import decode_jpeg
+
         pixels: torch.Tensor = decode_jpeg(torch.frombuffer(bytearray(jpeg), dtype=torch.uint8))
         return pixels
 
@@ -63,6 +67,7 @@ class OpenCv:
         """Return the pixels of one JPEG."""
         import cv2
         from simplejpeg import decode_jpeg as decode
+        from torchvision.transforms import RandomResizedCrop
 
         cv2.setNumThreads(1)
         image = decode(jpeg, fastdct=True, fastupsample=True)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torchvision.transforms import v2
 
 from notebooks.stories.peers.peer import Write
 
@@ -33,11 +32,15 @@ class Wanted:
 
     def tensors(self) -> list[Any]:
         """Return the steps of torchvision that crop, resize and flip."""
+        from torchvision.transforms import v2
+
         crop = v2.RandomResizedCrop(SIDE, self.scale, self.ratio, antialias=True)
         return [crop, v2.RandomHorizontalFlip(self.flip)]
 
     def numbers(self) -> list[Any]:
         """Return the steps of torchvision that make floats, if any."""
+        from torchvision.transforms import v2
+
         if not self.floats:
             return []
         return [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]

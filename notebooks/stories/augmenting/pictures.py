@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 from torch import Tensor
-from torchvision.utils import make_grid
 
 from course_utils.measure.trace import Trace
 from notebooks.stories.augmenting.loops import load_ms, pace_ms
@@ -13,6 +12,8 @@ from notebooks.stories.figures import drawing, value_bars
 
 def show(rows: Mapping[str, Tensor]) -> Figure:
     """Draw rows of eight pictures, float 0..1 (8 or more, 3, height, width), each with its name."""
+    from torchvision.utils import make_grid
+
     with drawing(10, 1.5 * len(rows), rows=len(rows)) as (figure, panels):
         for panel, (name, images) in zip(panels, rows.items(), strict=True):
             panel.imshow(make_grid(images[:8], pad_value=0.5).permute(1, 2, 0).numpy())

@@ -1,4 +1,6 @@
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -38,3 +40,9 @@ def packed(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("packed") / "train.images"
     assert pack_images(path, photos) == path.stat().st_size
     return path
+
+
+@pytest.fixture(scope="session")
+def one_by_one() -> ModuleType:
+    """Return what torchvision does to an image; importing it takes seconds, where it is needed."""
+    return import_module("torchvision.transforms.v2.functional")

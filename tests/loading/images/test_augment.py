@@ -1,8 +1,8 @@
+from types import ModuleType
+
 import pytest
 import torch
-import torchvision.transforms.v2.functional as one_by_one
 from torch import Tensor
-from torchvision.transforms import v2
 
 from course_utils.hardware.gpu import get_accelerator
 from course_utils.loading.images import IMAGENET_MEAN, IMAGENET_STD, Augment, normalise, per_sample
@@ -25,7 +25,7 @@ def _generator(seed: int = 1) -> torch.Generator:
     ("batch", "height", "width", "size"), [(5, 37, 53, 33), (3, 200, 31, 8), (2, 9, 11, 33)]
 )
 def test_a_resized_crop_is_that_of_torchvision(
-    batch: int, height: int, width: int, size: int
+    batch: int, height: int, width: int, size: int, one_by_one: ModuleType
 ) -> None:
     images = _images(batch, height, width)
     windows = draw_windows(batch, (height, width), **USUAL, generator=_generator())
@@ -41,7 +41,9 @@ def test_a_resized_crop_is_that_of_torchvision(
         torch.testing.assert_close(ours[sample], of_bytes.float(), rtol=0, atol=1.01)  # rounded
 
 
-def test_flips_brightness_contrast_and_norm_are_those_of_torchvision() -> None:
+def test_flips_brightness_contrast_and_norm_are_those_of_torchvision(
+    one_by_one: ModuleType,
+) -> None:
     images, flips = (
         _images(5, 21, 34).float() / 255,
         torch.tensor([True, False, True, False, False]),
@@ -71,6 +73,8 @@ def test_every_sample_is_drawn_for_itself_and_as_asked_for() -> None:
 
 
 def test_windows_are_drawn_as_torchvision_draws_them() -> None:
+    from torchvision.transforms import v2
+
     size, count = (60, 90), 2000
     top, left, height, width = draw_windows(count, size, (0.2, 0.8), USUAL["ratio"], _generator()).T
     torch.manual_seed(0)

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torchvision.datasets import ImageFolder
 
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.images import Jpegs
@@ -13,6 +12,8 @@ from course_utils.measure.trace import record
 
 
 def test_images_and_classes_are_those_of_torchvision(images_folder: Path) -> None:
+    from torchvision.datasets import ImageFolder
+
     ours, theirs = Jpegs(images_folder), ImageFolder(images_folder)
 
     assert len(ours) == len(theirs) == 200

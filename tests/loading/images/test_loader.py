@@ -1,11 +1,11 @@
 import threading
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
-import torchvision.transforms.v2.functional as one_by_one
 from torch import Tensor
 from torchvision.transforms import v2
 
@@ -40,7 +40,7 @@ def pixels(loader: ImageLoader) -> dict[int, Tensor]:
 
 @pytest.mark.parametrize("antialias", [True, False])
 def test_crops_that_are_not_scaled_down_by_2_are_bit_for_bit_those_of_torchvision(
-    photos: Path, packed: Path, antialias: bool
+    photos: Path, packed: Path, antialias: bool, one_by_one: ModuleType
 ) -> None:
     files, size = Jpegs(photos), 160  # no side has 320 pixels or more
     loader = ImageLoader(packed, 7, size, dtype="uint8", antialias=antialias)
@@ -56,7 +56,7 @@ def test_crops_that_are_not_scaled_down_by_2_are_bit_for_bit_those_of_torchvisio
 
 
 def test_crops_that_are_decoded_smaller_are_those_of_torchvision_within_a_level_on_average(
-    photos: Path, packed: Path
+    photos: Path, packed: Path, one_by_one: ModuleType
 ) -> None:
     files, size, changes, antialiasing = Jpegs(photos), 24, [], []
     loader = ImageLoader(packed, 16, size, dtype="uint8")

@@ -13,8 +13,6 @@ from torch.utils.data import DataLoader
 from tests.loading.stream.ranks import MORE_WORKERS_THAN_CORES
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # which datasets reads when it is imported
-import datasets
-from datasets.distributed import split_dataset_by_node
 
 pytestmark = pytest.mark.full
 COUNT, FILES = 100, 4
@@ -32,6 +30,8 @@ def numbers(tmp_path: Path) -> Open:
 
 
 def load(name: str, paths: list[Path], folder: Path) -> Any:
+    import datasets
+
     files, cache = list(map(str, paths)), str(folder / "cache")
     return datasets.load_dataset(
         name, data_files=files, split="train", streaming=True, cache_dir=cache
@@ -48,6 +48,8 @@ def test_ranks_and_their_workers_together_have_every_sample_once(
     ranks: int, num_workers: int, numbers: Open
 ) -> None:
     """Ranks that divide the files get files, others every n-th sample; a worker may be idle."""
+    from datasets.distributed import split_dataset_by_node
+
     parts = [split_dataset_by_node(numbers(), rank=n, world_size=ranks) for n in range(ranks)]
     loaders = (DataLoader(part, batch_size=None, num_workers=num_workers) for part in parts)
     assert sorted(n for loader in loaders for n in order(loader)) == list(range(COUNT))

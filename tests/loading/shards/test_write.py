@@ -8,7 +8,6 @@ from urllib.parse import urlparse
 import numpy as np
 import pytest
 import webdataset as wds
-from torchvision.datasets import ImageFolder
 from webdataset.filters import decode
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
@@ -81,6 +80,8 @@ def test_images_come_back_as_the_folder_has_them_shuffled_once_for_good(
     assert sorted(first) == in_order
     write_shards(image_samples(images_folder, seed=1), tmp_path / "set", per_shard=64)
     found = {sample["__key__"]: decode_image(sample) for sample in stream_shards(tmp_path / "set")}
+    from torchvision.datasets import ImageFolder
+
     truth = ImageFolder(str(images_folder))
     assert len(found) == len(truth) == 200
     for path, label in truth.samples[::40]:
