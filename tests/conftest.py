@@ -27,7 +27,7 @@ METHODS = multiprocessing.get_all_start_methods()
 # A spawned process imports torch, for seconds: in a short run few are.
 TURNS = [method for method in ("fork", "forkserver") * 3 if method in METHODS] + ["spawn"]
 _LONG = ("test_interrupts.py", "test_notebooks.py", "test_style.py")
-_LONGEST = ("03_", "04_", "02_", "11_", "13_", "08_", "07_", "mypy")
+_LONGEST = ("03_", "04_", "11_", "08_", "13_", "06_", "02_", "00_", "B_", "07_", "mypy")
 _SECONDS = "seconds per notebook, size S"
 
 
@@ -114,19 +114,21 @@ def note_seconds(
 
 @pytest.hookimpl(trylast=True)  # after the tests that were not asked for are gone
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let every process of pytest-xdist begin with its share of what takes longest, the notebooks.
+    """Let processes of pytest-xdist begin with their shares of what takes longest, the notebooks.
 
-    With `--dist worksteal` each gets a stretch of the list, all of one length, and later takes from
+    One of four begins with all else: notebooks wait much, and leave the cores to it. With
+    `--dist worksteal` each gets a stretch of the list, all of one length, and later takes from
     others' ends.
     """
     count = int(getattr(config, "workerinput", {}).get("workercount", 1))
     long = [item for item in items if item.path.name in _LONG]
     others = iter([item for item in items if item.path.name not in _LONG])
     long.sort(key=lambda item: [name not in item.name for name in _LONGEST])
+    shares = count - count // 4
     left, items[:] = len(items), []
     for number in range(count):
         size = left // (count - number)
-        mine = long[number::count]
+        mine = long[number::shares] if number < shares else []
         items += [*mine, *islice(others, max(0, size - len(mine)))]
         left -= size
 

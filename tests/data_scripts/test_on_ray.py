@@ -76,6 +76,7 @@ class StandIn:
         return SimpleNamespace(get_node_id=lambda: "a")
 
 
+@pytest.mark.slow
 def test_parts_that_were_cut_short_or_written_twice_are_there_once(
     events_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

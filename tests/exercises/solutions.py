@@ -6,8 +6,9 @@ An attempt is the solution with something replaced, wherever it stands, and what
     - < lengths
     + >= lengths
 
-It is wrong, and the verdict says those words, unless it is `right`. It may be `slow`, need `fork`,
-or go on `from` a right one. Lines after the first are indented as the first is in the solution.
+It is wrong, and the verdict says those words, unless it is `right`. It may be `slow`, be left to
+the `full` run, need `fork`, or go on `from` a right one. Lines after the first are indented as the
+first is in the solution.
 """
 
 import ast
@@ -32,11 +33,13 @@ Change = tuple[str, str]  # what is replaced in the solution, and by what
 
 _MAGIC = "%%worker_module "
 _ATTEMPT = re.compile(
-    r"^@@ (\S+)((?: right| slow| fork)*)(?: from (.+))? @@ (.+)\n((?:[-+].*\n)+)", re.MULTILINE
+    r"^@@ (\S+)((?: right| slow| full| fork)*)(?: from (.+))? @@ (.+)\n((?:[-+].*\n)+)",
+    re.MULTILINE,
 )
 _CHANGE = re.compile(r"((?:^-.*\n)+)((?:^\+.*\n)+)", re.MULTILINE)
 _MARKS = {
     "slow": pytest.mark.slow,
+    "full": pytest.mark.full,  # what others show too
     "fork": pytest.mark.skipif(sys.platform == "win32", reason="nothing is forked there"),
 }
 

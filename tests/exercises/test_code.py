@@ -62,6 +62,7 @@ def test_the_prefetchers_of_the_course_are_right_and_leave_no_thread() -> None:
         assert not thread.is_alive()
 
 
+@pytest.mark.slow
 def test_the_check_leaves_the_learners_seed_alone(folder: Path) -> None:
     torch.manual_seed(7)
     expected = torch.rand(3)

@@ -12,6 +12,7 @@ from slides.instructor.schedule import Stop, timetable
 SOURCES = sources(HERE / "source")
 
 
+@pytest.mark.slow
 def test_the_pack_is_in_step_with_the_notebooks() -> None:
     assert main(["--check"]) == 0, "run `make notebooks`"
 

@@ -47,6 +47,7 @@ def test_a_loop_shows_its_name_and_its_probes_only(clinic: Clinic) -> None:
         assert not hasattr(loop, "__dict__")
 
 
+@pytest.mark.slow
 def test_a_probe_used_twice_counts_once_and_a_second_opinion_comes_after_the_answer(
     tmp_path: Path,
 ) -> None:

@@ -11,7 +11,6 @@ import h5py
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import uproot
 import webdataset
 
 from course_utils.loading.events import EventArrays
@@ -94,6 +93,8 @@ def test_webdataset_reads_the_shards(all_formats: Path, events: EventArrays) -> 
 
 
 def test_root_is_a_tree_with_an_entry_per_event(all_formats: Path, events: EventArrays) -> None:
+    import uproot
+
     with uproot.open({all_formats / "events.root": "events"}) as tree:
         assert tree.num_entries == 600
         assert tree.common_entry_offsets() == [0, 256, 512, 600]

@@ -6,8 +6,6 @@ from typing import Any
 
 import fsspec
 import pytest
-from moto import settings
-from moto.server import ThreadedMotoServer
 from torch.utils.data import DataLoader
 
 from course_utils.loading.shards import stream_shards, write_shards
@@ -18,6 +16,8 @@ pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning"), pytest.m
 
 @pytest.fixture
 def server() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
@@ -50,6 +50,6 @@ def test_every_sample_in_a_bucket_comes_once_and_what_is_missing_or_forbidden_is
     for nowhere in ("s3://no-such-bucket/shards", "s3://course/nothing"):
         with pytest.raises(FileNotFoundError, match=rf"There is no {nowhere}/shards\.json; look"):
             stream_shards(nowhere, fs=fs)
-    monkeypatch.setattr(settings, "INITIAL_NO_AUTH_ACTION_COUNT", 0)  # now it looks at keys
+    monkeypatch.setattr("moto.settings.INITIAL_NO_AUTH_ACTION_COUNT", 0)  # now it looks at keys
     with pytest.raises(PermissionError, match=r"s3://course/shards/.* without the right token"):
         stream_shards("s3://course/shards", fs=stranger)

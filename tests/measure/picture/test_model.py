@@ -115,6 +115,7 @@ def test_a_trace_shown_in_two_pictures_is_packed_once_and_the_same_way_each_time
     assert pack(CONTROLS, pictures, 10_000) == packed
 
 
+@pytest.mark.slow
 def test_216_states_of_40_batches_fit_in_63_kb():
     pictures = {}
     for load, step, workers in itertools.product(

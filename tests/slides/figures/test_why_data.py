@@ -6,6 +6,7 @@ import pytest
 from slides.figures.why_data import JOBS, REFIT, _likeness, demand, tokens_per_parameter
 
 
+@pytest.mark.slow
 def test_trained_encoders_find_the_partner_of_most_new_pictures() -> None:
     found = [np.sum(_likeness(steps).argmax(axis=1) == range(8)) for steps in (0, 50)]
     assert found[0] <= 2
