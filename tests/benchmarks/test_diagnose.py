@@ -32,11 +32,11 @@ def test_a_prediction_is_held_against_what_was_gained() -> None:
     assert Found("", "CPU", "", predicted=3.0).ratio is None
 
 
-def test_a_batch_costs_its_share_of_the_start_of_each_epoch(
+def test_a_batch_costs_its_share_of_the_start_and_the_end_of_each_epoch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = iter(range(10_000))
     monkeypatch.setattr(benchmark.time, "perf_counter", lambda: float(next(now)))
     monkeypatch.setattr(benchmark, "SECONDS", 1000.0)
-    # an epoch of nine batches reads the clock ten times more, and once to see whether to go on
-    assert batch_s([0] * 9, lambda batch: None) == pytest.approx(1.0)
+    # each reading is a tick later: nine batches until the last, and one until the epoch is over
+    assert batch_s([0] * 9, lambda batch: None) == pytest.approx(10 / 9)
