@@ -608,7 +608,7 @@ from course_utils.measure.exchange import load_profile
 from course_utils.paths import scratch_folder
 
 slow = SlowEvents(NpzEvents(folder))
-slow_loader = DataLoader(Subset(slow, range(144)), 16, num_workers=2, collate_fn=pad_collate)
+slow_loader = DataLoader(Subset(slow, range(72)), 8, num_workers=2, collate_fn=pad_collate)
 with profile(schedule=schedule(wait=2, warmup=1, active=6)) as profiler, cu.record() as trace:
     for batch in trace.batches(slow_loader):
         with cu.stage("compute"):
