@@ -61,8 +61,8 @@ def predict(
 
     field.observe(keep, "value")
     # lines of a widget are as far apart as its boxes, unless it is told otherwise
-    asked = f'<div style="line-height: 1.5"><b>Predict:</b> {inline(question)}</div>'
-    title = widgets.HTML(asked)
+    style = "display: inline-block; line-height: 1.5"
+    title = widgets.HTML(f'<span style="{style}"><b>Predict:</b> {inline(question)}</span>')
     form = Form([title, widgets.HBox([field, widgets.Label(unit)]), status])
     form.in_words = f"Predict: {question} {_status(kept, unit)}"
     return form

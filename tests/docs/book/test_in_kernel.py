@@ -26,7 +26,7 @@ def test_a_timeline_brings_its_data_and_leaves_the_script_to_its_page(shown) -> 
 
 
 def test_a_prediction_is_a_question_with_its_unit_or_its_choices(shown) -> None:
-    assert "How busy? (%)" in shown(predict("07a", "How busy?", unit="%"))
+    assert "How busy?</span> (%)" in shown(predict("07a", "How busy?", unit="%"))
     assert "<ul><li>all &amp; more</li><li><code>x</code></li></ul>" in shown(
         predict("07b", "Which?", choices=["all & more", "`x`"])
     )

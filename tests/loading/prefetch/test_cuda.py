@@ -127,7 +127,7 @@ def test_copies_but_the_first_are_hidden_as_far_as_the_steps_go_even_if_each_los
     with record(clock=clock) as trace:
         losses(gpu, CudaPrefetcher(gpu.pinned(batches), gpu))
     copies = [span for span in trace.spans if span.lane == "copy"]
-    others = [span for span in trace.spans if span is not copies[0]]
+    others = [span for span in trace.spans if span != copies[0]]
     assert hidden_share(others) == pytest.approx(hidden)
     assert clock.ms == total_ms
 
