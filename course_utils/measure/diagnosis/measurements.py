@@ -54,6 +54,7 @@ class Measurements:
     # the loader, and what this process has
     kind: Kind = "samples"
     batch_size: int = 0  # samples that the loader itself puts into a batch, 0: it does not
+    has_getitems: bool = False  # the dataset is asked for whole batches
     workers: int = 0
     prefetch_factor: int = 2
     start_method: str = ""  # of the workers
@@ -235,6 +236,7 @@ def _setting(loader: DataLoader[Any] | None, alone: Run) -> dict[str, Any]:
     context = getattr(loader, "multiprocessing_context", None) or multiprocessing
     return {
         "batch_size": getattr(loader, "batch_size", None) or 0,
+        "has_getitems": hasattr(getattr(loader, "dataset", None), "__getitems__"),
         "workers": alone.workers,
         "prefetch_factor": int(getattr(loader, "prefetch_factor", None) or 2),
         "start_method": str(context.get_start_method()) if alone.workers else "",

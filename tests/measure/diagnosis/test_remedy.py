@@ -28,6 +28,11 @@ BIG = 10**8
         ),
         ("CPU", {"stages": {"decode": 0.03}}, "CPU in the dataset: a fetch"),  # it does not name
         ("CPU", {"workers": 0, "batch_size": 1024}, "__getitems__.indices., which reads all"),
+        (
+            "CPU",
+            {"workers": 0, "batch_size": 1024, "has_getitems": True},
+            "do what the dataset computes once",
+        ),
         ("CPU", {"worker_cores": 1}, "the 2 workers share 1 core of 4.*use all 4 cores"),
         (
             "CPU",
