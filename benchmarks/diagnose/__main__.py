@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks.diagnose.loops import CAUSES, MENDED, loop
+from benchmarks.diagnose.loops import ADVICE, CAUSES, MENDED, loop
 from course_utils.errors import CourseError
 from course_utils.measure.diagnosis import Diagnosis, applied, diagnose
 
@@ -96,7 +96,8 @@ def _gain(name: str, diagnosis: Diagnosis, loader: Any, step: Callable[[Any], An
     """Make the change that is advised and return what it gains; None if nobody made it."""
     now, later = list[float](), list[float]()
     with ExitStack() as stack:
-        if diagnosis.how is None and name not in MENDED:
+        followed = name in MENDED and ADVICE[name] in diagnosis.change
+        if diagnosis.how is None and not followed:
             return None
         changed, its_step = loader, step
         if diagnosis.how is None:

@@ -26,6 +26,7 @@ Loop = tuple[Any, Callable[[Any], Any]]
 CAUSES: dict[str, Cause] = {}
 LOOPS: dict[str, Callable[[Path], Loop]] = {}
 MENDED: dict[str, Callable[[Path], Loop]] = {}  # loops in which somebody did what is advised
+ADVICE: dict[str, str] = {}  # words of the advice that was followed
 ROWS = 20_000  # of most datasets
 
 
@@ -39,11 +40,13 @@ def known(name: str, cause: Cause) -> Callable[[Callable[[Path], Loop]], Callabl
     return register
 
 
-def mended(name: str) -> Callable[[Callable[[Path], Loop]], Callable[[Path], Loop]]:
-    """Register the loop of that name after the change of code that it is advised."""
+def mended(
+    name: str, advice: str = ""
+) -> Callable[[Callable[[Path], Loop]], Callable[[Path], Loop]]:
+    """Register the loop of that name after the change of code with `advice` in its words."""
 
     def register(make: Callable[[Path], Loop]) -> Callable[[Path], Loop]:
-        MENDED[name] = make
+        MENDED[name], ADVICE[name] = make, advice
         return make
 
     return register

@@ -138,6 +138,6 @@ def _lines(folder: Path) -> Loop:
     return DataLoader(Lines(), batch_size=64), step_of(1.5)
 
 
-@mended("a stream that ignores its workers")
+@mended("a stream that ignores its workers", "__iter__")
 def _shared_lines(folder: Path) -> Loop:
     return DataLoader(Lines(shared_out=True), batch_size=64, num_workers=2), step_of(1.5)

@@ -151,7 +151,8 @@ def _cpu(m: Measurements) -> Remedy:
         verdict = f"CPU in the stage {stage}, which is {part} of a fetch: {computes}."
         what = f"the stage {stage!r}"
     change = f"do {what} once, ahead of training, or on the GPU; or take more cores"
-    if m.batch_size and m.making_s < SMALL_S * m.batch_size and not m.has_getitems:
+    by_number = m.batch_size and m.kind != "stream"
+    if by_number and m.making_s < SMALL_S * m.batch_size and not m.has_getitems:
         change = "give the dataset __getitems__(indices), which reads all samples by one access"
     return Remedy(verdict, change, _at_most(m, transform_ms=0.0), at_most=True)
 

@@ -33,6 +33,11 @@ BIG = 10**8
             {"workers": 0, "batch_size": 1024, "has_getitems": True},
             "do what the dataset computes once",
         ),
+        (
+            "CPU",
+            {"workers": 0, "batch_size": 1024, "kind": "stream"},
+            "do what the dataset computes once",
+        ),
         ("CPU", {"worker_cores": 1}, "the 2 workers share 1 core of 4.*use all 4 cores"),
         (
             "CPU",
