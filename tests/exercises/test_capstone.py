@@ -134,6 +134,11 @@ FEWER_LATER = """
                 tokens["mask"] &= np.arange(LONGEST) < (16 if self.epoch.value else LONGEST)
                 yield tokens
 """
+ONLY_LOOKED_AT = """\
+            if not losses:
+                losses.append(job.compute(evaluate, model, task, job.upload(batch)))
+                continue
+"""
 DEALT = """
         mine = stream.split(stream.shuffled(self.chunks, rng), stream.Place.here())
         for chunks in stream.batched(mine, TOGETHER):
@@ -227,6 +232,7 @@ ANOTHER_TRAINING = {  # what the verdict says of it; the first two take no train
     change(FOLLOWED, f"{FOLLOWED}            batch = first = first or batch\n").replace(
         "        losses = []", "        losses, first = [], None"
     ): "and no step learns from it",
+    change(FOLLOWED, f"{FOLLOWED}{ONLY_LOOKED_AT}"): "2 of 100 steps get no optimiser",
     change(DEALT, THE_SAME_BATCHES): "the same events share a batch each time",
 }
 

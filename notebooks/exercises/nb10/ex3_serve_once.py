@@ -11,9 +11,17 @@ from unittest.mock import patch
 
 import numpy as np
 import webdataset as wds
+from numpy.typing import NDArray
 from torch.utils.data import IterableDataset
 
-from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
+from course_utils.teaching.exercise import (
+    Verdict,
+    exercise,
+    expect,
+    expect_in_a_file,
+    refuse,
+    right,
+)
 from course_utils.teaching.notebook import explain
 from course_utils.words import plural
 from notebooks.exercises.judging import (
@@ -29,7 +37,7 @@ from notebooks.exercises.judging.served import Place
 from notebooks.exercises.nb10.hidden import room, small_shards
 
 WORKERS, RANKS = range(4), (1, 2, 3)
-COUNTS = (2, 7, 12)  # shards; fewer than places, neither, a multiple of them
+COUNTS = (2, 4, 7, 12)  # shards; fewer than places, one more than ranks, neither, a multiple
 TURNED = 0.7  # likeness on a circle: 0.8 to 1 if orders are only turned, 0.1 to 0.4 by chance
 SAME_ORDER = 0.9  # rank correlation; orders that are drawn anew have 0 ± 0.3
 
@@ -73,7 +81,14 @@ def _judge_places(make_stream: Make, shards: Shards, workers: int, world_size: i
         f"With {plural(workers, 'worker')} on each of {plural(world_size, 'rank')} and "
         f"{plural(len(shards), 'shard')}"
     )
-    streams = [make_stream(list(shards), 1, rank, world_size) for rank in range(world_size)]
+    try:
+        streams = [make_stream(list(shards), 1, rank, world_size) for rank in range(world_size)]
+    except IndexError as error:  # what WebDataset raises for an empty list
+        refuse(
+            f"{where}, a list has too little in it, such as the shards of a rank that is left "
+            f"without any: {explain(error)}.",
+            "Deal the shards out like cards, urls[rank::world_size]: each rank gets one then.",
+        )
     served = serve(streams, workers, lambda stream: _read(stream, shards, where))
     _judge_share(served, shards, where, streams[0])
 
@@ -210,17 +225,16 @@ def _judge_share(by_place: dict[Place, list[str]], shards: Shards, where: str, s
 
 def _judge_order(make_stream: Make, folder: Path) -> None:
     shards = small_shards(folder, 12, samples=40)  # more than a small buffer can mix
-    of = {key: shard for shard, keys in enumerate(shards.values()) for key in keys}
-    places = []
-    for epoch in (1, 2, 3, 16_801):  # in a cycle of 8, 10 or 100 the last is the first again
-        keys = _read(make_stream(list(shards), epoch, 0, 1), shards)
-        sums = np.bincount([of[key] for key in keys], weights=np.arange(len(keys)))
-        places.append(sums.argsort().argsort())  # of each shard among the others
-    alike = np.asarray(np.corrcoef(places))[np.triu_indices(len(places), 1)]
+    places, of_two = (_places(make_stream, shards, world_size) for world_size in (1, 2))
     expect(
-        alike.max() < SAME_ORDER,
+        _alike(places).max() < SAME_ORDER,
         "Two of four epochs read the shards in the same order: only neighbours are ever mixed.",
         "Shuffle the list of shards, with the epoch as the seed.",
+    )
+    expect(
+        _alike(of_two).min() < SAME_ORDER,  # two that only shuffle their own are more alike
+        "With 2 ranks all epochs read the shards in the same order; with 1 rank they do not.",
+        "Shuffle the list of shards for any number of ranks, with the epoch as the seed.",
     )
     # on a circle, where turning changes no distance
     circles = [np.exp(2j * np.pi * place / len(shards)) for place in places]
@@ -229,3 +243,20 @@ def _judge_order(make_stream: Make, folder: Path) -> None:
         "The order is only turned: most shards are followed by the same one in each epoch.",
         "Shuffle the list of shards, with the epoch as the seed.",
     )
+
+
+def _places(make_stream: Make, shards: Shards, world_size: int) -> list[NDArray[np.int64]]:
+    """Return for each of four epochs the place of each shard among the others."""
+    of = {key: shard for shard, keys in enumerate(shards.values()) for key in keys}
+    places = []
+    for epoch in (1, 2, 3, 16_801):  # in a cycle of 8, 10 or 100 the last is the first again
+        streams = (make_stream(list(shards), epoch, rank, world_size) for rank in range(world_size))
+        keys = [key for stream in streams for key in _read(stream, shards)]
+        sums = np.bincount([of[key] for key in keys], weights=np.arange(len(keys)))
+        places.append(sums.argsort().argsort())
+    return places
+
+
+def _alike(places: list[NDArray[np.int64]]) -> NDArray[np.float64]:
+    """Return how alike the orders of each two epochs are: 1 if they are the same."""
+    return np.asarray(np.corrcoef(places))[np.triu_indices(len(places), 1)]

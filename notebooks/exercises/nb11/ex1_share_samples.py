@@ -155,7 +155,7 @@ def _judge_epochs(sampler_class: type[Any]) -> None:
     """Judge whether the same epoch is the same again, and another one shares out anew."""
     sampler = sampler_class(101, 1, 4)
     for epoch in 0, 1:
-        first, again = _read(sampler, epoch), _read(sampler, epoch)
+        first, untold, again = (_read(sampler, told) for told in (epoch, None, epoch))
         other = _read(sampler_class(101, 1, 4), epoch)
         expect(
             first == again == other,
@@ -163,6 +163,12 @@ def _judge_epochs(sampler_class: type[Any]) -> None:
             "serve other samples than before.",
             "Work the order out anew in every __iter__, from seed and epoch alone; 0 is a seed "
             "too.",
+        )
+        expect(
+            first == untold,
+            "Read twice without a word from set_epoch, the sampler serves two epochs: reading it "
+            "once, be it to look at it, takes the rank away from the order of the others.",
+            "Leave self.epoch to set_epoch: what is read changes nothing.",
         )
     with hashed_elsewhere():
         elsewhere = _read(sampler_class(101, 1, 4), 1)

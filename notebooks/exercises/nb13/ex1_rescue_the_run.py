@@ -242,6 +242,12 @@ def changed_tokens(job: CountedJob, events: MemmapEvents) -> Objection | None:
 
 def changed_steps(job: CountedJob) -> Objection | None:
     """Return that a step learns something else than before, if it does."""
+    if 0 < job.untaught < len(job.sizes):
+        return (
+            f"{job.untaught} of {len(job.sizes)} steps get no optimiser, and the others get one: "
+            "the model learns nothing from their events.",
+            "Hand `learn` to job.compute for each batch, the first one too.",
+        )
     if job.first_step is None or learns_as_before(job.first_step, job.plan[0]):
         return None
     return (

@@ -19,6 +19,7 @@ import numpy as np
 from fsspec.spec import AbstractFileSystem
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from course_utils.errors import CourseError
@@ -68,6 +69,7 @@ class CountedJob(RecordedJob):
         self.gpu = self._make_gpu()
         self.boot_s: float | None = None  # what the first workers took to start
         self.first_step: FirstStep | None = None
+        self.untaught = 0  # steps that are given no optimiser
         self.learnt = defaultdict[int, list[Row]](list)  # by the number of the event
         self._account = Account(storage)
 
@@ -120,6 +122,7 @@ class CountedJob(RecordedJob):
     def compute(self, function: Callable[..., Any], *given: Any) -> Any:
         """Let the GPU be busy for a step, and note what it learns."""
         found = super().compute(function, *given)
+        self.untaught += not any(isinstance(one, Optimizer) for one in given)
         with self._free_of_charge():
             batch = self._note_learnt(given[-1])
             self.first_step = self.first_step or FirstStep(*deepcopy((function, given[:-1], batch)))
