@@ -154,7 +154,7 @@ print(served(PolarMended(events, 64), workers=2))
 #
 # Large data lie in pieces, called **shards**. Divide `self.shards`, a list of iterables of events, among all
 # places. Every event is served exactly once, for any number of ranks, with or without workers, and also if there
-# are fewer shards than places. No place opens the shard of another.
+# are fewer shards than places. No place opens the shard of another, nor gets two shards more than another.
 #
 # <details><summary>Hint 1</summary>
 #

@@ -54,12 +54,13 @@ def read_batches(dataset_class: type[Any]) -> Verdict:
 
 
 def block_batch(events: int, seed: int) -> list[int]:
-    """Return events of blocks in random order, two of them with a small gap between."""
+    """Return events of blocks in random order, two pairs of them with a small gap between."""
     rng = np.random.default_rng(seed)
     spacing = events // BLOCKS
     starts = spacing * np.arange(BLOCKS) + rng.integers(spacing // 2, size=BLOCKS)
     length = BLOCK - seed % 2
     starts[1] = starts[0] + length + 150  # a gap that tempts
+    starts[-2] = starts[-1] - length - 72  # a shorter one, of events that are brighter
     batch: list[int] = rng.permutation((starts[:, None] + np.arange(length)).ravel()).tolist()
     return batch
 

@@ -99,7 +99,7 @@ def _judge(returned: object, bench: _Bench) -> None:
         "Call `gpu.synchronize()` before you read the clock the second time.",
     )
     expect(
-        launches < 6 or found < 0.7 * (launches - 5) * truth,
+        launches < 7 or found < 0.7 * (launches - 5) * truth,
         f"{seen}: that is the time of all the steps together.",
         "Divide by the number of steps between the two readings of the clock.",
     )
