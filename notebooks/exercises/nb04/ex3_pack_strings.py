@@ -116,13 +116,15 @@ def _judge_ends(packed: Strings, names: Strings) -> None:
             "where it should.",
             "range(len(self))[index] raises it.",
         )
+    next(iter(packed), None)  # a loop that has begun is nothing to the next one
     served = list(islice(iter(packed), len(names) + 1))
     more = "more than " if len(served) > len(names) else ""
     expect(
         served == list(names),
         f"`for text in packed` serves {more}{min(len(served), len(names)):,} texts, not just the "
-        f"{len(names):,} of the list.",
-        "Without __iter__ Python asks for 0, 1, 2 and so on, until an IndexError comes.",
+        f"{len(names):,} of the list, or a second loop does not begin at the first one.",
+        "Without __iter__ Python asks for 0, 1, 2 and so on in every loop, until an IndexError "
+        "comes.",
     )
 
 
