@@ -1,17 +1,13 @@
 """Build the book, one folder of pages that need no server and no network: `make book`.
 
-    python -m docs.book.build            # run what has changed, build, look at every link
-    python -m docs.book.build --afresh   # build every page anew; what notebooks showed is kept
-
-The notebooks are run once; see docs/book/execute.py.
+What notebooks and pages were read as is kept, see docs/book/execute.py; every page is written anew:
+Sphinx leaves those that it does not write out of the index of the search.
 """
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from sphinx.cmd.build import build_main
@@ -22,14 +18,10 @@ from docs.book.links import findings
 SOURCE, BUILT = BOOK / "assembled", BOOK / "built"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Build, and return the exit status."""
-    parser = argparse.ArgumentParser(description="Build the book from the notebooks.")
-    parser.add_argument("--afresh", action="store_true", help="build every page anew")
-    if parser.parse_args(arguments).afresh:
-        for folder in SOURCE, BUILT:
-            shutil.rmtree(folder, ignore_errors=True)
+def main() -> int:
+    """Run what has changed, build, look at every link; return the exit status."""
     lay_out(dict(assembled()), SOURCE / "source")
+    shutil.rmtree(BUILT, ignore_errors=True)
     trees = SOURCE / "trees"
     sphinx = ["-q", "-W", "--keep-going", "-c", BOOK, "-d", trees, SOURCE / "source", BUILT]
     if status := build_main([str(argument) for argument in sphinx]):
@@ -45,10 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def lay_out(texts: dict[str, str], folder: Path) -> None:
     """Write files into a folder and remove all others; what has not changed keeps its time."""
     for path in [*folder.rglob("*")]:
-        source = path.relative_to(folder)
-        if path.is_file() and source.as_posix() not in texts:
+        if path.is_file() and path.relative_to(folder).as_posix() not in texts:
             path.unlink()
-            (BUILT / source).with_suffix(".html").unlink(missing_ok=True)
     for name, text in texts.items():
         path = folder / name
         if not path.exists() or path.read_text("utf-8") != text:
