@@ -39,14 +39,14 @@ _LIBRARIES = sysconfig.get_path("stdlib"), "site-packages", "dist-packages"
 _MAIN = threading.main_thread().ident
 _OURS = str(Path(__file__).parents[2])
 
-_loops: list[Writer] = []
+_writers: list[Writer] = []
 _last: Turns | None = None  # whose next() was called last
 
 
 def begin(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
     """Return `make(loader)`, a `DataLoader`'s iterator, and watch it unless this is a worker."""
-    loop = None if get_worker_info() is not None else _loop_of(loader)
-    if loop is None:
+    writer = None if get_worker_info() is not None else _writer_of(loader)
+    if writer is None:
         return make(loader)
     began, clocks = time.perf_counter_ns(), None
     if is_heard(loader):  # somebody records it already
@@ -54,18 +54,18 @@ def begin(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
     else:
         clocks = Clocks()
         iterator = listen(loader, [clocks], make)
-    iterator._watched_turns = Turns(loop, clocks, began)  # type: ignore[attr-defined]
+    iterator._watched_turns = Turns(writer, clocks, began)  # type: ignore[attr-defined]
     return iterator
 
 
 def timed(batches: Any) -> Iterator[Any]:
     """Yield `batches`, which are no `DataLoader`, and watch the loop that takes them."""
-    loop = _loop_of(batches)
-    if loop is None:
+    writer = _writer_of(batches)
+    if writer is None:
         yield from batches
         return
     began = time.perf_counter_ns()
-    yield from _taken(iter(batches), Turns(loop, None, began))
+    yield from _taken(iter(batches), Turns(writer, None, began))
 
 
 def timed_loader(loader: Any) -> Iterator[Any]:
@@ -89,7 +89,7 @@ class Writer:
 
     def __init__(self, loader: Any, about: Mapping[str, Any]):
         self.loader, self.about = _reference(loader), about
-        name = f"{os.getpid()}-{len(_loops)}{ENDING}"
+        name = f"{os.getpid()}-{len(_writers)}{ENDING}"
         self.record = Record(records_folder() / name, about)
         self.cores = 0  # a bit for each that the workers may use
 
@@ -109,8 +109,8 @@ class Writer:
 class Turns:
     """Times the calls of next() of one iterator."""
 
-    def __init__(self, loop: Writer, clocks: Clocks | None, began: int):
-        self.loop, self.clocks = loop, clocks
+    def __init__(self, writer: Writer, clocks: Clocks | None, began: int):
+        self.writer, self.clocks = writer, clocks
         self._began = began  # making the iterator, until the first batch is asked for
         self._ready = time.perf_counter_ns()
         self._place = 0  # in the epoch
@@ -128,7 +128,7 @@ class Turns:
             asked = self._began
         if device is not None:
             device.asked()
-        number = self.loop.record["turns"]
+        number = self.writer.record["turns"]
         reads = number % SOME == 1 or asked - self._got > LONG_NS
         cpu = time.thread_time_ns() if reads else 0
         try:
@@ -143,10 +143,10 @@ class Turns:
 
     def _note(self, received: Any, asked: int, got: int, received_ns: float) -> Any:
         """Write down a turn, then the sums that count it; return the batch."""
-        batch, loop, record, fetch = received, self.loop, self.loop.record, None
+        batch, writer, record, fetch = received, self.writer, self.writer.record, None
         if self.clocks is not None and isinstance(received, Parcel):
             batch, (fetch, cores) = received.batch, received.about
-            loop.cores |= cores
+            writer.cores |= cores
         elif self.clocks is not None:
             fetch = self.clocks.fetch
         number = self._number = record["turns"]
@@ -157,8 +157,8 @@ class Turns:
         if not place:
             self._note_first(asked, got)
         elif place == 1:
-            record["cores"] = loop.cores.bit_count()
-            loop.describe(**_place_in_the_world(), batch_bytes=_bytes(batch))
+            record["cores"] = writer.cores.bit_count()
+            writer.describe(**_place_in_the_world(), batch_bytes=_bytes(batch))
         if threading.get_ident() != _MAIN:
             record["elsewhere"] += 1
         record["turns"] = number + 1
@@ -166,7 +166,7 @@ class Turns:
         return batch
 
     def _note_first(self, asked: int, got: int) -> None:
-        record = self.loop.record
+        record = self.writer.record
         record["first"] = record["first"] or asked
         record["began"] += got - asked
 
@@ -175,13 +175,13 @@ class Turns:
         global _last
         if self._got:
             straight = _last is self
-            self.loop.record.amend(self._number, "left", float(now if straight else -1))
+            self.writer.record.amend(self._number, "left", float(now if straight else -1))
             if straight:
-                self.loop.record["worked"] += now - self._got
+                self.writer.record["worked"] += now - self._got
         _last = self
 
     def _epoch_ends(self, asked: int) -> None:
-        record, now = self.loop.record, time.perf_counter_ns()
+        record, now = self.writer.record, time.perf_counter_ns()
         record["epochs"] += 1
         record["waited"] += now - asked
         record["last"] = now
@@ -198,24 +198,26 @@ class Turns:
         if threading.get_ident() != _MAIN or not device_at_work():
             return None
         if self._device is None:
-            self._device = DeviceClock(self.loop.device_told)
+            self._device = DeviceClock(self.writer.device_told)
         return self._device
 
 
-def _loop_of(loader: Any) -> Writer | None:
-    """Return the loop of `loader`; one that is gone and was described alike hands its own on."""
-    known = next((loop for loop in _loops if loop.loader() is loader), None)
+def _writer_of(loader: Any) -> Writer | None:
+    """Return the writer of `loader`; a loader that is gone and was alike hands its own on."""
+    known = next((writer for writer in _writers if writer.loader() is loader), None)
     if known is not None:
         return known
     about = _description(loader)
-    for loop in _loops:
-        if loop.loader() is None and all(loop.about[key] == about[key] for key in _DISTINGUISHES):
-            loop.loader = _reference(loader)
-            return loop
-    if len(_loops) == MOST_LOADERS:
+    for writer in _writers:
+        if writer.loader() is None and all(
+            writer.about[key] == about[key] for key in _DISTINGUISHES
+        ):
+            writer.loader = _reference(loader)
+            return writer
+    if len(_writers) == MOST_LOADERS:
         return None
-    _loops.append(Writer(loader, about))
-    return _loops[-1]
+    _writers.append(Writer(loader, about))
+    return _writers[-1]
 
 
 _DISTINGUISHES = ("kind", "dataset", "batch_size", "workers", "prefetch_factor", "at", "inner")
@@ -318,7 +320,7 @@ def _begin_as_child() -> None:
     """Forget the loops of the process that was forked: their records are its own."""
     global _last, _MAIN
     _last, _MAIN = None, threading.get_ident()
-    _loops.clear()
+    _writers.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -16,7 +16,7 @@ from tests.measure.datasets import Numbers
 
 @pytest.fixture(autouse=True)
 def _records(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(turns, "_loops", [])
+    monkeypatch.setattr(turns, "_writers", [])
     records_folder.cache_clear()
     yield
     records_folder.cache_clear()

@@ -28,7 +28,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     for owner, name in patched.items():
         monkeypatch.setattr(owner, name, getattr(owner, name))
     monkeypatch.setattr(dataloader._BaseDataLoaderIter, "_watched_turns", None, raising=False)
-    monkeypatch.setattr(turns, "_loops", [])
+    monkeypatch.setattr(turns, "_writers", [])
     attach._patch(dataloader)
     yield lambda: read_all(tmp_path)
     records_folder.cache_clear()
