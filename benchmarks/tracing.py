@@ -1,12 +1,17 @@
-"""Print what tracing and watching cost: per stage, per batch, as a share of a fast loop."""
+"""Print what tracing and watching cost: per stage, per batch, as a share of a fast loop.
+
+The loop sleeps between two batches: code that has left the caches costs several times as much as it
+does at once again.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from statistics import median
-from time import process_time
+from time import process_time, sleep
 from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
@@ -15,7 +20,7 @@ from course_utils.measure.spans import stage
 from course_utils.measure.trace import record
 from course_utils.measure.watch import watch
 
-REPEATS, BATCHES = 7, 5_000
+REPEATS, BATCHES, STEP_S = 5, 1_000, 0.001
 
 
 class Zeros(Dataset[int]):
@@ -34,14 +39,15 @@ def main() -> None:
     print(f"  stage(), nothing recording   {_stage_ns() / 1000:6.2f} µs  (bar 0.5)")
     with record():
         print(f"  stage(), recording           {_stage_ns() / 1000:6.2f} µs  (bar 2)")
-    items = [[0]] * BATCHES
-    print(f"  1,000 batches/s loop         {_loop_share(items, _traced):6.2%}     (bar 1 %)")
-    loader = DataLoader(Zeros(), batch_size=1)
-    print(f"  the same from a DataLoader   {_loop_share(loader, _traced):6.2%}     (bar 1 %)")
-    watched = watch(loader)
-    share = _loop_share(loader, lambda _: watched)
-    print(f"  the same with `watch`        {share:6.2%}     (bar 1 %)")
-    repr(watched)  # else it would be told at the end
+    print("  a loop of 1,000 batches/s")
+    _print_loop("traced", [[0]] * BATCHES, _traced)
+    for workers in (0, 1):
+        loader = DataLoader(Zeros(), batch_size=1, num_workers=workers)
+        where = f"{workers} workers" if workers != 1 else "1 worker"
+        _print_loop(f"traced, {where}", loader, _traced)
+        watched = watch(loader)
+        _print_loop(f"watched, {where}", loader, lambda _, watched=watched: watched)
+        repr(watched)  # else it would be told at the end
     print(f"  import course_utils          {_import_s():6.3f} s   (bar 0.2)")
 
 
@@ -69,21 +75,25 @@ def _traced(items: Iterable[Any]) -> Iterator[Any]:
         yield from trace.batches(items)
 
 
-def _loop_share(items: Iterable[Any], recorded: Callable[[Iterable[Any]], Iterable[Any]]) -> float:
-    """Return what `recorded` adds to a batch, as a share of the 1 ms that it may take."""
+def _print_loop(
+    what: str, items: Iterable[Any], recorded: Callable[[Iterable[Any]], Iterable[Any]]
+) -> None:
+    """Print what `recorded` adds to a batch, as a share of the time that a step and it may take."""
 
-    def loop() -> None:
-        for _ in recorded(items):
-            pass
+    def batch_s(batches: Iterable[Any]) -> float:
+        start = _processor_s()
+        for _ in batches:
+            sleep(STEP_S)
+        return (_processor_s() - start) / BATCHES
 
-    def bare() -> None:
-        for _ in items:
-            pass
+    extra = median(batch_s(recorded(items)) - batch_s(items) for _ in range(REPEATS))
+    print(f"    {what:<25}{1e6 * extra:6.1f} µs  {extra / STEP_S:6.2%}  (bar 1 %)", flush=True)
 
-    extra = median(
-        _per_call_ns(loop, BATCHES) - _per_call_ns(bare, BATCHES) for _ in range(REPEATS)
-    )
-    return extra / 1e6
+
+def _processor_s() -> float:
+    """Return the processor time of this process and of the workers that have ended."""
+    used = getrusage(RUSAGE_SELF), getrusage(RUSAGE_CHILDREN)
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _import_s() -> float:

@@ -37,7 +37,9 @@ def main(workers, ending):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        print("epoch", epoch, loss.item().hex(), torch.rand(()).item().hex(), flush=True)
+        said = f"epoch {epoch} {loss.item().hex()} {torch.rand(()).item().hex()}\n"
+        sys.stdout.write(said)  # at once, since the ranks share a pipe
+        sys.stdout.flush()
         epoch += 1
     if ending == "raise":
         raise ValueError("it ends so")
