@@ -396,7 +396,7 @@ cu.check("08.2", where_to_augment)
 # - spot an augmentation that draws once for the whole batch,
 # - predict when augmenting on the GPU helps, and when it slows training down.
 #
-# Next: notebook 09 copies the next batch while the GPU computes.
+# Next: [notebook 09](09_prefetch_to_cuda.ipynb) copies the next batch while the GPU computes.
 
 # %% [markdown]
 # # Extra

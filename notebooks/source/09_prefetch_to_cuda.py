@@ -496,7 +496,7 @@ cu.check("09.2", Prefetcher)
 # - write a prefetcher that hides its copies, and prove its data right,
 # - find the defects of a given one.
 #
-# Next: notebook 10, data that come over the network.
+# Next: [notebook 10](10_stream_shards.ipynb), data that come over the network.
 
 # %% [markdown]
 # # Extra

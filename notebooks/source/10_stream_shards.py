@@ -402,7 +402,7 @@ cu.check("10.2", choose_shards)
 # - write pipelines that mix before they decode, and have a new order in each epoch,
 # - choose the number of shards for all who will read them.
 #
-# Next, notebook 11: many GPUs, and how to survive a restart.
+# Next: [notebook 11](11_feed_many_gpus.ipynb), many GPUs, and how to survive a restart.
 
 # %% [markdown]
 # # Extra
@@ -490,7 +490,7 @@ with object_store(shards, None) as store:
     try:
         served(samples)
     except ConnectionError as error:
-        print(str(error).replace(store.url, "http://..."))
+        print(str(error).replace(f"{store.url}/", ""))
     store.restart()
     print("events after a restart:", served(stream_shards(store.url, headers=store.headers)))
 

@@ -478,6 +478,8 @@ draw_losses(whole["losses"], killed["losses"], at=23)
 # - find the rank that all the others wait for, and the stage that makes it late,
 # - end an epoch without a hang, however uneven the shards are,
 # - go on after a kill with the very next batch, and show that it is the same training.
+#
+# Next: [notebook 12](12_feed_a_language_model.ipynb), where the data are text.
 
 # %% [markdown]
 # # Extra

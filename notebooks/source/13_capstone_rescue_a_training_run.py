@@ -132,7 +132,7 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 # %% tags=["solution"]
 from notebooks.stories.capstone import script_with
 
-script.write_text(script_with([]), "utf-8")
+_ = script.write_text(script_with([]), "utf-8")
 
 # %%
 cu.check("13.1", script)
@@ -141,10 +141,13 @@ cu.check("13.1", script)
 # What was wrong, and why it cost so much:
 
 # %% tags=["solution"]
+from textwrap import fill
+
 from notebooks.stories.capstone import faults_of
 
 for fault in faults_of(0):
-    print(f"{fault.place:9}  {fault.name}. {fault.why}")
+    text = f"{fault.place:9}  {fault.name}. {fault.why}"
+    print(fill(text, 90, subsequent_indent=" " * 11))
 
 # %% [markdown]
 # ## Does it still learn?

@@ -76,7 +76,8 @@ def draw_break_even(folder: Path) -> tuple[Figure, float, float]:
             panel.plot(epochs, cold_s * epochs, "--", label="from the storage")
             panel.plot(epochs, stage_s + staged_s * epochs, label="staged")
             panel.axvline(paid[-1], color="0.5", ls=":")
-            panel.set(title=f"{name}: paid after {paid[-1]:.2f}", xlabel="epochs", xticks=range(4))
+            title = f"{name}: paid after {paid[-1]:.2f} epochs"
+            panel.set(title=title, xlabel="epochs", xticks=range(4))
         panels[0].set_ylabel("seconds of loading\n(emulated)")
         panels[0].legend()
     return figure, paid[0], paid[1]
