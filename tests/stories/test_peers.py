@@ -88,7 +88,7 @@ def test_a_comparison_shows_what_was_measured_here_beside_what_is_recorded() -> 
     assert head.split()[:4] == ["loader", "here", "recorded", "MB/s"]
     assert " ".join(first.split()) == "record loader 20 – 0 0.1 100 100 1.0 100 ms"
     assert " ".join(second.split()) == "LitData 200 200 0 0.5 100 100 1.0 100 ms"
-    assert where == "recorded: a machine"
+    assert where == "samples per second; recorded: a machine"
     assert found._repr_html_().count("<tr>") == 3
     (panel,) = found.picture().axes
     assert [label.get_text() for label in panel.get_yticklabels()] == ["record loader", "LitData"]

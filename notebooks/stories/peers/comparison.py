@@ -20,6 +20,7 @@ from notebooks.stories.peers.measure import TASKS, Measured, measure
 
 Found = Mapping[str, Measured]
 _KEPT = "measured.json"
+_LEFT = " style='text-align:left;white-space:nowrap'"
 _CELL = "text-align:right;white-space:nowrap;padding-left:1em"
 
 
@@ -96,21 +97,23 @@ class Comparison:
         columns = [[name, *cells] for name, cells in self._columns().items()]
         widths = [max(map(len, column)) for column in columns]
         rows = ("  ".join(map(str.rjust, row, widths)) for row in zip(*columns, strict=True))
-        return "\n".join([self.title, *rows, f"recorded: {self.where}"])
+        return "\n".join([self.title, *rows, f"samples per second; recorded: {self.where}"])
 
     def _repr_html_(self) -> str:
         columns = self._columns()
-        head = "".join(f"<th scope='col'>{name}</th>" for name in columns)
+        head = "".join(
+            f"<th scope='col'{_LEFT * (name == 'loader')}>{name}</th>" for name in columns
+        )
         rows = "".join(
-            f"<tr><th scope='row' style='text-align:left;white-space:nowrap'>{escape(name)}</th>"
+            f"<tr><th scope='row'{_LEFT}>{escape(name)}</th>"
             + "".join(f"<td style='{_CELL}'>{cell}</td>" for cell in cells)
             + "</tr>"
             for name, *cells in zip(*columns.values(), strict=True)
         )
         body = f"<table><tr>{head}</tr>{rows}</table>"
-        said = f"Recorded: {self.where}."
+        said = f"Samples per second; recorded: {self.where}."
         if self.here:
-            said += " The columns after that are measured here, if they can be."
+            said += " The columns from MB/s on were measured here, if `here` has a number."
         return card("plain", self.title, said, body=body)
 
 
