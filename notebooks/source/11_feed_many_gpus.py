@@ -304,7 +304,7 @@ if __name__ == "__main__":
 torchrun("train_shards", events, f"{room.name}/shards", ranks=3)
 
 # %% [markdown]
-# No rank ends by itself. The one with more batches waits for the gradients of the others, and they wait for it at the
+# Only the time limit ends them. The rank with more batches waits for the gradients of the others, and they wait for it at the
 # checkpoint. Who gives up first closes its connections. Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten. What comes next decides how it looks: if
 # it were a second epoch, the ranks would go on, and average gradients of different epochs.
 #

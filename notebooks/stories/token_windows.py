@@ -7,6 +7,7 @@ plot_mask(windows[0] == END)
 from collections.abc import Mapping
 
 import numpy as np
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -51,7 +52,7 @@ def plot_mask(ends: NDArray[np.bool_]) -> Figure:
     }
     with drawing(7, 3.2, columns=2, sharey=True) as (figure, panels):
         for panel, (name, mask) in zip(panels, masks.items(), strict=True):
-            panel.imshow(mask, cmap="Blues", interpolation="nearest")
+            panel.imshow(mask, cmap=ListedColormap(["none", "C0"]), interpolation="nearest")
             panel.set(title=name, xlabel="sees token")
         panels[0].set(ylabel="token")
     return figure
