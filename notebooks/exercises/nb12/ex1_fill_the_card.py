@@ -27,7 +27,10 @@ NUMBERS = (
             2 * NEED: "Those are bytes; a MB has a million of them.",
             2 * NEED / 2**20: "That is MiB, of 1,048,576 bytes; a MB has a million.",
             NEED / 1e6: "That is one byte for a token, and one byte can tell 256 of them apart.",
-            4 * NEED / 1e6: "That is 4 bytes for a token. As uint16 it has 2.",
+            4
+            * NEED
+            / 1e6: "That is 4 bytes for a token, and as uint16 it has 2; or it is what a step "
+            "reads, and a step takes two seconds.",
             8 * NEED / 1e6: "That is int64, as the model gets it. On the disk a token has 2 bytes.",
         },
     ),

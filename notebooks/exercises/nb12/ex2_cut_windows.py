@@ -1,19 +1,20 @@
 """Exercise 12.2: windows in which every token is a target once an epoch."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
-from notebooks.exercises.judging import random_state
+from notebooks.exercises.judging import hashed_elsewhere, random_numbers_of, random_state
 
 Make = Callable[[int, int, int], Any]
 Starts = NDArray[np.int64]
 
 CASES = ((1_000, 10), (1_001, 10), (1_007, 10), (640, 64), (641, 64), (200_000, 128), (300, 1))
-MANY = 100_000  # tokens, more than two bytes can number
+MANY, HUGE = 100_000, 2**32  # tokens, more than two or four bytes can number
 TOO_SHORT = ((100, 128), (128, 128), (1, 8))
 SEEDS, LENGTH, TOKENS = range(100), 8, 4_000  # epochs in which chance is judged
 SAME_ORDER = 0.5  # correlation; orders that are drawn anew have 0 ± 0.05
@@ -34,6 +35,15 @@ def cut_windows(window_starts: Make) -> Verdict:
                 "Asked twice for the same seed, your function returns other windows. A training "
                 "that begins again could not go on where it stopped.",
                 "Draw everything from np.random.default_rng(seed).",
+            )
+            with hashed_elsewhere(), random_numbers_of(1):
+                elsewhere = _starts(window_starts, n_tokens, length, seed)
+            expect(
+                np.array_equal(elsewhere, starts),
+                "In another process your function returns other windows for the same seed, so the "
+                "ranks of a training do not agree. Torch has another seed there, and hash() of a "
+                "text another value.",
+                "Draw everything from np.random.default_rng(seed), and put nothing else into it.",
             )
     for n_tokens, length in TOO_SHORT:
         count = len(_starts(window_starts, n_tokens, length, 0))
@@ -59,9 +69,13 @@ def cut_windows(window_starts: Make) -> Verdict:
 def _judge_type(window_starts: Make) -> None:
     """Judge whether the numbers are large enough, for a corpus here and for those of the notes."""
     few, many = (np.asarray(window_starts(n_tokens, 100, 0)).dtype for n_tokens in (1_000, MANY))
-    if few == many and many.kind in "iu":  # else it grows with the corpus, or is refused below
+    if (
+        few == many and many.kind in "iu" and many.itemsize < 8
+    ):  # else it grows, or is refused below
+        with suppress(OverflowError):
+            many = np.asarray(window_starts(HUGE, HUGE // 4, 0)).dtype
         expect(
-            many.itemsize == 8,
+            many != few,
             f"Your starts are {many}, which ends at {np.iinfo(many).max:,}. A corpus has more "
             "tokens: the one of the lecture notes has 100 billion.",
             "Leave them in 64 bits, as np.arange makes them.",
@@ -93,6 +107,12 @@ def _judge_windows(starts: Starts, n_tokens: int, length: int) -> None:
     served = np.bincount((starts[:, None] + np.arange(1, length + 1)).ravel(), minlength=n_tokens)
     first = int(starts.min()) + 1
     twice, never = int((served > 1).sum()), int((served[first:last] == 0).sum())
+    expect(
+        not never or length == 1 or np.any(starts % length != starts[0] % length),
+        f"{where}: the windows lie side by side, but {never // length:,} of them are left out, and "
+        f"{len(starts) - len(np.unique(starts)):,} come again.",
+        "Serve each window once: rng.permutation(starts) draws their order, and none is cut off.",
+    )
     expect(
         not twice,
         f"{where}: {twice:,} tokens are targets more than once, and {never:,} between the first "

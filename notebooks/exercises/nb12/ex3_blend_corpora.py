@@ -19,7 +19,7 @@ CASES: tuple[tuple[list[float], int], ...] = (
     ([2, 1, 1], 400),  # shares in another unit
     ([0.02, 0.9, 0.08], 5_000),
     ([7, 2, 1, 1], 1_234),
-    ([0.7, 0.3], 20_000),  # by which shares of 16 bits have drifted away
+    ([0.7004, 0.2996], 20_000),  # by which shares of 3 digits, or 16 bits, have drifted away
     ([0.9, *[0.01] * 10], 1_000),  # who looks at each corpus alone serves all small ones at once
     ([5], 20),
     ([0.5, 0.5], 0),
@@ -64,8 +64,8 @@ def _turns(take_turns: Make, weights: list[float], count: int) -> Turns:
     )
     expect(
         len(turns) == count,
-        f"{case} you return {len(turns):,} turns. Shares that are rounded need not add up to the "
-        "whole.",
+        f"{case} you return {len(turns):,} turns, and there is one for each sample. Shares that "
+        "are rounded need not add up to the whole.",
         "Decide sample by sample, until there are `count`.",
     )
     expect(
@@ -117,7 +117,7 @@ def _judge(turns: Turns, weights: Sequence[float], take_turns: Make, *, at_rando
         "Divide them by their sum first.",
     )
     refuse(
-        f"{found} Draws, with a seed or without, and turns that do not count what was served drift "
-        "away from the shares.",
+        f"{found} Draws, with a seed or without, shares that do not add up to 1, and turns that do "
+        "not count what was served drift away from the shares.",
         HOW,
     )
