@@ -21,7 +21,7 @@ test: $(READY) ## style, types, unit tests, every notebook, browser, in minutes
 	@$(VENV) -m pytest -m "alone and not full" $(ALONE)
 
 test-fast: $(READY) ## the quick unit tests, on two cores
-	@$(VENV) -m pytest -q -n 3 --dist worksteal -m "not slow and not browser and not gpu and not full"
+	@$(VENV) -m pytest -q -n 3 --dist worksteal --ignore=tests/browser -m "not slow and not browser and not gpu and not full"
 
 test-all: $(READY) ## everything, under every way to start workers, every notebook in the browser too
 	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -n 2 --dist worksteal -m "not alone"

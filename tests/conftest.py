@@ -18,6 +18,8 @@ from course_utils.teaching.notebook.start import PRELOAD
 
 os.environ.setdefault("COURSE_SIZE", "S")
 os.environ.setdefault("MPLBACKEND", "Agg")
+if "PYTEST_XDIST_WORKER" in os.environ:  # threads of torch that spin take cores from the others
+    os.environ["OMP_WAIT_POLICY"] = "passive"
 # jsonschema, which every notebook is read with, builds its grammar of addresses for over a second.
 sys.modules.setdefault("rfc3987_syntax", None)
 pytest_plugins = ["tests.hangs"]
@@ -37,6 +39,11 @@ def pytest_sessionstart() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "forkserver" in METHODS:
         multiprocessing.set_forkserver_preload(list(PRELOAD))
+
+
+def pytest_collection_finish() -> None:
+    """Let what the tests start wait as it does for learners; torch has read how it shall here."""
+    os.environ.pop("OMP_WAIT_POLICY", None)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

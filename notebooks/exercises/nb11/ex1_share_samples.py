@@ -126,11 +126,10 @@ def _read(sampler: Any, epoch: int | None, seed: int = 0) -> list[int]:
         "The sampler gives more numbers than there are samples: it never ends.",
         "Go through the share of the rank once.",
     )
-    for number in found:
+    for kind in dict.fromkeys(map(type, found)):
         expect(
-            hasattr(type(number), "__index__"),
-            f"The sampler gives a {type(number).__name__}; a dataset is asked for samples by their "
-            "number.",
+            hasattr(kind, "__index__"),
+            f"The sampler gives a {kind.__name__}; a dataset is asked for samples by their number.",
             "Yield the numbers one by one: iter(order.tolist()).",
         )
     return [operator.index(number) for number in found]

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torchvision.transforms import v2
 
 from course_utils.loading.images import (
     CentreCrop,
@@ -82,6 +81,8 @@ def apart(photos: Path, packed: Path, size: int, resize: int, *, antialias: bool
 
     Images that are decoded smaller have a negative sign.
     """
+    from torchvision.transforms import v2  # takes seconds
+
     crops = CentreCrop(resize=resize)
     loader = ImageLoader(
         packed, 7, size, dtype="uint8", shuffle=False, crops=crops, antialias=antialias
