@@ -473,8 +473,8 @@ box
 # in the picture above, which is redrawn with what no prediction can know: how long *your* workers took to start.
 
 # %%
-measured = box.measure().summary()
-print(f"GPU busy after the first step: predicted {box.au:.0%}, measured {measured.au:.0%}")
+found, predicted = 100 * box.measure().summary().au, 100 * box.au
+print(f"GPU busy after the first step: predicted {predicted:.0f} %, measured {found:.0f} %")
 
 # %% [markdown]
 # The model is allowed an error of 5 points. On two cores the measurement may fall short by a few more: the main process

@@ -701,7 +701,9 @@ machine
 # ```python
 # from dftracer.python import dftracer, dft_fn
 #
-# log = dftracer.initialize_log(logfile="loader", data_dir="/path/of/my/data", process_id=-1)
+# log = dftracer.initialize_log(
+#     logfile="loader", data_dir="/path/of/my/data", process_id=-1
+# )
 #
 # @dft_fn("loader").log
 # def decode(sample): ...

@@ -11,6 +11,7 @@ import platform
 import re
 import shutil
 import subprocess
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -28,6 +29,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 PRESSURE = Path("/proc/pressure")
 _OWN_CGROUP = Path("/proc/self/cgroup")
 _GB = 1e9
+_PAGE = 106  # characters; JupyterLab breaks longer lines in the middle of a word
 
 T = TypeVar("T")
 
@@ -103,7 +105,7 @@ class Pressure:
         if not self.shares:
             return "This system keeps no pressure figures of the machine; Linux has them."
         told = ", ".join(f"for {name} {share:.0f} %" for name, share in self.shares.items())
-        return f"In the last 10 s some task of the machine waited {told} of the time."
+        return f"Of the last 10 s some task waited {told}."
 
 
 def pressure() -> Pressure:
@@ -140,7 +142,13 @@ def probe(folder: str | Path | None = None) -> str:
         ("disk speed", *_disk_speed(place)),
     ]
     wide = max(len(value) for _, value, _ in rows)
-    return "\n".join(f"{name:12}  {value:{wide}}  {means}".rstrip() for name, value, means in rows)
+    page = textwrap.TextWrapper(
+        max(_PAGE - 16 - wide, 40), break_on_hyphens=False, break_long_words=False
+    )
+    told = [
+        (name, value, f"\n{'':{16 + wide}}".join(page.wrap(means))) for name, value, means in rows
+    ]
+    return "\n".join(f"{name:12}  {value:{wide}}  {means}".rstrip() for name, value, means in told)
 
 
 def _python() -> tuple[str, str]:

@@ -39,6 +39,7 @@ def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
         sensors: x, y, z of all sensors, as `read_sensors` returns them.
     """
     import matplotlib.pyplot as plt
+    from matplotlib.patheffects import withStroke
 
     pulses = event["pulses"].numpy()
     time, charge, sensor_id, auxiliary = pulses.T
@@ -49,14 +50,17 @@ def draw_event(event: Sample, sensors: NDArray[np.float32]) -> Figure:
     light |= {"cmap": colours(), "edgecolors": "gray", "linewidths": 0.3}
     with plt.style.context("course_utils.plots"):
         figure = plt.figure(figsize=(11, 5), layout="constrained")
-        space = figure.add_subplot(1, 2, 1, projection="3d")
+        # in the order given: matplotlib would hide the arrow behind the light of a bright event
+        space = figure.add_subplot(1, 2, 1, projection="3d", computed_zorder=False)
         _draw_detector(space, sensors)
         # an arrow from where the particle came to where it went
         way = 450 * event["direction"].numpy()
         start = np.average(where[~noise], axis=0, weights=charge[~noise]) + way
-        space.quiver(*start, *(-2 * way), color="#d55e00", linewidth=1.2, arrow_length_ratio=0.08)
-        space.scatter(*where[noise].T, s=3, c="gray", depthshade=False)
-        drawn = space.scatter(*where[~noise].T, depthshade=False, **light)
+        rim = [withStroke(linewidth=3.5, foreground="white")]
+        arrow = {"color": "#d55e00", "arrow_length_ratio": 0.08, "zorder": 4, "path_effects": rim}
+        space.quiver(*start, *(-2 * way), linewidth=1.8, **arrow)
+        space.scatter(*where[noise].T, s=3, c="gray", depthshade=False, zorder=3)
+        drawn = space.scatter(*where[~noise].T, depthshade=False, zorder=3, **light)
 
         depth = figure.add_subplot(1, 2, 2)
         depth.scatter(time[noise], where[noise, 2], s=3, c="gray")

@@ -18,6 +18,9 @@ def test_every_pulse_is_drawn_once_in_space_and_once_in_time(events_folder: Path
     for panel in (space, depth):
         drawn = [len(collection.get_offsets()) for collection in panel.collections]
         assert sum(drawn[-2:]) == event["n_pulses"]
+    arrow, *_, light = space.collections
+    assert arrow.zorder > light.zorder  # else the light of a bright event hides it
+    assert not space.computed_zorder
     assert f"event {event['event_id']}" in figure.get_suptitle()
     assert "GeV" in figure.get_suptitle()
     assert figure.get_facecolor()[3] == 0  # whatever the page behind it
