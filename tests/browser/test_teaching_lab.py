@@ -58,7 +58,7 @@ def test_verdicts_are_cards_and_a_guess_that_is_typed_is_kept_and_revealed(lab_p
     )
     said = page.get_by_text("You said 40 %, it is 18.5 %: 2.2 times less than you thought.")
     expect(said).to_be_visible()
-    expect(page.get_by_text("You said the CPU, it is storage.")).to_be_visible()
+    expect(page.get_by_text('You said "the CPU", it is "storage".')).to_be_visible()
     lab_page.shoot("teaching-light")
     lab_page.set_dark(True)
     lab_page.shoot("teaching-dark")

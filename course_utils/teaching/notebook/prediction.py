@@ -96,6 +96,8 @@ class Reveal:
                 "measure, however rough: what surprises you stays with you."
             )
         guessed = _with_unit(self.predicted, self.unit)
+        if isinstance(self.predicted, str):  # a choice may be words such as "waits for ever"
+            guessed, measured = f'"{guessed}"', f'"{measured}"'
         if self.predicted == self.measured:
             return f"You said {guessed}, and so it is."
         return f"You said {guessed}, it is {measured}{self._distance()}."

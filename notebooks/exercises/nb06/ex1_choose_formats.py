@@ -62,7 +62,7 @@ def format_for_each_case(training: str, histogram: str, display: str, one_pass: 
             f"{case.because.get(name, case.because[''])}",
             case.next_step,
         )
-    found = "; ".join(f"{case.name}: {ask(key, chosen[key])}" for key, case in CASES.items())
+    found = ". ".join(f"{case.name}: {ask(key, chosen[key])}" for key, case in CASES.items())
     return right(f"{found}. No format is good at all of them: it is the access that decides.")
 
 

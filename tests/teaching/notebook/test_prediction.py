@@ -72,7 +72,7 @@ def test_a_choice_is_kept_and_compared_in_words(answers: Path) -> None:
     assert field(form).value is None
     field(form).value = "CPU"
     assert kept(answers, "90.2") == "CPU"
-    assert repr(reveal("90.2", "storage")) == "You said CPU, it is storage."
+    assert repr(reveal("90.2", "storage")) == 'You said "CPU", it is "storage".'
     assert "you said" not in reveal("90.2", "storage")._repr_html_()
 
 
