@@ -2,7 +2,6 @@
 
 from course_utils.measure.hook.loader_hook import (
     Listener,
-    Parcel,
     data_loader_in,
     delay_s,
     end,
@@ -10,5 +9,7 @@ from course_utils.measure.hook.loader_hook import (
     listen,
     listen_within,
     listeners_of,
+    packed,
+    unpacked,
 )
 from course_utils.measure.hook.traced_loader import batch_size, traced_batches

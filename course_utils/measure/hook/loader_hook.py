@@ -8,8 +8,8 @@ its workers keep the exchanged ones. What of torch is used that torch does not d
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
 from operator import attrgetter
@@ -24,7 +24,6 @@ from course_utils.errors import CourseError
 PRIVATE = (
     ("torch.utils.data", "_utils.fetch._MapDatasetFetcher.fetch", "a worker begins a batch"),
     ("torch.utils.data", "_utils.fetch._IterableDatasetFetcher.fetch", "a worker begins a batch"),
-    ("torch.utils.data", "_utils.pin_memory.pin_memory", "a batch travels with its spans"),
     ("a DataLoader", "_get_iterator", "watching, and what wraps a loader, begin with an iterator"),
     ("a DataLoader", "_iterator", "persistent workers keep who listens to them"),
     ("its iterator", "_num_yielded", "persistent workers begin another epoch"),
@@ -54,16 +53,25 @@ class Listener:
         return batch
 
 
-@dataclass
-class Parcel:
-    """What a listener in a worker sends instead of a batch: that, and what it has to say."""
+_PARCEL = "a batch and what is said about it"
 
-    batch: Any
-    about: Any
 
-    def pin_memory(self) -> Parcel:
-        """Pin the batch; called by the loader's pinning thread."""
-        return replace(self, batch=pinned(self.batch))
+def packed(batch: Any, about: Any) -> Any:
+    """Return what a listener in a worker sends instead of `batch`: that, and what it has to say.
+
+    Sending an object of a class would cost as much as all else. The loader pins what is in a tuple
+    and makes a list of it, and leaves bytes alone.
+    """
+    return _PARCEL, batch, pickle.dumps(about)
+
+
+def unpacked(received: Any) -> tuple[Any, Any]:
+    """Return a batch and what a listener in its worker says about it; None if there is none."""
+    if isinstance(received, (tuple, list)) and len(received) == 3:
+        mark, batch, about = received
+        if isinstance(mark, str) and mark == _PARCEL:
+            return batch, pickle.loads(about)
+    return received, None
 
 
 def listen(
@@ -168,11 +176,6 @@ def end(batches: Iterator[Any] | None, *, orderly: bool = True) -> None:
         batches._shutdown_workers()
     elif hasattr(batches, "close"):
         batches.close()
-
-
-def pinned(batch: Any) -> Any:
-    """Return `batch` in pinned memory, as the loader itself does it."""
-    return _utils.pin_memory.pin_memory(batch)  # type: ignore[no-untyped-call]
 
 
 def delay_s() -> float:

@@ -1,6 +1,6 @@
 """Iterate over a loader so that its workers' spans come back with each batch.
 
-A listener in the worker packs the spans of a batch into one `Parcel` with it; here they are taken
+A listener in the worker packs the spans of a batch up with it; here they are taken
 out and entered in the trace, with the number that the batch has in this run.
 """
 
@@ -16,14 +16,16 @@ from torch.utils.data import DataLoader
 
 from course_utils.measure.hook.loader_hook import (
     Listener,
-    Parcel,
     data_loader_in,
     listen_within,
     listeners_of,
+    packed,
+    unpacked,
 )
-from course_utils.measure.spans import SampleIds, Span, SpanLog, activate, current, stage
+from course_utils.measure.spans import SampleIds, SpanLog, activate, current
 
 Ids = Sequence[Hashable] | None
+_END = object()
 
 
 def traced_batches(
@@ -58,16 +60,21 @@ def traced_batches(
     try:
         while True:
             trace.batch = trace.served
-            with stage("wait", lane="main"):
+            log = current()  # a recording inside of `trace` has it
+            asked_ns = log.clock() if log is not None else 0
+            try:
                 if batches is None:  # starting the workers is part of the first wait
                     batches = begin()
                     started(batches)
-                try:
-                    received = next(batches)
-                except StopIteration:
-                    break
-            batch, known = _unpacked(received, trace, tracer)
-            known = _read_ids(batch, ids) if ids is not None else known
+                received = next(batches, _END)
+            finally:
+                if log is not None:
+                    log.rows.append(("main", "wait", asked_ns, log.clock(), log.batch))
+            if received is _END:
+                break
+            batch, known = _told(received, trace, tracer)
+            if ids is not None:
+                known = _read_ids(batch, ids)
             trace.serve(batch_size(batch) if known is None else len(known), known)
             trace.served += 1
             yield batch
@@ -82,41 +89,42 @@ class _Tracer(Listener):
 
     def __init__(self) -> None:
         # Shared memory, because persistent workers outlive the recording they were started in.
-        self.switch = torch.zeros((), dtype=torch.bool)
+        self.switch = torch.zeros(1, dtype=torch.uint8)
         self.switch.share_memory_()  # type: ignore[no-untyped-call]
+        self.on: Any = (True,)  # the same in a worker, where asking a tensor would take its time
         self.log: SpanLog | None = None  # of a worker, which is this process
         self.trace: SpanLog | None = None  # of this fetch; None: it is not recorded
-        self.ids: Ids = None  # of its samples
+        self.index: Any = None  # of its samples
         self.began_ns = self.collating_ns = self.spans_before = 0
 
     def worker_started(self, worker_id: int) -> None:
         """Record in this worker for as long as it lives."""
-        self.log = SpanLog(lane=f"worker {worker_id}")
+        self.log, self.on = SpanLog(lane=f"worker {worker_id}"), self.switch.numpy().data
         activate(self.log)
 
     def fetch_begins(self, index: Any) -> None:
         """Note when, and which samples are wanted."""
-        self.ids = _indices(index)
-        self.trace = trace = current() if self.switch else None
+        self.index = index
+        self.trace = trace = current() if self.on[0] else None
         if trace is not None:
-            self.began_ns, self.spans_before = trace.clock(), trace.count
+            self.began_ns, self.spans_before = trace.clock(), len(trace.rows)
 
     def samples_made(self) -> None:
         """Count a fetch in which the dataset names no stage as `read`, whatever else it may be."""
         if (trace := self.trace) is not None:
-            self.collating_ns = trace.clock()
-            if trace.count == self.spans_before:
-                trace.add(Span(trace.lane, "read", self.began_ns, self.collating_ns, trace.batch))
+            self.collating_ns = now_ns = trace.clock()
+            if len(trace.rows) == self.spans_before:
+                trace.rows.append((trace.lane, "read", self.began_ns, now_ns, trace.batch))
 
     def batch_made(self, batch: Any) -> Any:
         """Note how long collating took; in a worker pack the spans up with the batch."""
         if (trace := self.trace) is not None:
             now_ns = trace.clock()
-            trace.add(Span(trace.lane, "collate", self.collating_ns, now_ns, trace.batch))
+            trace.rows.append((trace.lane, "collate", self.collating_ns, now_ns, trace.batch))
         if self.log is None:
             return batch
-        spans = self.log.drain()
-        return batch if trace is None else Parcel(batch, (spans, trace.note, self.ids))
+        rows = self.log.drain()
+        return batch if trace is None else packed(batch, (rows, trace.note, _indices(self.index)))
 
 
 def _tracer_of(loader: DataLoader[Any]) -> _Tracer:
@@ -125,21 +133,24 @@ def _tracer_of(loader: DataLoader[Any]) -> _Tracer:
     return next(known, None) or _Tracer()
 
 
-def _unpacked(received: Any, trace: SpanLog, tracer: _Tracer | None) -> tuple[Any, Ids]:
+def _told(received: Any, trace: SpanLog, tracer: _Tracer | None) -> tuple[Any, Ids]:
     """Return a batch and the indices of its samples; None if they are not known."""
-    if isinstance(received, Parcel):
-        spans, note, ids = received.about
-        for span in spans:
-            trace.add(span._replace(batch=trace.served))
-        trace.mention(note)
-        return received.batch, ids
-    return received, tracer.ids if tracer else None  # what workers fetch, they alone know
+    if tracer is None:
+        return received, None
+    batch, about = unpacked(received)
+    if about is None:
+        return batch, _indices(tracer.index)  # what workers fetch, they alone know
+    rows, note, ids = about
+    trace.rows += [(*row[:4], trace.served) for row in rows]
+    trace.mention(note)
+    return batch, ids
 
 
 def _indices(index: Any) -> Ids:
     index = _plain(index)
-    indices = index if isinstance(index, Sequence) and not isinstance(index, str) else [index]
-    return None if any(i is None for i in indices) else [_plain(i) for i in indices]
+    several = isinstance(index, list) or (isinstance(index, Sequence) and type(index) is not str)
+    ids = [_plain(i) for i in index] if several else [index]
+    return None if None in ids else ids
 
 
 def _plain(value: Any) -> Any:
@@ -156,11 +167,13 @@ def batch_size(batch: Any) -> int:
     """Return the length of the first tensor found in a nested batch, or of the list itself."""
     if isinstance(batch, torch.Tensor):
         return len(batch) if batch.ndim else 1
+    if isinstance(batch, (list, tuple)):
+        for part in batch:
+            if isinstance(part, torch.Tensor):
+                return batch_size(part)
+        return len(batch)
     if is_dataclass(batch):
         batch = {field.name: getattr(batch, field.name) for field in fields(batch)}
     if isinstance(batch, Mapping):
         return batch_size(next(iter(batch.values()))) if batch else 0
-    if isinstance(batch, (list, tuple)):
-        first = next((part for part in batch if isinstance(part, torch.Tensor)), None)
-        return len(batch) if first is None else batch_size(first)
     return 1

@@ -41,7 +41,7 @@ class Span(NamedTuple):
         return self.end_ns - self.start_ns
 
 
-_Row = tuple[str, str, int, int, int]  # the fields of a Span
+Row = tuple[str, str, int, int, int]  # the fields of a Span
 
 
 class SpanLog:
@@ -62,12 +62,12 @@ class SpanLog:
         self.origin_ns: int | None = None  # of several ranks together; None: at the first span
         # Plain tuples: the garbage collector lets go of them once it has seen that they hold
         # nothing but words and numbers, and looks at every Span again each time.
-        self._rows: list[_Row] = []
+        self.rows: list[Row] = []
         self._closing: list[Callable[[], None]] = []
 
     def add(self, span: Span) -> None:
         """Append one span."""
-        self._rows.append(span[:])
+        self.rows.append(span[:])
 
     def mention(self, what: str) -> None:
         """Add to the note, once, what in this run is emulated or comes from elsewhere."""
@@ -77,7 +77,7 @@ class SpanLog:
     @property
     def spans(self) -> list[Span]:
         """All spans, sorted by start."""
-        spans = map(Span._make, self._rows)
+        spans = map(Span._make, self.rows)
         return sorted(spans, key=lambda span: (span.start_ns, -span.end_ns))
 
     @property
@@ -85,27 +85,27 @@ class SpanLog:
         """When it begins: with the first span, or with the first of all ranks."""
         if self.origin_ns is not None:
             return self.origin_ns
-        return min((start_ns for _, _, start_ns, _, _ in self._rows), default=self.start_ns)
+        return min((start_ns for _, _, start_ns, _, _ in self.rows), default=self.start_ns)
 
     @property
     def last_ns(self) -> int:
         """When the last of its spans ends; 0 if there is none."""
-        return max((end_ns for _, _, _, end_ns, _ in self._rows), default=0)
+        return max((end_ns for _, _, _, end_ns, _ in self.rows), default=0)
 
     @property
     def lanes(self) -> list[str]:
         """Names of the lanes in drawing order: storage, workers, main, other ranks, copy, gpu."""
-        return sorted({lane for lane, *_ in self._rows}, key=_lane_order)
+        return sorted({lane for lane, *_ in self.rows}, key=_lane_order)
 
     @property
     def count(self) -> int:
         """How many spans there are."""
-        return len(self._rows)
+        return len(self.rows)
 
-    def drain(self) -> list[Span]:
-        """Return the spans recorded so far and forget them (a worker sends them with its batch)."""
-        rows, self._rows = self._rows, []
-        return list(map(Span._make, rows))
+    def drain(self) -> list[Row]:
+        """Return what was recorded so far and forget it (a worker sends it with its batch)."""
+        rows, self.rows = self.rows, []
+        return rows
 
     def serve(self, count: int, ids: Sequence[Hashable] | None) -> None:
         """Enter one batch of `count` samples in the ledger; `ids=None` if they are not known."""
@@ -164,7 +164,7 @@ class _RecordedStage:
     def __exit__(self, *error: object) -> None:
         trace, lane = self.trace, self.lane
         batch = trace.batch if lane != THREAD else -1  # a thread is ahead of the loop
-        trace._rows.append((lane, self.name, self.start_ns, trace.clock(), batch))
+        trace.rows.append((lane, self.name, self.start_ns, trace.clock(), batch))
 
 
 _NO_STAGE = nullcontext()
@@ -181,5 +181,6 @@ def stage(name: str, lane: str | None = None) -> AbstractContextManager[None]:
         return _NO_STAGE
     if name not in STAGES:
         raise ValueError(f"{name!r} is no stage; use one of: {', '.join(STAGES)}.")
-    own_thread = trace.thread == threading.get_ident()
-    return _RecordedStage(trace, name, lane or (trace.lane if own_thread else THREAD))
+    if lane is None:
+        lane = trace.lane if trace.thread == threading.get_ident() else THREAD
+    return _RecordedStage(trace, name, lane)

@@ -7,8 +7,8 @@ import os
 import time
 from typing import Any
 
-from course_utils.measure.hook import Listener, Parcel, delay_s
-from course_utils.measure.spans import SpanLog, activate, current
+from course_utils.measure.hook import Listener, delay_s, packed
+from course_utils.measure.spans import SpanLog, activate
 from course_utils.measure.watch.record import LONG_NS, SOME, STAGES, UNKNOWN
 
 try:
@@ -33,6 +33,7 @@ class Clocks(Listener):
         self.cores = 0  # a bit for each that this process may use
         self.fetch: Cost | None = None  # the last one, without workers
         self._log = SpanLog()  # of the stages that the dataset names
+        self._others: SpanLog | None = None  # that records here
         self._began = self._made = self._cpu = self._process_cpu = 0
         self._delay: float | None = None
         self._waits = math.nan
@@ -47,9 +48,11 @@ class Clocks(Listener):
 
     def fetch_begins(self, index: Any) -> None:
         """Read the clocks; listen to the stages if nobody else does."""
-        if self.worker < 0 and current() is None:
-            activate(self._log)
-        self._log.drain()
+        if self.worker < 0 and (others := activate(self._log)) is not self._log:
+            self._others = others
+            if others is not None:
+                activate(others)
+        self._log.rows.clear()
         self._delay = delay_s() if self._lasted > LONG_ENOUGH_NS else None
         self._count += 1
         self._reads = self._lasted > LONG_NS or self._count % SOME == 0
@@ -71,12 +74,12 @@ class Clocks(Listener):
         if self._reads or self._lasted > LONG_NS:
             cpu = self._processor()
             delay = self._without_core(cpu[0])
-        self.fetch = self.worker, self._began, self._made, done, *cpu, delay, *self._stages()
+        stages = self._stages() if self._log.rows else _NO_STAGES
+        self.fetch = self.worker, self._began, self._made, done, *cpu, delay, *stages
         if self.worker < 0:
-            if current() is self._log:
-                activate(None)
+            activate(self._others)
             return batch
-        return Parcel(batch, (self.fetch, self.cores))
+        return packed(batch, (self.fetch, self.cores))
 
     def _processor(self) -> tuple[float, float, float]:
         """Return the processor time of this thread and this process in the fetch, and in all."""
@@ -96,8 +99,7 @@ class Clocks(Listener):
 
     def _stages(self) -> Cost:
         """Return how long each of `record.STAGES` took, of those that the dataset names."""
-        if not (spans := self._log.drain()):
-            return _NO_STAGES
+        spans = self._log.spans
         return tuple(sum(s.duration_ns for s in spans if s.stage == name) for name in STAGES)
 
 

@@ -93,14 +93,22 @@ class Totals(NamedTuple):
 
 
 _ROW, _TOTALS = struct.Struct(f"<{len(Turn._fields)}d"), struct.Struct(f"<{len(Totals._fields)}d")
-_SIZE = ABOUT + _TOTALS.size + ROWS * _ROW.size
-_TOTAL = {name: place for place, name in enumerate(Totals._fields)}
-_FIELD = {name: place for place, name in enumerate(Turn._fields)}
-_NO_FETCH = (UNKNOWN, *[0.0] * (len(_FIELD) - _FIELD["worker"] - 1))
+_RING = ABOUT + _TOTALS.size
+_SIZE = _RING + ROWS * _ROW.size
+_WIDTH = len(Turn._fields)
+_NO_FETCH = tuple(Turn(0, 0, 0, 0, 0)[Turn._fields.index("worker") :])
+
+
+class At:
+    """Where the totals stand among the figures, and some figures of a turn in its row."""
+
+    TURNS, EPOCHS, FIRST, LAST, WAITED, BEGAN, WORKED = range(7)
+    IDLE, IDLE_TURNS, ELSEWHERE, CORES = range(7, 11)
+    LEFT, DEVICE_IDLE, DEVICE_WORK = 5, 7, 8
 
 
 class Record:
-    """What one process writes down of one loader; a figure takes a fraction of a microsecond."""
+    """What one process writes down of one loader; its `figures` are the totals, then the ring."""
 
     def __init__(self, path: Path, about: Mapping[str, Any]):
         """Make the file, which takes its whole size at once."""
@@ -108,7 +116,7 @@ class Record:
         with partial.open("wb+") as file:
             file.truncate(_SIZE)
             self._map = mmap.mmap(file.fileno(), _SIZE)
-        self._figures = memoryview(self._map)[ABOUT:].cast("d")  # the totals, then the ring
+        self.figures = memoryview(self._map)[ABOUT:].cast("d")
         self.describe(about)
         os.replace(partial, path)  # so that a reader finds none without its description
 
@@ -117,14 +125,6 @@ class Record:
         short = {k: value[:200] if isinstance(value, str) else value for k, value in about.items()}
         self._map[:ABOUT] = json.dumps(short).encode().ljust(ABOUT)
 
-    def __getitem__(self, total: str) -> float:
-        """Return one of the totals."""
-        return self._figures[_TOTAL[total]]
-
-    def __setitem__(self, total: str, value: float) -> None:
-        """Write one of the totals."""
-        self._figures[_TOTAL[total]] = value
-
     def turn(self, *begun: float, fetch: Sequence[float] | None) -> None:
         """Write a turn over the oldest one.
 
@@ -132,19 +132,14 @@ class Record:
             begun: its figures from `number` to `received`.
             fetch: those from `worker` on; None if it is not known how the batch was made.
         """
-        place = ABOUT + 8 * _row(begun[0])
+        place = _RING + int(begun[0]) % ROWS * _ROW.size
         _ROW.pack_into(self._map, place, *begun, UNKNOWN, UNKNOWN, *(fetch or _NO_FETCH))
 
-    def amend(self, number: float, field: str, value: float) -> None:
+    def amend(self, number: float, field: int, value: float) -> None:
         """Write one figure of a turn that was not known at once, if it is still remembered."""
-        row = _row(number)
-        if self._figures[row] == number:
-            self._figures[row + _FIELD[field]] = value
-
-
-def _row(number: float) -> int:
-    """Return where the figures of a turn begin, among those of the file."""
-    return len(_TOTAL) + int(number) % ROWS * len(_FIELD)
+        row = len(Totals._fields) + int(number) % ROWS * _WIDTH
+        if self.figures[row] == number:
+            self.figures[row + field] = value
 
 
 @dataclass(frozen=True)
@@ -165,7 +160,7 @@ def read(path: Path) -> Seen:
     """Read a record, also while it is being written."""
     content = path.read_bytes()
     totals = Totals(*_TOTALS.unpack_from(content, ABOUT))
-    rows = _ROW.iter_unpack(content[ABOUT + _TOTALS.size :])
+    rows = _ROW.iter_unpack(content[_RING:])
     turns = sorted(
         turn for turn in map(Turn._make, rows) if turn.got and turn.number < totals.turns
     )

@@ -21,7 +21,7 @@ import torch
 from torch import distributed
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from course_utils.measure.hook import Parcel, is_heard, listen
+from course_utils.measure.hook import is_heard, listen, unpacked
 from course_utils.measure.watch.device import DeviceClock, device_at_work
 from course_utils.measure.watch.fetches import Clocks, usable_cores
 from course_utils.measure.watch.record import (
@@ -29,6 +29,7 @@ from course_utils.measure.watch.record import (
     LONG_NS,
     SOME,
     UNKNOWN,
+    At,
     Record,
     records_folder,
 )
@@ -95,10 +96,10 @@ class Writer:
 
     def device_told(self, number: float, idle_ns: float, work_ns: float) -> None:
         """Enter what the device says of an earlier turn."""
-        self.record.amend(number, "device_idle", idle_ns)
-        self.record.amend(number, "device_work", work_ns)
-        self.record["device_idle"] += idle_ns
-        self.record["device_turns"] += 1
+        self.record.amend(number, At.DEVICE_IDLE, idle_ns)
+        self.record.amend(number, At.DEVICE_WORK, work_ns)
+        self.record.figures[At.IDLE] += idle_ns
+        self.record.figures[At.IDLE_TURNS] += 1
 
     def describe(self, **more: Any) -> None:
         """Add to the description."""
@@ -120,7 +121,7 @@ class Turns:
 
     def take(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
         """Return `next_batch(iterator)`, and write down the turn that begins so."""
-        if getattr(iterator, "_num_yielded", None) == 0 and self._place:
+        if self._place and getattr(iterator, "_num_yielded", None) == 0:
             self._new_epoch()  # of persistent workers, after a break
         asked, device = time.perf_counter_ns(), self._device_now()
         self._came_back(asked)
@@ -128,7 +129,7 @@ class Turns:
             asked = self._began
         if device is not None:
             device.asked()
-        number = self.writer.record["turns"]
+        number = self.writer.record.figures[At.TURNS]
         reads = number % SOME == 1 or asked - self._got > LONG_NS
         cpu = time.thread_time_ns() if reads else 0
         try:
@@ -143,48 +144,46 @@ class Turns:
 
     def _note(self, received: Any, asked: int, got: int, received_ns: float) -> Any:
         """Write down a turn, then the sums that count it; return the batch."""
-        batch, writer, record, fetch = received, self.writer, self.writer.record, None
-        if self.clocks is not None and isinstance(received, Parcel):
-            batch, (fetch, cores) = received.batch, received.about
+        batch, writer, fetch = received, self.writer, None
+        if self.clocks is not None:
+            batch, about = unpacked(received)
+            fetch, cores = about or (self.clocks.fetch, 0)
             writer.cores |= cores
-        elif self.clocks is not None:
-            fetch = self.clocks.fetch
-        number = self._number = record["turns"]
-        epoch, place = record["epochs"], self._place
-        record.turn(number, epoch, place, asked, got, 0.0, received_ns, fetch=fetch)
-        record["waited"] += got - asked
-        record["last"] = got
+        figures, place = writer.record.figures, self._place
+        number = self._number = figures[At.TURNS]
+        writer.record.turn(
+            number, figures[At.EPOCHS], place, asked, got, 0.0, received_ns, fetch=fetch
+        )
+        figures[At.WAITED] += got - asked
+        figures[At.LAST] = got
         if not place:
-            self._note_first(asked, got)
+            figures[At.FIRST] = figures[At.FIRST] or asked
+            figures[At.BEGAN] += got - asked
         elif place == 1:
-            record["cores"] = writer.cores.bit_count()
+            figures[At.CORES] = writer.cores.bit_count()
             writer.describe(**_place_in_the_world(), batch_bytes=_bytes(batch))
         if threading.get_ident() != _MAIN:
-            record["elsewhere"] += 1
-        record["turns"] = number + 1
+            figures[At.ELSEWHERE] += 1
+        figures[At.TURNS] = number + 1
         self._place, self._got = place + 1, got
         return batch
-
-    def _note_first(self, asked: int, got: int) -> None:
-        record = self.writer.record
-        record["first"] = record["first"] or asked
-        record["began"] += got - asked
 
     def _came_back(self, now: int) -> None:
         """Note how long the loop worked on its batch, unless another loader was asked meanwhile."""
         global _last
         if self._got:
             straight = _last is self
-            self.writer.record.amend(self._number, "left", float(now if straight else -1))
+            record = self.writer.record
+            record.amend(self._number, At.LEFT, now if straight else UNKNOWN)
             if straight:
-                self.writer.record["worked"] += now - self._got
+                record.figures[At.WORKED] += now - self._got
         _last = self
 
     def _epoch_ends(self, asked: int) -> None:
-        record, now = self.writer.record, time.perf_counter_ns()
-        record["epochs"] += 1
-        record["waited"] += now - asked
-        record["last"] = now
+        figures, now = self.writer.record.figures, time.perf_counter_ns()
+        figures[At.EPOCHS] += 1
+        figures[At.WAITED] += now - asked
+        figures[At.LAST] = now
         self._new_epoch()
 
     def _new_epoch(self) -> None:

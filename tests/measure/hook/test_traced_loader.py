@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from course_utils.measure.hook import loader_hook
+from course_utils.measure.hook.loader_hook import packed, unpacked
 from course_utils.measure.hook.traced_loader import traced_batches
 from course_utils.measure.trace import record
 from tests.measure import datasets as data
@@ -120,9 +121,17 @@ def test_an_error_in_the_dataset_arrives() -> None:
         traced(DataLoader(data.Broken(), batch_size=4, num_workers=2))
 
 
-def test_pinning_reaches_the_batch_inside_the_parcel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader_hook, "pinned", lambda batch: ("pinned", batch))
-    assert loader_hook.Parcel([1], "what it says").pin_memory().batch == ("pinned", [1])
+@pytest.mark.parametrize("batch", [(1, ["a"]), ["no mark", 2, 3], torch.ones(3)], ids=str)
+def test_what_is_sent_with_a_batch_comes_back_as_it_was_also_through_the_pinning_thread(
+    batch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor, *device: tensor + 1)
+    pin_memory: Any = torch.utils.data._utils.pin_memory.pin_memory
+    about = [("a span", 1)], {(1, 2): 3.0}
+    assert unpacked(packed(batch, about)) == (batch, about)
+    pinned, told = unpacked(pin_memory(packed(batch, about)))
+    assert (str(pinned), told) == (str(pin_memory(batch)), about)
+    assert unpacked(batch) == (batch, None)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -15,7 +15,7 @@ from course_utils.command import cli
 from course_utils.errors import CourseError
 from course_utils.measure.watch import program, run_watched
 from course_utils.measure.watch.attach import prepare
-from course_utils.measure.watch.record import PROCESS, Record, Totals, read_all
+from course_utils.measure.watch.record import PROCESS, At, Record, Totals, read_all
 from tests.measure.watch import train
 
 TRAIN = Path(train.__file__)
@@ -93,10 +93,10 @@ def test_the_live_line_says_what_happened_since_the_last(
     live.show()
     about = {"rank": 1, "ranks": 2, "pid": 5, "at": "train.py:3"}
     kept = Record(tmp_path / "5-0.watched", about)
-    for name, value in Totals(turns=10, waited=30e6, worked=10e6)._asdict().items():
-        kept[name] = value
+    for place, value in enumerate(Totals(turns=10, waited=30e6, worked=10e6)):
+        kept.figures[place] = value
     live.show()
-    kept["turns"], kept["waited"] = 14, 30e6 + 8e6
+    kept.figures[At.TURNS], kept.figures[At.WAITED] = 14, 30e6 + 8e6
     live.show()
     lines = [re.sub(r"^\S+ ", "", line) for line in capsys.readouterr().err.splitlines()]
     assert lines == [
