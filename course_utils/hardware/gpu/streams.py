@@ -24,6 +24,7 @@ STREAMS = 32  # that PyTorch hands out for a device, one after the other, and th
 # Operations that a stream takes, about: the host waits with the next one.
 # https://forums.developer.nvidia.com/t/cuda-stream-are-blocked-when-luanch-lots-of-kernels-1000/68937
 QUEUE = 1000
+ASKING_NS = 1_000  # of the host: by a clock that only waiting moves, who asks in a loop gets on
 
 Known = dict[int, int]  # number of a stream -> how many of its operations are finished for certain
 
@@ -183,10 +184,12 @@ class EmulatedEvent:
 
     def query(self) -> bool:
         """Tell whether the mark is passed."""
-        passed = self._driver.clock() >= self._time_ns
-        if passed:
-            self._driver.learn(self._known)
-        return passed
+        now_ns = self._driver.clock()
+        if now_ns < self._time_ns:
+            self._driver.clock.sleep_until(now_ns + ASKING_NS)
+            return False
+        self._driver.learn(self._known)
+        return True
 
     def elapsed_time(self, end_event: EmulatedEvent) -> float:
         """Return the milliseconds from this mark to `end_event`.

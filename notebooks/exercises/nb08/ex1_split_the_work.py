@@ -121,7 +121,7 @@ def _judge_worker(in_worker: InWorker, samples: _Samples) -> Tensor:
 
 def _on_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> tuple[Operations, Any]:
     """Return what on_device asks torch for, and its result."""
-    before = sent.clone()
+    before = sent.clone(), flips.clone()
     try:
         found = count_operations(on_device, sent, flips)
     except RuntimeError as error:
@@ -134,8 +134,9 @@ def _on_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> tuple[Operat
         )
         raise
     expect(
-        torch.equal(sent, before),
-        "on_device writes into the batch that it was given, which somebody else may still read.",
+        all(map(torch.equal, (sent, flips), before)),
+        "on_device writes into the batch that it was given, images or flips, which somebody else "
+        "may still read.",
         f"Make a new tensor: {_FLIP}",
     )
     expect(

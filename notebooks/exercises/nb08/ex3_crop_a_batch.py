@@ -188,16 +188,20 @@ def _judge_range(random_crops: RandomCrops) -> None:
             "torch.randint draws all of them alike; rounding halves the share of the two ends.",
         )
     top, left = crops[:, 0, 0, 0].long(), crops[:, 1, 0, 0].long()
-    for one, other, whose in (
-        (top, left, "of a sample's top and left"),
-        (top[:-1], top[1:], "of the tops of two neighbours in the batch"),
-    ):
-        possible = int((one.max() + 1) * (other.max() + 1))
-        often = (5 * one + other).bincount() > MANY / possible / 2
+    often = (5 * top + left).bincount() > MANY / 20 / 2
+    expect(
+        often.sum() == 20,
+        f"20 pairs of a sample's top and left are possible, and only {often.sum()} come up as "
+        "often as they should: one of the two depends on the other.",
+        f"Draw each number for itself: {_OFFSETS}",
+    )
+    for name, offsets in ("top", top), ("left", left):
+        wave = torch.fft.fft((offsets - offsets.double().mean()) / offsets.double().std())
+        # how alike the batch is to itself, moved by some samples, and to itself in reverse
+        moved, turned = (torch.fft.ifft(wave * other).real / MANY for other in (wave.conj(), wave))
         expect(
-            often.sum() == possible,
-            f"{possible} pairs {whose} are possible, and only {often.sum()} come up as often as "
-            "they should: one of the two depends on the other.",
+            max(moved[1:].abs().max(), turned.abs().max()) < 0.25,
+            f"The {name} of a sample depends on that of another one in the batch.",
             f"Draw each number for itself: {_OFFSETS}",
         )
 

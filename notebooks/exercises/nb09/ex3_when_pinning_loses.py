@@ -74,6 +74,7 @@ SLIPS: Slips[Case, float] = {
     "You add copy and step where the loader pins. They run at the same time.": (
         "What runs at the same time takes as long as the longest of it.",
         _if("in the loader", lambda c: _bus(c) + c.step_ms),
+        _if("in the loader", lambda c: _host(c) + c.step_ms),
     ),
     "You forget the workers: a loop is never faster than they deliver, however well it copies.": (
         "max(load_ms, ...) in all three ways to pin.",

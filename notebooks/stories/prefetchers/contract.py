@@ -72,6 +72,14 @@ def nested_batches() -> list[Any]:
     ]
 
 
+def mixed_batches() -> list[Any]:
+    """Make batches that are a tensor, a pair or a dict."""
+    several = [
+        (one["pulses"], (one["pulses"], one["label"].energy), one) for one in nested_batches()
+    ]
+    return [batch for shapes in several for batch in shapes]
+
+
 def _changes_shape(seen: Seen) -> bool:
     return any(
         _shape(got) != _shape(batch) for got, batch in zip(seen.batches, seen.source, strict=False)
@@ -260,7 +268,7 @@ CONTRACT = {
         ),
     ),
     "losses read late": Clause(
-        Trial(nested_batches, epochs=RUNS, depth=1, late=range(0, RUNS, 2)),
+        Trial(mixed_batches, epochs=RUNS, depth=1, late=range(0, RUNS, 2), own_stream=True),
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.spoilt,

@@ -1,6 +1,7 @@
 """When copies and kernels run: the rules of CUDA, with the times of the fake device."""
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import pytest
 
@@ -92,6 +93,14 @@ def test_an_event_tells_when_it_is_passed_and_synchronize_waits_for_all_streams(
     gpu.synchronize()
     assert clock.ms == 101
     assert done.query()
+
+
+def test_who_asks_in_a_loop_gets_on_by_a_clock_that_only_waiting_moves(device):
+    gpu, clock = device
+    gpu.step(gpu.upload(megabytes(1)), ms=1)
+    done = gpu.current_stream().record_event()
+    assert sum(1 for _ in islice(iter(done.query, True), 5_000)) == 1_000
+    assert clock.ms == 2
 
 
 def test_the_current_stream_belongs_to_the_thread(device):
