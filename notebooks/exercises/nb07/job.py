@@ -40,7 +40,7 @@ def main(
     source: str,
     place: str,
     *,
-    calls: int = 1,  # before a third one the source is touched
+    calls: int = 1,  # before a third one the source is touched, before a fourth the copy removed
     gate: Event | None = None,  # where it waits ...
     gate_at: str = "reading",  # as soon as the source is read, or before the "renaming"
     limit: Callable[[], None] = lambda: None,  # lets files grow no further
@@ -63,10 +63,13 @@ def main(
         else:
             limit()
         line.send("ready")
+        path = ""
         for call in range(calls):
             reads.clear()
             if call == 2:
                 os.utime(source, (2e9, 2e9))  # in 2033: no source is as new
+            if call == 3:
+                os.unlink(path)
             path = os.fsdecode(function(source, place))
             size = os.path.getsize(path) if os.path.exists(path) else -1
             line.send(Outcome(len(reads), path, size, path in written, os.getcwd() != here))
