@@ -7,6 +7,8 @@ import os
 import time
 from typing import Any
 
+import torch
+
 from course_utils.measure.hook import Listener, delay_s, packed
 from course_utils.measure.spans import SpanLog, activate
 from course_utils.measure.watch.record import LONG_NS, SOME, STAGES, UNKNOWN
@@ -28,7 +30,13 @@ _NOT_READ = UNKNOWN, UNKNOWN, UNKNOWN
 class Clocks(Listener):
     """Reads the clocks of the process that fetches; without workers that is the loop's own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, lasting: bool = False) -> None:
+        """Begin; `lasting` workers, which outlive the loop, look whether anybody listens."""
+        self.taken: torch.Tensor | None = None
+        if lasting:
+            self.taken = torch.ones(1, dtype=torch.uint8)
+            self.taken.share_memory_()  # type: ignore[no-untyped-call]
+        self._sends: Any = (True,)
         self.worker = -1
         self.cores = 0  # a bit for each that this process may use
         self.fetch: Cost | None = None  # the last one, without workers
@@ -45,6 +53,8 @@ class Clocks(Listener):
         self.worker, self.cores = worker_id, usable_cores()
         self._log = SpanLog(lane=f"worker {worker_id}")
         activate(self._log)
+        if self.taken is not None:
+            self._sends = self.taken.numpy().data
 
     def fetch_begins(self, index: Any) -> None:
         """Read the clocks; listen to the stages if nobody else does."""
@@ -79,7 +89,7 @@ class Clocks(Listener):
         if self.worker < 0:
             activate(self._others)
             return batch
-        return packed(batch, (self.fetch, self.cores))
+        return packed(batch, (self.fetch, self.cores)) if self._sends[0] else batch
 
     def _processor(self) -> tuple[float, float, float]:
         """Return the processor time of this thread and this process in the fetch, and in all."""

@@ -21,7 +21,7 @@ import torch
 from torch import distributed
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from course_utils.measure.hook import is_heard, listen, unpacked
+from course_utils.measure.hook import is_heard, listen, listeners_of, unpacked
 from course_utils.measure.watch.device import DeviceClock, device_at_work
 from course_utils.measure.watch.fetches import Clocks, usable_cores
 from course_utils.measure.watch.record import (
@@ -53,7 +53,7 @@ def begin(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
     if is_heard(loader):  # somebody records it already
         iterator = make(loader)
     else:
-        clocks = Clocks()
+        clocks = _clocks_of(loader)
         iterator = listen(loader, [clocks], make)
     iterator._watched_turns = Turns(writer, clocks, began)  # type: ignore[attr-defined]
     return iterator
@@ -73,7 +73,23 @@ def timed_loader(loader: Any) -> Iterator[Any]:
     """Yield the batches of a `DataLoader` and watch the loop that takes them."""
     iterator = begin(loader, iter)
     turns = getattr(iterator, "_watched_turns", None)
-    yield from iterator if turns is None else _taken(iterator, turns)
+    if turns is None:
+        yield from iterator
+        return
+    try:
+        yield from _taken(iterator, turns)
+    finally:
+        if turns.clocks is not None and turns.clocks.taken is not None:
+            turns.clocks.taken.fill_(False)  # whoever loops next wants nothing but batches
+
+
+def _clocks_of(loader: Any) -> Clocks:
+    """Return those that running persistent workers know, or new ones."""
+    known = (one for one in listeners_of(loader) if isinstance(one, Clocks))
+    clocks = next(known, None) or Clocks(lasting=loader.persistent_workers)
+    if clocks.taken is not None:
+        clocks.taken.fill_(True)
+    return clocks
 
 
 def _taken(iterator: Iterator[Any], turns: Turns) -> Iterator[Any]:

@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import DataLoader, dataloader
 
 import course_utils as cu
+from course_utils.measure.trace import record
 from course_utils.measure.watch import turns
 from course_utils.measure.watch.record import read_all, records_folder
 from tests.measure.datasets import Numbers
@@ -35,6 +36,18 @@ def test_a_loader_that_is_watched_gives_what_it_gives(workers: int) -> None:
     assert "3 batches in 1 epoch" in repr(watched)
     assert watched.timeline().picture.traces[0].served == 3
     assert not hasattr(dataloader._BaseDataLoaderIter, "_watched_turns")  # torch is as it was
+
+
+def test_persistent_workers_send_nothing_but_batches_once_nobody_watches() -> None:
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
+    watched = [batch.tolist() for batch in cu.watch(loader)]
+    next(iter(cu.watch(loader)))  # and is left in the middle
+    assert [batch.tolist() for batch in loader] == watched
+    with record() as trace:
+        assert [batch.tolist() for batch in trace.batches(loader)] == watched
+    again = cu.watch(loader)
+    assert [batch.tolist() for batch in again] == watched
+    assert all(turn.done for turn in read_all(records_folder())[0].turns)
 
 
 def test_anything_else_that_gives_batches_can_be_watched() -> None:
