@@ -2,7 +2,7 @@
 
 from notebooks.exercises.judging.chance import (
     Elsewhere,
-    hashed_elsewhere,
+    in_another_process,
     random_numbers_of,
     random_state,
     stay_together,

@@ -1,5 +1,6 @@
 """Judge what is drawn: whether it depends on the process, and how well it is mixed."""
 
+import os
 import pickle
 import random
 from collections.abc import Hashable, Iterator, Sequence
@@ -40,15 +41,16 @@ class Elsewhere(str):
 
 
 @contextmanager
-def hashed_elsewhere() -> Iterator[None]:
-    """Let `hash` answer for a text, or a tuple with texts, as it might in another process."""
+def in_another_process() -> Iterator[None]:
+    """Let `hash` of a text, or of a tuple with texts, and `getpid` answer as they might there."""
 
     def there(thing: object) -> object:
         if isinstance(thing, tuple):
             return tuple(map(there, thing))
         return Elsewhere(thing) if isinstance(thing, str) else thing
 
-    with patch("builtins.hash", lambda thing: there(thing).__hash__()):
+    hashed, number = patch("builtins.hash", lambda thing: there(thing).__hash__()), os.getpid() + 1
+    with hashed, patch("os.getpid", lambda: number):
         yield
 
 

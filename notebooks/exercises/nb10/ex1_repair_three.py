@@ -16,10 +16,11 @@ from notebooks.exercises.nb10.hidden import room, small_shards
 
 SHARDS, COUNT = 12, 132  # hidden ones, of 10 to 12 samples
 AHEAD = 4  # samples that may wait decoded
-CUTS = (  # where, whether inside a sample, whether only once the first sample has come
-    ("inside a sample", True, False),
-    ("between two samples", False, False),
-    ("after you have counted", False, True),
+CUTS = (  # where, whether inside a sample, whether in a second epoch, or only behind a sample
+    ("inside a sample", True, False, False),
+    ("between two samples", False, False, False),
+    ("after you have counted", False, False, True),
+    ("in a second epoch", False, True, False),
 )
 
 Attempt = Callable[..., Any]
@@ -143,19 +144,27 @@ def _judge_mixed(attempt: Attempt, shards: Shards) -> None:
     decoded: list[Any] = []
     served: list[str] = []
     waiting = 0  # decoded samples in the pipeline, at most
+    lost = 0  # samples that are served as they were before
 
     def decode(sample: Any) -> Any:
         decoded.append(sample)
-        return sample
+        return {**sample, "decoded": True} if isinstance(sample, dict) else sample
 
     for sample in islice(attempt(list(shards.urls), decode), 3 * COUNT):
         served.append(_key(sample))
+        lost += isinstance(sample, dict) and "decoded" not in sample
         waiting = max(waiting, len(decoded) - len(served))
     _expect_each_once(served, shards)
     expect(
         len(decoded) == COUNT,
         f"decode is called {len(decoded)} times for {COUNT} samples.",
         "Keep one .map(decode), as the last stage.",
+    )
+    expect(
+        all(isinstance(sample, dict) for sample in decoded) and not lost,
+        "decode gets something else than a sample, or what it returns is not served.",
+        "Hand decode over as it is: .map(decode) calls it with each sample, and goes on with what "
+        "it returns.",
     )
     expect(
         waiting <= AHEAD,
@@ -191,14 +200,19 @@ def _tells_of(attempt: Attempt, shards: Shards) -> bool:
 
 
 def _judge_complete(attempt: Attempt, shards: Shards) -> None:
-    _expect_each_once(_keys(attempt(list(shards.urls), COUNT)), shards)
-    for where, inside, later in CUTS:
+    data = attempt(list(shards.urls), COUNT)
+    _expect_each_once(_keys(data), shards)
+    for where, inside, again, later in CUTS:
+        if again and iter(data) is data:
+            continue  # a generator has one epoch
         try:
-            seen = _seen(attempt, shards, inside=inside, later=later)
+            seen = _seen(
+                (lambda *_: data) if again else attempt, shards, inside=inside, later=later
+            )
         except Exception:
             continue  # whatever is raised, somebody is told
         expect(
-            later and seen == COUNT,  # all had been read before it broke off
+            (again or later) and seen == COUNT,  # all had been read before it broke off
             f"a shard breaks off {where}, and there is no error: {seen} of {COUNT} samples "
             "are seen, as if all were well.",
             HINTS["complete"],

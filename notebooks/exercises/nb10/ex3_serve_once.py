@@ -28,7 +28,7 @@ from notebooks.exercises.judging import (
     Elsewhere,
     Served,
     expect_the_same_in_real_workers,
-    hashed_elsewhere,
+    in_another_process,
     random_numbers_of,
     random_state,
     serve,
@@ -96,11 +96,11 @@ def _judge_places(make_stream: Make, shards: Shards, workers: int, world_size: i
 def _judge_alike(make_stream: Make, shards: Shards) -> None:
     """Judge whether the caller's list stays as it is, and two calls agree on the shards."""
     parts, states = list[set[str]](), list[tuple[bytes, ...]]()
-    for kind, where in (str, nullcontext()), (Elsewhere, hashed_elsewhere()):
+    for kind, where in (str, nullcontext()), (Elsewhere, in_another_process()):
         given = list(map(kind, reversed(shards)))
         here = random_numbers_of(len(parts))
         with here, where, patch("time.time", parts.__len__):
-            stream = make_stream(given, 1, 0, 2)
+            stream = make_stream(given, 0, 0, 2)  # 0 is an epoch too
             states.append(random_state())  # WebDataset itself draws from those of Python
             expect(
                 isinstance(stream, IterableDataset),
@@ -124,7 +124,7 @@ def _judge_alike(make_stream: Make, shards: Shards) -> None:
         parts[0] == parts[1],
         "Asked twice for the same rank and epoch, your function serves others. Each rank draws for "
         "itself: resampled does, a generator without a seed or with the time, and in each process "
-        "the hash or the set of texts. Or with_epoch cuts off what is shuffled.",
+        "its number, the hash or the set of texts. Or with_epoch cuts off what is shuffled.",
         "Shuffle with a seed that all ranks share, such as the epoch, and leave the others out.",
     )
 
@@ -134,7 +134,7 @@ def _judge_under_torchrun(make_stream: Make, shards: Shards) -> None:
     where = f"Under torchrun, with 2 ranks and {plural(len(shards), 'shard')}"
     served: dict[Place, list[str]] = {}
     for rank in range(2):
-        with patch.dict(os.environ, RANK=str(rank), WORLD_SIZE="2"):
+        with patch.dict(os.environ, RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK="0"):  # two nodes
             stream = make_stream(list(shards), 1, rank, 2)
             served[rank, 0] = _read(stream, shards, where)
     _judge_share(served, shards, where, stream)
@@ -163,8 +163,8 @@ def _read(stream: Any, shards: Shards, where: str = "In one process") -> list[st
     )
     keys = [sample.get("__key__") if isinstance(sample, dict) else None for sample in samples]
     expect(
-        None not in keys,
-        "The stream gives something that is no sample of WebDataset: it has no __key__.",
+        all(isinstance(key, str) for key in keys),
+        "The stream gives something that is no sample of WebDataset: it has no __key__, or many.",
         "Return the pipeline as it is, without to_tuple and batched.",
     )
     return [str(key) for key in keys]

@@ -10,7 +10,7 @@ from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_c
 from course_utils.words import plural
 from notebooks.exercises.judging import (
     Served,
-    hashed_elsewhere,
+    in_another_process,
     random_numbers_of,
     random_state,
     stay_together,
@@ -43,6 +43,9 @@ def _judge_share(sampler_class: type[Any], ranks: int, count: int) -> None:
     where = f"With {plural(ranks, 'rank')} and {plural(count, 'sample')}"
     with _random_numbers(seed=11):  # not those of a sampler's own seed
         samplers = [sampler_class(count, rank, ranks) for rank in range(ranks)]
+        for sampler in samplers:
+            sampler.set_epoch(1)
+        before = [len(sampler) for sampler in samplers]  # a progress bar asks before it reads
     by_place = {(rank, 0): _read(sampler, 1, rank) for rank, sampler in enumerate(samplers)}
     served = Served(by_place, range(count))
     total = served.counts.total()
@@ -105,14 +108,14 @@ def _judge_share(sampler_class: type[Any], ranks: int, count: int) -> None:
         "the others would wait for the slowest.",
         "Deal them out like cards: the shares then differ by one at most.",
     )
-    said = {rank: len(sampler) for rank, sampler in enumerate(samplers)}
-    wrong = next((rank for rank in said if said[rank] != sizes[rank]), 0)
-    expect(
-        said == sizes,
-        f"{where} rank {wrong} serves {sizes[wrong]}, and its len() is {said[wrong]}: the loader "
-        "would announce another number of batches than it gives.",
-        "len(range(rank, n_samples, world_size)) counts the cards of one player.",
-    )
+    for rank, said in enumerate(zip(before, map(len, samplers), strict=True)):
+        expect(
+            set(said) == {sizes[rank]},
+            f"{where} rank {rank} serves {sizes[rank]}, and its len() is "
+            f"{', and later '.join(map(str, dict.fromkeys(said)))}: the loader would announce "
+            "another number of batches than it gives.",
+            "len(range(rank, n_samples, world_size)) counts the cards of one player.",
+        )
 
 
 def _read(sampler: Any, epoch: int | None, seed: int = 0) -> list[int]:
@@ -120,7 +123,11 @@ def _read(sampler: Any, epoch: int | None, seed: int = 0) -> list[int]:
     with _random_numbers(seed):
         if epoch is not None:
             sampler.set_epoch(epoch)
-        found = list(islice(sampler, 2 * LARGE))
+        numbers = iter(sampler)
+    found = list[Any]()
+    for some in 1, 2 * LARGE:
+        with _random_numbers(seed):
+            found += islice(numbers, some)
     expect(
         len(found) < 2 * LARGE,
         "The sampler gives more numbers than there are samples: it never ends.",
@@ -145,7 +152,8 @@ def _random_numbers(seed: int) -> Iterator[None]:
     expect(
         before == after,
         "Your sampler draws from the random numbers of the whole process, or seeds them anew. They "
-        "differ from rank to rank; and to seed them makes the dropout of every epoch alike.",
+        "differ from rank to rank; and to seed them makes the dropout of every epoch alike, also "
+        "where they are put back at the end of the epoch: the training draws before that.",
         "Take a generator of your own: np.random.default_rng([self.seed, self.epoch]).",
     )
 
@@ -169,12 +177,13 @@ def _judge_epochs(sampler_class: type[Any]) -> None:
             "once, be it to look at it, takes the rank away from the order of the others.",
             "Leave self.epoch to set_epoch: what is read changes nothing.",
         )
-    with hashed_elsewhere():
+    with in_another_process():
         elsewhere = _read(sampler_class(101, 1, 4), 1)
     expect(
         elsewhere == first,
         "In another process the same epoch is another one: there a text has another hash, unless "
-        "PYTHONHASHSEED is set. So each rank deals from an order of its own.",
+        "PYTHONHASHSEED is set, and os.getpid another answer. So each rank deals from an order of "
+        "its own.",
         "Take numbers for the seed: np.random.default_rng([self.seed, self.epoch]).",
     )
     shares = [frozenset(_read(sampler, epoch)) for epoch in EPOCHS]

@@ -11,8 +11,8 @@ from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_
 from course_utils.words import plural
 from notebooks.exercises.judging import Failure, run_ranks
 
-LENGTHS = ((3, 3), (4, 2, 3), (3, 5, 9), (0, 3, 1))  # batches of each rank
-AHEAD = 2  # batches that may be asked for before the first step: it, and the next one
+LENGTHS = ((9, 9), (4, 2, 3), (3, 5, 9), (0, 3, 1))  # batches of each rank
+AHEAD = 2  # batches that may be there before a step: its own, and the next one
 # whatever a batch may be, none of these means the end
 BATCHES: tuple[Any, ...] = ("first", None, np.ones(2), 0, [], False, (), "", "ninth")
 
@@ -24,7 +24,7 @@ class Epoch(NamedTuple):
 
     taken: str  # as text: the batches it took a step with
     steps: int
-    drawn: int  # batches that were asked for before the first step
+    ahead: int  # batches that were there before a step, at most
 
 
 class Batches:
@@ -46,7 +46,7 @@ class SizedBatches(Batches):
         return self.count
 
 
-class LoaderError(Exception):
+class LoaderError(RuntimeError):  # as if a worker was killed
     """What a loader raises whose file is broken."""
 
 
@@ -105,14 +105,14 @@ def _train(in_step: InStep, lengths: Sequence[int]) -> tuple[Epoch, Epoch, bool]
 
 def _epoch(in_step: InStep, batches: Batches) -> Epoch:
     taken: list[Any] = []
-    drawn = 0
+    ahead = 0
     for batch in in_step(batches):
-        drawn = drawn or batches.drawn
+        ahead = max(ahead, batches.drawn - len(taken))
         taken.append(batch)
         distributed.all_reduce(torch.zeros(1))  # here the gradients meet
         if len(taken) > len(BATCHES):
             break
-    return Epoch(repr(taken), len(taken), drawn)
+    return Epoch(repr(taken), len(taken), ahead)
 
 
 def _have(lengths: Sequence[int]) -> str:
@@ -174,6 +174,12 @@ def _judge_epoch(one: Epoch, where: str, fewest: int) -> None:
         "Yield the batches themselves, in their order, and lose none.",
     )
     expect(
+        one.steps != fewest - 1,
+        f"{where} takes {plural(one.steps, 'step')} of {fewest} that all could take: the last "
+        "batch that all of them have is lost.",
+        "Ask all whether they have this batch, not whether another one comes after it.",
+    )
+    expect(
         one.steps >= fewest,
         f"{where} takes {plural(one.steps, 'step')} of {fewest} that all could take. A batch may "
         "be 0, None or empty, none of which means the end; and any number of ranks may take part.",
@@ -186,8 +192,8 @@ def _judge_epoch(one: Epoch, where: str, fewest: int) -> None:
         "End on all ranks with the first that has no batch left.",
     )
     expect(
-        one.drawn <= AHEAD,
-        f"{where} loads {one.drawn} batches before the first step: an epoch has to fit in memory, "
-        "and nothing is loaded while the GPU computes.",
+        one.ahead <= AHEAD,
+        f"{where} has loaded {one.ahead} batches before it takes a step with the first of them: "
+        "an epoch has to fit in memory, and nothing is loaded while the GPU computes.",
         "Ask for one batch at a time, and yield it before you ask for more.",
     )

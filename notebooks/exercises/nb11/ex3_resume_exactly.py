@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, refuse, right
 from course_utils.words import plural
-from notebooks.exercises.nb11.problem import OrderedLoader
+from notebooks.exercises.nb11.problem import BATCH, OrderedLoader
 
 SAMPLES, EPOCHS = 84, 3  # 11 batches in an epoch, the last of them half full
 LARGE = 40_000  # samples; what grows with them is no position
@@ -60,8 +60,14 @@ def resume_exactly(loader_class: type[Any]) -> Verdict:
         dataset.read = 0
         _judge_rest(loader, sum(lives), where)
         _judge_reading(dataset, sum(lives))
-    left = loader_class(Numbers())
+    left = loader_class(dataset := Numbers())
     _state_after(left, 2)
+    expect(
+        dataset.read <= 3 * BATCH,  # one batch may be there for the next step
+        f"Left by `break` after two batches, the loader has read {dataset.read} samples for "
+        f"{2 * BATCH}: all that it reads ahead has to fit in memory, and comes late.",
+        "Yield each batch of self.load(...) before you ask for the next one.",
+    )
     _judge_rest(left, 2, "Left by `break` after two batches, and looped over again")
     _judge_size(loader_class)
     _judge_kept(loader_class)
@@ -74,8 +80,13 @@ def resume_exactly(loader_class: type[Any]) -> Verdict:
         "Keep no more in the state than the position.",
     )
     _judge_rest(loader, 3, "Killed with two workers, restarted with one")
-    loader = _restarted(loader_class(Numbers(), 2), state)
+    loader = _restarted(loader_class(dataset := Numbers(), 2), state)
     _judge_rest(loader, 3, "Killed with two workers, restarted with two")
+    expect(
+        dataset.read == 0,
+        "Made with two workers, the loader reads the samples in the main process all the same.",
+        "Take the batches of self.load(...), which knows how many workers there are.",
+    )
     return right(
         "Wherever it is killed, the rest of the epoch comes once and in order, then the next one; "
         "with any number of workers, and nothing is read in vain."
