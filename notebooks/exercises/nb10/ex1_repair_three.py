@@ -15,6 +15,7 @@ from course_utils.teaching.notebook import explain, statements
 from notebooks.exercises.nb10.hidden import room, small_shards
 
 SHARDS, COUNT = 12, 132  # hidden ones, of 10 to 12 samples
+ORDERS = 10  # epochs whose orders are compared
 AHEAD = 4  # samples that may wait decoded
 CUTS = (  # where, whether inside a sample, whether in a second epoch, or only behind a sample
     ("inside a sample", True, False, False),
@@ -133,9 +134,10 @@ def _judge_epoch(attempt: Attempt, shards: Shards) -> None:
         "made, and uses it again in every epoch.",
         "detshuffle=True beside shardshuffle=100 counts the epochs.",
     )
+    orders = {tuple(_keys(data)) for _ in range(ORDERS - 2)} | {tuple(first), tuple(second)}
     expect(
-        _keys(data) not in (first, second),
-        "the third epoch has the order of an earlier one: a few orders take turns.",
+        len(orders) == ORDERS,
+        "a later epoch has the order of an earlier one: a few orders take turns.",
         "detshuffle=True beside shardshuffle=100 draws one for each epoch.",
     )
 
