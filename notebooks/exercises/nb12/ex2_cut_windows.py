@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
-from notebooks.exercises.judging import hashed_elsewhere, random_numbers_of, random_state
+from notebooks.exercises.judging import in_another_process, random_numbers_of, random_state
 
 Make = Callable[[int, int, int], Any]
 Starts = NDArray[np.int64]
@@ -36,7 +36,7 @@ def cut_windows(window_starts: Make) -> Verdict:
                 "that begins again could not go on where it stopped.",
                 "Draw everything from np.random.default_rng(seed).",
             )
-            with hashed_elsewhere(), random_numbers_of(1):
+            with in_another_process(), random_numbers_of(1):
                 elsewhere = _starts(window_starts, n_tokens, length, seed)
             expect(
                 np.array_equal(elsewhere, starts),
