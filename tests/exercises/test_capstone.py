@@ -149,6 +149,11 @@ THE_SAME_BATCHES = """
         for chunks in stream.split(groups, stream.Place.here()):
             rng = stream.epoch_rng(SEED, chunks[0][0])
 """
+SHARED = "        self.epoch = SharedEpoch()\n"
+KEPT_TOKENS = """\
+                tokens = tokenise(sample, self.sensors)
+                yield self.done.setdefault(sample["event_id"], tokens)
+"""
 MAP_STYLE = """
 class Tokens2(torch.utils.data.Dataset):
     def __init__(self, job, wanted):
@@ -234,6 +239,19 @@ ANOTHER_TRAINING = {  # what the verdict says of it; the first two take no train
     ): "and no step learns from it",
     change(FOLLOWED, f"{FOLLOWED}{ONLY_LOOKED_AT}"): "2 of 100 steps get no optimiser",
     change(DEALT, THE_SAME_BATCHES): "the same events share a batch each time",
+    change("BATCH = 16", "BATCH = 8"): "of 8 events usually",
+    change("job.training)", "[*job.training, *job.training[:5]])"): "and all others once",
+    change("job.training)", "job.training + job.held_out)"): "none that the job wants learnt",
+    change("enumerate(job.plan)", "enumerate(job.plan * 2)"): "samples came in 4 of them",
+    change("compute(learn, model, optimiser, task", "compute(evaluate, model, task"): (
+        "learns something else than before"
+    ),
+    change(YIELDED, KEPT_TOKENS).replace(SHARED, SHARED + "        self.done = {}\n"): (
+        "are held at a time"
+    ),
+    change(FOLLOWED, f'{FOLLOWED}            history.append(batch["sensor"].numpy())\n').replace(
+        "    for epoch, task", "    history = []\n    for epoch, task"
+    ): "are held at a time",
 }
 
 

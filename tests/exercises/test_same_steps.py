@@ -1,6 +1,7 @@
 """Whether a step of the capstone's training learns what it did, however it is written."""
 
 import inspect
+from functools import partial
 
 import numpy as np
 import pytest
@@ -60,5 +61,10 @@ def test_what_learns_something_else_is_found(change: tuple[str, str]) -> None:
     assert not learns_as_before(first_step(change), "direction")
 
 
-def test_of_a_function_without_a_model_nobody_can_tell() -> None:
-    assert learns_as_before(FirstStep(print, ("direction",), {}), "direction")
+@pytest.mark.parametrize(("function", "learns"), [("learn", True), ("evaluate", False)])
+def test_a_closure_has_to_ask_an_optimiser_for_a_step(function: str, learns: bool) -> None:
+    step = first_step()
+    model, optimiser, task = step.given
+    given = (model, optimiser, task) if learns else (model, task)
+    closure = partial(getattr(mended, function), *given)
+    assert learns_as_before(FirstStep(closure, (), step.batch), "direction") is learns

@@ -131,11 +131,17 @@ def spoilt_samples(job: CountedJob) -> Objection | None:
     """Return what is wrong with the samples that were served, or None."""
     events = MemmapEvents(job.folder)
     wanted = set(events.labels.event_id[job.training].tolist())
-    if len(job.epochs) < len(job.plan) or not all(job.epochs):
+    came = sum(map(bool, job.epochs))
+    if not came == len(job.epochs) == len(job.plan):
         return (
-            f"The training has {len(job.plan)} epochs, and samples came in "
-            f"{sum(map(bool, job.epochs))} of them.",
-            "Let each epoch of the plan go through job.follow(loader).",
+            f"The training has {len(job.plan)} epochs, and samples came in {came} of them.",
+            "Let each epoch of the plan go through job.follow(loader), once.",
+        )
+    if strange := set(chain(job.learnt, *job.epochs)) - wanted:
+        return (
+            f"{plural(len(strange), 'event')} among the samples are none that the job wants "
+            "learnt: what is held out, to see how well the model does, must stay unknown to it.",
+            "Learn from the events of job.training, and from no others.",
         )
     if job.read < sum(map(len, job.epochs)):
         return (
@@ -143,17 +149,24 @@ def spoilt_samples(job: CountedJob) -> Objection | None:
             "the others came from memory, or past the job.",
             "Read them by job.events(...) in each epoch: the real data fit into no memory.",
         )
-    if max(job.sizes) > BATCH or job.trace.summary().steps != len(job.sizes):
+    usual = int(np.median(job.sizes))
+    if {usual, max(job.sizes)} != {BATCH} or job.trace.summary().steps != len(job.sizes):
         return (
-            f"{job.trace.summary().steps} steps learn from {len(job.sizes)} batches of up to "
-            f"{max(job.sizes)} events: that is another training.",
+            f"{job.trace.summary().steps} steps learn from {len(job.sizes)} batches, of {usual} "
+            f"events usually and of up to {max(job.sizes)}: that is another training.",
             f"Keep batches of {BATCH} events, and take one step with each.",
         )
     counts = [Counter(epoch) for epoch in job.epochs]
     twice = max(sum(count > 1 for count in epoch.values()) for epoch in counts)
     lost = max(len(wanted - set(epoch)) for epoch in counts)
+    most = max(max(epoch.values()) for epoch in counts)
+    if 0 < twice < len(wanted) and not lost:
+        return (
+            f"{twice} of {len(wanted)} events come up to {most} times in an epoch, and all others "
+            "once: the model learns more from some than from others.",
+            "Serve each event once; the last batch of a worker need not be full.",
+        )
     if twice and not lost:
-        most = max(max(epoch.values()) for epoch in counts)
         return (
             f"{twice} of {len(wanted)} events come {most} times in an epoch: each worker serves "
             "them all. It was so from the beginning; with one worker or none nobody notices.",
@@ -169,11 +182,6 @@ def spoilt_samples(job: CountedJob) -> Objection | None:
         return (
             f"{lost} of {len(wanted)} events never come in an epoch, and nothing says so.",
             "Look at what becomes of batches that are not full, and of what does not divide.",
-        )
-    if any(set(epoch) - wanted for epoch in counts):
-        return (
-            "Some samples are none of the events that the job wants learnt.",
-            "Serve the events of job.training, and no others.",
         )
     left_out = Counter(chain(*job.epochs)) - Counter(
         {event: len(rows) for event, rows in job.learnt.items()}

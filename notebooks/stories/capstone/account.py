@@ -7,6 +7,7 @@ a worker could have delivered a batch follows from when it was asked, and how lo
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -25,10 +26,13 @@ from torch.utils.data import DataLoader
 from course_utils.errors import CourseError
 from course_utils.hardware.clock import HostClock, RealClock, VirtualClock
 from course_utils.hardware.storage import SlowFileSystem, storage_preset
+from course_utils.loading.events import read_labels
 from course_utils.loading.workers import DEFAULT_PREFETCH
 from course_utils.measure.hook import Listener, end, listen, listeners_of
 from course_utils.measure.spans import Span
 from notebooks.stories.capstone.job import STORAGE, Job, RecordedJob
+
+LOOKS_AFTER = 10  # batches, a worker for what it keeps
 
 
 class Made(NamedTuple):
@@ -38,6 +42,7 @@ class Made(NamedTuple):
     worker: int
     took: int
     boot: int  # before it, to start: Python, and what it imports
+    keeps: int | None  # how many events are in the memory of the worker; not told each time
 
 
 class Row(NamedTuple):
@@ -65,6 +70,8 @@ class CountedJob(RecordedJob):
         """Take events that `timed_job` has not; after `seconds` of real time it ends early."""
         storage = CountedStorage(str(folder), STORAGE)
         super().__init__(folder, storage, first=1100, seconds=seconds)
+        self.held_out = [self.training[-1] + 1, self.training[-1] + 2]  # nothing is to be learnt
+        self._held_out_ids = read_labels(folder).event_id[self.held_out]
         self.clock = VirtualClock(storage)
         self.gpu = self._make_gpu()
         self.boot_s: float | None = None  # what the first workers took to start
@@ -85,13 +92,13 @@ class CountedJob(RecordedJob):
                 "job.follow counts what the workers of a DataLoader do: give it the loader itself. "
                 "What goes around a loader can go around job.follow(loader)."
             )
+        if self.late:  # the workers of an epoch that ended early are gone
+            return
         if self._account not in listeners_of(loader):
             loader._iterator = None  # workers that were started before tell no costs
         batches = listen(loader, [self._account])
-        ahead = loader.num_workers * (loader.prefetch_factor or DEFAULT_PREFETCH)
-        # nobody waits for the GPU here, so workers may not get as far ahead as they would
-        promised = min(ahead * (loader.batch_size or 1), len(self.training))
-        self.held = max(self.held, promised)
+        self._ahead = ahead = loader.num_workers * (loader.prefetch_factor or DEFAULT_PREFETCH)
+        keeps = defaultdict[int, int](int)  # events, in each worker
         asked, free, boot = [self.clock()] * ahead, defaultdict[int, int](int), 0
         try:
             for batch in batches:
@@ -101,6 +108,9 @@ class CountedJob(RecordedJob):
                     begun = max(free[made.worker], asked[-ahead])
                     free[made.worker] = begun + made.boot + made.took
                     self.clock.sleep_until(free[made.worker])
+                    if made.keeps is not None:
+                        keeps[made.worker] = made.keeps
+                        self.held = max(self.held, sum(keeps.values()))
                     batch = made.batch
                     del made
                 asked.append(self.clock())
@@ -120,30 +130,32 @@ class CountedJob(RecordedJob):
             return super().upload(batch)
 
     def compute(self, function: Callable[..., Any], *given: Any) -> Any:
-        """Let the GPU be busy for a step, and note what it learns."""
-        found = super().compute(function, *given)
-        self.untaught += not any(isinstance(one, Optimizer) for one in given)
+        """Let the GPU be busy for a step, and note what it learns.
+
+        To look at what is held out takes no time: how well the model does is not the question here.
+        """
+        taught = any(isinstance(one, Optimizer) for one in given)
         with self._free_of_charge():
-            batch = self._note_learnt(given[-1])
+            batch = _content_of(given[-1])
+            if not taught and np.isin(batch["event_id"], self._held_out_ids).all():
+                return 0.0
+        found = super().compute(function, *given)
+        self.untaught += not taught
+        with self._free_of_charge():
+            self._note_learnt(batch)
             self.first_step = self.first_step or FirstStep(*deepcopy((function, given[:-1], batch)))
         return found
 
-    def _note_learnt(self, batch: Any) -> dict[str, Tensor]:
-        names = "event_id", "mask", "features", "sensor", "direction"
-        if not (isinstance(batch, dict) and batch.keys() >= {*names}):
-            raise CourseError(
-                f"A step learns from a batch without {', '.join(names)}: hand job.compute what "
-                "job.upload returns, and job.upload the batch as the loader made it."
-            )
-        parts = {name: batch[name].content.data for name in names}
-        for event, mask, features, sensor, direction in zip(*parts.values(), strict=True):
+    def _note_learnt(self, batch: dict[str, Tensor]) -> None:
+        for event, mask, features, sensor, direction in zip(*batch.values(), strict=True):
             row = Row(features[mask].numpy(), sensor[mask].numpy(), direction.numpy().copy())
             self.learnt[int(event)].append(row)
-        return parts
 
     def _weigh(self, batch: Any) -> None:
         with self._free_of_charge():
             super()._weigh(batch)
+            # nobody waits for the GPU here, so workers may not get as far ahead as they would
+            self.held = max(self.held, min(self._ahead * max(self.sizes), len(self.training)))
 
     @contextmanager
     def _free_of_charge(self) -> Iterator[None]:
@@ -153,12 +165,25 @@ class CountedJob(RecordedJob):
         self.clock.waited -= time.process_time_ns() - before
 
 
+def _content_of(batch: Any) -> dict[str, Tensor]:
+    """Return the tensors of which a step learns, in the order of a `Row`."""
+    names = "event_id", "mask", "features", "sensor", "direction"
+    try:
+        return {name: batch[name].content.data for name in names}
+    except (AttributeError, KeyError, TypeError):
+        raise CourseError(
+            f"A step learns from a batch without {', '.join(names)}, or from one that is not on "
+            "the GPU: hand job.compute what job.upload returns, and job.upload the batch as the "
+            "loader made it."
+        ) from None
+
+
 class Account(Listener):
     """Tells with each batch what it cost the worker."""
 
     def __init__(self, storage: SlowFileSystem):
         """Count what a worker waits for `storage`."""
-        self.storage, self.worker = storage, -1
+        self.storage, self.worker, self.made = storage, -1, 0
 
     def worker_started(self, worker_id: int) -> None:
         """Begin to count in this worker."""
@@ -170,10 +195,19 @@ class Account(Listener):
         """Send the cost along; without workers it is the main process that pays."""
         if self.worker < 0:
             return batch
-        now = self.clock()
-        made = Made(batch, self.worker, now - self.before, self.boot)
-        self.before, self.boot = now, 0
+        took = self.clock() - self.before
+        self.made += 1
+        keeps = None if self.made % LOOKS_AFTER else _events_in_memory()
+        made = Made(batch, self.worker, took, self.boot, keeps)
+        self.before, self.boot = self.clock(), 0  # to look costs the worker nothing
         return made
+
+
+def _events_in_memory() -> int:
+    """Count the events of which this process has the sample or the tokens."""
+    dicts = (one for one in gc.get_objects() if type(one) is dict)
+    found = (one.get("event_id") for one in dicts)
+    return len({one for one in found if isinstance(one, int | np.integer)})
 
 
 class CountedStorage(SlowFileSystem):

@@ -11,18 +11,21 @@ takes `STEP_MS` for a step and computes nothing.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import ref
 
 import numpy as np
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.data import Dataset, get_worker_info
 
 from course_utils.hardware.clock import HostClock, RealClock
-from course_utils.hardware.gpu import Accelerator, get_accelerator, map_tensors, tensors
+from course_utils.hardware.gpu import Accelerator, get_accelerator, leaves, map_tensors, tensors
 from course_utils.hardware.storage import SlowFileSystem, slow_storage
 from course_utils.loading.events import Events, Sample, open_events, read_labels
 from course_utils.measure.trace import Trace, record
@@ -144,7 +147,7 @@ class RecordedJob(Job):
         self.held = 0  # most events that were read and not yet learnt from, or kept after that
         self.start_up_s = float("inf")
         self._served = 0
-        self._came: list[ref[Any]] = []
+        self._came: list[list[Callable[[], bool]]] = []  # of each batch: are its large parts alive?
 
     def run(self, train: Callable[[Job], None]) -> None:
         """Run the training and record it."""
@@ -162,7 +165,11 @@ class RecordedJob(Job):
 
     def upload(self, batch: Any) -> Any:
         """Copy the tensors of a batch to the emulated GPU."""
-        return self.gpu.upload(batch)
+        uploaded = self.gpu.upload(batch)
+        buffers = [one for one in leaves(uploaded) if hasattr(one, "shape")]
+        if self._came:
+            self._came[-1] += [partial(_is_alive, ref(one)) for one in _large(buffers)]
+        return uploaded
 
     def compute(self, function: Callable[..., Any], *given: Any) -> Any:
         """Let the GPU be busy for a step, and read the loss of it; `function` is not called."""
@@ -187,13 +194,30 @@ class RecordedJob(Job):
     def _weigh(self, batch: Any) -> None:
         """Enter a batch that has come, and count what is held now."""
         ids = batch["event_id"].tolist()
-        kept = sum(one() is not None for one in self._came[:-2]) * len(ids)
+        alive = sum(any(lives() for lives in some) for some in self._came[:-2])
+        kept = alive * len(ids)
         # fewer read than served: they came from memory
         self.held = max(self.held, abs(self.read - self._served) + kept)
         self._served += len(ids)
         self.sizes.append(len(ids))
-        self._came.append(ref(max(tensors(batch), key=lambda one: one.nbytes)))
+        parts = [StorageWeakRef(one.untyped_storage()) for one in _large(tensors(batch))]  # type: ignore[no-untyped-call]
+        self._came.append([partial(_is_stored, one) for one in parts])
         self.epochs[-1] += ids
+
+
+def _large(parts: Sequence[Any]) -> list[Any]:
+    """Return the tensors that are not far smaller than the largest."""
+    sizes = [math.prod(one.shape) for one in parts]
+    return [one for one, size in zip(parts, sizes, strict=True) if size >= max(sizes) / 4]
+
+
+def _is_alive(buffer: ref[Any]) -> bool:
+    return buffer() is not None
+
+
+def _is_stored(memory: StorageWeakRef) -> bool:
+    """Tell whether anything has the memory of a tensor: that, a view of it, or an array."""
+    return not memory.expired()  # type: ignore[no-untyped-call]
 
 
 def timed_job(folder: str | Path, *, seconds: float = 12) -> RecordedJob:
