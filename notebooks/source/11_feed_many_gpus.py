@@ -305,8 +305,8 @@ torchrun("train_shards", events, f"{room.name}/shards", ranks=3)
 
 # %% [markdown]
 # Only the time limit ends them. The rank with more batches waits for the gradients of the others, and they wait for it at the
-# checkpoint. Who gives up first closes its connections. Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten. What comes next decides how it looks: if
-# it were a second epoch, the ranks would go on, and average gradients of different epochs.
+# checkpoint. Who gives up first closes its connections. Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten. If a second
+# epoch came next, the ranks would go on, and average gradients of different epochs.
 #
 # There are four ways out:
 #
@@ -479,7 +479,7 @@ draw_losses(whole["losses"], killed["losses"], at=23)
 # - end an epoch without a hang, however uneven the shards are,
 # - go on after a kill with the very next batch, and show that it is the same training.
 #
-# Next: [notebook 12](12_feed_a_language_model.ipynb), where the data are text.
+# Next: [notebook 12](12_feed_a_language_model.ipynb).
 
 # %% [markdown]
 # # Extra

@@ -210,8 +210,7 @@ cu.reveal("12d", 100 * missed["an offset for each"])
 #
 # Write `window_starts`: where the windows of an epoch begin. Your targets:
 #
-# - a window at `start` reads the tokens `start` to `start + length`, that one included; all of them are there; a corpus too
-#   short for one window has none, and the result is empty,
+# - a window at `start` reads the tokens `start` to `start + length`, that one included; all are there, so a short corpus has none,
 # - between the first window and the last, every token is a target exactly once; fewer than `length` are left out at either end,
 # - another seed cuts at other places and has another order; the same seed gives the same.
 #
