@@ -13,10 +13,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep  # tests put other clocks into the module
 from typing import NoReturn
 
 import psutil
@@ -39,7 +39,7 @@ class _Watch:
     @contextmanager
     def one_phase(self) -> Iterator[None]:
         self.phase += 1
-        self.deadline = time.monotonic() + LIMIT_S
+        self.deadline = monotonic() + LIMIT_S
         faulthandler.dump_traceback_later(LIMIT_S + _GRACE_S, exit=True, file=self.stderr)
         try:
             yield
@@ -49,10 +49,10 @@ class _Watch:
 
     def _run(self) -> None:
         while self.main.is_alive():
-            time.sleep(min(1.0, LIMIT_S / 4))
+            sleep(min(1.0, LIMIT_S / 4))
             phase = self.phase
-            if time.monotonic() > self.deadline:
-                self.deadline = time.monotonic() + _GRACE_S / 4  # the error may be swallowed
+            if monotonic() > self.deadline:
+                self.deadline = monotonic() + _GRACE_S / 4  # the error may be swallowed
                 print(stacks(), file=sys.stderr, flush=True)
                 if _WAKE and self.main.ident and phase == self.phase:
                     signal.pthread_kill(self.main.ident, _WAKE)
