@@ -72,6 +72,7 @@ def test_data_that_are_half_there_are_wrong_and_those_of_another_size_are_told(
         installation._data()
 
 
+@pytest.mark.slow
 def test_a_place_for_data_that_cannot_be_is_named_with_its_variable(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("COURSE_DATA", str(tmp_path / "file"))

@@ -37,6 +37,7 @@ _ATTEMPT = re.compile(
     re.MULTILINE,
 )
 _CHANGE = re.compile(r"((?:^-.*\n)+)((?:^\+.*\n)+)", re.MULTILINE)
+_LONG = {"05.3", "09.2", "10.3", "11.1"}  # whose judges take half a second
 _MARKS = {
     "slow": pytest.mark.slow,
     "full": pytest.mark.full,  # what others show too
@@ -53,6 +54,7 @@ def attempts(*, right: bool) -> list[Any]:
             own = [(_text(old), _text(new)) for old, new in _CHANGE.findall(body)]
             changes[key, words] = [*changes.get((key, base), []), *own]
             marks = [_MARKS[flag] for flag in flags.split() if flag != "right"]
+            marks += [pytest.mark.slow] * (key in _LONG)
             if ("right" in flags) == right:
                 case = key, words, changes[key, words]
                 cases.append(pytest.param(*case, marks=marks, id=f"{key} {words}"))

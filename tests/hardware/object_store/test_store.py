@@ -194,6 +194,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_a_store_ends_with_the_process_that_started_it_even_if_that_is_killed(folder):
     pipes = dict.fromkeys(["stdin", "stdout"], subprocess.PIPE)
     with subprocess.Popen(
