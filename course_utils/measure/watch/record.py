@@ -102,9 +102,10 @@ _NO_FETCH = tuple(Turn(0, 0, 0, 0, 0)[Turn._fields.index("worker") :])
 class At:
     """Where the totals stand among the figures, and some figures of a turn in its row."""
 
-    TURNS, EPOCHS, FIRST, LAST, WAITED, BEGAN, WORKED = range(7)
-    IDLE, IDLE_TURNS, ELSEWHERE, CORES = range(7, 11)
-    LEFT, DEVICE_IDLE, DEVICE_WORK = 5, 7, 8
+    TURNS, EPOCHS, FIRST, LAST, WAITED, BEGAN, WORKED, IDLE, IDLE_TURNS, ELSEWHERE, CORES = range(
+        len(Totals._fields)
+    )
+    LEFT, DEVICE_IDLE, DEVICE_WORK = map(Turn._fields.index, ("left", "device_idle", "device_work"))
 
 
 class Record:
