@@ -123,7 +123,7 @@ def note_seconds(
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let processes of pytest-xdist begin with their shares of what takes longest, the notebooks.
 
-    One of four begins with all else: notebooks wait much, and leave the cores to it. With
+    Every third begins with all else: notebooks wait much, and leave the cores to it. With
     `--dist worksteal` each gets a stretch of the list, all of one length, and later takes from
     others' ends.
     """
@@ -131,7 +131,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = [item for item in items if item.path.name in _LONG]
     others = iter([item for item in items if item.path.name not in _LONG])
     long.sort(key=lambda item: [name not in item.name for name in _LONGEST])
-    shares = count - count // 4
+    shares = count - count // 3
     left, items[:] = len(items), []
     for number in range(count):
         size = left // (count - number)

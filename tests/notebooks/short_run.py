@@ -7,7 +7,7 @@ or with each long cell interrupted. The full run takes all of that for all of th
 
 import re
 import symtable
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,13 +23,20 @@ MANY_WORKERS = {"04", "05", "07", "08", "10"}
 
 
 def take(
-    notebooks: Iterable[Path], *, only: Iterable[str] = (), but: Iterable[str] = ()
+    notebooks: Iterable[Path],
+    *,
+    only: Iterable[str] = (),
+    but: Iterable[str] = (),
+    marks: Mapping[str, Sequence[pytest.MarkDecorator]] = {},
 ) -> pytest.MarkDecorator:
-    """Parametrise by `notebook`; a short run takes `only` those numbers, or all `but` those."""
+    """Parametrise by `notebook`; a short run takes `only` those numbers, or all `but` those.
+
+    Some numbers may have `marks` of their own.
+    """
     return pytest.mark.parametrize(
         "notebook",
         [
-            pytest.param(path, id=path.stem, marks=_marks(number, taken))
+            pytest.param(path, id=path.stem, marks=[*_marks(number, taken), *marks.get(number, ())])
             for path in notebooks
             for number in [number_of(path)]
             for taken in [number in only if only else number not in but]

@@ -49,7 +49,8 @@ def test_the_learner_version_runs_with_nothing_attempted(
     assert {status for _, status in run("learner", cells)} <= {"todo"}
 
 
-@take(SOURCES, but={*INTERRUPTED, *TOGETHER})
+# 00 judges a training in which workers wait for nothing but storage: other tests hold them up
+@take(SOURCES, but={*INTERRUPTED, *TOGETHER}, marks={"00": [pytest.mark.alone]})
 def test_the_solutions_are_all_right(notebook: Path, run: Run, built: Path) -> None:
     cells = code_cells(built / "solutions" / notebook.with_suffix(".ipynb").name)
     found = run("solutions", cells)
