@@ -131,6 +131,27 @@ def test_the_palette_is_on_the_canvas_and_the_gpu_lane_shows_its_utilisation(sho
     assert share == pytest.approx(trace.summary().utilisation, abs=0.03)
 
 
+LINES = """root => {  // how many pixels of the grid are in the words of the first end, and above
+    const { scene, canvas } = root.timeline, { trace, bottom } = scene.panels[0];
+    const [from, to] = root.dataset.view.split(",").map(Number), zoom = canvas.width / scene.width;
+    const x = scene.left + (trace.end - from) / (to - from) * (scene.right - scene.left) + 6;
+    return [bottom - 24, bottom - 40].map(y => {
+        const { data } = canvas.getContext("2d").getImageData(...[x, y, 80, 12].map(n => n * zoom));
+        const reds = [...data.keys()].filter(i => i % 4 === 0 && data[i + 3] === 255);
+        return reds.filter(i => data[i] === 0xdf && data[i + 1] === 0xe3).length;
+    });
+}"""
+
+
+def test_no_line_of_the_grid_runs_through_the_words_at_the_end_of_a_run(show):
+    load = {"copy_ms": 0, "step_ms": 1, "steps": 1}
+    short, long = (simulate(Pipeline(read_ms=ms, **load)) for ms in (340, 999))
+    timeline = show(Timeline({"short": short, "long": long}).to_html())
+    view(timeline)
+    within, above = timeline.evaluate(LINES)
+    assert within == 0 < above
+
+
 def test_switches_are_moved_by_keys_keep_the_focus_and_a_burst_is_spoken_once(show, grid):
     timeline = show(grid.to_html())
     keys = timeline.page.keyboard

@@ -156,6 +156,8 @@ def _lane(
     yield f'<rect class="track" x="{LEFT}" y="{y}" width="{width:.1f}" height="{height}"/>'
     if is_gpu and right < WIDTH - 140:  # what ends before the axis does has saved that time
         after = f"done after {duration(end - origin)}"
+        box = f'x="{right + 5:.0f}" y="{y + height / 2 - 8}" width="{6.6 * len(after):.0f}"'
+        yield f'<rect class="paper" {box} height="16"/>'  # no line runs through the words
         yield f'<text class="soft" x="{right + 8:.0f}" y="{y + height / 2}">{after}</text>'
     if is_gpu:
         gaps = [(start - origin, stop - origin) for start, stop in idle_gaps(trace)]

@@ -225,6 +225,8 @@ function paintEnd({ c, scene, X, ink }, { trace, y, bottom }) {
   c.setLineDash([]);
   c.font = `11px ${FONT}`;
   c.fillStyle = ink.soft;
-  const text = `done after ${duration(trace.end)}`;
-  if (x + c.measureText(text).width + 10 < scene.width) c.fillText(text, x + 6, bottom - 18);
+  const text = `done after ${duration(trace.end)}`, { width } = c.measureText(text);
+  if (x + width + 10 >= scene.width) return;
+  c.clearRect(x + 4, bottom - 25, width + 4, 14);  // no line of the grid runs through the words
+  c.fillText(text, x + 6, bottom - 18);
 }

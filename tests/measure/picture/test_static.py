@@ -37,6 +37,15 @@ def test_names_from_outside_cannot_break_the_picture_and_pictures_do_not_share_i
     assert not one & other
 
 
+def test_no_line_of_the_grid_runs_through_the_words_at_the_end_of_a_run():
+    parts = list(drawn(Picture([naive(steps=1), naive(steps=3)])))
+    words = next(n for n, part in enumerate(parts) if (part.text or "").startswith("done after"))
+    box, grid = parts[words - 1], [n for n, part in enumerate(parts) if part.get("class") == "line"]
+    assert box.get("class") == "paper"
+    assert max(grid) < words
+    assert 0 < float(parts[words].get("x")) - float(box.get("x")) < float(box.get("width"))
+
+
 @pytest.mark.parametrize(
     "trace",
     [
