@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -18,7 +18,7 @@ from course_utils.measure.diagnosis import (
     judge,
     remedy,
 )
-from course_utils.measure.watch.record import STAGES, UNKNOWN, Seen, Turn
+from course_utils.measure.watch.record import LONG_NS, STAGES, UNKNOWN, Seen, Turn
 from course_utils.words import plural
 
 ENOUGH, ENOUGH_NS = 4, 5e8  # steady turns and their time: of less there is no verdict
@@ -108,7 +108,7 @@ class Loop:
     def _start_up(self) -> dict[str, Any]:
         about, totals = self.seen.about, self.seen.totals
         firsts = [turn.got - turn.asked for turn in self.seen.turns if not turn.place]
-        fetch = median([turn.done - turn.began for turn in self._fetched] or [0.0])
+        fetch = median([_wall(turn) for turn in self._fetched] or [0.0])
         each = 0.0 if about["persistent"] or not firsts else max(0.0, min(firsts) - fetch) / 1e9
         epoch = round(totals.turns / totals.epochs) if totals.epochs else None
         return {"start_up_s": each, "epoch": epoch}
@@ -136,13 +136,13 @@ class Loop:
         turns = self._fetched
         if not turns:
             return self._taking()
-        walls = [turn.done - turn.began - turn.delay for turn in turns]
+        walls = [_wall(turn) - turn.delay for turn in turns]
         usual = median(walls)
         slow = [wall for wall in walls if wall > SLOW * usual]
         return {
-            "fetch_s": mean([turn.done - turn.began for turn in turns]),
-            "computing_s": mean([_computing(turn) for turn in turns if turn.cpu != UNKNOWN]),
-            "delay_s": mean([turn.delay for turn in turns]),
+            "fetch_s": mean([_wall(turn) for turn in turns]),
+            "computing_s": _of_all(turns, _computing),
+            "delay_s": _of_all(turns, lambda turn: turn.delay),
             "collate_s": mean([turn.done - turn.made for turn in turns]),
             "slow_share": len(slow) / len(walls),
             "slow_time": sum(wall - usual for wall in slow) / max(sum(walls), 1.0),
@@ -188,10 +188,27 @@ def loops(seen: Sequence[Seen]) -> list[Loop]:
     return sorted(found, key=lambda loop: (-loop.lost_ns, loop.seen.rank))
 
 
+def _of_all(turns: Sequence[Turn], part: Callable[[Turn], float]) -> float:
+    """Return the mean of what `part` says of a fetch, in seconds; few of the short ones know it.
+
+    Those that do stand for the time of all that are short; and the long ones, which all do, too.
+    """
+    total = 0.0
+    for long in (False, True):
+        alike = [turn for turn in turns if (_wall(turn) > LONG_NS) is long]
+        known = [turn for turn in alike if turn.cpu != UNKNOWN]
+        share = sum(map(part, known)) / max(sum(map(_wall, known)), 1.0)
+        total += share * sum(map(_wall, alike))
+    return total / len(turns) / 1e9
+
+
 def _computing(turn: Turn) -> float:
     """Return the time in which a fetch computed, be it in threads of a pool that it waited for."""
-    wall = turn.done - turn.began
-    return min(max(turn.cpu, turn.fetch_cpu), max(wall - turn.delay, turn.cpu))
+    return min(max(turn.cpu, turn.fetch_cpu), max(_wall(turn) - turn.delay, turn.cpu))
+
+
+def _wall(turn: Turn) -> float:
+    return turn.done - turn.began
 
 
 def _stages(turns: Sequence[Turn]) -> Mapping[str, float]:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from course_utils.measure.watch.figures import loops
+from course_utils.measure.watch.record import UNKNOWN
 from tests.measure.watch.handmade import loop
 
 
@@ -36,6 +37,25 @@ def test_what_was_measured_is_what_the_figures_say() -> None:
     assert m.collate_s == pytest.approx(0.5e-3)
     assert m.receiving_s == pytest.approx(0.05e-3)
     assert (m.workers, m.worker_cores, m.epoch) == (2, 4, 100)
+
+
+def test_short_fetches_that_are_rarely_measured_count_as_often_as_they_came() -> None:
+    slow = {number: 10.0 for number in range(100) if number % 5 < 2}  # of two workers, in turns
+    one = loop(wait=9.0, fetch=1.0, slow=slow)
+    rows = [
+        turn._replace(cpu=cpu * 1e6, fetch_cpu=cpu * 1e6, delay=delay * 1e6)
+        for turn in one.turns
+        for long, read in [(turn.number in slow, turn.number % 16 == 4)]
+        for cpu, delay in [(8.0, 1.0) if long else (0.5, 0.25) if read else (UNKNOWN / 1e6, 0.0)]
+    ]
+    m = loops([type(one)(one.about, one.totals, rows)])[0].measurements
+    assert m is not None
+    slow_share = sum(number > 1 for number in slow) / 98  # without the first of each worker
+    parts = (m.fetch_s, m.computing_s, m.delay_s)
+    assert parts == tuple(
+        pytest.approx((slow_share * long + (1 - slow_share) * short) * 1e-3)
+        for long, short in ((10.0, 1.0), (8.0, 0.5), (1.0, 0.25))
+    )
 
 
 def test_of_a_device_only_the_idle_time_by_its_own_clock_is_lost() -> None:
