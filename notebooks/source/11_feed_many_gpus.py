@@ -1,11 +1,12 @@
 # %% [markdown]
 # # 11 · Feed many GPUs and survive a restart
 #
-# **You will do:** train on three ranks at once, serve every sample once, find the rank that holds up the others, and end an epoch without a hang.
+# **You will do:** train in three processes (*ranks*) at once, serve every sample once, find the rank that holds up the others, and end an epoch
+# without a hang.
 #
 # **You will learn**
 #
-# - which rank serves which sample, and what `DistributedSampler` does without telling,
+# - which rank serves which sample, and what `DistributedSampler` does without telling you,
 # - why the slowest rank sets the pace, and how to find it,
 # - why ranks wait for ever at the end of an epoch, and how to prevent it,
 # - how a training goes on after a restart.
@@ -43,7 +44,7 @@ cu.ready("11")
 #
 # To train one model on many GPUs, you start the same script once for each of them. Such a process is called a **rank**. It has
 # a copy of the model and a loader of its own. After each step the ranks *meet*: they average their gradients, so
-# that all copies of the model stay alike. Three ranks with batches of 16 so train on a **global batch** of 48. <!-- given -->
+# that all copies of the model stay alike. So three ranks with batches of 16 train on a **global batch** of 48. <!-- given -->
 #
 # This is the loop of a rank. On GPUs the ranks meet through the library NCCL, elsewhere through Gloo; the code is the same.
 
@@ -70,8 +71,8 @@ def train(loader, traces):
 
 
 # %% [markdown]
-# And this is a script. In a terminal you would type `torchrun --nproc-per-node 3 train_all.py EVENTS TRACES`. That starts it
-# three times, and tells each process through its environment which rank it is, and of how many. `torchrun()` below does the same.
+# This script calls it. In a terminal you would type `torchrun --nproc-per-node 3 train_all.py EVENTS TRACES`. It starts the script three times, and
+# tells each process through its environment its rank, and how many there are. `torchrun()` below does the same.
 
 # %%
 # %%worker_module train_all
@@ -92,8 +93,8 @@ if __name__ == "__main__":
 # %%
 cu.predict(
     "11a",
-    "2,000 events and three ranks, each with a loader that shuffles. What share of all the events "
-    "that they serve in an epoch is distinct?",
+    "Three ranks each shuffle the same 2,000 events. Of all the events that they serve in an epoch, "
+    "what share is distinct?",
     unit="%",
 )
 
@@ -117,11 +118,11 @@ cu.reveal("11a", 100 * len(ranks.served) / ranks.served.total())
 #
 # ## Who serves what
 #
-# `DistributedSampler` gives each rank a share. It asks the process group for the rank, or takes it as an argument, so
-# that we can look at all shares without starting a process.
+# `DistributedSampler` gives each rank a share. It asks torch for the rank, or takes it as an argument. With the argument we can look at all shares
+# without starting a process.
 
 # %%
-cu.predict("11b", "10 samples, four ranks, an epoch. How many samples are served?", unit="samples")
+cu.predict("11b", "Four ranks share 10 samples. How many are served an epoch?", unit="samples")
 
 # %%
 cu.predict("11c", "A rank goes through its sampler three times. How many different orders?")
@@ -148,23 +149,23 @@ print("as it is:", *as_it_is, "\ntold:    ", *told)
 cu.reveal("11c", len(set(map(tuple, as_it_is))))
 
 # %% [markdown]
-# Two things that it does without telling:
+# The sampler does two things without telling you:
 #
-# - **It pads.** All ranks need equally many batches, as you will see below, so the first samples of the order are served once more. Of a
-#   million, three more do no harm. In an evaluation they do: some samples count twice. (`drop_last=True` leaves some out instead.)
+# - **It pads.** All ranks need equally many batches (see below), so the first samples of the order are served once more. In a training, three more
+#   in a million do no harm. In an evaluation, some samples count twice. (`drop_last=True` leaves some out instead.)
 # - **It repeats the order.** It shuffles with `seed + epoch`, and does not know the epoch until it is told by `set_epoch`. The example in the
-#   lecture notes that this course began with does not tell it, and neither do many repositories.
+#   lecture notes that this course began with never calls it, and neither do many repositories.
 #
-# Workers need no care here: a sampler stays in the main process of its rank. A *stream* is another matter, since it is copied into every worker of
-# every rank. There the shards are dealt out to both, as in exercise 5.1; `EventShards` and `stream_shards` do so by themselves.
+# Workers need no care here: a sampler stays in the main process of its rank. But a *stream* is copied into every worker of every rank. There the
+# shards are dealt out to ranks and workers, as in exercise 5.1; `EventShards` and `stream_shards` do so by themselves.
 #
 # ### Exercise 11.1 · 10 min · ●●○
 #
-# Write a sampler that neither pads nor drops: for evaluations, and with exercise 11.2 for trainings. Your targets:
+# Write a sampler that neither pads nor drops, for evaluations, and with exercise 11.2 for trainings too. Your targets:
 #
 # - all ranks together serve each sample exactly once, however many there are,
 # - the shares differ by one sample at most, and `len()` says how many a rank has,
-# - each epoch has a new order, and the same epoch the same one again, after a restart too,
+# - each epoch has a new order, and the same epoch always the same order, after a restart too,
 # - the random numbers of the training stay as they are.
 #
 # <details><summary>Hint 1: one order for all</summary>
@@ -226,7 +227,7 @@ cu.check("11.1", EverySampleOnce)
 # %% [markdown]
 # ## The slowest rank sets the pace
 #
-# Three nodes train together. Two have staged the events on their disks (notebook 07). On the third the copy is missing: its rank reads
+# Three nodes of a cluster train together. Two have staged the events on their disks (notebook 07). On the third the copy is missing: its rank reads
 # from a file server, and needs longer for a batch than for a step.
 
 # %%
@@ -251,7 +252,7 @@ if __name__ == "__main__":
 
 # %%
 cu.predict(
-    "11d", "What share of the time does the GPU of a rank that has a copy compute?", unit="%"
+    "11d", "For what share of the time does the GPU of a rank with a staged copy compute?", unit="%"
 )
 
 # %%
@@ -265,10 +266,10 @@ ranks.timeline()
 cu.reveal("11d", 100 * ranks.traces[0].summary().au)
 
 # %% [markdown]
-# The two quick ranks wait at every meeting. Their own loaders are fine, and to make them faster would gain nothing.
-# On real GPUs `nvidia-smi` does not show it: to wait is a kernel of NCCL, which runs, so that a waiting GPU counts as busy (notebook 02).
+# The two quick ranks wait at every meeting. Their own loaders are fine: faster ones would gain nothing.
+# On real GPUs `nvidia-smi` does not show it: NCCL waits in a running kernel, so a waiting GPU counts as busy (notebook 02).
 #
-# So look for the rank first, and for the stage afterwards. Whoever comes last to a meeting waits for nobody:
+# So look for the late rank first, and then for its stage. Whichever comes last to a meeting waits for nobody:
 
 # %%
 print(ranks)
@@ -276,8 +277,8 @@ print(ranks)
 # %% [markdown]
 # ## Uneven ends
 #
-# The same with a stream. Seven shards are dealt out to three ranks, so one has a shard more than the others. At the end of
-# the epoch all meet to write a checkpoint.
+# Now the ranks read a stream. Seven shards are dealt out to three ranks, so one has a shard more than the others. At the end of the epoch all meet
+# to write a checkpoint.
 
 # %%
 # %%worker_module train_shards
@@ -304,22 +305,22 @@ if __name__ == "__main__":
 torchrun("train_shards", events, f"{room.name}/shards", ranks=3)
 
 # %% [markdown]
-# Only the time limit ends them. The rank with more batches waits for the gradients of the others, and they wait for it at the
-# checkpoint. Who gives up first closes its connections. Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten. If a second
-# epoch came next, the ranks would go on, and average gradients of different epochs.
+# Only the time limit ends the run. The rank with more batches waits for the gradients of the others, and they wait for it at the checkpoint. The
+# first to give up closes its connections. Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten. If a second epoch came next, the ranks
+# would go on, and average gradients of different epochs.
 #
 # There are four ways out:
 #
 # | Way | Costs |
 # |---|---|
-# | as many shards, of equal size, for each place (exercise 10.2) | nothing; but sizes are rarely equal |
-# | a fixed number of steps: `all_reduce` the `MIN` of the ranks' numbers of batches | the last batches; every rank has to know its number |
-# | [`Join`](https://docs.pytorch.org/tutorials/advanced/generic_join.html): who is through goes on meeting the others | steps with fewer ranks at the end |
-# | ask before every step whether all have a batch | a small meeting more in each step; the last batches |
+# | equally many equal shards for each worker of each rank (exercise 10.2) | nothing; but sizes are rarely equal |
+# | a fixed number of steps: the `MIN` of all ranks' numbers of batches, by `all_reduce` | the last batches; every rank has to know its number |
+# | [`Join`](https://docs.pytorch.org/tutorials/advanced/generic_join.html): a rank that is through goes on meeting the others | steps with fewer ranks at the end |
+# | ask before every step whether all have a batch | one more small meeting in each step; the last batches |
 #
 # ### Exercise 11.2 · 10 min · ●●○
 #
-# Write the last one. `in_step(batches)` yields the batches of this rank, as long as *every* rank has another one. Your targets:
+# Write the last of these ways. `in_step(batches)` yields the batches of this rank, as long as *every* rank has another one. Your targets:
 #
 # - all ranks take as many steps as the one with the fewest batches, even if that is none,
 # - no rank waits for another in vain,
@@ -384,13 +385,13 @@ cu.check("11.2", in_step)
 # %% [markdown]
 # ## Survive a restart
 #
-# Jobs end before the training does: a time limit, a node that dies. The model is in a checkpoint, but where was the *loader*?
+# Jobs end before the training does: their time is up, or a node dies. The model is in a checkpoint, but where was the *loader*?
 # Begin the epoch again, and some events come twice. Begin the next one, and the others never come.
 #
 # Two workers load for a loop, and the process dies while the loop has its tenth batch.
 
 # %%
-cu.predict("11r", "How many batches have been asked for by then?", unit="batches")
+cu.predict("11r", "How many batches have the workers been asked for by then?", unit="batches")
 
 # %%
 from itertools import islice
@@ -412,8 +413,8 @@ cu.reveal("11r", len(asked_for))
 # %% [markdown]
 # The workers are ahead of the loop, by two batches each, and what they hold dies with the process. So count a batch when the *loop* takes it.
 #
-# The order needs no saving if it is *computed*, from a seed and the epoch. Then a position is two numbers, and nothing in it depends on
-# workers. `ResumableBatches` counts so; `follow` is where it does.
+# The order needs no saving if it is *computed*, from a seed and the epoch. Then a position is two numbers, the epoch and the samples served, and
+# neither depends on workers. `ResumableBatches` keeps them; its `follow` counts.
 
 
 # %%
@@ -468,8 +469,8 @@ print("the same losses, to the last digit:", killed["losses"] == whole["losses"]
 draw_losses(whole["losses"], killed["losses"], at=23)
 
 # %% [markdown]
-# The first life had two workers and the second none, and nobody could tell from the curve. What else it takes, and exercise 11.3, is in the
-# extra part, *Resume exactly*.
+# The first life had two workers and the second none, and nobody could tell from the curve. The extra part, *Resume exactly*, has more, and exercise
+# 11.3.
 
 # %% [markdown]
 # ## You now can
@@ -489,8 +490,8 @@ draw_losses(whole["losses"], killed["losses"], at=23)
 # %% [markdown]
 # ## A batch too large for the GPU
 #
-# Ranks divide a global batch in space. **Accumulation** divides it in time: several small batches, then one step of the optimiser. It rests on
-# what `backward()` does: it *adds* to the gradients. That is also why every other loop needs `zero_grad()`. The loop in the lecture notes has none.
+# Ranks divide a global batch in space. **Accumulation** divides it in time: several small batches, then one step of the optimiser. It works because
+# `backward()` *adds* to the gradients. That is also why all other loops need `zero_grad()`. The loop in the lecture notes has none.
 
 # %%
 import torch
@@ -520,8 +521,8 @@ def trained(batch, batches_per_step=1, zero_grad=True):
 # %%
 cu.predict(
     "11e",
-    "An epoch without zero_grad. How many times as large is the error on other events afterwards "
-    "as with it?",
+    "A model trains for an epoch without zero_grad. How many times as large as with it is the error "
+    "on other events?",
     unit="times",
 )
 
@@ -541,9 +542,9 @@ print(
 cu.reveal("11e", error(forgotten) / error(large))
 
 # %% [markdown]
-# Four small batches do what one large one does. On three ranks the global batch now has 192 samples. Two things to mind: inside
-# `with model.no_sync():` DistributedDataParallel does not meet, which is wanted for all but the last small batch of a step; and
-# the mean of the ranks' means is the mean over all samples only where all batches are equally large.
+# Four small batches do what one large one does. On three ranks the global batch would now have 192 samples. Only the last small batch of a step
+# needs the meeting: the others go into `with model.no_sync():`. And the mean of the ranks' means is the mean over all samples only where all batches
+# are equally large.
 #
 # ## Ranks that must see the same batch
 #
@@ -553,7 +554,7 @@ cu.reveal("11e", error(forgotten) / error(large))
 # %%
 cu.predict(
     "11f",
-    "8 GPUs, and each copy of the model takes four. How many different batches are in a step?",
+    "Of 8 GPUs, each copy of the model takes four. How many different batches are in a step?",
 )
 
 # %%
@@ -566,15 +567,15 @@ for rank in range(8):
 cu.reveal("11f", len(first_batches))
 
 # %% [markdown]
-# So count copies, not ranks. Whatever asks for the rank of the process by itself is wrong here: `DistributedSampler` without arguments,
+# So count copies, not ranks. Whatever takes its share by the rank of its process is wrong here: `DistributedSampler` without arguments,
 # `split_by_node`, and our own streams too. PyTorch calls such a grid of ranks a
-# [DeviceMesh](https://docs.pytorch.org/tutorials/recipes/distributed_device_mesh.html), and `mesh["data"].get_local_rank()` the number of the copy. Random augmentation has to agree
-# as well; often only one rank of each copy loads, and sends the batch to the others.
+# [DeviceMesh](https://docs.pytorch.org/tutorials/recipes/distributed_device_mesh.html), and `mesh["data"].get_local_rank()` gives the number of the
+# copy. Random augmentation has to agree as well; often only one rank of each copy loads, and sends the batch to the others.
 #
 # ## Diagnose the late rank
 #
-# `diagnose` (notebook 03) works in a rank too. It runs the loop for as long as it needs, on each rank another number of steps: so give it the
-# step *without* the meeting, or it hangs.
+# `diagnose` (notebook 03) works in a rank too. It runs the loop for as long as it needs, on each rank another number of steps. So give it the step
+# *without* the meeting, or it hangs.
 
 # %%
 # %%worker_module diagnose_ranks
@@ -602,16 +603,16 @@ torchrun("diagnose_ranks", events, ranks=3)
 # %% [markdown]
 # ## Resume exactly
 #
-# What has to be in a checkpoint, so that the curve above does not show the kill?
+# What has to be in a checkpoint, so that no curve of losses shows the kill?
 #
 # - Network, optimiser and schedule, *and* the position, in one file, saved between two steps. `save_checkpoint` writes that file
-#   under another name and renames it: a kill in the middle of it leaves the former one.
-# - The state of the random numbers, for dropout. Mind the loader: each time a loop begins, `DataLoader` takes a number from the same
-#   generator, and a restart is one loop more. Give it a `generator=` of its own.
-# - Nothing for augmentation, if each sample draws from a generator that is made of seed, epoch and index, as `sample_rng` does. What
-#   workers draw from generators of their own is different after a restart, with `worker_rng` too.
+#   under another name and renames it: a kill half-way leaves the former file.
+# - The state of the random numbers, for dropout. Mind: each time a loop begins, `DataLoader` takes a number from the generator of dropout, and a
+#   restart is one loop more. Give the loader a `generator=` of its own.
+# - Nothing for augmentation, if each sample has a generator made of seed, epoch and index, by `sample_rng`. What workers draw from generators of
+#   their own, also from `worker_rng`, is different after a restart.
 #
-# The position is the same on all ranks: rank 0 saves it, all load it. With another number of ranks it holds as well, because
+# The position is the same on all ranks: rank 0 saves it, and all load it. It holds with another number of ranks too, because
 # `ResumableBatches` deals what is left of *one* order to however many there are.
 #
 # Well-known libraries have got this wrong. After a restart in a later epoch, the Trainer of Hugging Face and `accelerate` skipped the right
@@ -619,13 +620,13 @@ torchrun("diagnose_ranks", events, ranks=3)
 #
 # ### Exercise 11.3 · 10 min · ●●○
 #
-# `OrderedLoader` knows the batches of each epoch, `self.batches(epoch)`, a list of lists of indices. `self.load(batches)` returns a
-# `DataLoader` of those that you give it. Make it resumable:
+# `OrderedLoader` knows the batches of each epoch, `self.batches(epoch)`, a list of lists of indices. `self.load(batches)` returns a `DataLoader`
+# that serves the batches you give it. Make `OrderedLoader` resumable:
 #
 # - `for batch in loader` serves what is left of an epoch, and the next loop serves the next epoch,
-# - the state that is saved in the loop says that the loop has this batch,
-# - a new loader that was given the state goes on with the next batch, also with other workers,
-# - and reads nothing that it does not serve.
+# - a state that is saved inside the loop counts the batch that the loop has,
+# - a new loader that was given the state goes on with the next batch, also with more or fewer workers,
+# - it reads nothing that it does not serve.
 #
 # <details><summary>Hint 1: the position</summary>
 #
@@ -673,7 +674,7 @@ cu.check("11.3", ResumableLoader)
 # ### `StatefulDataLoader`
 #
 # This loader of [torchdata](https://github.com/meta-pytorch/data) asks its workers for their state, and sends it along with each batch. With
-# torchdata 0.11.0 and torch 2.15.0 we stopped two workers after 5 batches of 4, of 60 samples. <!-- given -->
+# torchdata 0.11.0 and torch 2.15.0 we stopped a loop with two workers over 60 samples after 5 batches of 4. <!-- given -->
 #
 # | What goes on | What happens |
 # |---|---|
@@ -684,17 +685,17 @@ cu.check("11.3", ResumableLoader)
 # | random numbers that workers draw | others than without the restart |
 # | a state that was saved with the last batch of an epoch | one epoch without any batch comes first |
 #
-# The last line has cost people an epoch that they did not miss: who counts epochs by loops trains one less. The empty loop comes with
+# The last line has cost people an epoch that they did not miss: whoever counts epochs by loops trains one less. The empty loop comes with
 # `ResumableBatches` too, so our training asks for `epoch.value` and counts no loops. And this loader calls a function of
 # torch, `set_vital`, which is deprecated; try it with each new version.
 #
 # ### And a stream?
 #
-# A stream has no position that would hold for other workers. `EventShards` deals shards to workers, so with other workers other events share a
-# batch; and a shuffle buffer holds events that are read and not yet served. Ours do not resume, and start the epoch again.
-# If samples can be asked for by number, you need no stream: `ResumableBatches(n, 64, block=256)` reads blocks of neighbours, mixes a few of
-# them as `BlockSampler` does (notebook 05), and has a position. [MosaicML Streaming](https://docs.mosaicml.com/projects/streaming) also
-# computes its order in advance, for shards that lie far away.
+# A stream has no position that would hold for another number of workers. `EventShards` deals shards to workers, so that other events would share a
+# batch; and a shuffle buffer holds events that are read and not yet served. Our streams do not resume: they start the epoch again. If samples can be
+# asked for by number, you need no stream: `ResumableBatches(n, 64, block=256)` reads blocks of neighbours, mixes a few of them as `BlockSampler`
+# does (notebook 05), and has a position. [MosaicML Streaming](https://docs.mosaicml.com/projects/streaming) also computes its order in advance, for
+# shards that lie far away.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
@@ -721,7 +722,7 @@ cu.check("11.3", ResumableLoader)
 #
 # ### Convert on many nodes
 #
-# An HDF5 file has one writer. A format of many files can be written a part at a time, by many.
+# Only one process can write an HDF5 file. Many can write a format of many files, a part each.
 
 # %%
 from course_utils.loading.events import FORMATS, EventArrays, Parts
@@ -738,8 +739,8 @@ for name, form in FORMATS.items():
 # %%
 cu.predict(
     "11s",
-    "A task that writes events-00001.tar dies half-way. It runs again, and once more on a node that "
-    "had only been cut off. How many shards are there afterwards?",
+    "A task that writes events-00001.tar dies half-way. It runs again, on two nodes, since one of "
+    "them was only cut off for a while. How many shards are there afterwards?",
 )
 
 # %%
@@ -756,8 +757,8 @@ print(sorted(path.name for path in half.parent.iterdir()))
 cu.reveal("11s", len(list(half.parent.glob("events-*"))))
 
 # %% [markdown]
-# A task writes under its own name, and renames what is whole; the rest is swept up in the end. Whoever dies, the bytes are those
-# of a run without Ray. For little data it hardly pays.
+# A task writes under a name of its own, and renames what is whole; the rest is removed in the end. Whichever task dies, the bytes are those of a run
+# without Ray. For little data Ray hardly pays.
 #
 # ### Feed trainers with Ray Data
 #
@@ -784,7 +785,7 @@ else:
 
 # %% [markdown]
 # Of 2,000 events in one file, one trainer got all and the other none, in the same order in both epochs. So shuffle,
-# and ask for `equal=True`. With a core for each trainer, of two, nobody was left to read: `num_cpus=0`.
+# and ask for `equal=True`. The trainers take `num_cpus=0`: with a core each they would leave none for reading.
 #
 # ### Run on Slurm
 #
@@ -799,8 +800,8 @@ job = (course_utils.paths.REPO / "data_scripts/slurm/train.sh").read_text()
 print(*re.findall("^#SBATCH.*", job, re.MULTILINE), sep="\n")
 
 # %% [markdown]
-# - **Cores.** Without `--cpus-per-task` a task has one, for all its workers. Since Slurm 22.05 `srun` forgets what `sbatch` was told: say it
-#   twice. `--hint=nomultithread` binds it to cores; do not add `--cpu-bind=cores`.
-# - **torchrun** is one task, whose cores all ranks share; in `train_ranks.sh` each rank is one.
-# - **GPUs.** With `--gpus-per-task=1` a task sees one, number 0, and `set_device(LOCAL_RANK)` fails.
-# - **The time limit.** A signal comes 120 s before, <!-- given --> the job queues again, and goes on from the checkpoint.
+# - **Cores.** Without `--cpus-per-task` a task has one core for all its workers. Since Slurm 22.05 `srun` forgets what `sbatch` was told: tell
+#   both. `--hint=nomultithread` binds the task to cores; do not add `--cpu-bind=cores`.
+# - **torchrun** is one task, whose cores all ranks share; in `train_ranks.sh` each rank is a task.
+# - **GPUs.** With `--gpus-per-task=1` a task sees one GPU, number 0, and `set_device(LOCAL_RANK)` fails on other ranks.
+# - **The time limit.** A signal comes 120 s before it; <!-- given --> then the job queues again, and goes on from the checkpoint.

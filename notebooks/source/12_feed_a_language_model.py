@@ -7,7 +7,7 @@
 # **You will learn**
 #
 # - what it costs to tokenise in the loop, and how small tokens are,
-# - to tell from a few numbers whether loading can be the problem at all,
+# - to tell from a few numbers whether loading can be the problem,
 # - to serve each token once an epoch, which two well-known loaders do not.
 #
 # **You need:** notebook 02. A CPU is enough. **Minutes:** {minutes}.
@@ -35,7 +35,7 @@ cu.ready("12")
 # ## Two bytes a token
 #
 # A language model reads **tokens**: numbers that stand for pieces of text, from a fixed vocabulary. Our data are three
-# corpora of text that came with Python and its packages: source code, docstrings, and prose from READMEs. On some of it a
+# corpora that came with Python and its packages: source code, docstrings, and prose from READMEs. On some of it a
 # tokenizer was trained, with 8,192 tokens.
 
 # %%
@@ -55,11 +55,11 @@ print(numbers)
 print([tokenizer.decode([number]) for number in numbers])
 
 # %% [markdown]
-# A step of our GPU takes 5 ms, for a batch of 4,096 tokens. One loop has the text in memory and tokenises it batch by
-# batch; the other one reads tokens from a file. Neither has workers. <!-- given -->
+# A step of our GPU takes 5 ms, for a batch of 4,096 tokens. One loop has the text in memory and tokenises it batch by batch;
+# another reads tokens from a file. Neither has workers. <!-- given -->
 
 # %%
-cu.predict("12a", "The loop tokenises as it goes. How long is the GPU idle?", unit="% of the time")
+cu.predict("12a", "How long is the GPU idle in the loop that tokenises?", unit="% of the time")
 
 # %%
 import numpy as np
@@ -102,8 +102,8 @@ cu.reveal("12a", 100 * runs["text"].summary().idle)
 
 # %% [markdown]
 # To tokenise is work for a CPU, and the same work in every epoch. Done once, it leaves two bytes for each token, since a
-# vocabulary of up to 65,536 fits into uint16. The file is mapped into memory: a slice reads the pages that it needs. Only
-# what goes to the model becomes int64, since an embedding takes no uint16.
+# vocabulary of up to 65,536 fits into uint16. The file is mapped into memory: a slice reads the pages that it needs. Only what
+# goes to the model becomes int64, since its first layer takes no uint16.
 
 # %%
 from notebooks.stories.figures import bars
@@ -123,7 +123,7 @@ bars(kb, f"kB, for {places:,} tokens", "{:,.0f}".format)
 #
 # ### Exercise 12.1 · 5 min · ●○○
 #
-# Fill in the card. How many tokens do the GPUs take in a second, and how many MB is that from the disk? How many days does
+# Fill in the four numbers. How many tokens do the GPUs take in a second, and how many MB is that from the disk? How many days does
 # the training take if the loader gives 500,000 tokens/s? With which cap would the days double? <!-- given -->
 #
 # <details><summary>Hint</summary>
@@ -141,11 +141,11 @@ doubling_cap = 250_000  ### SOLUTION
 cu.check("12.1", tokens_per_second, mb_per_second, days_with_500k, doubling_cap)
 
 # %% [markdown]
-# There is a rule for such questions: training takes about 6 operations for each parameter and each token. Suppose that a
-# GPU does 400 TFLOP/s, as an H100 may. <!-- given -->
+# As a rule, training takes about 6 operations for each parameter and each token. Suppose that a GPU does 400 × 10¹² a second, as
+# an H100 may. <!-- given -->
 
 # %%
-cu.predict("12b", "7 billion parameters: how much does this GPU take?", unit="kB/s of tokens")
+cu.predict("12b", "How much does this GPU take at 7 billion parameters?", unit="kB/s of tokens")
 
 
 # %%
@@ -161,14 +161,14 @@ for parameters in (10e6, 100e6, 1e9, 7e9, 70e9):
 cu.reveal("12b", 2 * tokens_a_second(7e9) / 1e3)
 
 # %% [markdown]
-# No storage is too slow for that. A loader can still be: where it tokenises as it goes, where it fills batches up with
-# nothing, and where the model is very small.
+# No storage is too slow for that. A loader can still be: where it tokenises as it goes, where it fills batches up with empty
+# tokens, and where the model is very small.
 #
 # ## Windows
 #
-# Documents differ in length. A batch that is filled up to its longest one is mostly padding, as the extra part counts. For
-# pre-training they are **packed** instead: laid end to end, with a token behind each that says *end*. So a corpus is one
-# long line. A **window** of `length` inputs has the same tokens, moved by one, as targets: it reads `length + 1`.
+# Filled up to its longest document, a batch is mostly **padding**, as the extra part counts. For pre-training documents are
+# **packed** instead: laid end to end, with a token behind each that says *end*. So a corpus is one long line. A model learns to
+# tell the next token, so the targets of a **window** of `length` inputs are the same tokens, moved by one: it reads `length + 1`.
 #
 # But which windows? [nanoGPT](https://github.com/karpathy/nanoGPT) draws each start at random.
 # [BabyLlama](https://github.com/timinar/BabyLlama) cuts the line into pieces, and moves each window by a random offset of
@@ -176,11 +176,11 @@ cu.reveal("12b", 2 * tokens_a_second(7e9) / 1e3)
 
 # %%
 cu.predict(
-    "12c", "As many random starts as windows fit: how much is in no window?", unit="% of tokens"
+    "12c", "As many windows as would fit begin at random. How much is in none?", unit="% of tokens"
 )
 
 # %%
-cu.predict("12d", "With an offset for each window, how much is in no window?", unit="% of tokens")
+cu.predict("12d", "If an offset moves each window, how much is in none?", unit="% of tokens")
 
 # %%
 from notebooks.stories.token_windows import plot_coverage, times_served
@@ -202,17 +202,17 @@ cu.reveal("12c", 100 * missed["random starts"])
 cu.reveal("12d", 100 * missed["an offset for each"])
 
 # %% [markdown]
-# Random starts leave out 1/e of the tokens, as draws with replacement do. Offsets of their own let a window overlap one
-# neighbour and leave a gap to the other: a sixth of the tokens is missed, and as many come twice. Over many epochs that
-# evens out, over a few it does not, and there is no error.
+# Random starts leave out 1/e of the tokens, as draws with replacement do. With an offset of its own a window may overlap one
+# neighbour and leave a gap to the other: a sixth of the tokens is missed, and as many come twice. Over many epochs that evens out,
+# over a few it does not, and no error tells you.
 #
 # ### Exercise 12.2 · 10 min · ●●○
 #
 # Write `window_starts`: where the windows of an epoch begin. Your targets:
 #
-# - a window at `start` reads the tokens `start` to `start + length`, that one included; all are there, so a short corpus has none,
-# - between the first window and the last, every token is a target exactly once; fewer than `length` are left out at either end,
-# - another seed cuts at other places and has another order; the same seed gives the same.
+# - a window at `start` reads the tokens `start` to `start + length`, both included, so a corpus that is too short has no window,
+# - from the first window to the last, every token is a target exactly once; at either end fewer than `length` are left out,
+# - another seed gives other starts in another order; the same seed gives the same again.
 #
 # <details><summary>Hint 1: overlap</summary>
 #
@@ -273,13 +273,13 @@ cu.check("12.2", window_starts)
 #
 # ## Blend corpora
 #
-# Models are trained on mixtures: much of the web, some code, a little of what is precious. Somebody chooses the shares,
-# and they are not those of the data. The obvious way is to draw the corpus of each sample at random.
+# Models are trained on mixtures: much of the web, some code, a little of what is precious. Somebody chooses the share of each
+# corpus, whatever its size. The obvious way is to draw the corpus of each sample at random.
 
 # %%
 cu.predict(
     "12e",
-    "A corpus has a share of 1 % of 10,000 samples. How far from 100 is its count, typically?",
+    "A corpus is drawn for 1 % of 10,000 samples. How far from 100 is its count, typically?",
     unit="samples",
 )
 
@@ -295,7 +295,7 @@ cu.reveal("12e", float(np.std(draws.sum(axis=1))))
 #
 # Write `take_turns`. It returns for each of `count` samples the position of its corpus in `weights`, so that
 #
-# - at every moment, no corpus is more than two samples away from its share,
+# - after any number of samples, no corpus is more than two samples away from its share,
 # - weights may be in any unit: 2, 1 and 1 mean a half and two quarters.
 #
 # <details><summary>Hint 1</summary>
@@ -353,7 +353,7 @@ print(tokenizer.decode(batch[2].tolist())[:300])
 # ## Padding
 #
 # A batch is a rectangle, so documents that are not packed are filled up: *per sample*, to the longest that the model takes,
-# or *per batch*, to the longest that is in it, which is work for a `collate_fn`.
+# or *per batch*, to the longest of the batch, which is work for a `collate_fn`.
 
 # %%
 cu.predict(
@@ -384,7 +384,7 @@ bars(wasted, "% of the batch that is padding", "{:.0f} %".format)
 cu.reveal("12f", wasted["per batch"])
 
 # %% [markdown]
-# A GPU computes padding like anything else, and one long document is enough to fill up its whole batch. Sorting by length
+# A GPU computes with padding as with anything else, and one long document is enough to fill up its whole batch. Sorting by length
 # mends that, but makes batches of one kind; a compromise is to sort within a few hundred documents drawn at random. Packing
 # wastes nothing. Its price is that a window begins anywhere in a document, and holds pieces of others.
 #
@@ -392,7 +392,7 @@ cu.reveal("12f", wasted["per batch"])
 #
 # `PackedWindows`, from which `Blend` reads, is made like
 # [Megatron's](https://github.com/NVIDIA/Megatron-LM/tree/main/megatron/core/datasets) dataset. It keeps three arrays for an
-# epoch: the documents in a random order, where each of them ends in that order, and a random order of the windows. The
+# epoch: the documents in a random order, the places where they end in that order, and a random order of the windows. The
 # documents themselves stay where they are. Window n depends on the seed and on n alone, so a training that stopped after n
 # windows goes on with the next one.
 
@@ -407,11 +407,11 @@ ends = [docs[number].numpy() == END for number in range(20)]
 plot_mask(max(ends, key=np.sum))
 
 # %% [markdown]
-# The picture is of a window in which documents end: which tokens may each token see? On the left is the usual mask: a
-# token sees everything before it, also pieces of other documents. On the right it sees its own document only. Such masks
-# are large, so `torch.nn.attention.varlen` takes the places where documents begin instead.
+# The picture shows, for a window in which documents end, which tokens each token may see. On the left is the usual mask: a token
+# sees everything before it, also pieces of other documents. On the right it sees its own document only. Such masks are large, so
+# `torch.nn.attention.varlen` takes the places where documents begin instead.
 #
-# Three libraries do this work at scale. [Megatron](https://github.com/NVIDIA/Megatron-LM) keeps the arrays on the disk: one
+# Three libraries do this work at scale. [Megatron](https://github.com/NVIDIA/Megatron-LM) keeps such arrays on the disk: one
 # rank builds them, and all others load them. [BlendCorpus](https://github.com/zhenghh04/blendcorpus) offers such a loader
 # to other training programs. [Energon](https://nvidia.github.io/Megatron-Energon/) also reads images and video: its `blend`
 # draws at random, and its `blend_epochized` serves each corpus a fixed number of times.
@@ -425,11 +425,11 @@ plot_mask(max(ends, key=np.sum))
 # | It … | Verdict |
 # |---|---|
 # | keeps all tokens in memory | right for 10 or 100 million words; a mapped file would do for more |
-# | makes them int64, by way of a Python list | four times the memory, and more while it is made |
-# | encodes file after file, as `glob` finds them | documents run into each other, and on another disk in another order |
+# | makes them int64, by way of a Python list | four times the memory of uint16, and more while they are made |
+# | encodes file after file, as `glob` finds them | documents run into each other, and come in another order on another disk |
 # | saves them under the name of the tokenizer's class and size | another tokenizer of that size, or another text, silently finds the old tokens |
 # | moves each window by an offset of its own | misses a sixth, and serves a sixth twice |
-# | draws it with `random` in the worker | right: torch seeds that, in each worker anew |
+# | draws that offset with `random` in the worker | right: torch seeds that, in each worker anew |
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*

@@ -58,9 +58,9 @@ print(f"{script}: {len(script.read_text('utf-8').splitlines())} lines")
 # The file lies beside this notebook: a double click in the list on the left opens it in an editor. It is yours, and
 # nothing overwrites it. Read `train` first, at the end of it, then `TokenStream`.
 #
-# A *job* gives the script all that it needs: where the events lie, on what to compute, which task to learn in each epoch. The job also follows the
-# loop and notes what it serves. `timed_job` has its events on an emulated busy Lustre, and an emulated GPU that takes 50 ms for a step. <!-- given --> It
-# ends early, after some seconds.
+# A *job* gives the script all that it needs: where the events lie, on what to compute, which task to learn in each epoch. The job also follows the loop, and notes
+# which samples the model gets. The one from `timed_job` has its events on an emulated busy Lustre, and an emulated GPU that takes 50 ms for a step. <!-- given -->
+# It ends early, after some seconds.
 
 # %%
 cu.predict(
@@ -95,15 +95,15 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 # - it sees the same tokens of each event as it does now,
 # - the GPU computes 90 % of the time or more (AU), <!-- given -->
 # - the first step comes within 3 s; what workers take to start does not count, <!-- given -->
-# - at most 60 % of the events are held at a time: they stand for a data set 1,000 times as large, which would fit into no memory. <!-- given -->
+# - at most 60 % of the events are held in memory at a time: the events stand for a data set 1,000 times as large, which would fit into no memory. <!-- given -->
 #
 # The check runs two epochs on other events. It counts the time for which the processes compute, and adds the time for which they would wait
-# for storage and GPU, so it gives the same mark on a busy laptop. The AU is worth 60 points, and 15 fewer for each halving; the first step and the events held are worth 20
-# each. If the samples are wrong, there are none.
+# for storage and GPU, so it gives the same mark on a busy laptop. The AU is worth up to 60 points, 15 fewer each time that it is halved; the first step and the
+# events held are worth 20 each. If the samples are wrong, there are no points.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #
-# In the timeline, what is in the rows while the red gap lasts? Without workers, everything is in the row `main`.
+# In the timeline, what is in the rows while a red gap lasts? Without workers, everything is in the row `main`.
 #
 # </details>
 # <details><summary>Hint 2: a second opinion</summary>
@@ -119,12 +119,12 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 # </details>
 # <details><summary>Hint 3: nothing improved?</summary>
 #
-# Half of a small part is little. Count what each part costs in milliseconds for a batch, and mend the largest one first.
+# To halve a small part gains little. Count what each part costs in milliseconds for a batch, and mend the largest one first.
 #
 # </details>
 # <details><summary>Hint 4: the seven places</summary>
 #
-# How events are read; what is done with each of them; who does it; who serves which events; what the loop does besides the step; what
+# How events are read; what is done with each of them; which process does it; who serves which events; what the loop does besides the step; what
 # is kept; what happens before the first step.
 #
 # </details>
@@ -152,8 +152,8 @@ for fault in faults_of(0):
 # %% [markdown]
 # ## Does it still learn?
 #
-# A loader is worth something only if the model learns from what it serves. A *surprise* of x nats at a hidden sensor means that the model hesitates
-# among e^x sensors. Whoever knows nothing but how often each sensor is hit hesitates among some 5,000.
+# A loader is worth something only if the model learns from what it serves. The loss of the first task is the *surprise* at a hidden sensor, in units called nats: x nats mean that
+# the model hesitates among e^x sensors. Whoever knows nothing but how often each sensor is hit hesitates among some 5,000.
 
 # %%
 cu.predict(
@@ -174,9 +174,9 @@ plot_learning(recorded(), learnt(earnest, "12 s on your machine"))
 cu.reveal("13b", exp(recorded().ends("masked")[1][-1]))
 
 # %% [markdown]
-# Your script has trained in earnest for a few seconds, on a tenth of the data: the orange curve. The blue ones show a whole training, recorded with the
-# mended script. The right picture is the second task, beside a *line fit*: the direction in which a particle must have flown straight
-# through the pulses to meet them at their times, as physicists have long computed it. With the same samples the curves of a slow and of a fast loader would lie on each other.
+# The orange curve is your script, which has trained in earnest for a few seconds on a tenth of the data. The blue ones show a whole training, recorded with the
+# mended script. The right picture is the second task, beside a *line fit*, as physicists have long computed the direction: that of a particle which flies straight
+# through the pulses, and meets them as nearly as it can at their times. With the same samples, a slow and a fast loader would give the same curve.
 #
 # ## Write your report
 #
@@ -233,11 +233,11 @@ write_report()
 #
 # ## A board for a class
 #
-# A class can see who came how far. `course leaderboard`, in a terminal, prints an address, and shows a page there that follows
-# the class: with `--lan` to all in the same network, else to this machine alone.
+# A class can see how far each of them came. `course leaderboard`, in a terminal, prints an address, and shows a page there that follows
+# the class: with `--lan` for all in the same network, else for this machine alone.
 #
-# Choose a name, any name, and put in the address with its token. Of you the board gets this name, the figures of your best result and
-# when you had it, and nothing else. It believes what it is told, and so it is for fun: an exam would run your script itself.
+# Choose a name, any name, and put in the address with its token. The board gets this name, the figures of your best result and when you had it, and nothing else
+# about you. It believes what it is told, and so it is for fun: an exam would run your script itself.
 
 # %%
 from course_utils.teaching.leaderboard import post
