@@ -168,9 +168,14 @@ def test_switches_are_moved_by_keys_keep_the_focus_and_a_burst_is_spoken_once(sh
                 .observe(root.querySelector(".spoken"), { childList: true });
         }"""
     )
+    clock = timeline.page.clock  # a busy machine makes no pauses in this burst
+    clock.install(time=0)
+    clock.pause_at(1)
     for step in ("ArrowRight", "ArrowLeft", "ArrowRight"):
         keys.press(step)
+        clock.run_for(100)
     expect(timeline.get_by_role("radio", name="80")).to_be_focused()
+    clock.run_for(1_000)
     sentence = timeline.locator(".sentence").inner_text()
     expect(timeline.get_by_role("status")).to_have_text(sentence)
     assert timeline.evaluate("() => spoken") == [sentence]
