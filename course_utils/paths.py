@@ -1,5 +1,6 @@
 """Where the course keeps data, recordings and what a notebook leaves; its version and sizes."""
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -75,7 +76,9 @@ def scratch_folder() -> Path:
         folder.mkdir(exist_ok=True)
         (folder / ".gitignore").write_text("*\n", "utf-8")
     except OSError:
-        return Path(tempfile.mkdtemp(suffix=SCRATCH))
+        own = tempfile.TemporaryDirectory(suffix=SCRATCH, ignore_cleanup_errors=True)
+        atexit.register(own.cleanup)
+        return Path(own.name)
     return folder
 
 

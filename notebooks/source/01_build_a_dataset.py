@@ -502,7 +502,8 @@ cu.predict("01e", question, unit="times")
 import tempfile
 from time import perf_counter
 
-text = Path(tempfile.mkdtemp()) / "corpus.txt"
+room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+text = Path(room.name) / "corpus.txt"
 words = np.random.default_rng(0).zipf(1.3, 1_000_000).clip(max=50_000)
 text.write_text(" ".join(map(str, words)))
 began = perf_counter()

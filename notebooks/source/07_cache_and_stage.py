@@ -439,7 +439,8 @@ from course_utils.loading.events import MemmapEvents
 from notebooks.stories.data_places import epoch_s
 
 slow = cu.slow_storage(folder, "busy Lustre", cache_mb=0)
-cached = fsspec.filesystem("filecache", fs=slow, cache_storage=tempfile.mkdtemp())
+room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+cached = fsspec.filesystem("filecache", fs=slow, cache_storage=room.name)
 for epoch in range(2):
     slow.reset_counters()
     epoch_s(MemmapEvents(folder, fs=cached))

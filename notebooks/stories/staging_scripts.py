@@ -3,6 +3,7 @@
 Where there is no bash, as on Windows, a twin in Python does the same.
 """
 
+import atexit
 import filecmp
 import os
 import shutil
@@ -17,8 +18,13 @@ from course_utils.errors import CourseError
 
 
 def half_staged(folder: Path) -> tuple[Path, Path]:
-    """Return a file with the pulses of `folder`, and a place where half of it lies already."""
-    source = Path(tempfile.mkdtemp(), "pulses.bin")
+    """Return a file with the pulses of `folder`, and a place where half of it lies already.
+
+    Both go when Python ends.
+    """
+    room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    atexit.register(room.cleanup)
+    source = Path(room.name, "pulses.bin")
     np.load(folder / "npy" / "pulses.npy").tofile(source)
     place = source.with_name("shm")
     place.mkdir()
