@@ -613,19 +613,19 @@ torchrun("diagnose_ranks", events, ranks=3)
 #   their own, also from `worker_rng`, is different after a restart.
 #
 # The position is the same on all ranks: rank 0 saves it, and all load it. It holds with another number of ranks too, because
-# `ResumableBatches` deals what is left of *one* order to however many there are.
+# `ResumableBatches` deals the rest of *one* order to however many there are.
 #
 # Well-known libraries have got this wrong. After a restart in a later epoch, the Trainer of Hugging Face and `accelerate` skipped the right
 # number of batches, but in the order of epoch 0: some samples came twice, others never.
 #
 # ### Exercise 11.3 · 10 min · ●●○
 #
-# `OrderedLoader` knows the batches of each epoch, `self.batches(epoch)`, a list of lists of indices. `self.load(batches)` returns a `DataLoader`
-# that serves the batches you give it. Make `OrderedLoader` resumable:
+# `OrderedLoader` knows the batches of each epoch: `self.batches(epoch)` lists lists of indices. `self.load(batches)` returns a `DataLoader`
+# of the batches you give it. Make `OrderedLoader` resumable:
 #
 # - `for batch in loader` serves what is left of an epoch, and the next loop serves the next epoch,
-# - a state that is saved inside the loop counts the batch that the loop has,
-# - a new loader that was given the state goes on with the next batch, also with more or fewer workers,
+# - a state saved inside the loop counts the batch that the loop has; between two epochs it may be saved too,
+# - a new loader that was given the state goes on with the next batch, also with other workers,
 # - it reads nothing that it does not serve.
 #
 # <details><summary>Hint 1: the position</summary>

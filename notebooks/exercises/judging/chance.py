@@ -25,7 +25,7 @@ def random_numbers_of(seed: int) -> Iterator[None]:
     with torch.random.fork_rng([]):
         random.seed(seed)
         np.random.seed(seed)
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed is slow before CUDA is used
         try:
             yield
         finally:

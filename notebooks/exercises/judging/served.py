@@ -48,12 +48,12 @@ class Served(Generic[Item]):
         """Count how often each item was served."""
         return Counter(item for items in self.by_place.values() for item in items)
 
-    @property
+    @cached_property
     def twice(self) -> int:
         """Count the items that were served more than once."""
         return sum(count > 1 for count in self.counts.values())
 
-    @property
+    @cached_property
     def lost(self) -> int:
         """Count the items that were served by nobody."""
         return sum(item not in self.counts for item in self.wanted)

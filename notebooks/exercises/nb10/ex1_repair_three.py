@@ -65,8 +65,9 @@ class Shards:
 def repair_three(*attempts: Attempt) -> Verdict:
     """Judge three functions that make a pipeline of shards, in their order in the notebook."""
     given = [getattr(attempt, "__name__", "") for attempt in attempts]
+    own = all(name in (part, "<lambda>") for name, part in zip(given, PRINTED, strict=False))
     expect(
-        given == list(PRINTED),
+        own and len(given) == len(PRINTED),
         f"The check gets {', '.join(filter(None, given)) or 'no functions'}.",
         f"Hand over these functions, without parentheses: {', '.join(PRINTED)}.",
     )
@@ -154,7 +155,7 @@ def _judge_mixed(attempt: Attempt, shards: Shards) -> None:
 
     for sample in islice(attempt(list(shards.urls), decode), 3 * COUNT):
         served.append(_key(sample))
-        lost += isinstance(sample, dict) and "decoded" not in sample
+        lost += isinstance(sample, dict) and sample.get("decoded") is not True
         waiting = max(waiting, len(decoded) - len(served))
     _expect_each_once(served, shards)
     expect(

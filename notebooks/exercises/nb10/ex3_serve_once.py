@@ -156,16 +156,22 @@ def _read(stream: Any, shards: Shards, where: str = "In one process") -> list[st
             "Take the shards of the rank yourself, and say so to WebDataset: nodesplitter=None.",
         )
         raise
-    expect(
-        len(samples) <= enough,
-        f"{where}, there is no end after {len(samples)} samples: resampled and repeat go on.",
-        "Leave them out, and shuffle the list of shards instead.",
-    )
     keys = [sample.get("__key__") if isinstance(sample, dict) else None for sample in samples]
     expect(
         all(isinstance(key, str) for key in keys),
         "The stream gives something that is no sample of WebDataset: it has no __key__, or many.",
         "Return the pipeline as it is, without to_tuple and batched.",
+    )
+    expect(
+        set(keys) <= set(chain(*shards.values())),
+        f"{where}, samples come from shards that are not in the list: your function remembers an "
+        "earlier one.",
+        "Work the order out anew from the list that the function is given, in each call.",
+    )
+    expect(
+        len(samples) <= enough,
+        f"{where}, there is no end after {len(samples)} samples: resampled and repeat go on.",
+        "Leave them out, and shuffle the list of shards instead.",
     )
     return [str(key) for key in keys]
 
@@ -192,6 +198,12 @@ def _judge_share(by_place: dict[Place, list[str]], shards: Shards, where: str, s
         "Leave workersplitter as it is: WebDataset divides the shards among the workers by itself.",
     )
     expect(
+        not (twice and lost) or len(by_place) > 1,
+        f"{where}, {twice} samples are served twice and {lost} by nobody: shards are drawn with "
+        "replacement.",
+        "Draw each once: rng.permutation(urls), or rng.choice(urls, len(urls), replace=False).",
+    )
+    expect(
         not (twice and lost),
         f"{where}, {twice} samples are served twice and {lost} by nobody: the ranks or the "
         "workers each deal from an order of their own.",
@@ -207,6 +219,12 @@ def _judge_share(by_place: dict[Place, list[str]], shards: Shards, where: str, s
         f"{where}, {lost} of {wanted} samples are served by nobody: split_by_node finds RANK, and "
         "divides once more what you have divided already.",
         "Divide in one place, your own, and say so to WebDataset: nodesplitter=None.",
+    )
+    expect(
+        not lost or max(worker for _, worker in by_place) == 0,
+        f"{where}, {lost} of {wanted} samples are served by nobody, though without workers all "
+        "come: they are divided among the workers twice.",
+        "WebDataset divides the shards of a rank among its workers by itself; do it nowhere else.",
     )
     expect(
         not lost,

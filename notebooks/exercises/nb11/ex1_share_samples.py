@@ -96,10 +96,15 @@ def _judge_share(sampler_class: type[Any], ranks: int, count: int) -> None:
         "Deal them out like cards: begin at the rank, and step by world_size.",
     )
     expect(
-        not served.lost,
+        not served.lost or total != count // ranks * ranks,
         f"{where} {served.lost} are served by nobody, as with drop_last. Shares of equal size "
         "lose what does not divide evenly.",
         "Deal them out like cards, order[rank::world_size]: that loses none.",
+    )
+    expect(
+        not served.lost,
+        f"{where} {served.lost} are served by nobody.",
+        "Deal them out like cards, order[rank::world_size]; the first rank is 0.",
     )
     sizes = {rank: len(own) for (rank, _), own in by_place.items()}
     expect(
@@ -199,8 +204,14 @@ def _judge_epochs(sampler_class: type[Any]) -> None:
         "set_epoch.",
         "Let epoch be 0 from the beginning, as __init__ has it.",
     )
+    one, two = (set(_read(sampler_class(101, 1, 4, seed=1), epoch)) for epoch in (1, 2))
     expect(
-        set(_read(sampler_class(101, 1, 4, seed=1), 1)) != set(first),
+        one != two,
+        "With seed=1 two epochs have the same samples; with seed=0 they have others.",
+        "Put both into the seed: default_rng([self.seed, self.epoch]).",
+    )
+    expect(
+        one != set(first),
         "Another seed gives the same samples: a second training would repeat the first.",
         "Put both into the seed: default_rng([self.seed, self.epoch]).",
     )

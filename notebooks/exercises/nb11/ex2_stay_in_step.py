@@ -11,10 +11,10 @@ from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_
 from course_utils.words import plural
 from notebooks.exercises.judging import Failure, run_ranks
 
-LENGTHS = ((9, 9), (4, 2, 3), (3, 5, 9), (0, 3, 1))  # batches of each rank
+LENGTHS = ((10, 10), (4, 2, 3), (3, 5, 9), (0, 3, 1))  # batches of each rank
 AHEAD = 2  # batches that may be there before a step: its own, and the next one
 # whatever a batch may be, none of these means the end
-BATCHES: tuple[Any, ...] = ("first", None, np.ones(2), 0, [], False, (), "", "ninth")
+BATCHES: tuple[Any, ...] = ("END", None, np.ones(2), 0, [], False, (), "", -1, "tenth")
 
 InStep = Callable[[Iterable[Any]], Iterable[Any]]
 

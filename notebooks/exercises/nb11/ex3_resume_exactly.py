@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import Dataset
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, expect_a_class, refuse, right
+from course_utils.teaching.notebook import explain
 from course_utils.words import plural
 from notebooks.exercises.nb11.problem import BATCH, OrderedLoader
 
@@ -60,6 +61,10 @@ def resume_exactly(loader_class: type[Any]) -> Verdict:
         dataset.read = 0
         _judge_rest(loader, sum(lives), where)
         _judge_reading(dataset, sum(lives))
+    ended = loader_class(Numbers())
+    taken = len(_epoch(ended))
+    loader = _restarted(loader_class(Numbers()), _state_after(ended, 0))
+    _judge_rest(loader, taken, "Killed between two epochs")
     left = loader_class(dataset := Numbers())
     _state_after(left, 2)
     expect(
@@ -126,7 +131,7 @@ def _judge_epochs(loader_class: type[Any]) -> None:
         first == expected[:size],
         f"The first epoch of a new loader serves {plural(len(first), 'batch')}, not the "
         f"{size} of self.batches(0).",
-        "A new loader is in epoch 0, and has taken nothing.",
+        "A new loader is in epoch 0, and has taken nothing; the last batch may be half full.",
     )
     expect(
         second != first,
@@ -166,7 +171,13 @@ def _state_after(loader: Any, taken: int) -> bytes:
         f"state_dict returns a {type(state).__name__}.",
         "Return a dict with all that the position consists of.",
     )
-    torch.save(state, file)
+    try:
+        torch.save(state, file)
+    except Exception as error:  # each kind of object has its own
+        refuse(
+            f"The state cannot be saved: {explain(error)}.",
+            "Keep numbers in it, and no loader, generator or lock.",
+        )
     served.close()
     return file.getvalue()
 
@@ -198,6 +209,11 @@ def _judge_rest(loader: Any, taken: int, where: str) -> None:
         "or the batch is not in the state: what stands behind `yield` runs only when the loop asks "
         "for the next batch.",
         "Count whole batches, the half one at the end too, each before you yield it.",
+    )
+    expect(
+        before or not epoch or first != expected[taken - size],
+        f"{where}: the epoch that is over begins again.",
+        "Let the state say that all of its batches are taken, or that the next epoch has begun.",
     )
     expect(
         not epoch or first not in expected[:size],
@@ -245,7 +261,7 @@ def _judge_reading(dataset: Numbers, taken: int) -> None:
 
 def _judge_size(loader_class: type[Any]) -> None:
     """Judge whether the state is a position, or a part of the data or of their order."""
-    taken = 58  # of 5,000: 58 / 5,000 * 5,000 is a little less
+    taken = 1_020  # of 5,000: 1,020 / 5,000 * 5,000 is a little less
     state = _state_after(loader_class(Numbers(LARGE)), taken)
     expect(
         len(state) < ROOM,
@@ -257,7 +273,8 @@ def _judge_size(loader_class: type[Any]) -> None:
     expect(
         next(_served(large), None) == large.batches(0)[taken],
         f"Killed with batch {taken} of {len(large.batches(0)):,}, the restart does not go on with "
-        "the next one. In an epoch of 11 batches it does: is the position rounded?",
+        "the next one. In an epoch of 11 batches it does: is the position rounded, or packed with "
+        "another number?",
         "Save the number of batches that were taken, as it is.",
     )
 
