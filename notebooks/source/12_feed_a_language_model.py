@@ -212,7 +212,8 @@ cu.reveal("12d", 100 * missed["an offset for each"])
 #
 # - a window at `start` reads the tokens `start` to `start + length`, both included, so a corpus that is too short has no window,
 # - from the first window to the last, every token is a target exactly once; at either end fewer than `length` are left out,
-# - another seed gives other starts in another order; the same seed gives the same again.
+# - another seed cuts at other places, any of the `length` there are, and has another order; the same seed gives the same
+#   again, in every process.
 #
 # <details><summary>Hint 1: overlap</summary>
 #

@@ -2,6 +2,7 @@
 
 from notebooks.exercises.judging.chance import (
     Elsewhere,
+    in_a_worker_of_another_rank,
     in_another_process,
     random_numbers_of,
     random_state,

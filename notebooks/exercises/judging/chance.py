@@ -3,13 +3,15 @@
 import os
 import pickle
 import random
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import torch
+from torch.utils.data import _utils
 
 
 def random_state() -> tuple[bytes, ...]:
@@ -41,8 +43,11 @@ class Elsewhere(str):
 
 
 @contextmanager
-def in_another_process() -> Iterator[None]:
-    """Let `hash` of a text, or of a tuple with texts, and `getpid` answer as they might there."""
+def in_another_process(function: Callable[..., Any] | None = None) -> Iterator[None]:
+    """Let `hash` of a text, or of a tuple with texts, and `getpid` answer as they might there.
+
+    The notebook of `function` may have imported getpid by its name.
+    """
 
     def there(thing: object) -> object:
         if isinstance(thing, tuple):
@@ -50,7 +55,18 @@ def in_another_process() -> Iterator[None]:
         return Elsewhere(thing) if isinstance(thing, str) else thing
 
     hashed, number = patch("builtins.hash", lambda thing: there(thing).__hash__()), os.getpid() + 1
-    with hashed, patch("os.getpid", lambda: number):
+    names = getattr(function, "__globals__", {})
+    bound = {name: lambda: number for name, one in names.items() if one is os.getpid}
+    with hashed, patch("os.getpid", lambda: number), patch.dict(names, bound):
+        yield
+
+
+@contextmanager
+def in_a_worker_of_another_rank() -> Iterator[None]:
+    """Let torch, and the variables that torchrun sets, say so."""
+    info = _utils.worker.WorkerInfo(id=1, num_workers=2, seed=1, dataset=None)
+    variables = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+    with patch.object(_utils.worker, "_worker_info", info), patch.dict(os.environ, variables):
         yield
 
 

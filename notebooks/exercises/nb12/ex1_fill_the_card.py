@@ -31,6 +31,7 @@ NUMBERS = (
             * NEED
             / 1e6: "That is 4 bytes for a token, and as uint16 it has 2; or it is what a step "
             "reads, and a step takes two seconds.",
+            16 * NEED / 1e6: "Those are bits; a byte has 8 of them.",
             8 * NEED / 1e6: "That is int64, as the model gets it. On the disk a token has 2 bytes.",
         },
     ),
@@ -43,7 +44,8 @@ NUMBERS = (
             "so nobody waits.",
             DAYS * DAY: "Those are seconds; a day has 86,400 of them.",
             DAYS * 24: "Those are hours.",
-            DAYS / 2: "A loader cannot make the GPUs faster than they are.",
+            DAYS / 2: "That is a step a second. A step takes two, and no loader makes the GPUs "
+            "faster than they are.",
         },
     ),
     Number(
@@ -53,6 +55,7 @@ NUMBERS = (
         {
             NEED: "That is all that the training takes: this cap costs nothing.",
             2 * NEED: "That is twice what the training takes: the loader would wait for the GPUs.",
+            NEED / 1e6: "Those are MB/s; the notes give their cap in tokens/s.",
         },
     ),
 )

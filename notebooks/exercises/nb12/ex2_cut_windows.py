@@ -8,7 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_utils.teaching.exercise import Verdict, exercise, expect, right
-from notebooks.exercises.judging import in_another_process, random_numbers_of, random_state
+from notebooks.exercises.judging import (
+    in_a_worker_of_another_rank,
+    in_another_process,
+    random_numbers_of,
+    random_state,
+)
 
 Make = Callable[[int, int, int], Any]
 Starts = NDArray[np.int64]
@@ -16,7 +21,9 @@ Starts = NDArray[np.int64]
 CASES = ((1_000, 10), (1_001, 10), (1_007, 10), (640, 64), (641, 64), (200_000, 128), (300, 1))
 MANY, HUGE = 100_000, 2**32  # tokens, more than two or four bytes can number
 TOO_SHORT = ((100, 128), (128, 128), (1, 8))
-SEEDS, LENGTH, TOKENS = range(100), 8, 4_000  # epochs in which chance is judged
+SEEDS = range(100)  # epochs in which chance is judged
+CHANCE = (4_001, 8), (40_000, 128)  # tokens and length; of the first, windows may leave none over
+FEW = 0.8  # of the offsets that as many draws have on average
 SAME_ORDER = 0.5  # correlation; orders that are drawn anew have 0 ± 0.05
 RANGE = "np.arange(first, n_tokens - length, length)"
 
@@ -36,13 +43,12 @@ def cut_windows(window_starts: Make) -> Verdict:
                 "that begins again could not go on where it stopped.",
                 "Draw everything from np.random.default_rng(seed).",
             )
-            with in_another_process(), random_numbers_of(1):
-                elsewhere = _starts(window_starts, n_tokens, length, seed)
+            elsewhere = _starts_elsewhere(window_starts, n_tokens, length, seed)
             expect(
                 np.array_equal(elsewhere, starts),
                 "In another process your function returns other windows for the same seed, so the "
-                "ranks of a training do not agree. Torch has another seed there, and hash() of a "
-                "text another value.",
+                "ranks of a training do not agree. There the number of the process is another one, "
+                "of the rank and of the worker too, the seed of torch, and hash() of a text.",
                 "Draw everything from np.random.default_rng(seed), and put nothing else into it.",
             )
     for n_tokens, length in TOO_SHORT:
@@ -53,7 +59,9 @@ def cut_windows(window_starts: Make) -> Verdict:
             f"you return {count} starts.",
             f"Return an empty array there, as {RANGE} does.",
         )
-    _judge_chance([_starts(window_starts, TOKENS, LENGTH, seed) for seed in SEEDS])
+    for n_tokens, length in CHANCE:
+        epochs = [_starts(window_starts, n_tokens, length, seed) for seed in SEEDS]
+        _judge_chance(epochs, n_tokens, length)
     expect(
         random_state() == before,
         "Your function draws from the random numbers of the whole process, or sets them: for "
@@ -92,6 +100,16 @@ def _starts(window_starts: Make, n_tokens: int, length: int, seed: int) -> Start
         "Return one array: the token with which each window begins.",
     )
     return starts.astype(np.int64)
+
+
+def _starts_elsewhere(window_starts: Make, n_tokens: int, length: int, seed: int) -> Starts:
+    getattr(window_starts, "cache_clear", bool)()  # no process knows what another one remembers
+    with (
+        in_another_process(window_starts),
+        in_a_worker_of_another_rank(),
+        random_numbers_of(1),
+    ):
+        return _starts(window_starts, n_tokens, length, seed)
 
 
 def _judge_windows(starts: Starts, n_tokens: int, length: int) -> None:
@@ -146,9 +164,9 @@ def _why_twice(never: int, most: int) -> str:
     return "The starts do not know of each other, as in nanoGPT."
 
 
-def _judge_chance(epochs: list[Starts]) -> None:
+def _judge_chance(epochs: list[Starts], n_tokens: int, length: int) -> None:
     for starts in epochs:
-        _judge_windows(starts, TOKENS, LENGTH)
+        _judge_windows(starts, n_tokens, length)
     offsets = {int(starts.min()) for starts in epochs}
     expect(
         len(offsets) > 1,
@@ -157,8 +175,8 @@ def _judge_chance(epochs: list[Starts]) -> None:
         "Draw the start of the first window anew for each seed: rng.integers(length).",
     )
     expect(
-        len(offsets) > LENGTH // 2,
-        f"{len(epochs)} epochs have only {len(offsets)} different offsets, and {LENGTH} there are.",
+        len(offsets) > FEW * length * (1 - (1 - 1 / length) ** len(epochs)),
+        f"{len(epochs)} epochs have only {len(offsets)} different offsets, and {length} there are.",
         "Draw the start of the first window from 0 to length - 1: rng.integers(length).",
     )
     expect(
@@ -167,7 +185,7 @@ def _judge_chance(epochs: list[Starts]) -> None:
         "alike.",
         "Return them in a random order: rng.permutation(starts).",
     )
-    near = [float(np.mean(np.abs(np.diff(starts)) == LENGTH)) for starts in epochs]
+    near = [float(np.mean(np.abs(np.diff(starts)) == length)) for starts in epochs]
     expect(
         np.median(near) < SAME_ORDER,
         "Most windows are followed by their neighbour: the order is only turned, or cut in a few "

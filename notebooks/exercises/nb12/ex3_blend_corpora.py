@@ -19,7 +19,7 @@ CASES: tuple[tuple[list[float], int], ...] = (
     ([2, 1, 1], 400),  # shares in another unit
     ([0.02, 0.9, 0.08], 5_000),
     ([7, 2, 1, 1], 1_234),
-    ([0.7004, 0.2996], 20_000),  # by which shares of 3 digits, or 16 bits, have drifted away
+    ([0.70045, 0.29955], 50_000),  # by which shares of 4 digits, or 16 bits, have drifted away
     ([0.9, *[0.01] * 10], 1_000),  # who looks at each corpus alone serves all small ones at once
     ([5], 20),
     ([0.5, 0.5], 0),
