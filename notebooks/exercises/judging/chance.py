@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from torch.utils.data import _utils
+from torch.utils.data import Dataset, _utils
 
 
 def random_state() -> tuple[bytes, ...]:
@@ -64,7 +64,7 @@ def in_another_process(function: Callable[..., Any] | None = None) -> Iterator[N
 @contextmanager
 def in_a_worker_of_another_rank() -> Iterator[None]:
     """Let torch, and the variables that torchrun sets, say so."""
-    info = _utils.worker.WorkerInfo(id=1, num_workers=2, seed=1, dataset=None)
+    info = _utils.worker.WorkerInfo(id=1, num_workers=2, seed=1, dataset=Dataset[Any]())
     variables = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
     with patch.object(_utils.worker, "_worker_info", info), patch.dict(os.environ, variables):
         yield
