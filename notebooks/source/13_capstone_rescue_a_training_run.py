@@ -89,9 +89,9 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 #
 # ### Exercise 13.1 · 30 min · ●●● <!-- timed -->
 #
-# Change the script as you like, but keep `train(job)`. Your targets:
+# Change the script as you like, but keep `train(job)`, and tell `job.note` how each epoch went. Your targets:
 #
-# - in each epoch the model learns from each event of `job.training` once, in mixed batches of 16, and in another order than in the epoch before, <!-- given -->
+# - in each epoch the model learns from each event of `job.training` once, in mixed batches of 16, and with others in its batch than in the epoch before, <!-- given -->
 # - it sees the same tokens of each event as it does now,
 # - the GPU computes 90 % of the time or more (AU), <!-- given -->
 # - the first step comes within 3 s; what workers take to start does not count, <!-- given -->

@@ -154,6 +154,19 @@ KEPT_TOKENS = """\
                 tokens = tokenise(sample, self.sensors)
                 yield self.done.setdefault(sample["event_id"], tokens)
 """
+KEEP = "    for epoch, task", "    history = []\n    for epoch, task"
+STEP = "losses.append(job.compute(learn, model, optimiser, task, job.upload(batch)))"
+WHOLE = "    loss.backward()\n    optimiser.step()\n"
+EVERY_OTHER = "    loss.backward()\n    if number % 2 == 0:\n        optimiser.step()\n"
+FIXED_BATCHES = """
+        order = stream.shuffled(self.chunks, stream.epoch_rng(SEED, 0))
+        fixed = [
+            [index for chunk in some for index in chunk[n::4]]
+            for some in stream.batched(order, 4) for n in range(4)
+        ]
+        batches = [[one] for one in sorted(stream.shuffled(fixed, rng), key=len, reverse=True)]
+        for chunks in stream.split(batches, stream.Place.here()):
+"""
 MAP_STYLE = """
 class Tokens2(torch.utils.data.Dataset):
     def __init__(self, job, wanted):
@@ -191,8 +204,12 @@ def learn("""
         change("WORKERS = 2", "WORKERS = 4"),
         change("CHUNK = 16", "CHUNK = 32").replace("TOGETHER = 4", "TOGETHER = 2"),
         change("worker_init_fn=worker_init,", "worker_init_fn=worker_init, prefetch_factor=4,"),
+        change("WORKERS = 2", "WORKERS = 1"),
+        change(
+            FOLLOWED, f'{FOLLOWED}            history.append(batch["features"][..., 1].mean(1))\n'
+        ).replace(*KEEP),
     ],
-    ids=["map-style", "four workers", "larger chunks", "further ahead"],
+    ids=["map-style", "four workers", "larger chunks", "further ahead", "one worker", "means"],
 )
 @pytest.mark.filterwarnings("ignore:This DataLoader will create .* worker processes")
 def test_other_ways_to_mend_it_pass(text: str, verdict_of: Callable[[str], Verdict]) -> None:
@@ -252,6 +269,24 @@ ANOTHER_TRAINING = {  # what the verdict says of it; the first two take no train
     change(FOLLOWED, f'{FOLLOWED}            history.append(batch["sensor"].numpy())\n').replace(
         "    for epoch, task", "    history = []\n    for epoch, task"
     ): "are held at a time",
+    change("CHUNK = 16", "CHUNK = 64").replace("TOGETHER = 4", "TOGETHER = 1"): (
+        "come beside their neighbours on disk"
+    ),
+    change(DEALT, FIXED_BATCHES): "the same batches in another one",
+    change(
+        "worker_init_fn=worker_init,",
+        "worker_init_fn=worker_init, collate_fn=lambda some: np.stack(some),",
+    ): "Workers that are not forked get a pickled copy",
+    change(STEP, STEP.replace(" task,", ' "masked",')): "In epoch 1 of the plan",
+    change(WHOLE, EVERY_OTHER)
+    .replace(
+        'task: str, batch: Any) -> torch.Tensor:\n    """Take one',
+        'task: str, number: int, batch: Any) -> torch.Tensor:\n    """Take one',
+    )
+    .replace(
+        STEP, STEP.replace(" task,", " task, len(losses),")
+    ): "learns something else than before",
+    change("        job.note(task, losses, seen)\n", ""): "Nobody hears any more how it went",
 }
 
 

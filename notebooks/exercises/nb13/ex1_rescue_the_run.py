@@ -1,7 +1,7 @@
 """Exercise 13.1: rescue a training run."""
 
 from collections import Counter
-from itertools import chain
+from itertools import chain, combinations, islice
 from math import log2
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,9 @@ A_DOUBLING = 15  # points less for half the AU
 START_UP_S = 3.0  # until the first step, without what any workers take to start
 HELD = 0.6  # of the events of an epoch
 LONGEST_S = 60.0  # of real time
-ALIKE = 0.5  # of all neighbours in an epoch at most are neighbours in the next one too
-IN_ORDER = 0.7  # of all events at most come beside one that is less than a batch away on disk
-SORTED = 0.9  # correlation of when an event comes with where it lies
+ALIKE = 0.5  # of those beside each other, or in one batch, at most are so in the next epoch too
+SPREAD = 0.3  # of what the places on disk scatter, those in a batch do at least
+SORTED = 0.6  # correlation of when an event comes with where it lies, on average over the epochs
 
 Objection = tuple[str, str]  # what is wrong, what to do now
 
@@ -199,26 +199,50 @@ def spoilt_samples(job: CountedJob) -> Objection | None:
 def not_mixed(job: CountedJob, events: MemmapEvents) -> Objection | None:
     """Return what is wrong with the order of the events, if anything is."""
     on_disk = {event: index for index, event in enumerate(events.labels.event_id.tolist())}
-    places = [on_disk[event] for event in job.epochs[0]]
-    if (abs(np.diff(places)) < BATCH).mean() > IN_ORDER:
-        return (
-            "Most events come beside their neighbours on disk, so batches are not mixed: the file "
-            "is sorted by energy.",
-            "Shuffle the events of some chunks together, as your colleague did.",
-        )
-    if abs(np.corrcoef(places, np.arange(len(places)))[0, 1]) > SORTED:
+    epochs = [[on_disk[event] for event in epoch] for epoch in job.epochs]
+    batches = batches_of(job)
+    one_way = [abs(np.corrcoef(places, range(len(places)))[0, 1]) for places in epochs]
+    if np.mean(one_way) > SORTED:
         return (
             "An epoch goes through the file from one end to the other, so batches are not mixed: "
             "the file is sorted by energy.",
             "Shuffle the chunks too, as your colleague did.",
         )
-    if stay_together(*job.epochs) > ALIKE:
+    scatter = np.mean([np.std([on_disk[event] for event in batch]) for batch in chain(*batches)])
+    if scatter < SPREAD * np.std(epochs[0]):
         return (
-            "Two epochs have the same order, or the same pieces of it in another one, so the same "
-            "events share a batch each time.",
+            "Most events come beside their neighbours on disk, so batches are not mixed: the file "
+            "is sorted by energy.",
+            "Shuffle the events of some chunks together, as your colleague did.",
+        )
+    if max(stay_together(*job.epochs), share_a_batch(*batches)) > ALIKE:
+        return (
+            "Two epochs have the same order, the same pieces of it or the same batches in another "
+            "one, so the same events share a batch each time.",
             "The seed of the order has to depend on the epoch: who tells it to the dataset?",
         )
     return None
+
+
+def batches_of(job: CountedJob) -> list[list[list[int]]]:
+    """Return the events of each batch of each epoch."""
+    sizes = iter(job.sizes)
+    epochs = []
+    for epoch in job.epochs:
+        left = iter(epoch)
+        count, batches = 0, list[list[int]]()
+        while count < len(epoch):
+            batches.append([*islice(left, next(sizes))])
+            count += len(batches[-1])
+        epochs.append(batches)
+    return epochs
+
+
+def share_a_batch(one: list[list[int]], other: list[list[int]]) -> float:
+    """Return the share of the pairs in a batch of one epoch that share one in the other too."""
+    number = {event: n for n, batch in enumerate(other) for event in batch}
+    pairs = [number[a] == number[b] for batch in one for a, b in combinations(batch, 2)]
+    return float(np.mean(pairs))
 
 
 def changed_tokens(job: CountedJob, events: MemmapEvents) -> Objection | None:
@@ -256,13 +280,21 @@ def changed_steps(job: CountedJob) -> Objection | None:
             "the model learns nothing from their events.",
             "Hand `learn` to job.compute for each batch, the first one too.",
         )
-    if job.first_step is None or learns_as_before(job.first_step, job.plan[0]):
-        return None
-    return (
-        "What you hand to job.compute learns something else than before: in two steps with one "
-        "batch the optimiser gets other gradients, or it is not asked for two steps.",
-        "Leave `learn` as your colleague wrote it: the GPU has time for it.",
-    )
+    if job.noted != [(task, True) for task in job.plan]:
+        return (
+            "Nobody hears any more how it went: job.note gets no losses after each epoch.",
+            "Hand job.note the task, the losses of the steps and those on what is held out.",
+        )
+    for epoch, (task, steps) in enumerate(zip(job.plan, job.first_steps, strict=True)):
+        if not all(learns_as_before(step, task) for step in steps):
+            return (
+                f"In epoch {epoch} of the plan {job.plan}, what you hand to job.compute learns "
+                "something else than before: in two steps with one batch the optimiser gets other "
+                "gradients, or it is not asked for two steps.",
+                "Leave `learn` as your colleague wrote it, and give it the task of the epoch: the "
+                "GPU has time for it.",
+            )
+    return None
 
 
 def starving(job: CountedJob) -> Objection:

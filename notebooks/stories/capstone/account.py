@@ -8,9 +8,10 @@ a worker could have delivered a batch follows from when it was asked, and how lo
 from __future__ import annotations
 
 import gc
+import pickle
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -33,6 +34,7 @@ from course_utils.measure.spans import Span
 from notebooks.stories.capstone.job import STORAGE, Job, RecordedJob
 
 LOOKS_AFTER = 10  # batches, a worker for what it keeps
+FIRST = 2  # steps of each epoch are looked at
 
 
 class Made(NamedTuple):
@@ -54,7 +56,7 @@ class Row(NamedTuple):
 
 
 class FirstStep(NamedTuple):
-    """The first of all steps: what was called, and copies of what it was given."""
+    """One of the first steps of an epoch: what was called, and copies of what it was given."""
 
     function: Callable[..., Any]
     given: tuple[Any, ...]  # without the batch
@@ -70,13 +72,15 @@ class CountedJob(RecordedJob):
         """Take events that `timed_job` has not; after `seconds` of real time it ends early."""
         storage = CountedStorage(str(folder), STORAGE)
         super().__init__(folder, storage, first=1100, seconds=seconds)
+        self.plan = ["masked", "direction"]
         self.held_out = [self.training[-1] + 1, self.training[-1] + 2]  # nothing is to be learnt
         self._held_out_ids = read_labels(folder).event_id[self.held_out]
         self.clock = VirtualClock(storage)
         self.gpu = self._make_gpu()
         self.boot_s: float | None = None  # what the first workers took to start
-        self.first_step: FirstStep | None = None
+        self.first_steps = [list[FirstStep]() for _ in self.plan]
         self.untaught = 0  # steps that are given no optimiser
+        self.noted: list[tuple[str, bool]] = []  # the task of each epoch, and were there losses?
         self.learnt = defaultdict[int, list[Row]](list)  # by the number of the event
         self._account = Account(storage)
 
@@ -94,6 +98,8 @@ class CountedJob(RecordedJob):
             )
         if self.late:  # the workers of an epoch that ended early are gone
             return
+        if loader.num_workers:
+            _expect_to_travel(loader.dataset, loader.collate_fn, loader.worker_init_fn)
         if self._account not in listeners_of(loader):
             loader._iterator = None  # workers that were started before tell no costs
         batches = listen(loader, [self._account])
@@ -143,8 +149,14 @@ class CountedJob(RecordedJob):
         self.untaught += not taught
         with self._free_of_charge():
             self._note_learnt(batch)
-            self.first_step = self.first_step or FirstStep(*deepcopy((function, given[:-1], batch)))
+            firsts = self.first_steps[min(len(self.epochs), len(self.plan)) - 1]
+            if len(firsts) < FIRST:
+                firsts.append(FirstStep(*deepcopy((function, given[:-1], batch))))
         return found
+
+    def note(self, task: str, losses: Sequence[Any], seen: Sequence[Any]) -> None:
+        """Note that it was noted how an epoch went."""
+        self.noted.append((task, len(losses) > 0))
 
     def _note_learnt(self, batch: dict[str, Tensor]) -> None:
         for event, mask, features, sensor, direction in zip(*batch.values(), strict=True):
@@ -163,6 +175,19 @@ class CountedJob(RecordedJob):
         before = time.process_time_ns()
         yield
         self.clock.waited -= time.process_time_ns() - before
+
+
+def _expect_to_travel(*things: Any) -> None:
+    """Refuse what no worker can get that is not forked."""
+    try:
+        pickle.dumps(things)
+    except RuntimeError:  # a lock that workers share is one for those who start them
+        pass
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise CourseError(
+            f"Workers that are not forked get a pickled copy, and of yours there is none: {error}. "
+            "Give them what has a name in the script: def and class, outside of any function."
+        ) from None
 
 
 def _content_of(batch: Any) -> dict[str, Tensor]:
