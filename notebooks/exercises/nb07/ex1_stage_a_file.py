@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from course_utils.hardware.machine import SHM
-from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
+from course_utils.teaching.exercise import (
+    Verdict,
+    exercise,
+    expect,
+    expect_in_a_file,
+    right,
+    too_busy,
+)
 from course_utils.teaching.notebook import explain
 from notebooks.exercises.nb07.job import Outcome, limit_files, main
 
@@ -66,8 +73,12 @@ class Process:
         """Return what came of its calls until it says this word or ends, as a killed one does."""
         with suppress(EOFError, ConnectionResetError):
             while until not in self._heard:
+                ready = "ready" in self._heard
+                answered = self._line.poll(PATIENCE_S if ready else START_S)
+                if not (answered or ready):
+                    too_busy()
                 expect(
-                    self._line.poll(PATIENCE_S if "ready" in self._heard else START_S),
+                    answered,
                     f"A call of stage has not returned after {PATIENCE_S:g} s: it waits for "
                     "something that nobody does any more, such as a lock file that a killed "
                     "process left behind.",
@@ -302,6 +313,12 @@ def _judge_full(site: Site) -> None:
             "Let the OSError go on to the caller: `raise` after the clean-up.",
         )
     expect(
+        not site.exposes_a_part(),
+        "There was room for half of the file. stage raised, and that half lies under the final "
+        "name now.",
+        "os.replace follows a copy that came to its end; what is in `finally` happens without one.",
+    )
+    expect(
         site.held() < site.size // 10,
         f"There was room for half of the file. stage raised, and left {site.held():,} bytes there: "
         "the full /dev/shm stays full, and all workers of the node need it.",
@@ -330,7 +347,7 @@ def _two_at_once(site: Site, where: str) -> set[Path]:
     one = site.start(gate=gate, gate_at=where)
     one.outcomes(until=where)
     locks = {*site.place.glob("*lock*")}
-    two = site.start(hurry=True)
+    two = site.start(apart=True)
     two.outcomes(until="ready")
     two.process.join(SETTLE_S)
     gate.set()
@@ -345,8 +362,9 @@ def _two_at_once(site: Site, where: str) -> set[Path]:
         not any(outcome.reads for outcome in found[1]),
         "Two jobs staged at the same time, and both copied. On a node with eight GPUs that is "
         "eight times the traffic, and for a while eight times the memory.",
-        "Take a lock before you look whether the copy is there: with FileLock(f'{target}.lock'): "
-        "around everything, also os.replace, and without a timeout.",
+        "Before you look whether the copy is there, take a lock that all jobs share, whatever "
+        "folder they run in: with FileLock(f'{target}.lock'): around everything, also os.replace, "
+        "and without a timeout.",
     )
     first, second = (_good(outcomes, 1)[0] for outcomes in found)
     expect(

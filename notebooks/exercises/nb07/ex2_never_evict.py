@@ -16,7 +16,14 @@ import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from course_utils.loading.workers import nbytes
-from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
+from course_utils.teaching.exercise import (
+    Verdict,
+    exercise,
+    expect,
+    expect_in_a_file,
+    right,
+    too_busy,
+)
 from course_utils.words import plural
 from notebooks.exercises.judging import loader
 
@@ -87,6 +94,7 @@ class Slowly(Dataset[torch.Tensor]):
     def __init__(self, cached: Any):
         """Make the gate at which they begin."""
         self._cached, self._gate, self._begun = cached, _SPAWN.Barrier(2), False
+        self.begun = _SPAWN.Event()  # by both
 
     def __len__(self) -> int:
         return ROWS
@@ -95,6 +103,7 @@ class Slowly(Dataset[torch.Tensor]):
         if not self._begun:
             self._gate.wait(WAIT_FOR_WORKER_S)
             self._begun = True
+            self.begun.set()
         file = sys.modules[type(self._cached).__module__].__file__
 
         def give_way(frame: FrameType, event: str, argument: object) -> Any:
@@ -117,7 +126,7 @@ def never_evict(cached_class: Make) -> Verdict:
         rows = Rows(shape, dtype)
         _judge_everything_fits(cached_class, rows)
         _judge_accidents(cached_class, rows)
-        for share in (0.4, 0.9, 0, 0.5 / ROWS):
+        for share in (24.7 / ROWS, 0.9, 0, 0.7 / ROWS):
             _judge_share(cached_class, rows, share)
     expect_in_a_file(cached_class)
     _judge_room(cached_class, Rows(*KINDS[0]))
@@ -148,7 +157,7 @@ def _judge_everything_fits(make: Make, rows: Rows) -> None:
     _hits(cached, rows, range(ROWS), "The first epoch")
     first = rows.requests - before
     expect(
-        first <= ROWS + 1,
+        first < 1.2 * ROWS,  # what samples are like may be asked for before
         f"With room for all, the first epoch makes {plural(first, 'request')} for {ROWS} samples.",
         "Read a sample once: keep it, and hand out what was read.",
     )
@@ -243,9 +252,12 @@ def _judge_workers(make: Make, rows: Crowded, how: str) -> None:
     """Let two workers fill the cache, half of the samples each."""
     fits = ROWS // 2
     cached = make(rows, fits * rows.sample_bytes)
+    slowly = Slowly(cached)
     try:
-        list(loader(Slowly(cached), batch_size=ROWS // 2, multiprocessing_context=how))
+        list(loader(slowly, batch_size=ROWS // 2, multiprocessing_context=how))
     except (RuntimeError, TypeError, pickle.PicklingError) as error:
+        if re.search("timed out|BrokenBarrier", str(error)) and not slowly.begun.is_set():
+            too_busy()
         expect(
             not re.search("pickle|semlock", str(error).lower()),
             f"Workers started by {how} get a pickled copy of the dataset, and there can be none "

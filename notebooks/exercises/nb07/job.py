@@ -45,13 +45,14 @@ def main(
     gate_at: str = "reading",  # as soon as the source is read, or before the "renaming"
     limit: Callable[[], None] = lambda: None,  # lets files grow no further
     at_border: bool = False,  # only where a renaming would lead into another file system
-    hurry: bool = False,  # its clock runs ahead, so that who waits for some minutes gives up soon
+    apart: bool = False,  # in a folder of its own, by a clock on which some minutes are over soon
 ) -> None:
     """Say over the line when all is ready, when it waits, and what came of each call."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in 1, 2:  # what is printed here, by programs too, would reach the notebook
         os.dup2(nowhere, stream)
-    if hurry:
+    if apart:
+        os.chdir(os.path.dirname(place))
         _run_ahead()
     here = os.getcwd()
     reads, written = _watch(source, line, gate, gate_at)

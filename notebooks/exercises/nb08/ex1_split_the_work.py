@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -59,18 +60,18 @@ def split(in_worker: InWorker, on_device: OnDevice) -> Verdict:
         sent = _judge_worker(in_worker, samples)
         work, result = _on_device(on_device, sent, samples.flips)
         _judge_values(result, samples)
-        calls.append(work.calls)
+        calls.append(work.calls + work.views)
     few, many = calls
     expect(
         many <= few,
-        f"on_device launches {few} operations for 4 images and {many} for 12: it works on one "
-        "image after the other.",
+        f"on_device asks torch for {few} operations for 4 images and for {many} for 12: it "
+        "works on one image after the other.",
         f"Write it for the whole batch: {_FLIP}",
     )
     _judge_device(on_device, sent, samples.flips)
     return right(
         f"A quarter of the bytes over the bus, nearly no work in the workers, and the same values: "
-        f"{few} operations on the device, whatever the batch size."
+        f"{work.calls} operations on the device, whatever the batch size."
     )
 
 
@@ -128,8 +129,8 @@ def _on_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> tuple[Operat
         shapes = "size of tensor" in str(error) or "broadcast" in str(error)
         expect(
             not (shapes and learner_line(error)),
-            f"flips has one entry for each image, {tuple(flips.shape)}, and torch holds it against "
-            "the last dimension of the batch, the width.",
+            f"flips has one entry for each image, {tuple(flips.shape)}, and torch lines shapes up "
+            "at their ends: it stands against the channels, the rows or the columns.",
             "Make it one condition for each image: flips.view(-1, 1, 1, 1).",
         )
         raise
@@ -183,8 +184,10 @@ def _judge_values(result: Any, samples: _Samples) -> None:
 def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
     """Refuse what mixes devices, or asks for values; the one without memory stands in for a GPU."""
     said, blocking, there = "", 0, (sent.to("meta"), flips.to("meta"))
+    printed: list[Tensor] = []
     try:
-        on_device(*there)  # which may make constants that it keeps
+        with patch.object(Tensor, "__repr__", lambda tensor, **_: printed.append(tensor) or ""):
+            on_device(*there)  # which may make constants that it keeps
         blocking = count_operations(on_device, *there)[0].blocking
     except (RuntimeError, TypeError) as error:
         said = str(error)
@@ -201,6 +204,12 @@ def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
         f"Stay on the device: {_FLIP}",
     )
     expect(
+        not printed,
+        "The values are right, but a tensor is printed: the program waits in each step until the "
+        "device has come so far.",
+        "Leave the print out. A shape may be printed: it is known without the device.",
+    )
+    expect(
         not blocking,
         "The values are right, but a copy to the device holds the program up in each step, until "
         "all that came before is done; numbers that become a tensor there are copied, too.",
@@ -209,7 +218,7 @@ def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
     expect(
         not ("expected device" in said or "same device" in said),
         "The values are right here, but on a GPU it would end with an error: the images are there, "
-        "and MEAN and STD, or tensors that you make, are in host memory.",
+        "and MEAN and STD, or tensors that you make or keep from an earlier call, are elsewhere.",
         _BRING_ALONG,
     )
 

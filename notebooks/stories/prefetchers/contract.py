@@ -15,7 +15,7 @@ import torch
 
 from course_utils.hardware.gpu import map_leaves
 from course_utils.teaching.exercise import expect
-from notebooks.stories.prefetchers.bench import DiskError
+from notebooks.stories.prefetchers.bench import DiskError, make_tensors
 from notebooks.stories.prefetchers.trial import Make, Seen, Trial, quiet_threads
 
 RUNS = 20
@@ -222,6 +222,16 @@ CONTRACT = {
             "The loader raises before its first batch, and the loop gets {seen.said}. Nothing is "
             "staged then, and neither is it where a loader has no batches.",
             "if staged: only then is there one to hand over.",
+        ),
+    ),
+    "short loader": Clause(
+        Trial(lambda: make_tensors(1), depth=DEPTH),
+        _NEVER_ENDS,
+        Broken(
+            lambda seen: seen.count != seen.wanted,
+            f"The loader has 1 batch, which is fewer than depth={DEPTH}, and the loop gets "
+            "{seen.count}.",
+            "Hand over what is staged when the loader is through, however little that is.",
         ),
     ),
     "break": Clause(
