@@ -184,13 +184,12 @@ def _judge_values(result: Any, samples: _Samples) -> None:
 def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
     """Refuse what mixes devices, or asks for values; the one without memory stands in for a GPU."""
     said, blocking, there = "", 0, (sent.to("meta"), flips.to("meta"))
-    printed: list[Tensor] = []
-    try:
-        with patch.object(Tensor, "__repr__", lambda tensor, **_: printed.append(tensor) or ""):
+    with patch.object(Tensor, "__repr__", return_value="a tensor") as printed:
+        try:
             on_device(*there)  # which may make constants that it keeps
-        blocking = count_operations(on_device, *there)[0].blocking
-    except (RuntimeError, TypeError) as error:
-        said = str(error)
+            blocking = count_operations(on_device, *there)[0].blocking
+        except (RuntimeError, TypeError) as error:
+            said = str(error)
     expect(
         not any(words in said for words in _NEEDS_VALUES),
         "The values are right, but the host waits for the device in each step: how large an index "
@@ -204,7 +203,7 @@ def _judge_device(on_device: OnDevice, sent: Tensor, flips: Tensor) -> None:
         f"Stay on the device: {_FLIP}",
     )
     expect(
-        not printed,
+        not printed.called,
         "The values are right, but a tensor is printed: the program waits in each step until the "
         "device has come so far.",
         "Leave the print out. A shape may be printed: it is known without the device.",
