@@ -89,7 +89,7 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 #
 # ### Exercise 13.1 · 30 min · ●●● <!-- timed -->
 #
-# Change the script as you like, but keep `train(job)`, and tell `job.note` how each epoch went. Your targets:
+# Change the script as you like, but keep `train(job)`, read events by `job.events`, and tell `job.note` how each epoch went. Your targets:
 #
 # - in each epoch the model learns from each event of `job.training` once, in mixed batches of 16, and with others in its batch than in the epoch before, <!-- given -->
 # - it sees the same tokens of each event as it does now,

@@ -13,6 +13,7 @@ from notebooks.stories.shard_pipelines import SHOWN, DataSet
 SMALLEST_MB, LARGEST_MB = 64, 1000
 TOO_SMALL = DataSet(1_000, 0.01, 4, 2)  # for shards of a good size
 A_LITTLE_TOO_LARGE = DataSet(1_000_000, 0.101, 10, 10)  # for one shard each: 1,010 MB
+A_LITTLE_TOO_SMALL = DataSet(1_000_000, 0.0127, 10, 10)  # for two shards each: 63.5 MB
 HIDDEN = draw(
     DataSet,
     60,
@@ -29,7 +30,7 @@ Answer = Callable[[int, float, int, int], int]
 @exercise("10.2", title="How many shards?")
 def how_many_shards(choose_shards: Answer) -> Verdict:
     """Judge a function by what its number of shards means for those who read them."""
-    cases = [*SHOWN.values(), TOO_SMALL, A_LITTLE_TOO_LARGE, *HIDDEN]
+    cases = [*SHOWN.values(), TOO_SMALL, A_LITTLE_TOO_LARGE, A_LITTLE_TOO_SMALL, *HIDDEN]
     for case in cases:
         try:
             count = choose_shards(case.samples, case.sample_mb, case.workers, case.ranks)

@@ -23,7 +23,6 @@ MANY, HUGE = 100_000, 2**32  # tokens, more than two or four bytes can number
 TOO_SHORT = ((100, 128), (128, 128), (1, 8))
 SEEDS = range(100)  # epochs in which chance is judged
 CHANCE = (4_001, 8), (40_000, 128)  # tokens and length; of the first, windows may leave none over
-FEW = 0.8  # of the offsets that as many draws have on average
 SAME_ORDER = 0.5  # correlation; orders that are drawn anew have 0 ± 0.05
 RANGE = "np.arange(first, n_tokens - length, length)"
 
@@ -167,6 +166,7 @@ def _why_twice(never: int, most: int) -> str:
 def _judge_chance(epochs: list[Starts], n_tokens: int, length: int) -> None:
     for starts in epochs:
         _judge_windows(starts, n_tokens, length)
+    missing = length * (1 - 1 / length) ** len(epochs)  # offsets, on average
     offsets = {int(starts.min()) for starts in epochs}
     expect(
         len(offsets) > 1,
@@ -175,7 +175,7 @@ def _judge_chance(epochs: list[Starts], n_tokens: int, length: int) -> None:
         "Draw the start of the first window anew for each seed: rng.integers(length).",
     )
     expect(
-        len(offsets) > FEW * length * (1 - (1 - 1 / length) ** len(epochs)),
+        len(offsets) > length - missing - 2 * missing**0.5,
         f"{len(epochs)} epochs have only {len(offsets)} different offsets, and {length} there are.",
         "Draw the start of the first window from 0 to length - 1: rng.integers(length).",
     )
