@@ -620,13 +620,13 @@ torchrun("diagnose_ranks", events, ranks=3)
 #
 # ### Exercise 11.3 · 10 min · ●●○
 #
-# `OrderedLoader` knows the batches of each epoch: `self.batches(epoch)` lists lists of indices. `self.load(batches)` returns a `DataLoader`
+# `OrderedLoader` knows the batches of each epoch: `self.batches(epoch)` is a list of lists of indices. `self.load(batches)` returns a `DataLoader`
 # of the batches you give it. Make `OrderedLoader` resumable:
 #
 # - `for batch in loader` serves what is left of an epoch, and the next loop serves the next epoch,
 # - a state saved inside the loop counts the batch that the loop has; between two epochs it may be saved too,
 # - a new loader that was given the state goes on with the next batch, also with other workers,
-# - it reads nothing that it does not serve.
+# - it reads only what it serves.
 #
 # <details><summary>Hint 1: the position</summary>
 #
