@@ -2,7 +2,8 @@
 
 Most run both versions in one kernel: each exercise as it was handed out, then solved, as a learner
 does. Else the learner versions run headless, or in a real browser; the solutions run undisturbed,
-or with each long cell interrupted. The full run takes all of that for all of them.
+or with each long cell interrupted. The full run takes all of that for all of them, each version in
+a kernel of its own.
 """
 
 import re
@@ -49,7 +50,9 @@ def take_together(notebooks: Iterable[Path]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         "notebook",
         [
-            pytest.param(path, id=path.stem, marks=_marks(number_of(path), True))
+            pytest.param(
+                path, id=path.stem, marks=[*_marks(number_of(path), True), pytest.mark.short]
+            )
             for path in notebooks
             if number_of(path) in TOGETHER
         ],

@@ -94,7 +94,7 @@ class Slowly(Dataset[torch.Tensor]):
     def __init__(self, cached: Any):
         """Make the gate at which they begin."""
         self._cached, self._gate, self._begun = cached, _SPAWN.Barrier(2), False
-        self.begun = _SPAWN.Event()  # by both
+        self.met = _SPAWN.Event()  # there, the two of them
 
     def __len__(self) -> int:
         return ROWS
@@ -103,7 +103,7 @@ class Slowly(Dataset[torch.Tensor]):
         if not self._begun:
             self._gate.wait(WAIT_FOR_WORKER_S)
             self._begun = True
-            self.begun.set()
+            self.met.set()
         file = sys.modules[type(self._cached).__module__].__file__
 
         def give_way(frame: FrameType, event: str, argument: object) -> Any:
@@ -256,7 +256,7 @@ def _judge_workers(make: Make, rows: Crowded, how: str) -> None:
     try:
         list(loader(slowly, batch_size=ROWS // 2, multiprocessing_context=how))
     except (RuntimeError, TypeError, pickle.PicklingError) as error:
-        if re.search("timed out|BrokenBarrier", str(error)) and not slowly.begun.is_set():
+        if re.search("timed out|BrokenBarrier", str(error)) and not slowly.met.is_set():
             too_busy()
         expect(
             not re.search("pickle|semlock", str(error).lower()),
