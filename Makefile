@@ -24,7 +24,7 @@ test-fast: $(READY) ## the quick unit tests, on two cores
 	@$(VENV) -m pytest -q -n 3 --dist worksteal --ignore=tests/browser -m "not slow and not browser and not gpu and not full"
 
 test-all: $(READY) ## everything, under every way to start workers, every notebook in the browser too
-	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -n 4 --dist worksteal -m "not alone and not short"
+	@COURSE_TEST_MATRIX=full COURSE_TEST_LIMIT_S=1800 $(VENV) -m pytest -n 4 --dist worksteal -m "not alone and not short"
 	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -m alone $(ALONE)
 
 lint: $(READY) ## style and types

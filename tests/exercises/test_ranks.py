@@ -27,6 +27,7 @@ def test_all_ranks_together_serve_each_event_once_in_new_orders_and_end_together
         *(events_folder, tmp_path, workers, start_method, tmp_path, *modules),
         ranks=RANKS,
         seconds=300,
+        rank_mb=2000,  # of two loaders' workers, which may be spawned
     )
     assert run.returncode == 0, run
     ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(RANKS)]

@@ -39,7 +39,12 @@ print(len(left), "left", *(f"\\n{p}: {p.ppid()} {p.cmdline()}" for p in left))
 """
 
 
-@take(sorted((HERE / "solutions").glob("*.ipynb")), only=INTERRUPTED)
+# 00 judges a training, as in test_notebooks.py
+@take(
+    sorted((HERE / "solutions").glob("*.ipynb")),
+    only=INTERRUPTED,
+    marks={"00": [pytest.mark.alone]},
+)
 def test_an_interrupted_cell_leaves_no_worker_and_can_be_run_again(
     notebook: Path,
     start_method: str,

@@ -30,7 +30,9 @@ if __name__ == "__main__":
 """
 
 
-def torchrun(script: str | Path, *args: object, ranks: int = 4, seconds: float = 120) -> Demo:
+def torchrun(
+    script: str | Path, *args: object, ranks: int = 4, seconds: float = 120, rank_mb: float = 1000
+) -> Demo:
     """Run `torchrun --standalone --nproc-per-node RANKS SCRIPT ARGS`; leave no process behind.
 
     Args:
@@ -38,6 +40,7 @@ def torchrun(script: str | Path, *args: object, ranks: int = 4, seconds: float =
         args: what it finds in sys.argv.
         ranks: how many processes on this machine.
         seconds: all of them are stopped after so long.
+        rank_mb: they are stopped, too, once each holds more on average, its workers included.
 
     Raises:
         CourseError: there is no such script.
@@ -56,4 +59,4 @@ def torchrun(script: str | Path, *args: object, ranks: int = 4, seconds: float =
         script=str(path),
         args=[str(arg) for arg in args],
     )
-    return run_demo(program, seconds=seconds, memory_mb=1000 + 1000 * ranks)
+    return run_demo(program, seconds=seconds, memory_mb=rank_mb * (1 + ranks))

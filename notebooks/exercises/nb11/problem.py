@@ -25,5 +25,5 @@ class OrderedLoader:
 
     def load(self, batches: Sequence[list[int]]) -> DataLoader[Any]:
         """Return a loader of these batches, in this order."""
-        workers, timeout = self.num_workers, 60 if self.num_workers else 0
+        workers, timeout = self.num_workers, 120 if self.num_workers else 0
         return DataLoader(self.dataset, batch_sampler=batches, num_workers=workers, timeout=timeout)
