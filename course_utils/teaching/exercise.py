@@ -89,6 +89,16 @@ def refuse(misconception: str, next_step: str) -> NoReturn:
     raise Refused(wrong(misconception, next_step))
 
 
+def too_busy() -> NoReturn:
+    """End the check without a judgement: what it started has not come to run."""
+    raise Refused(
+        todo(
+            "The machine was too busy to judge this. Close what else runs, then run this cell "
+            "again."
+        )
+    )
+
+
 Judge = Callable[..., Verdict]
 _EXERCISES: dict[str, tuple[str, Judge, float]] = {}  # title, check, seconds
 
@@ -152,16 +162,6 @@ def judge_modules() -> dict[str, str]:
 def problem(notebook: str) -> ModuleType:
     """Return what the exercises of a notebook, such as "13", hand out."""
     return import_module(f"notebooks.exercises.nb{notebook}.problem")
-
-
-def too_busy() -> NoReturn:
-    """End the check without a judgement: what it started has not come to run."""
-    raise Refused(
-        todo(
-            "The machine was too busy to judge this. Close what else runs, then run this cell "
-            "again."
-        )
-    )
 
 
 class Refused(Exception):

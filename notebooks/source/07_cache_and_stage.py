@@ -372,7 +372,7 @@ shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # wha
 # `stage(source, place)` copies a file into a folder and returns the path of the copy. Where the source lies, your job may
 # only read. The check kills it half way, gives it too little room, lets two run at once, and changes the source. The target:
 #
-# - never a half file under the final name, none left over after an error, which the caller gets, and none of a killed job once the next is done;
+# - never a half file under the final name, and none left over: not after an error, which the caller gets, nor of a killed job, once the next is done;
 # - one copy, however many ask, and no second one while the source is the same.
 #
 # <details><summary>Hint 1: the order of things</summary>

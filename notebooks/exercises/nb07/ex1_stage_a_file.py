@@ -347,7 +347,7 @@ def _two_at_once(site: Site, where: str) -> set[Path]:
     one = site.start(gate=gate, gate_at=where)
     one.outcomes(until=where)
     locks = {*site.place.glob("*lock*")}
-    two = site.start(apart=True)
+    two = site.start(hurry=True)
     two.outcomes(until="ready")
     two.process.join(SETTLE_S)
     gate.set()

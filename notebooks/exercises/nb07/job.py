@@ -9,6 +9,7 @@ import importlib
 import os
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -45,14 +46,17 @@ def main(
     gate_at: str = "reading",  # as soon as the source is read, or before the "renaming"
     limit: Callable[[], None] = lambda: None,  # lets files grow no further
     at_border: bool = False,  # only where a renaming would lead into another file system
-    apart: bool = False,  # in a folder of its own, by a clock on which some minutes are over soon
+    hurry: bool = False,  # its clock runs ahead, so that who waits for some minutes gives up soon
 ) -> None:
-    """Say over the line when all is ready, when it waits, and what came of each call."""
+    """Say over the line when all is ready, when it waits, and what came of each call.
+
+    It runs in a folder of its own, as jobs do: what they lock there, no other one sees.
+    """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in 1, 2:  # what is printed here, by programs too, would reach the notebook
         os.dup2(nowhere, stream)
-    if apart:
-        os.chdir(os.path.dirname(place))
+    os.chdir(tempfile.mkdtemp(dir=Path(source).parent.parent))
+    if hurry:
         _run_ahead()
     here = os.getcwd()
     reads, written = _watch(source, line, gate, gate_at)

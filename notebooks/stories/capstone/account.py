@@ -99,7 +99,8 @@ class CountedJob(RecordedJob):
         if self.late:  # the workers of an epoch that ended early are gone
             return
         if loader.num_workers:
-            _expect_to_travel(loader.dataset, loader.collate_fn, loader.worker_init_fn)
+            with self._free_of_charge():
+                _expect_to_travel(loader.dataset, loader.collate_fn, loader.worker_init_fn)
         if self._account not in listeners_of(loader):
             loader._iterator = None  # workers that were started before tell no costs
         batches = listen(loader, [self._account])
