@@ -76,10 +76,15 @@ def scratch_folder() -> Path:
         folder.mkdir(exist_ok=True)
         (folder / ".gitignore").write_text("*\n", "utf-8")
     except OSError:
-        own = tempfile.TemporaryDirectory(suffix=SCRATCH, ignore_cleanup_errors=True)
-        atexit.register(own.cleanup)
-        return Path(own.name)
+        return folder_for_now(SCRATCH)
     return folder
+
+
+def folder_for_now(suffix: str = "") -> Path:
+    """Make a temporary folder that goes when Python ends."""
+    own = tempfile.TemporaryDirectory(suffix=suffix, ignore_cleanup_errors=True)
+    atexit.register(own.cleanup)
+    return Path(own.name)
 
 
 def open_file(path: str, fs: Any = None) -> BinaryIO:

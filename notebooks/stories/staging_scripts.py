@@ -3,18 +3,17 @@
 Where there is no bash, as on Windows, a twin in Python does the same.
 """
 
-import atexit
 import filecmp
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 import numpy as np
 from filelock import FileLock
 
 from course_utils.errors import CourseError
+from course_utils.paths import folder_for_now
 
 
 def half_staged(folder: Path) -> tuple[Path, Path]:
@@ -22,9 +21,7 @@ def half_staged(folder: Path) -> tuple[Path, Path]:
 
     Both go when Python ends.
     """
-    room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-    atexit.register(room.cleanup)
-    source = Path(room.name, "pulses.bin")
+    source = folder_for_now() / "pulses.bin"
     np.load(folder / "npy" / "pulses.npy").tofile(source)
     place = source.with_name("shm")
     place.mkdir()
