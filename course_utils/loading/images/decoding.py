@@ -28,7 +28,6 @@ RESIZE = {
 }
 RESTART, END = 0xD0, 0xD9  # markers
 FACTORS = 8, 4, 2  # of DCT scaling; others are not faster than to decode all
-SERIAL = 32_767  # numbers that an operation does not share out among the threads of torch
 
 
 def scaling(height: int, width: int, size: int) -> int:
@@ -56,7 +55,7 @@ class Decoder:
         self.images, self.size, self.antialias, self.resize = images, size, antialias, resize
         pixels = images.table["height"].astype(np.int64) * images.table["width"]
         self._room = np.empty(3 * int(pixels.max()), np.uint8)
-        self._whole = np.zeros(self._room.size if resize else 0, np.uint8)
+        self._copy = np.zeros_like(self._room)
         self._jpeg = np.empty(int(images.table["length"].max()), np.uint8)
         self._resized = torch.empty(1, size, size, 3, dtype=torch.uint8).permute(0, 3, 1, 2)
         self._marks = np.resize(range(RESTART, RESTART + 8), images.table["intervals"].max())
@@ -76,20 +75,16 @@ class Decoder:
             window: top, left, height and width, in pixels.
             flip: whether left and right are swapped.
             out: (3, size, size), of whatever layout; uint8, or float32 if there is a norm.
-            norm: a factor and what is added to the product, float32 (3, rows, size), laid out as
-                `out` is: as many rows at a time are normalised.
+            norm: a factor and what is added to the product, float32 (3, 1, size): for every row.
 
         Raises:
             OSError: the image is not as it was written.
         """
         resized = self._middle(index) if self.resize else self._window(index, *window)
-        step = SERIAL // (3 * self.size) if norm is None else norm[0].shape[1]
-        for row in range(0, self.size, step):
-            new, part = out[:, row : row + step], resized[:, row : row + step]
-            new.copy_(part.flip(-1) if flip else part)
-            if norm is not None:
-                factor, shift = (values[:, : new.shape[1]] for values in norm)
-                torch.addcmul(shift, new, factor, out=new)
+        out.copy_(resized.flip(-1) if flip else resized)
+        if norm is not None:
+            factor, shift = norm
+            torch.addcmul(shift, out, factor, out=out)
 
     def _window(self, index: int, top: int, left: int, height: int, width: int) -> Tensor:
         """Return a window that is resized, uint8 (3, size, size), until the next one is."""
@@ -97,8 +92,9 @@ class Decoder:
         pixels, first, start = self._cut(index, factor, top, left, height, width)
         edges = top - first, left - start, top - first + height, left - start + width
         first, start, last, end = (edge // factor for edge in edges)
-        # torch would copy it too, but share that out among threads, which wait for each other
-        window = np.ascontiguousarray(pixels[first:last, start:end])
+        part = pixels[first:last, start:end]
+        window = self._copy[: part.size].reshape(part.shape)
+        window[:] = part
         RESIZE[self.antialias](_batch_of(window), [self.size] * 2, False, out=self._resized)
         return self._resized[0]
 
@@ -116,7 +112,7 @@ class Decoder:
         window = top, left, end - top, right - left
         pixels, first, start = self._cut(index, factor, *window)
         shape = -(-sizes[0] // factor), -(-sizes[1] // factor), 3
-        whole = self._whole[: shape[0] * shape[1] * 3].reshape(shape)
+        whole = self._copy[: shape[0] * shape[1] * 3].reshape(shape)
         first, start = first // factor, start // factor
         whole[first : first + pixels.shape[0], start : start + pixels.shape[1]] = pixels
         # decoded smaller, the last pixels may reach beyond the image: so say how much is left to

@@ -24,12 +24,13 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from course_utils.hardware.machine import usable_cores
 from course_utils.loading.images.augment import IMAGENET_MEAN, IMAGENET_STD
 from course_utils.loading.images.crops import CentreCrop, Crops
-from course_utils.loading.images.decoding import SERIAL, Decoder, scaling
+from course_utils.loading.images.decoding import Decoder, scaling
 from course_utils.loading.images.packed import PackedImages
 from course_utils.loading.resume import ResumableBatches
 
@@ -188,7 +189,7 @@ class ImageLoader:
             decoder = Decoder(self.images, self.size, antialias=self.antialias, resize=self.resize)
             decoders.put(decoder)
         norm = self._norm() if self.dtype == "float32" else None
-        pool, begun = ThreadPoolExecutor(self.threads, "images"), deque[_Begun]()
+        pool, begun = ThreadPoolExecutor(self.threads, "images", _by_itself), deque[_Begun]()
         try:
             for indices in self.batches:
                 ring.rotate(-1)
@@ -241,16 +242,22 @@ class ImageLoader:
         return torch.empty(shape[0], 3, *shape[1:3], **options)
 
     def _norm(self) -> tuple[Tensor, Tensor]:
-        """Return what some rows of an image are multiplied with, and what is added then."""
-        rows = max(1, SERIAL // (3 * self.size))
+        """Return what each row is multiplied with, and what is added then, laid out as a row is."""
         factor = 1 / (255 * torch.tensor(IMAGENET_STD))
         shift = -torch.tensor(IMAGENET_MEAN) * 255 * factor
-        like = self._memory()[0, :, :rows]
-        factor, shift = (torch.empty_like(like).copy_(v[:, None, None]) for v in (factor, shift))
-        return factor, shift
+        factor, shift = (values.repeat(self.size, 1).T[:, None] for values in (factor, shift))
+        if self.channels_last:
+            return factor, shift
+        return factor.contiguous(), shift.contiguous()
 
 
 _Begun = tuple[Batch, list[Future[None]]]
+
+
+def _by_itself() -> None:
+    """Let a thread of ours share nothing out among threads of torch: there is one for each core."""
+    torch.get_num_threads()  # which sets it, when a thread asks for the first time
+    threadpool_limits(1, user_api="openmp")  # of this thread alone
 
 
 def _ended(batch: Batch, tasks: list[Future[None]]) -> Batch:

@@ -16,6 +16,7 @@ from course_utils.loading.images import (
     PackedImages,
     normalise,
 )
+from course_utils.loading.images.decoding import Decoder
 
 N = 40
 
@@ -188,6 +189,21 @@ def test_float_images_are_the_normalised_bytes_in_the_layout_that_was_asked_for(
         assert of_bytes["images"].is_contiguous(memory_format=layout)
         expected = normalise(of_bytes["images"].float() / 255)
         torch.testing.assert_close(ours["images"], expected, rtol=0, atol=1e-5)
+
+
+def test_each_thread_computes_alone_and_torch_elsewhere_with_as_many_as_before(
+    packed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, before, write = list[int](), torch.get_num_threads(), Decoder.write
+
+    def written(*args: Any) -> None:
+        asked.append(torch.get_num_threads())
+        write(*args)
+
+    monkeypatch.setattr(Decoder, "write", written)
+    assert len(flat(numbers(ImageLoader(packed, 8, 8, threads=2)))) == N
+    assert asked == [1] * N
+    assert torch.get_num_threads() == before
 
 
 @pytest.mark.parametrize("buffers", [1, 3])
