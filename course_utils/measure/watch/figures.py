@@ -141,8 +141,8 @@ class Loop:
         slow = [wall for wall in walls if wall > SLOW * usual]
         return {
             "fetch_s": mean([_wall(turn) for turn in turns]),
-            "computing_s": _of_all(turns, _computing),
-            "delay_s": _of_all(turns, lambda turn: turn.delay),
+            "computing_s": mean(_of_each(turns, _computing)),
+            "delay_s": mean(_of_each(turns, lambda turn: turn.delay)),
             "collate_s": mean([turn.done - turn.made for turn in turns]),
             "slow_share": len(slow) / len(walls),
             "slow_time": sum(wall - usual for wall in slow) / max(sum(walls), 1.0),
@@ -163,17 +163,19 @@ class Loop:
         """Return what it costs to bring a batch from a worker: what is spent beside the fetch."""
         if not self.seen.about["workers"]:
             return {}
-        beside = []
+        beside, count = 0.0, 0
+        fetching = _of_each(turns, lambda turn: turn.fetch_cpu)
         for worker in {turn.worker for turn in turns}:
-            own = list(enumerate(turn for turn in turns if turn.worker == worker))
-            read = [(place, turn) for place, turn in own if turn.cpu != UNKNOWN]
-            beside += [
-                (b.process_cpu - a.process_cpu) / (later - place) - b.fetch_cpu
-                for (place, a), (later, b) in pairwise(read)
-                if b.process_cpu >= a.process_cpu  # else another process of another epoch
-            ]
+            own = [both for both in zip(turns, fetching, strict=True) if both[0].worker == worker]
+            read = [place for place, (turn, _) in enumerate(own) if turn.cpu != UNKNOWN]
+            for first, last in pairwise(read):
+                spent = own[last][0].process_cpu - own[first][0].process_cpu
+                if spent >= 0:  # else another process of another epoch
+                    beside += spent - sum(cpu for _, cpu in own[first + 1 : last + 1])
+                    count += last - first
+        sent = max(0.0, beside / max(1, count) / 1e9)
         received = mean([turn.received for turn in self.steady if turn.received != UNKNOWN])
-        return {"receiving_s": received, "sending_s": max(0.0, mean(beside)) + received}
+        return {"receiving_s": received, "sending_s": sent + received}
 
 
 def loops(seen: Sequence[Seen]) -> list[Loop]:
@@ -188,18 +190,14 @@ def loops(seen: Sequence[Seen]) -> list[Loop]:
     return sorted(found, key=lambda loop: (-loop.lost_ns, loop.seen.rank))
 
 
-def _of_all(turns: Sequence[Turn], part: Callable[[Turn], float]) -> float:
-    """Return the mean of what `part` says of a fetch, in seconds; few of the short ones know it.
+def _of_each(turns: Sequence[Turn], part: Callable[[Turn], float]) -> list[float]:
+    """Return what `part` says of each fetch, in nanoseconds; few of the short ones know it.
 
-    Those that do stand for the time of all that are short; and the long ones, which all do, too.
+    Those that do stand for the time of all that are short.
     """
-    total = 0.0
-    for long in (False, True):
-        alike = [turn for turn in turns if (_wall(turn) > LONG_NS) is long]
-        known = [turn for turn in alike if turn.cpu != UNKNOWN]
-        share = sum(map(part, known)) / max(sum(map(_wall, known)), 1.0)
-        total += share * sum(map(_wall, alike))
-    return total / len(turns) / 1e9
+    short = [turn for turn in turns if turn.cpu != UNKNOWN and _wall(turn) <= LONG_NS]
+    share = sum(map(part, short)) / max(sum(map(_wall, short)), 1.0)
+    return [part(turn) if turn.cpu != UNKNOWN else share * _wall(turn) for turn in turns]
 
 
 def _computing(turn: Turn) -> float:

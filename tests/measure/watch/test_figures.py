@@ -42,12 +42,14 @@ def test_what_was_measured_is_what_the_figures_say() -> None:
 def test_short_fetches_that_are_rarely_measured_count_as_often_as_they_came() -> None:
     slow = {number: 10.0 for number in range(100) if number % 5 < 2}  # of two workers, in turns
     one = loop(wait=9.0, fetch=1.0, slow=slow)
-    rows = [
-        turn._replace(cpu=cpu * 1e6, fetch_cpu=cpu * 1e6, delay=delay * 1e6)
-        for turn in one.turns
-        for long, read in [(turn.number in slow, turn.number % 16 == 4)]
-        for cpu, delay in [(8.0, 1.0) if long else (0.5, 0.25) if read else (UNKNOWN / 1e6, 0.0)]
-    ]
+    rows, totals = [], [0.0, 0.0]  # processor time of each worker: 0.3 ms go into sending a batch
+    for turn in one.turns:
+        long, read = turn.number in slow, turn.number % 16 == 4
+        cpu, delay = (8.0, 1.0) if long else (0.5, 0.25)
+        totals[turn.number % 2] += cpu + 0.3
+        known = {"cpu": cpu, "fetch_cpu": cpu, "process_cpu": totals[turn.number % 2]}
+        spent = {name: ms * 1e6 if long or read else UNKNOWN for name, ms in known.items()}
+        rows.append(turn._replace(**spent, delay=delay * 1e6 if long or read else 0.0))
     m = loops([type(one)(one.about, one.totals, rows)])[0].measurements
     assert m is not None
     slow_share = sum(number > 1 for number in slow) / 98  # without the first of each worker
@@ -56,6 +58,7 @@ def test_short_fetches_that_are_rarely_measured_count_as_often_as_they_came() ->
         pytest.approx((slow_share * long + (1 - slow_share) * short) * 1e-3)
         for long, short in ((10.0, 1.0), (8.0, 0.5), (1.0, 0.25))
     )
+    assert m.sending_s - m.receiving_s == pytest.approx(0.3e-3, rel=0.2)
 
 
 def test_of_a_device_only_the_idle_time_by_its_own_clock_is_lost() -> None:
