@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    get_worker_info,
+)
 
 from benchmarks.diagnose.loops import Loop, Sleep, known, mended, step_of
 
@@ -35,12 +42,12 @@ class TokenChunks(Dataset[torch.Tensor]):
 class TokenBatches(TokenChunks):
     """The same chunks, those of a batch by one access."""
 
-    def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
+    def __getitem__(self, indices: Any) -> torch.Tensor:
         """Return the chunks of a batch."""
         windows = sliding_window_view(self.tokens.numpy(), self.length)
         starts = np.array(indices) * self.length
         starts += np.random.randint(self.length, size=len(indices))
-        return list(torch.from_numpy(windows[starts]))
+        return torch.from_numpy(windows[starts])
 
 
 @known("tokens in memory, step of 0.3 ms", "CPU")
@@ -48,16 +55,18 @@ def _token_chunks(folder: Path) -> Loop:
     return DataLoader(TokenChunks(), batch_size=64, shuffle=True), Sleep(0.3)
 
 
-@mended("tokens in memory, step of 0.3 ms")
+@mended("tokens in memory, step of 0.3 ms", "batch_size=None")
 def _token_batches(folder: Path) -> Loop:
-    return DataLoader(TokenBatches(), batch_size=64, shuffle=True), Sleep(0.3)
+    dataset = TokenBatches()
+    sampler = BatchSampler(RandomSampler(dataset), 64, drop_last=False)
+    return DataLoader(dataset, sampler=sampler, batch_size=None), Sleep(0.3)
 
 
 class RandomWindows:
     """Batches of random windows, stacked one by one: nanoGPT's `get_batch` as an iterable."""
 
-    def __init__(self, folder: Path, batch_size: int = 12, length: int = 256):
-        """Write a file of tokens."""
+    def __init__(self, folder: Path, batch_size: int = 64, length: int = 256):
+        """Write a file of tokens; the batch is that of `train_shakespeare_char`."""
         self.file, self.size, self.length = folder / "train.bin", batch_size, length
         np.arange(3_000_000, dtype=np.uint16).tofile(self.file)
 

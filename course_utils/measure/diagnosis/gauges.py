@@ -22,6 +22,7 @@ from course_utils.measure.hook import Listener, delay_s
 ROWS = 2048  # fetches that are remembered of each worker
 MEMORY_EVERY_S = 0.2
 MEMORY_SHARE = 0.05  # of its time at most may a worker spend on weighing itself
+READ_EVERY_S = 0.005  # the system adds up the bytes of all threads, which takes some 40 us
 
 
 class Reading(NamedTuple):
@@ -44,7 +45,7 @@ class Fetch(NamedTuple):
     delay: float
     collate: float
     total_cpu: float  # of the process since it began
-    asked_bytes: float  # that the process has read since it began, from whatever file
+    asked_bytes: float  # that the process had read a moment ago, from whatever file
     disk_bytes: float  # and that had to come from a disk
     unique_bytes: float  # memory that only this process has, 0 if not weighed now
     pool_threads: float  # most threads that a pool of a numerical library may use
@@ -65,7 +66,8 @@ class Gauges(Listener):
         self.rows.share_memory_()  # type: ignore[no-untyped-call]
         self.counts.share_memory_()  # type: ignore[no-untyped-call]
         self._began, self._made_s = Reading(0.0, 0.0, 0.0, 0.0), 0.0
-        self._weighed_s = 0.0  # when memory is weighed again
+        self._weighed_s = self._read_s = 0.0  # when memory is weighed, and bytes are read, again
+        self._read = 0, 0
         self._pool_threads = 0
 
     def fetch_begins(self, index: Any) -> None:
@@ -82,7 +84,9 @@ class Gauges(Listener):
         worker = info.id if info else 0
         if not self._pool_threads or self.counts[worker] == 2:  # libraries load lazily
             self._pool_threads = max((pool["num_threads"] for pool in threadpool_info()), default=1)
-        asked, from_disk = bytes_read()
+        if ended.wall >= self._read_s:
+            self._read, self._read_s = bytes_read(), ended.wall + READ_EVERY_S
+        asked, from_disk = self._read
         self.note(
             Fetch(
                 worker=worker,
@@ -114,10 +118,9 @@ class Gauges(Listener):
 
     def note(self, fetch: Fetch) -> None:
         """Enter a fetch; the oldest are forgotten."""
-        worker = int(fetch.worker)
-        number = int(self.counts[worker])
-        self.rows[worker, number % ROWS] = torch.tensor(fetch, dtype=torch.float64)
-        self.counts[worker] = number + 1
+        worker, counts = int(fetch.worker), self.counts.numpy()
+        self.rows.numpy()[worker, counts[worker] % ROWS] = fetch
+        counts[worker] += 1
 
     def fetches(self) -> list[Fetch]:
         """Return all that is remembered, in the order in which they ended."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from course_utils.measure.diagnosis.changes import Change, with_arguments
 from course_utils.measure.diagnosis.measurements import Measurements, ms
-from course_utils.measure.diagnosis.trials import Trial, candidates, pools_to_one
+from course_utils.measure.diagnosis.trials import WHOLE, Trial, candidates, pools_to_one
 from course_utils.measure.diagnosis.verdict import (
     Cause,
     delayed_by_others,
@@ -27,6 +27,7 @@ from course_utils.measure.spans import compute_spans
 from course_utils.words import duration, factor, percent, plural, size
 
 SMALL_S = 200e-6  # of a sample: most of it is Python that is run once a sample
+TINY_S = 4e-6  # of a sample: to list those of a batch, and to collate the list, takes as long
 STEPS = 60  # of the simulated loop
 # what moving a batch costs a worker, and about the same the main process: one core of November 2026
 MOVING_MS, SENDING_MS_PER_MB, RECEIVING_MS_PER_MB = 0.25, 0.9, 0.2
@@ -154,6 +155,8 @@ def _cpu(m: Measurements) -> Remedy:
     by_number = m.batch_size and m.kind != "stream"
     if by_number and m.making_s < SMALL_S * m.batch_size and not m.has_getitems:
         change = "give the dataset __getitems__(indices), which reads all samples by one access"
+        if m.kind == "batches of samples" and m.making_s < TINY_S * m.batch_size:
+            change = f"{WHOLE}, once its __getitem__ takes the indices of a batch"
     return Remedy(verdict, change, _at_most(m, transform_ms=0.0), at_most=True)
 
 

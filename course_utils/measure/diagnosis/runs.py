@@ -35,6 +35,7 @@ ENOUGH_TURNS, ENOUGH_S = 24, 1.5  # of steady running, if both halves of it agre
 AGREEMENT = 0.1
 LEAST_TURNS, GRACE_S = 3, 5.0
 ENOUGH_EPOCHS = 3  # whole ones, if epochs are short
+MORE_TURNS = 1.1  # times as many, before they are looked at again: that takes time of the loop
 KEPT_BATCHES, KEPT_BYTES = 8, 1 << 28  # for the step alone
 WARM_UP = 3  # steps that also pay for allocations and the choice of kernels
 
@@ -69,6 +70,7 @@ class Run:
     pickle_s: float = 0.0  # processor seconds to pickle a batch and back, without its tensors
     children_s: float = 0.0  # processor seconds a batch of processes that are no workers of torch
     copy_s: float = 0.0  # seconds that copying a batch to a real accelerator takes by itself
+    look_at: float = ENOUGH_TURNS  # so many turns, whether they are enough
 
     @property
     def steady(self) -> list[tuple[Turn, Turn]]:
@@ -201,7 +203,7 @@ def _run_epoch(
                 if index == 1 or not run.workers:
                     _look_at_workers(run, started)
                 asked, index = time.perf_counter(), index + 1
-                if _is_up(run, deadline) or (index % 8 == 0 and is_enough(run)):
+                if _is_up(run, deadline) or is_enough(run):
                     finish()
                     for iterator in reversed(started):
                         end(iterator)
@@ -234,6 +236,10 @@ def is_enough(run: Run) -> bool:
     """Tell whether the pace is known: enough turns, and the two halves of them agree."""
     if len(run.lengths) >= ENOUGH_EPOCHS and run.turns[-1].done - run.starts[0] > 2 * ENOUGH_S:
         return True
+    lasted = run.turns[-1].done - run.turns[0].done if run.turns else 0.0
+    if len(run.turns) < run.look_at or lasted < ENOUGH_S:
+        return False
+    run.look_at = MORE_TURNS * len(run.turns)
     paces = [b.done - a.done for a, b in run.steady]
     if len(paces) < ENOUGH_TURNS or sum(paces) < ENOUGH_S:
         return False
@@ -277,7 +283,7 @@ def run_step(
             trace.batch = number
             result = step(batch)
             run.turns.append(_turn_that_ends(0, number, asked, got))
-            if time.perf_counter() - started > seconds or (number % 8 == 7 and is_enough(run)):
+            if time.perf_counter() - started > seconds or is_enough(run):
                 break
         _end_with_the_device(run, result, synchronize)
     if _memory_figures() != on_device and (device := torch.accelerator.current_accelerator()):

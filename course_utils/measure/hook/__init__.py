@@ -1,9 +1,9 @@
 """Follow a DataLoader, with what its workers do: what draws or computes needs no torch."""
 
+from course_utils.measure.hook.delay import delay_s
 from course_utils.measure.hook.loader_hook import (
     Listener,
     data_loader_in,
-    delay_s,
     end,
     is_heard,
     listen,

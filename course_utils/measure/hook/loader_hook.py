@@ -178,18 +178,6 @@ def end(batches: Iterator[Any] | None, *, orderly: bool = True) -> None:
         batches.close()
 
 
-def delay_s() -> float:
-    """Return the seconds for which this thread was ready to run and got no core.
-
-    0 where the system does not tell.
-    """
-    try:
-        with open("/proc/thread-self/schedstat", "rb") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, IndexError):
-        return 0.0
-
-
 @cache
 def missing() -> tuple[str, ...]:
     """Return which parts of `PRIVATE` the installed torch has not."""

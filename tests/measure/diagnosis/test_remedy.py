@@ -30,6 +30,11 @@ BIG = 10**8
         ("CPU", {"workers": 0, "batch_size": 1024}, "__getitems__.indices., which reads all"),
         (
             "CPU",
+            {"workers": 0, "batch_size": BIG, "kind": "batches of samples"},
+            "batch_size=None., once its __getitem__ takes the indices of a batch",
+        ),
+        (
+            "CPU",
             {"workers": 0, "batch_size": 1024, "has_getitems": True},
             "do what the dataset computes once",
         ),
