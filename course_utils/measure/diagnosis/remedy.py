@@ -246,7 +246,7 @@ def _uneven(m: Measurements) -> Remedy:
     usual = m.fetch_s * (1 - m.slow_time)
     even = _changed(m, m.fetch_s / max(usual, 1e-9))
     # of waiting for slow samples the model knows nothing, so the loop now is the measured one
-    gains = m.turn_s * 1e3 / turn_ms(even)
+    gains = m.turn_s / (turn_ms(even) / 1e3 + m.start_up_share_s)
     return Remedy(
         f"Uneven: {percent(m.slow_share)} of the fetches take {percent(m.slow_time)} of the "
         f"time (up to {ms(m.slowest_s)}, on average {ms(m.fetch_s)}), and all others wait for "
@@ -265,9 +265,11 @@ def _at_most(m: Measurements, **changes: Any) -> float:
 def gain(m: Measurements, *, quicker: float = 1.0, **changes: Any) -> float:
     """Return how many times faster the model's loop runs with `changes` to its pipeline.
 
-    `quicker` is by how much fetching itself gets faster.
+    `quicker` is by how much fetching itself gets faster. The start-up of an epoch stays as it is.
     """
-    return max(1.0, turn_ms(pipeline(m)) / turn_ms(_changed(m, quicker, **changes)))
+    start_ms = 1e3 * m.start_up_share_s
+    now, then = turn_ms(pipeline(m)), turn_ms(_changed(m, quicker, **changes))
+    return max(1.0, (now + start_ms) / (then + start_ms))
 
 
 def _changed(m: Measurements, quicker: float, **changes: Any) -> Pipeline:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,3 +116,5 @@ def test_the_prediction_is_that_of_the_formula() -> None:
     assert gain(waits, num_workers=8) == pytest.approx(4, rel=0.02)  # then the step is the limit
     computes = hungry(fetch_s=0.1, computing_s=0.1, collate_s=0.0, cores=2, worker_cores=2)
     assert gain(computes, num_workers=8) == pytest.approx(1, rel=0.1)  # there are no more cores
+    begins_anew = replace(waits, start_up_s=0.8, epoch=10)  # as long as a turn, with every change
+    assert gain(begins_anew, num_workers=2) == pytest.approx(1 / 0.75, rel=0.02)
