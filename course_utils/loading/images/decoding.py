@@ -55,7 +55,7 @@ class Decoder:
         self.images, self.size, self.antialias, self.resize = images, size, antialias, resize
         pixels = images.table["height"].astype(np.int64) * images.table["width"]
         self._room = np.empty(3 * int(pixels.max()), np.uint8)
-        self._copy = np.zeros_like(self._room)
+        self._copy = np.zeros(self._room.size, np.uint8)
         self._jpeg = np.empty(int(images.table["length"].max()), np.uint8)
         self._resized = torch.empty(1, size, size, 3, dtype=torch.uint8).permute(0, 3, 1, 2)
         self._marks = np.resize(range(RESTART, RESTART + 8), images.table["intervals"].max())

@@ -45,7 +45,7 @@ class Fetch(NamedTuple):
     delay: float
     collate: float
     total_cpu: float  # of the process since it began
-    asked_bytes: float  # that the process had read a moment ago, from whatever file
+    asked_bytes: float  # that the process had read, from whatever file, up to 5 ms before
     disk_bytes: float  # and that had to come from a disk
     unique_bytes: float  # memory that only this process has, 0 if not weighed now
     pool_threads: float  # most threads that a pool of a numerical library may use

@@ -149,7 +149,7 @@ def _told(received: Any, trace: SpanLog, tracer: _Tracer | None) -> tuple[Any, I
 def _indices(index: Any) -> Ids:
     index = _plain(index)
     several = isinstance(index, list) or (isinstance(index, Sequence) and type(index) is not str)
-    # asked here whether it is a number, as most are, and not in a call for each of thousands
+    # most are numbers: a call for each of them would take as long as all else
     ids = [i if type(i) is int else _plain(i) for i in index] if several else [index]
     return None if None in ids else ids
 
