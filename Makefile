@@ -17,7 +17,7 @@ lab: $(READY) ## install what is missing, make the data, open the notebooks
 	@$(VENV) -m course_utils.command.cli lab
 
 test: $(READY) ## style, types, unit tests, every notebook, browser, in minutes
-	@$(VENV) -m pytest -n 6 --dist worksteal -m "not full and not alone"
+	@$(VENV) -m pytest -n 5 --dist worksteal -m "not full and not alone"
 	@$(VENV) -m pytest -m "alone and not full" $(ALONE)
 
 test-fast: $(READY) ## the quick unit tests, on two cores

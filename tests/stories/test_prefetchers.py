@@ -2,6 +2,7 @@
 
 import math
 import threading
+from contextlib import closing, suppress
 from functools import partial
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from notebooks.stories.prefetchers import NotesPrefetcher, SideStream, Trial, prove_all
 from notebooks.stories.prefetchers.bench import Source, make_pairs
 from notebooks.stories.prefetchers.defects import on_current
-from notebooks.stories.prefetchers.trial import Seen
+from notebooks.stories.prefetchers.trial import Patience, Seen
 
 
 def test_the_epoch_decides_the_order_and_who_was_left_open_is_known():
@@ -43,6 +44,22 @@ def test_the_ten_defects_are_proven_by_counts_and_leave_no_thread_behind():
 def test_an_epoch_of_the_notes_ends_whatever_the_queue_holds(count):
     seen = Seen(NotesPrefetcher, Trial(partial(make_pairs, count)))
     assert (seen.ending, seen.spoilt) == (f"{count} batches", 0)
+
+
+def never(loader, devices):
+    while True:
+        with suppress(Exception):
+            next(iter(()))
+    yield
+
+
+def test_a_loop_that_computes_for_ever_takes_no_core_once_it_is_judged():
+    before = set(threading.enumerate())
+    with closing(Seen(never, Trial(), Patience(hang=0.1))) as seen:
+        assert seen.hung
+        (thread,) = set(threading.enumerate()) - before
+    thread.join(30)
+    assert not thread.is_alive()
 
 
 WAITING = on_current(SideStream, wait=True)

@@ -6,6 +6,7 @@ a thread that may do too much, is waited for.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import threading
 import time
@@ -100,11 +101,15 @@ class Seen:
         self.said = "" if self.error is None else f"{type(self.error).__name__}: {self.error}"
 
     def close(self) -> None:
-        """End a source that has no end, whoever still reads it."""
+        """End a source without end, whoever reads it, and a loop that computes for ever."""
         self.source.abandoned.set()
+        # one that waits stays asleep; an `except Exception` lets SystemExit through
+        if self._thread.is_alive():
+            ident, end = ctypes.c_ulong(self._thread.ident or 0), ctypes.py_object(SystemExit)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, end)
 
     def _ends(self, make: Make) -> bool:
-        """Loop, and tell whether that came to an end; if not, it stays asleep."""
+        """Loop, and tell whether that came to an end."""
 
         def run() -> None:
             try:
@@ -112,7 +117,7 @@ class Seen:
             except BaseException as error:
                 self.error = error
 
-        thread = threading.Thread(target=run, daemon=True, name="trial")
+        self._thread = thread = threading.Thread(target=run, daemon=True, name="trial")
         thread.start()
         known, since = -1, time.monotonic()
         while time.monotonic() - since <= self.patience.hang and thread.is_alive():

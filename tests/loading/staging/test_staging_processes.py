@@ -124,12 +124,16 @@ def test_whoever_waits_says_for_whom_and_can_be_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(staging, "_MOMENT_S", 0)
-    with find_place(shm).locked(Source(source).key):
-        waiting = start(stage, source, shm, results)
-        said = ""
-        while not said.endswith("\n"):
-            said += capfd.readouterr().out
-        assert said == (
+    told, tells = os.pipe()  # what is captured in a file may be lost while it is read
+    with (
+        find_place(shm).locked(Source(source).key),
+        open(told, encoding="utf-8") as said,
+        open(tells, "w", encoding="utf-8") as out,
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", out)
+            waiting = start(stage, source, shm, results)
+        assert said.readline() == (
             "Another process is staging the same; waiting for it "
             f"(process {os.getpid()} on {platform.node()}).\n"
         )
