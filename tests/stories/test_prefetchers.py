@@ -1,6 +1,7 @@
 """The loader that is watched, the designs on the way, and the ten defects."""
 
 import math
+import sys
 import threading
 from contextlib import closing, suppress
 from functools import partial
@@ -58,6 +59,25 @@ def test_a_loop_that_computes_for_ever_takes_no_core_once_it_is_judged():
     with closing(Seen(never, Trial(), Patience(hang=0.1))) as seen:
         assert seen.hung
         (thread,) = set(threading.enumerate()) - before
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def asleep(loader, devices):
+    threading.Event().wait()
+    yield
+
+
+def trace_a_call():
+    sys.settrace(lambda frame, event, argument: None)
+    (lambda: None)()
+
+
+def test_a_loop_that_waits_for_ever_lets_other_threads_be_traced():
+    with closing(Seen(asleep, Trial(), Patience(hang=0.1))) as seen:
+        assert seen.hung
+    thread = threading.Thread(target=trace_a_call, daemon=True)
+    thread.start()
     thread.join(30)
     assert not thread.is_alive()
 

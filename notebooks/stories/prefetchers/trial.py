@@ -19,6 +19,8 @@ from itertools import chain
 from typing import Any
 from unittest.mock import patch
 
+import psutil
+
 from course_utils.hardware.gpu import leaves
 from course_utils.measure.spans import hidden_share
 from course_utils.measure.trace import record
@@ -46,6 +48,7 @@ class Patience:
 
 
 PATIENCE = Patience()
+LOOK_S = 0.3  # at a thread: the system counts its time in steps of 10 ms
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,9 @@ class Seen:
     def close(self) -> None:
         """End a source without end, whoever reads it, and a loop that computes for ever."""
         self.source.abandoned.set()
-        # one that waits stays asleep; an `except Exception` lets SystemExit through
-        if self._thread.is_alive():
+        # One that waits is left asleep: it would not hear of it, and Python 3.11 cannot trace any
+        # thread before it has. An `except Exception` lets SystemExit through.
+        if self._thread.is_alive() and _computes(self._thread):
             ident, end = ctypes.c_ulong(self._thread.ident or 0), ctypes.py_object(SystemExit)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, end)
 
@@ -252,3 +256,15 @@ def quiet_threads() -> Iterator[None]:
     """Keep the tracebacks of the learner's threads from the page: the verdict says what to do."""
     with patch.object(threading, "excepthook", lambda _: None):
         yield
+
+
+def _computes(thread: threading.Thread) -> bool:
+    """Tell whether a thread computes, and does not wait for anything."""
+
+    def spent_s() -> float:
+        own = (one for one in psutil.Process().threads() if one.id == thread.native_id)
+        return sum(one.user_time + one.system_time for one in own)
+
+    before = spent_s()
+    time.sleep(LOOK_S)
+    return spent_s() - before > LOOK_S / 10  # beside other programs it gets less than a core
