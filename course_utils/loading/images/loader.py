@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal
@@ -24,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from course_utils.hardware.machine import usable_cores
@@ -257,7 +258,13 @@ _Begun = tuple[Batch, list[Future[None]]]
 def _by_itself() -> None:
     """Let a thread of ours share nothing out among threads of torch: there is one for each core."""
     torch.get_num_threads()  # which sets it, when a thread asks for the first time
-    threadpool_limits(1, user_api="openmp")  # of this thread alone
+    _openmp().limit(limits=1)  # of this thread alone
+
+
+@cache
+def _openmp() -> ThreadpoolController:
+    """Return what limits OpenMP, with which torch computes; to find it takes milliseconds."""
+    return ThreadpoolController().select(user_api="openmp")
 
 
 def _ended(batch: Batch, tasks: list[Future[None]]) -> Batch:
