@@ -1,5 +1,6 @@
 """What every test shares: small data, no window, ways to start a worker by turns, times, limits."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -44,6 +45,7 @@ def pytest_sessionstart() -> None:
 def pytest_collection_finish() -> None:
     """Let what the tests start wait as it does for learners; torch has read how it shall here."""
     os.environ.pop("OMP_WAIT_POLICY", None)
+    gc.freeze()  # else each full collection goes through all of torch, and through all these tests
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -26,6 +26,7 @@ from course_utils.teaching.notebook.start import PRELOAD
 
 _LONGEST_OUTPUT = 20_000  # characters; the end is the part that explains
 _LOOK_EVERY_S = 0.05
+_LOOK_SHARE = 0.1  # of a core at most: the system counts the pages of each process
 
 
 @dataclass(frozen=True)
@@ -151,15 +152,17 @@ class _Watch:
         """Wait for the end; return why the process has to be stopped, or an empty string."""
         start = time.monotonic()
         while self.process.exitcode is None:
-            self.seconds = time.monotonic() - start
-            if memory_mb < math.inf:  # to look takes milliseconds of a core
+            begun = time.monotonic()
+            self.seconds = begun - start
+            if memory_mb < math.inf:
                 self.meet_family()
                 self.peak_mb = max(self.peak_mb, sum(map(_memory_mb, self.family)))
             if self.peak_mb > memory_mb:
                 return f"Stopped: it held more than {memory_mb:,.0f} MB of memory"
             if self.seconds > seconds:
                 return f"Stopped after {seconds:g} s: it would have gone on"
-            self.process.join(_LOOK_EVERY_S)
+            looked_s = time.monotonic() - begun
+            self.process.join(max(_LOOK_EVERY_S, looked_s / _LOOK_SHARE))
         return ""
 
     def meet_family(self) -> None:
