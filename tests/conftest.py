@@ -38,6 +38,7 @@ def pytest_sessionstart() -> None:
     """Be open to interrupts; let the server that forks workers load what the notebooks let it."""
     # What a shell starts in the background begins with interrupts ignored, and so do its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # until all tests are found: what is imported by then stays
     if "forkserver" in METHODS:
         multiprocessing.set_forkserver_preload(list(PRELOAD))
 
@@ -46,6 +47,7 @@ def pytest_collection_finish() -> None:
     """Let what the tests start wait as it does for learners; torch has read how it shall here."""
     os.environ.pop("OMP_WAIT_POLICY", None)
     gc.freeze()  # else each full collection goes through all of torch, and through all these tests
+    gc.enable()
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
