@@ -131,15 +131,14 @@ class Decoder:
 
         These two count pixels of the image, and are multiples of `factor`.
         """
-        from simplejpeg import decode_jpeg, decode_jpeg_header
+        from simplejpeg import decode_jpeg
 
-        jpeg, first, start = self._part(index, factor, top, left, height, width)
+        jpeg, rows, columns = self._part(index, factor, top, left, height, width)
         try:
-            rows, columns, *_ = decode_jpeg_header(jpeg)
             pixels = decode_jpeg(
                 jpeg,
-                min_height=-(-rows // factor),
-                min_width=-(-columns // factor),
+                min_height=-(-len(rows) // factor),
+                min_width=-(-len(columns) // factor),
                 min_factor=factor,
                 buffer=self._room,
             )
@@ -148,12 +147,12 @@ class Decoder:
                 f"Image {index} of {self.images.path} cannot be decoded ({error}); pack the images "
                 "again."
             ) from error
-        return pixels, first, start
+        return pixels, rows.start, columns.start
 
     def _part(
         self, index: int, factor: int, top: int, left: int, height: int, width: int
-    ) -> tuple[NDArray[np.uint8], int, int]:
-        """Return a JPEG with a window and a margin around it, and its first row and column.
+    ) -> tuple[NDArray[np.uint8], range, range]:
+        """Return a JPEG with a window and a margin around it, and which rows and columns it holds.
 
         The intervals that are wanted follow each other as if they were all there are. So the frame
         has to say how many rows and columns that makes, and the markers have to count anew.
@@ -161,7 +160,7 @@ class Decoder:
         jpeg, fields = self.images[index], self.images.table[index].item()  # numbers of Python
         row = dict(zip(INDEX.names or (), fields, strict=True))
         if not row["intervals"]:
-            return jpeg, 0, 0
+            return jpeg, range(row["height"]), range(row["width"])
         places, across, at = self.images.places(index), row["across"], row["frame_at"]
         margin = 0 if _colours_apart(jpeg[at:], factor) else 2 * factor
         wide, high = row["part_width"], row["part_height"]
@@ -177,10 +176,10 @@ class Decoder:
         np.concatenate([jpeg[: places[0]], *(jpeg[a:b] for a, b in runs)], out=part)
         part[marks] = self._marks[: len(marks)]
         part[-1] = END
-        rows = min(row["height"], last * high) - first * high
-        columns = min(row["width"], end * wide) - start * wide
-        part[at : at + 4] = *divmod(rows, 256), *divmod(columns, 256)
-        return part, first * high, start * wide
+        rows = range(first * high, min(row["height"], last * high))
+        columns = range(start * wide, min(row["width"], end * wide))
+        part[at : at + 4] = *divmod(len(rows), 256), *divmod(len(columns), 256)
+        return part, rows, columns
 
 
 def _colours_apart(frame: NDArray[np.uint8], factor: int) -> bool:
