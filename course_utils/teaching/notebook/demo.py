@@ -153,7 +153,6 @@ class _Watch:
         start = time.monotonic()
         while self.process.exitcode is None:
             begun = time.monotonic()
-            self.seconds = begun - start
             if memory_mb < math.inf:
                 self.meet_family()
                 self.peak_mb = max(self.peak_mb, sum(map(_memory_mb, self.family)))
@@ -163,6 +162,7 @@ class _Watch:
                 return f"Stopped after {seconds:g} s: it would have gone on"
             looked_s = time.monotonic() - begun
             self.process.join(max(_LOOK_EVERY_S, looked_s / _LOOK_SHARE))
+            self.seconds = time.monotonic() - start
         return ""
 
     def meet_family(self) -> None:
