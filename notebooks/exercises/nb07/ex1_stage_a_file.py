@@ -1,6 +1,5 @@
 """Check of notebook 07: a `stage` that is killed, crowded, and given no room, each in a process."""
 
-import multiprocessing
 import os
 import random
 import tempfile
@@ -20,7 +19,7 @@ from course_utils.teaching.exercise import (
     right,
     too_busy,
 )
-from course_utils.teaching.notebook import explain
+from course_utils.teaching.notebook import explain, loaded_context
 from notebooks.exercises.nb07.job import Outcome, limit_files, main
 
 Stage = Callable[[str, str], str]
@@ -28,7 +27,6 @@ Stage = Callable[[str, str], str]
 PATIENCE_S = 20.0  # until a call counts as hung; a right one needs a part of a second
 START_S = 60.0  # until a process is ready, which on a busy machine may take long
 SETTLE_S = 1.0  # how long the second of two may show that it does not wait for the first
-_SPAWN = multiprocessing.get_context("spawn")
 _RENAME = "Copy to another name in the same folder, then os.replace(half, target)."
 
 
@@ -63,9 +61,10 @@ class Process:
 
     def __init__(self, *order: Any, **how: Any):
         """Start it, with what `job.main` gets."""
-        self._line, far = _SPAWN.Pipe(duplex=False)
+        context = loaded_context()  # a new Python for each would take longer than its staging
+        self._line, far = context.Pipe(duplex=False)
         self._heard: list[Any] = []
-        self.process = _SPAWN.Process(target=main, args=(far, *order), kwargs=how)
+        self.process = context.Process(target=main, args=(far, *order), kwargs=how)
         self.process.start()
         far.close()
 
@@ -343,7 +342,7 @@ def _judge_two(site: Site) -> None:
 
 def _two_at_once(site: Site, where: str) -> set[Path]:
     """Judge two jobs, the second of which begins while the first is there; return their locks."""
-    gate = _SPAWN.Event()
+    gate = loaded_context().Event()
     one = site.start(gate=gate, gate_at=where)
     one.outcomes(until=where)
     locks = {*site.place.glob("*lock*")}
@@ -383,7 +382,7 @@ def _two_at_once(site: Site, where: str) -> set[Path]:
 
 def _judge_two_files(site: Site) -> None:
     """Stage a file whose name begins alike while a job is about to rename the copy of the first."""
-    gate, other = _SPAWN.Event(), site.source.with_suffix(".idx")
+    gate, other = loaded_context().Event(), site.source.with_suffix(".idx")
     other.write_bytes(site.data[::-1])
     one = site.start(gate=gate, gate_at="renaming")
     one.outcomes(until="renaming")

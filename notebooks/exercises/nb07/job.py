@@ -1,6 +1,6 @@
 """Run a learner's `stage` in a process of its own: watched, held up, or ended half way.
 
-Nothing heavy is imported: the check starts several.
+Nothing heavy is imported: on Windows each of the several processes is a new Python.
 """
 
 import builtins
