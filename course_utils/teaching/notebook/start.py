@@ -21,6 +21,7 @@ from course_utils.teaching.notebook.worker_module import register
 
 # What every worker imports: loaded once into the server that forks them, it costs no worker time.
 PRELOAD = (
+    "course_utils.hardware.machine.server",
     "torch",
     "numpy",
     "h5py",  # which the events import when they are first read from such a file

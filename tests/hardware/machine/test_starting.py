@@ -41,6 +41,41 @@ def test_workers_have_what_the_server_loaded_and_what_comes_too_late_is_said(tmp
     assert "Restart Python" in said
 
 
+COLLECTING = """
+import gc, json, multiprocessing, os
+from course_utils.hardware.machine import use_start_method
+
+def collects():
+    return gc.isenabled(), gc.get_freeze_count() > len(gc.get_objects())
+
+def collects_in_its_fork():
+    gc.disable()
+    gc.unfreeze()
+    ours, theirs = multiprocessing.Pipe()
+    if os.fork() == 0:
+        theirs.send(collects())
+        os._exit(0)
+    os.wait()
+    return ours.recv()
+
+if __name__ == "__main__":
+    use_start_method(["course_utils.hardware.machine.server", "wave"])
+    with multiprocessing.Pool(1) as pool:
+        print(json.dumps([pool.apply(collects), pool.apply(collects_in_its_fork)]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
+@pytest.mark.slow
+def test_a_worker_collects_its_own_garbage_and_passes_over_what_the_server_loaded(tmp_path):
+    (tmp_path / "program.py").write_text(COLLECTING)
+    command = [sys.executable, tmp_path / "program.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    in_worker, in_its_fork = json.loads(done.stdout)
+    assert in_worker == [True, True]
+    assert in_its_fork == [False, False], "what a worker chose holds for what it forks"
+
+
 def test_a_module_that_does_not_exist_is_named():
     for name in ("tourch", "torch.nothing", "nothing.at.all"):
         with pytest.raises(ValueError, match=f"no module '{name}' to preload"):
