@@ -1,7 +1,8 @@
-"""Imported first by the server that forks workers: what it has loaded is nobody's garbage.
+"""Imported by the server that forks workers, and first: what it has loaded is nobody's garbage.
 
 To look for garbage is to write into every object, and a forked process gets a page of its own
 wherever it writes: with torch loaded that is 50 MB for each worker, once it has collected.
+No other process may import this: it would go on without collecting.
 """
 
 import gc

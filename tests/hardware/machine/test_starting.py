@@ -5,10 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from course_utils.hardware.machine import use_start_method
+
+
+def printed(program: str, folder: Path) -> Any:
+    (folder / "program.py").write_text(program)
+    command = [sys.executable, folder / "program.py"]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
 
 PROGRAM = """
 import json, multiprocessing, sys, warnings
@@ -32,10 +41,7 @@ if __name__ == "__main__":
 @pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
 @pytest.mark.slow
 def test_workers_have_what_the_server_loaded_and_what_comes_too_late_is_said(tmp_path):
-    (tmp_path / "program.py").write_text(PROGRAM)
-    command = [sys.executable, tmp_path / "program.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    method, in_worker, said = json.loads(done.stdout)
+    method, in_worker, said = printed(PROGRAM, tmp_path)
     assert (method, in_worker) == ("forkserver", ["wave"])
     assert said.startswith("Too late to preload json: the server that starts workers runs already")
     assert "Restart Python" in said
@@ -68,10 +74,7 @@ if __name__ == "__main__":
 @pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
 @pytest.mark.slow
 def test_a_worker_collects_its_own_garbage_and_passes_over_what_the_server_loaded(tmp_path):
-    (tmp_path / "program.py").write_text(COLLECTING)
-    command = [sys.executable, tmp_path / "program.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    in_worker, in_its_fork = json.loads(done.stdout)
+    in_worker, in_its_fork = printed(COLLECTING, tmp_path)
     assert in_worker == [True, True]
     assert in_its_fork == [False, False], "what a worker chose holds for what it forks"
 
