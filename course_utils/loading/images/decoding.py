@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from course_utils.loading.images.packed import INDEX, PackedImages
+from course_utils.loading.images.packed import PackedImages
 
 # What interpolate calls. It takes new memory for each result, of which the system clears every page
 # first: with two threads that costs a quarter of the loader's speed.
@@ -56,9 +56,9 @@ class Decoder:
         pixels = images.table["height"].astype(np.int64) * images.table["width"]
         self._room = np.empty(3 * int(pixels.max()), np.uint8)
         self._copy = np.zeros(self._room.size, np.uint8)
-        self._jpeg = np.empty(int(images.table["length"].max()), np.uint8)
         self._resized = torch.empty(1, size, size, 3, dtype=torch.uint8).permute(0, 3, 1, 2)
-        self._marks = np.resize(range(RESTART, RESTART + 8), images.table["intervals"].max())
+        marks = np.arange(RESTART, RESTART + 8, dtype=np.uint8)
+        self._marks = np.resize(marks, images.table["intervals"].max())
 
     def write(
         self,
@@ -100,8 +100,8 @@ class Decoder:
 
     def _middle(self, index: int) -> Tensor:
         """Return the middle of a resized image, uint8 (3, size, size)."""
-        row = self.images.table[index]
-        sizes, short = (int(row["height"]), int(row["width"])), self.resize or self.size
+        row = self.images.row(index)
+        sizes, short = (row.height, row.width), self.resize or self.size
         scaled = [short * side // min(sizes) for side in sizes]
         factor = scaling(*sizes, short) if self.antialias else 1
         places = [round((side - self.size) / 2) for side in scaled]
@@ -151,45 +151,45 @@ class Decoder:
 
     def _part(
         self, index: int, factor: int, top: int, left: int, height: int, width: int
-    ) -> tuple[NDArray[np.uint8], range, range]:
+    ) -> tuple[memoryview | bytearray, range, range]:
         """Return a JPEG with a window and a margin around it, and which rows and columns it holds.
 
         The intervals that are wanted follow each other as if they were all there are. So the frame
         has to say how many rows and columns that makes, and the markers have to count anew.
         """
-        jpeg, fields = self.images[index], self.images.table[index].item()  # numbers of Python
-        row = dict(zip(INDEX.names or (), fields, strict=True))
-        if not row["intervals"]:
-            return jpeg, range(row["height"]), range(row["width"])
-        places, across, at = self.images.places(index), row["across"], row["frame_at"]
+        row, content = self.images.read(index)
+        jpeg, across, at = content[: row.length].data, row.across, row.frame_at
+        if not row.intervals:
+            return jpeg, range(row.height), range(row.width)
         margin = 0 if _colours_apart(jpeg[at:], factor) else 2 * factor
-        wide, high = row["part_width"], row["part_height"]
+        wide, high = row.part_width, row.part_height
         first, start = max(0, top - margin) // high, max(0, left - margin) // wide
-        last = min(row["intervals"] // across, -(-(top + height + margin) // high))
+        last = min(row.intervals // across, -(-(top + height + margin) // high))
         end = min(across, -(-(left + width + margin) // wide))
+        places = content[row.length :].view(np.uint32)
         begins, ends = (
             some.reshape(-1, across)[first:last, start:end] for some in (places[:-1], places[1:])
         )
         runs = zip(begins[:, 0].tolist(), ends[:, -1].tolist(), strict=True)
+        # np.concatenate would let go of Python's lock for each of them, and wait for it again
+        part = bytearray().join([jpeg[: places[0]], *(jpeg[a:b] for a, b in runs)])
         marks = np.cumsum(ends - begins) + (int(places[0]) - 1)
-        part = self._jpeg[: marks[-1] + 1]
-        np.concatenate([jpeg[: places[0]], *(jpeg[a:b] for a, b in runs)], out=part)
-        part[marks] = self._marks[: len(marks)]
+        np.frombuffer(part, np.uint8)[marks] = self._marks[: len(marks)]
         part[-1] = END
-        rows = range(first * high, min(row["height"], last * high))
-        columns = range(start * wide, min(row["width"], end * wide))
-        part[at : at + 4] = *divmod(len(rows), 256), *divmod(len(columns), 256)
+        rows = range(first * high, min(row.height, last * high))
+        columns = range(start * wide, min(row.width, end * wide))
+        part[at : at + 4] = (len(rows) << 16 | len(columns)).to_bytes(4)
         return part, rows, columns
 
 
-def _colours_apart(frame: NDArray[np.uint8], factor: int) -> bool:
+def _colours_apart(frame: memoryview, factor: int) -> bool:
     """Return whether no pixel that is decoded takes its colour from its neighbours too.
 
     Where four pixels share a colour, it is decoded twice as large as they are if they are decoded
     smaller: the two have one size then.
     """
-    kinds = frame[6 : 6 + 3 * int(frame[4]) : 3].tolist()  # of each component, across and down
-    return set(kinds) <= ({0x11} if factor == 1 else {0x11, 0x22})
+    kinds = bytes(frame[6 : 6 + 3 * frame[4] : 3])  # of each component, across and down
+    return not kinds.strip(b"\x11" if factor == 1 else b"\x11\x22")
 
 
 def _batch_of(image: NDArray[np.uint8]) -> Tensor:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -26,13 +27,33 @@ from course_utils.loading.images.jpegs import Jpegs
 from course_utils.loading.images.restarts import Restarting, with_restarts
 from course_utils.paths import need_room
 
-# where: bytes from the start of the file; frame_at: bytes from the start of the JPEG to its height;
-# intervals: of restart markers, across of them beside each other, of a width and height in pixels
-_FRAME = [("where", "<i8"), ("length", "<i4"), ("frame_at", "<i4"), ("height", "<i4")]
-_PARTS = [("intervals", "<i4"), ("across", "<i4"), ("part_width", "<i2"), ("part_height", "<i2")]
-INDEX = np.dtype([*_FRAME, ("width", "<i4"), ("label", "<i4"), *_PARTS, ("checksum", "<u4")])
 _AT_ONCE = 256  # images that are gone through together before they are written
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of a frame: ITU-T T.81, table B.1
+
+
+class Row(NamedTuple):
+    """What the table says of an image."""
+
+    where: int  # bytes from the start of the file
+    length: int  # bytes
+    frame_at: int  # bytes from the start of the JPEG to its height
+    height: int  # pixels
+    width: int
+    label: int
+    intervals: int  # of restart markers
+    across: int  # of them, beside each other
+    part_width: int  # of each, in pixels
+    part_height: int
+    checksum: int
+
+    @property
+    def room(self) -> int:
+        """Return the bytes that an image takes, with the places of its intervals."""
+        return self.length + (4 * (self.intervals + 1) if self.intervals else 0)
+
+
+_TYPES = "i8", "i4", "i4", "i4", "i4", "i4", "i4", "i4", "i2", "i2", "u4"
+INDEX = np.dtype([(name, f"<{kind}") for name, kind in zip(Row._fields, _TYPES, strict=True)])
 
 
 class PackedImages:
@@ -56,7 +77,7 @@ class PackedImages:
             self.table: NDArray[np.void] = np.load(self.path)
             if self.table.dtype != INDEX or not len(self.table):
                 raise ValueError("it has no table of images")
-            if self.path.stat().st_size != self.table["where"][-1] + _room(self.table[-1]):
+            if self.path.stat().st_size != self.row(-1).where + self.row(-1).room:
                 raise ValueError("it is not as long as its table says")
         except (ValueError, EOFError) as error:
             raise OSError(
@@ -70,6 +91,10 @@ class PackedImages:
     def __len__(self) -> int:
         return len(self.table)
 
+    def row(self, index: int) -> Row:
+        """Return what the table says of an image."""
+        return Row(*self.table[index].item())
+
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
         """Return an image as a JPEG, uint8 (length,), as it lies in the file.
 
@@ -77,25 +102,29 @@ class PackedImages:
             IndexError: there is no such image.
             OSError: it is not as it was written.
         """
-        row = self.table[index]
-        content = self._bytes[row["where"] : row["where"] + _room(row)]
+        row, content = self.read(index)
+        return content[: row.length]
+
+    def read(self, index: int) -> tuple[Row, NDArray[np.uint8]]:
+        """Return the row of an image and what lies in the file: a JPEG, and behind it its places.
+
+        They are uint32, in bytes: where each interval begins, and where the last one ends. An image
+        that has no restart markers has none.
+
+        Raises:
+            IndexError: there is no such image.
+            OSError: it is not as it was written.
+        """
+        row = self.row(index)
+        content = self._bytes[row.where : row.where + row.room]
         if not self._checked[index]:
-            if _checksum(row, content.data) != row["checksum"]:
+            if _checksum(self.table[index], content.data) != row.checksum:
                 raise OSError(
                     f"Image {index} of {self.path} is corrupted; pack the images again, or copy "
                     "the file again from where it came."
                 )
             self._checked[index] = True
-        return content[: row["length"]]
-
-    def places(self, index: int) -> NDArray[np.uint32]:
-        """Return where each interval of an image begins, and where the last one ends, in bytes.
-
-        An image that has no restart markers has none. Read it first: that compares the checksum.
-        """
-        row = self.table[index]
-        content = self._bytes[row["where"] : row["where"] + _room(row)]
-        return content[row["length"] :].view(np.uint32)
+        return row, content
 
 
 def pack_images(path: str | Path, folder: str | Path) -> int:
@@ -135,11 +164,6 @@ def pack_images(path: str | Path, folder: str | Path) -> int:
     finally:
         unfinished.unlink(missing_ok=True)
     return path.stat().st_size
-
-
-def _room(row: np.void) -> int:
-    """Return the bytes that an image takes, with the places of its intervals."""
-    return int(row["length"]) + (4 * (int(row["intervals"]) + 1) if row["intervals"] else 0)
 
 
 def _checksum(row: np.void, content: bytes | memoryview) -> int:
