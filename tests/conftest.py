@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from types import FunctionType
@@ -13,6 +13,7 @@ from zlib import crc32
 
 import pytest
 
+from course_utils import limits
 from course_utils.paths import scratch_folder
 from course_utils.teaching.notebook import cleanup_workers
 from course_utils.teaching.notebook.start import PRELOAD
@@ -71,6 +72,22 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     scratch_folder.cache_clear()
     yield scratch_folder()
     scratch_folder.cache_clear()
+
+
+@pytest.fixture
+def in_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Put this process into control groups, with these files, on 8 of 16 cores."""
+
+    def enter(files: Mapping[str, str], own: str = "0::/\n") -> None:
+        for name, text in {"own": own, **{f"groups/{name}": files[name] for name in files}}.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+        monkeypatch.setattr(limits, "CGROUPS", tmp_path / "groups")
+        monkeypatch.setattr(limits, "_OWN_CGROUP", tmp_path / "own")
+        monkeypatch.setattr(limits, "all_cores", lambda: 16)
+        monkeypatch.setattr(limits.os, "sched_getaffinity", lambda _: range(8), raising=False)
+
+    return enter
 
 
 @pytest.fixture

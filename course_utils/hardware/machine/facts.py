@@ -6,40 +6,27 @@ Each fact may be missing: what cannot be found out is unknown, and no reason to 
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
 import subprocess
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from importlib import metadata
 from pathlib import Path
-from typing import TypeVar
 
 from course_utils.hardware.machine.disk import measure_disk
 from course_utils.hardware.machine.starting import start_method
+from course_utils.limits import all_cores, known, memory, memory_free, usable_cores
 from course_utils.paths import data_root
 from course_utils.words import size
 
 SHM = Path("/dev/shm")
-CGROUPS = Path("/sys/fs/cgroup")
 PRESSURE = Path("/proc/pressure")
-_OWN_CGROUP = Path("/proc/self/cgroup")
 _GB = 1e9
 _PAGE = 106  # characters; JupyterLab breaks longer lines in the middle of a word
-
-T = TypeVar("T")
-
-
-def known(fact: Callable[[], T]) -> T | None:
-    """Return the fact, or None where this system does not tell."""
-    try:
-        return fact()
-    except Exception:
-        return None
 
 
 def system() -> str:
@@ -47,35 +34,9 @@ def system() -> str:
     return f"{platform.system()} {platform.release()}, {platform.machine()}"
 
 
-def all_cores() -> int:
-    """Count the cores of the machine."""
-    return os.cpu_count() or 1
-
-
-def usable_cores() -> int:
-    """Count the cores that this process may use: its affinity, and the quota of the container."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else all_cores()
-    return max(1, int(min([allowed, *_cpu_quotas()])))
-
-
 def stamp() -> str:
     """Return machine and date, to stand beside what was measured here and now."""
     return f"{system()}, {usable_cores()} cores, {date.today():%Y-%m-%d}"
-
-
-def memory() -> int:
-    """Return the bytes of memory, or the limit of the container if that is less."""
-    import psutil
-
-    return min([psutil.virtual_memory().total, *(limit for limit, _ in _memory_limits())])
-
-
-def memory_free() -> int:
-    """Return the bytes that can be had without swapping, within the limit of the container."""
-    import psutil
-
-    free = [limit - used for limit, used in _memory_limits()]
-    return max(0, min([psutil.virtual_memory().available, *free]))
 
 
 def shm_size() -> int:
@@ -222,40 +183,3 @@ def _disk_speed(place: Path) -> tuple[str, str]:
 
 def _size(count: int | None) -> str:
     return "unknown" if count is None else size(count)
-
-
-def _limits(name: str, old_name: str) -> Iterator[tuple[Path, list[str]]]:
-    """Yield the words of a limit in every control group around this process that sets one.
-
-    Version 2 has one tree of groups, version 1 one for each controller, with other names of files.
-    """
-    controller = name.partition(".")[0]
-    for line in (known(_OWN_CGROUP.read_text) or "0::/").splitlines():
-        _, controllers, inside = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
-            continue
-        root = CGROUPS / controller if controllers else CGROUPS
-        own = root / inside.lstrip("/")
-        for group in (own, *(above for above in own.parents if above.is_relative_to(root))):
-            path = group / (old_name if controllers else name)
-            words = (known(path.read_text) or "max").split()
-            if words and words[0] not in ("max", "-1"):
-                yield path, words
-
-
-def _cpu_quotas() -> Iterator[float]:
-    for path, (quota, *period) in _limits("cpu.max", "cpu.cfs_quota_us"):
-        yield int(quota) / int(
-            period[0] if period else (path.parent / "cpu.cfs_period_us").read_text()
-        )
-
-
-def _memory_limits() -> Iterator[tuple[int, int]]:
-    """Yield limit and use; files in memory, given up for something else, count as free."""
-    uses = {"memory.max": "memory.current", "memory.limit_in_bytes": "memory.usage_in_bytes"}
-    for path, words in _limits("memory.max", "memory.limit_in_bytes"):
-        used = int((path.parent / uses[path.name]).read_text())
-        lines = (known((path.parent / "memory.stat").read_text) or "").splitlines()
-        counts = dict(line.split() for line in lines)
-        files = counts.get("total_inactive_file", counts.get("inactive_file", 0))
-        yield int(words[0]), used - int(files)

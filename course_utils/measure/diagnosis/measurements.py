@@ -12,11 +12,11 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Literal
 
-import psutil
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from course_utils.measure.diagnosis.gauges import Fetch, affinity
+from course_utils.limits import memory_free, usable_cores
+from course_utils.measure.diagnosis.gauges import Fetch
 from course_utils.measure.diagnosis.rate import length
 from course_utils.measure.diagnosis.runs import Run, mean
 from course_utils.measure.hook import data_loader_in
@@ -232,7 +232,7 @@ def _parts_of(step: Run) -> dict[str, Any]:
 
 def _setting(loader: DataLoader[Any] | None, alone: Run) -> dict[str, Any]:
     """Return how the loader is set up, and what this machine lets it use."""
-    cores = len(affinity(0)) or multiprocessing.cpu_count()
+    cores = usable_cores()
     context = getattr(loader, "multiprocessing_context", None) or multiprocessing
     return {
         "batch_size": getattr(loader, "batch_size", None) or 0,
@@ -241,8 +241,8 @@ def _setting(loader: DataLoader[Any] | None, alone: Run) -> dict[str, Any]:
         "prefetch_factor": int(getattr(loader, "prefetch_factor", None) or 2),
         "start_method": str(context.get_start_method()) if alone.workers else "",
         "cores": cores,
-        "worker_cores": len(alone.cores) or cores,
-        "free_bytes": float(psutil.virtual_memory().available),
+        "worker_cores": min(len(alone.cores) or cores, cores),
+        "free_bytes": float(memory_free()),
     }
 
 

@@ -50,7 +50,7 @@ class Clocks(Listener):
 
     def worker_started(self, worker_id: int) -> None:
         """Begin in a worker."""
-        self.worker, self.cores = worker_id, usable_cores()
+        self.worker, self.cores = worker_id, core_bits()
         self._log = SpanLog(lane=f"worker {worker_id}")
         activate(self._log)
         if self.taken is not None:
@@ -121,7 +121,7 @@ def waits() -> float:
     return getrusage(RUSAGE_THREAD).ru_nvcsw if RUSAGE_THREAD is not None else math.nan
 
 
-def usable_cores() -> int:
+def core_bits() -> int:
     """Return a bit for each core that this process may use; 0 where the system does not tell."""
     if not hasattr(os, "sched_getaffinity"):
         return 0

@@ -121,7 +121,7 @@ class Loop:
             "prefetch_factor": about["prefetch_factor"],
             "start_method": about["start_method"],
             "cores": about["main_cores"],
-            "worker_cores": int(totals.cores) or about["main_cores"],
+            "worker_cores": min(int(totals.cores) or about["main_cores"], about["main_cores"]),
             "batch_bytes": about.get("batch_bytes", 0),
         }
 

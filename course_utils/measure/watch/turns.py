@@ -21,9 +21,10 @@ import torch
 from torch import distributed
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from course_utils.limits import usable_cores
 from course_utils.measure.hook import is_heard, listen, listeners_of, unpacked
 from course_utils.measure.watch.device import DeviceClock, device_at_work
-from course_utils.measure.watch.fetches import Clocks, usable_cores
+from course_utils.measure.watch.fetches import Clocks
 from course_utils.measure.watch.record import (
     ENDING,
     LONG_NS,
@@ -261,7 +262,7 @@ def _description(loader: Any) -> dict[str, Any]:
         "at": at,
         "inner": inner,
         "pid": os.getpid(),
-        "main_cores": usable_cores().bit_count() or os.cpu_count() or 1,
+        "main_cores": usable_cores(),
         **_place_in_the_world(),
     }
 

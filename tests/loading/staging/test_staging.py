@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +13,6 @@ import fsspec
 import pytest
 
 from course_utils.errors import CourseError
-from course_utils.hardware.machine import facts as machine_facts
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.staging import stage as staging
 from course_utils.loading.staging import stage_to_shm, unstage
@@ -188,13 +188,9 @@ def test_what_is_no_source_is_named(
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="copies are not in memory here")
 def test_the_limit_of_the_container_counts_in_memory_before_a_byte_is_copied(
-    source: Path, shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, shm: Path, in_group: Callable[..., None]
 ) -> None:
-    (tmp_path / "memory.max").write_text("50000000")
-    (tmp_path / "memory.current").write_text("44000000")
-    (tmp_path / "cgroup").write_text("0::/\n")
-    monkeypatch.setattr(machine_facts, "CGROUPS", tmp_path)
-    monkeypatch.setattr(machine_facts, "_OWN_CGROUP", tmp_path / "cgroup")
+    in_group({"memory.max": "50000000", "memory.current": "44000000"})
     with pytest.raises(CourseError, match=r"container.* has 6.0 MB free, of which 5.0 MB are kept"):
         stage_to_shm(source, to=shm)
     assert left(shm) == []

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -71,6 +71,15 @@ def test_figures_follow_from_the_fetches(found: list[Fetch], expected: dict[str,
     assert {name: getattr(figures(found), name) for name in expected} == pytest.approx(
         expected, rel=0.01
     )
+
+
+def test_a_container_with_a_part_of_the_machine_is_judged_by_its_part(
+    in_group: Callable[..., None],
+) -> None:
+    in_group({"cpu.max": "200000 100000", "memory.max": "500000000", "memory.current": "400000000"})
+    alone = run(workers=4, cores=set(range(8)), fetches=fetches())
+    found = measured([], alone, run(), run())
+    assert (found.cores, found.worker_cores, found.free_bytes) == (2, 2, 100 * MB)
 
 
 def test_start_up_is_what_the_first_batch_takes_beyond_its_fetch() -> None:

@@ -37,6 +37,9 @@ def test_what_was_measured_is_what_the_figures_say() -> None:
     assert m.collate_s == pytest.approx(0.5e-3)
     assert m.receiving_s == pytest.approx(0.05e-3)
     assert (m.workers, m.worker_cores, m.epoch) == (2, 4, 100)
+    m = loops([loop(main_cores=1)])[0].measurements  # in a container with one of the four
+    assert m is not None
+    assert (m.cores, m.worker_cores) == (1, 1)
 
 
 def test_short_fetches_that_are_rarely_measured_count_as_often_as_they_came() -> None:
