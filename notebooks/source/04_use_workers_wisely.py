@@ -305,9 +305,9 @@ cu.reveal("04d", slower if hasattr(os, "sched_setaffinity") else "possible on Li
 # So count your cores inside a job: `len(os.sched_getaffinity(0))` on Linux. Slurm's `--cpus-per-task=8` asks for
 # more; with `mpiexec` it is `--cpu-bind depth -d 8`. <!-- given -->
 #
-# A container can have less than that counts: `docker run --cpus=2` and Kubernetes let it see all cores, and stop it
-# for the rest of each tenth of a second in which its share is used up. PyTorch's warning of too many workers does not
-# know of this; `usable_cores()` above does. <!-- given -->
+# A container may have fewer than this says. `docker run --cpus=2` and Kubernetes let it see all cores, but once its
+# share is used up they stop it for the rest of that tenth of a second. PyTorch's warning about too many workers does
+# not know of such a limit; `usable_cores()` above does. <!-- given -->
 #
 # ## Files
 #

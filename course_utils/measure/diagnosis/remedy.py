@@ -156,7 +156,7 @@ def _cpu(m: Measurements) -> Remedy:
     if by_number and m.making_s < SMALL_S * m.batch_size and not m.has_getitems:
         change = "give the dataset __getitems__(indices), which reads all samples by one access"
         if m.kind == "batches of samples" and m.making_s < TINY_S * m.batch_size:
-            change = f"{WHOLE}, once its __getitem__ takes the indices of a batch"
+            change = f"{WHOLE}; its __getitem__ is given the indices of a batch"
     return Remedy(verdict, change, _at_most(m, transform_ms=0.0), at_most=True)
 
 

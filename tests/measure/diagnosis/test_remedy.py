@@ -32,7 +32,7 @@ BIG = 10**8
         (
             "CPU",
             {"workers": 0, "batch_size": BIG, "kind": "batches of samples"},
-            "batch_size=None., once its __getitem__ takes the indices of a batch",
+            "batch_size=None.; its __getitem__ is given the indices of a batch",
         ),
         (
             "CPU",
