@@ -1,12 +1,18 @@
-"""Imported by the server that forks workers, and first: what it has loaded is nobody's garbage.
+"""Imported by the server that forks workers, and first: it hears no interrupt, collects no garbage.
 
 To look for garbage is to write into every object, and a forked process gets a page of its own
 wherever it writes: with torch loaded that is 50 MB for each worker, once it has collected.
-No other process may import this: it would go on without collecting.
+
+An interrupt of the notebook reaches the server too. While it imports NumPy, that makes an
+ImportError of it, which the server passes over; NumPy is half there then, and no worker can import
+it any more. So the server hears no interrupts. Its workers do.
+
+No other process may import this: it would go on without collecting and without interrupts.
 """
 
 import gc
 import os
+import signal
 import sys
 
 _SERVER = os.getpid()
@@ -16,8 +22,10 @@ def _begin_worker() -> None:
     if os.getppid() == _SERVER:  # and not a process that a worker forks
         gc.freeze()
         gc.enable()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 if sys.platform != "win32":
     gc.disable()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     os.register_at_fork(after_in_child=_begin_worker)

@@ -79,6 +79,57 @@ def test_a_worker_collects_its_own_garbage_and_passes_over_what_the_server_loade
     assert in_its_fork == [False, False], "what a worker chose holds for what it forks"
 
 
+SLOW = """
+import time
+from pathlib import Path
+
+folder = Path(__file__).parent
+(folder / "begun").touch()
+try:
+    while not (folder / "interrupted").exists():
+        time.sleep(0.01)
+except KeyboardInterrupt:
+    raise ImportError("as NumPy does")
+"""
+INTERRUPTED = """
+import json, multiprocessing, os, signal, sys, time
+from multiprocessing import forkserver
+from pathlib import Path
+from course_utils.hardware.machine import use_start_method
+
+folder = Path(__file__).parent
+
+def loaded():
+    return "slow" in sys.modules
+
+def hears():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(20)
+    except KeyboardInterrupt:
+        return True
+
+if __name__ == "__main__":
+    os.environ["PYTHONPATH"] = str(folder)
+    use_start_method(["course_utils.hardware.machine.server", "slow"])
+    while not (folder / "begun").exists():
+        time.sleep(0.01)
+    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGINT)
+    (folder / "interrupted").touch()
+    with multiprocessing.Pool(1) as pool:
+        print(json.dumps([pool.apply(loaded), pool.apply(hears)]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
+@pytest.mark.slow
+def test_an_interrupt_while_the_server_loads_leaves_no_half_and_its_workers_hear_others(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    in_worker, hears = printed(INTERRUPTED, tmp_path)
+    assert in_worker, "the server passed over what it had half loaded"
+    assert hears
+
+
 def test_a_module_that_does_not_exist_is_named():
     for name in ("tourch", "torch.nothing", "nothing.at.all"):
         with pytest.raises(ValueError, match=f"no module '{name}' to preload"):
