@@ -29,10 +29,19 @@ def all_cores() -> int:
     return os.cpu_count() or 1
 
 
+def affinity(process: int = 0) -> set[int]:
+    """Return the cores that a process may use (0: this one); none where no system tells."""
+    if not hasattr(os, "sched_getaffinity"):
+        return set()
+    try:
+        return set(os.sched_getaffinity(process))
+    except OSError:
+        return set()
+
+
 def usable_cores() -> int:
     """Count the cores that this process may use: its affinity, and the quota of the container."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else all_cores()
-    return max(1, int(min([allowed, *_cpu_quotas()])))
+    return max(1, int(min([len(affinity()) or all_cores(), *_cpu_quotas()])))
 
 
 def memory() -> int:

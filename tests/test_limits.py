@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from course_utils import limits
@@ -16,6 +18,11 @@ from course_utils import limits
 def test_cores_are_those_of_the_affinity_and_of_every_group_around(in_group, files, own, cores):
     in_group(files, own)
     assert limits.usable_cores() == cores
+
+
+def test_the_system_tells_the_cores_of_a_process_or_nothing():
+    assert limits.affinity() == limits.affinity(os.getpid())
+    assert limits.affinity(2**30) == set()
 
 
 JOB = "memory/slurm/job_7"

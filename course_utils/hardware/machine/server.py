@@ -3,9 +3,9 @@
 To look for garbage is to write into every object, and a forked process gets a page of its own
 wherever it writes: with torch loaded that is 50 MB for each worker, once it has collected.
 
-An interrupt of the notebook reaches the server too. While it imports NumPy, that makes an
-ImportError of it, which the server passes over; NumPy is half there then, and no worker can import
-it any more. So the server hears no interrupts. Its workers do.
+An interrupt of the notebook reaches the server too. NumPy makes an ImportError of one that comes
+while it is imported, and the server passes over such errors; NumPy is half there then, and no
+worker can import it any more. So the server hears no interrupts. Its workers do.
 
 No other process may import this: it would go on without collecting and without interrupts.
 """

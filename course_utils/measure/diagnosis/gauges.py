@@ -168,13 +168,3 @@ def own_bytes() -> int:
         return int(psutil.Process().memory_full_info().uss)
     except (psutil.Error, OSError):
         return 0
-
-
-def affinity(process: int) -> set[int]:
-    """Return the cores that a process may use; empty where the system does not tell."""
-    if not hasattr(os, "sched_getaffinity"):
-        return set()
-    try:
-        return set(os.sched_getaffinity(process))
-    except OSError:
-        return set()

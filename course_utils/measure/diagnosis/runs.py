@@ -17,13 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DataLoader
 
-from course_utils.measure.diagnosis.gauges import (
-    Fetch,
-    Gauges,
-    affinity,
-    children_s,
-    delay_s,
-)
+from course_utils.limits import affinity
+from course_utils.measure.diagnosis.gauges import Fetch, Gauges, children_s, delay_s
 from course_utils.measure.diagnosis.rate import first_dropped, length, prefetched
 from course_utils.measure.hook import data_loader_in, end, traced_batches
 from course_utils.measure.spans import Span, compute_spans

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from typing import Any
 
 import torch
 
+from course_utils.limits import affinity
 from course_utils.measure.hook import Listener, delay_s, packed
 from course_utils.measure.spans import SpanLog, activate
 from course_utils.measure.watch.record import LONG_NS, SOME, STAGES, UNKNOWN
@@ -123,6 +123,4 @@ def waits() -> float:
 
 def core_bits() -> int:
     """Return a bit for each core that this process may use; 0 where the system does not tell."""
-    if not hasattr(os, "sched_getaffinity"):
-        return 0
-    return sum(1 << core for core in os.sched_getaffinity(0))
+    return sum(1 << core for core in affinity())

@@ -1,17 +1,9 @@
 from __future__ import annotations
 
-import multiprocessing
-
 import pytest
 from torch.utils.data import DataLoader
 
-from course_utils.measure.diagnosis.gauges import (
-    ROWS,
-    Gauges,
-    affinity,
-    bytes_read,
-    own_bytes,
-)
+from course_utils.measure.diagnosis.gauges import ROWS, Gauges, bytes_read, own_bytes
 from course_utils.measure.hook.loader_hook import listen
 from tests.measure.datasets import Numbers
 
@@ -35,5 +27,3 @@ def test_every_fetch_is_noted_by_the_worker_that_did_it(workers: int) -> None:
 def test_the_system_tells_of_this_process_or_nothing() -> None:
     assert own_bytes() > 1e6
     assert all(count >= 0 for count in bytes_read())
-    assert affinity(0) == affinity(multiprocessing.current_process().pid or 0)
-    assert affinity(2**30) == set()
