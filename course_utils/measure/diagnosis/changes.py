@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from threadpoolctl import threadpool_limits
 from torch.utils.data import Dataset, default_convert
 
+from course_utils.limits import affinity
 from course_utils.measure.hook import data_loader_in
 
 TRIAL_HANGS_S = 20
 
-Kind = Literal["arguments", "whole batches", "one thread", "thread ahead"]
+Kind = Literal["arguments", "whole batches", "one thread", "all cores", "thread ahead"]
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,10 @@ def _attributes(loader: Any, change: Change) -> dict[str, Any]:
             "drop_last": False,
             "collate_fn": default_convert,
         }
-    if change.kind == "one thread":
-        return {"worker_init_fn": _OneThread(loader.worker_init_fn)} if loader.num_workers else {}
+    if change.kind in ("one thread", "all cores"):
+        one_thread = change.kind == "one thread"
+        more = partial(threadpool_limits, 1) if one_thread else partial(_run_on, affinity())
+        return {"worker_init_fn": _And(loader.worker_init_fn, more)} if loader.num_workers else {}
     found = dict(change.arguments)
     workers = found.get("num_workers", loader.num_workers)
     found["prefetch_factor"] = (loader.prefetch_factor or 2) if workers else None
@@ -87,17 +92,21 @@ def single_threaded() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-class _OneThread:
-    """A `worker_init_fn` that limits the thread pools of its worker to one thread."""
+def _run_on(cores: set[int]) -> None:
+    os.sched_setaffinity(0, cores)
 
-    def __init__(self, init: Callable[[int], None] | None):
-        self.init = init
-        self.limits: threadpool_limits | None = None  # hold as long as the object lives
+
+class _And:
+    """A `worker_init_fn` that does something more, after the loader's own."""
+
+    def __init__(self, init: Callable[[int], None] | None, more: Callable[[], Any]):
+        self.init, self.more = init, more
+        self.held: Any = None  # limits hold as long as the object that set them lives
 
     def __call__(self, worker_id: int) -> None:
         if self.init is not None:
             self.init(worker_id)
-        self.limits = threadpool_limits(1)
+        self.held = self.more()
 
 
 class _ByOneAccess(Dataset[Any]):

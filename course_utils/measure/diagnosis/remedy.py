@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from course_utils.measure.diagnosis.changes import Change, with_arguments
 from course_utils.measure.diagnosis.measurements import Measurements, ms
-from course_utils.measure.diagnosis.trials import WHOLE, Trial, candidates, pools_to_one
+from course_utils.measure.diagnosis.trials import WHOLE, Trial, candidates, pools_to_one, unpinned
 from course_utils.measure.diagnosis.verdict import (
     Cause,
     delayed_by_others,
@@ -136,7 +136,7 @@ def _cpu(m: Measurements) -> Remedy:
         share = plural(m.worker_cores, "core")
         return Remedy(
             f"CPU: {computes}, and the {m.workers} workers share {share} of {m.cores}.",
-            f"let the workers use all {m.cores} cores: take away what pins them",
+            unpinned(m),
             gain(m, cores=min(m.workers, m.cores)),
         )
     if oversubscribed(m):

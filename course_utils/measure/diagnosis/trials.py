@@ -55,7 +55,7 @@ def candidates(m: Measurements, cause: Cause) -> list[Change]:
         words = "load ahead in a thread: for batch in ThreadPrefetcher(loader), which is in "
         return [Change(f"{words}course_utils.loading.prefetch", "thread ahead")]
     if shares_too_few_cores(m):
-        return []
+        return [Change(unpinned(m), "all cores")]
     if oversubscribed(m):
         return [Change(pools_to_one(m), "one thread")]
     found = []
@@ -69,6 +69,11 @@ def candidates(m: Measurements, cause: Cause) -> list[Change]:
     if not moves and (more := _more_workers(m, cause)) > m.workers:
         found.append(with_arguments(num_workers=more))
     return found
+
+
+def unpinned(m: Measurements) -> str:
+    """Return how workers come to the cores that there are for them."""
+    return f"let the workers use all {m.cores} cores: take away what pins them"
 
 
 def pools_to_one(m: Measurements) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from threadpoolctl import threadpool_info
 from torch.utils.data import DataLoader, TensorDataset
 
+from course_utils.limits import affinity
 from course_utils.measure.diagnosis.changes import Change, OneAhead, applied, same, with_arguments
 from tests.measure.datasets import Numbers
 
@@ -63,6 +65,31 @@ def test_thread_pools_are_limited_for_a_while_where_the_fetches_are_made(workers
     assert ours.worker_init_fn is init
     assert torch.get_num_threads() == threads
     assert [pool["num_threads"] for pool in threadpool_info()] == pools
+
+
+class Cores(Numbers):
+    """Says on how many cores its process may run."""
+
+    def __getitem__(self, index: int) -> float:
+        return float(len(affinity()))
+
+
+def on_one_core(worker_id: int) -> None:
+    os.sched_setaffinity(0, {min(affinity())})
+
+
+@pytest.mark.skipif(len(affinity()) < 2, reason="here nothing can be pinned")
+def test_workers_that_are_pinned_may_use_all_cores_for_a_while() -> None:
+    ours = DataLoader(
+        Cores(12),
+        3,
+        num_workers=2,
+        worker_init_fn=on_one_core,
+        multiprocessing_context="forkserver",  # which sends them the change
+    )
+    with applied(ours, Change("", "all cores")) as changed:
+        assert {int(cores) for batch in changed for cores in batch} == {len(affinity())}
+    assert {int(cores) for batch in ours for cores in batch} == {1}
 
 
 def test_a_thread_ahead_serves_the_same_and_ends_with_the_loop() -> None:

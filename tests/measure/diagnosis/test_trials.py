@@ -37,7 +37,7 @@ ROWS = TensorDataset(torch.arange(4000.0))
         ("CPU", {"kind": "batches of samples", "workers": 4}, ["read each batch"]),
         ("CPU", {"one_thread_gain": 3.0}, ["thread pools to one: worker_init_fn"]),
         ("CPU", {"one_thread_gain": 3.0, "workers": 0}, ["thread pools to one: OPEN"]),
-        ("CPU", {"worker_cores": 1}, []),  # they are pinned, and so would others be
+        ("CPU", {"worker_cores": 1}, ["let the workers use all 4 cores"]),
         ("CPU", {"kind": "no DataLoader"}, ["load ahead in a thread"]),
         ("storage", {"computing_s": 0.01}, ["num_workers=8"]),
         ("storage", {"computing_s": 0.01, "workers": 16}, []),
