@@ -11,11 +11,11 @@ import torch
 from benchmarks.peers.images.jpegs import make, square
 from benchmarks.peers.images.processes import PILLOW, V2
 from benchmarks.peers.images.recipes import Pillow
-from benchmarks.peers.images.threads import DECODER, OURS
+from benchmarks.peers.images.threads import DECODER, OURS, ROUGH
 from benchmarks.peers.images.wanted import ALL, MEAN, SIDE, STD, Open, Wanted
 from notebooks.stories.peers.peer import Epoch, Peer, Peers, Write
 
-__all__ = ["DECODER", "OURS", "PILLOW", "V2", "image_peers", "make"]
+__all__ = ["DECODER", "OURS", "PILLOW", "ROUGH", "V2", "image_peers", "make"]
 
 # of a square image that is all of it: so it shows how far the pixels of two libraries are apart
 ALL_OF_IT: Any = {"scale": (1.0, 1.0), "ratio": (1.0, 1.0), "flip": 0.0}

@@ -19,7 +19,6 @@ from benchmarks.peers.images.wanted import CORES, PROCESSES, Batch, Wanted, imag
 from notebooks.stories.peers.libraries import LITDATA, MOSAIC
 from notebooks.stories.peers.peer import Package
 
-OPENCV = Package("opencv-python-headless", "5.0.0.93", megabytes=150)
 TORCHCODEC = Package("torchcodec", "0.17.0", megabytes=20)
 V2, PILLOW = "torchvision v2", "torchvision ImageFolder, Pillow"
 
@@ -50,7 +49,7 @@ def _torchcodec(folder: Path, batch_size: int, wanted: Wanted) -> Any:
     return _workers(Files(folder, Torchcodec(wanted)), batch_size, shuffle=True)
 
 
-@image_peer("DataLoader, simplejpeg, OpenCV", write_files, needs=OPENCV, uses=PROCESSES)
+@image_peer("DataLoader, simplejpeg, OpenCV", write_files, uses=PROCESSES)
 def _data_loader(folder: Path, batch_size: int, wanted: Wanted) -> Any:
     return _workers(Files(folder, OpenCv(wanted)), batch_size, shuffle=True)
 
@@ -64,7 +63,7 @@ def _tar(folder: Path, jpegs: Sequence[bytes]) -> None:
                 writer.write({"__key__": f"{place:05d}", "jpg": jpeg, "cls": place})
 
 
-@image_peer("WebDataset, simplejpeg, OpenCV", _tar, needs=OPENCV, uses=PROCESSES)
+@image_peer("WebDataset, simplejpeg, OpenCV", _tar, uses=PROCESSES)
 def _web_dataset(folder: Path, batch_size: int, wanted: Wanted) -> Any:
     import webdataset
 
@@ -130,7 +129,7 @@ def _arrow(folder: Path, jpegs: Sequence[bytes]) -> None:
     Dataset.from_dict(table).save_to_disk(folder / "arrow")
 
 
-@image_peer("HF datasets, simplejpeg, OpenCV", _arrow, needs=OPENCV, uses=PROCESSES)
+@image_peer("HF datasets, simplejpeg, OpenCV", _arrow, uses=PROCESSES)
 def _hugging_face(folder: Path, batch_size: int, wanted: Wanted) -> Any:
     from datasets import load_from_disk
 

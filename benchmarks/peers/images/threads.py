@@ -36,6 +36,7 @@ from notebooks.stories.peers.peer import Package
 
 DALI = Package("nvidia-dali-cuda120", "2.4.0", megabytes=900)
 OURS, DECODER = "image loader", "limit: decode whole images"
+ROUGH = f"{OURS}, no antialiasing"
 
 
 def _array_record(folder: Path, jpegs: Sequence[bytes]) -> None:
@@ -222,4 +223,4 @@ def _ours(folder: Path, batch_size: int, wanted: Wanted, *, antialias: bool) -> 
 
 
 image_peer(OURS, _packed, uses=THREADS)(partial(_ours, antialias=True))
-image_peer(f"{OURS}, no antialiasing", _packed, uses=THREADS)(partial(_ours, antialias=False))
+image_peer(ROUGH, _packed, uses=THREADS)(partial(_ours, antialias=False))

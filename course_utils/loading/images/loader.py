@@ -87,7 +87,8 @@ class ImageLoader:
             seed: what order, crops and flips depend on, besides epoch and index.
             crops: how crops and flips are drawn, None: as torchvision does by itself; or the middle
                 of each image, which is all that validation needs.
-            antialias: whether each new pixel is a mean over all that it covers; see `Decoder`.
+            antialias: whether each new pixel is a mean over all that it covers, as in torchvision;
+                False: it mixes the four nearest, which is quicker; see `Decoder`.
             channels_last: whether the three colours of a pixel lie side by side in memory, as
                 convolutions like them; False: a plane for each colour. The shape is the same.
             drop_last: whether last batches that are not full are dropped.
