@@ -9,6 +9,7 @@ what becomes of it, the codec leaves out the fine parts of each block of 8 x 8 p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from math import ceil, floor
 from typing import Any
 
@@ -23,7 +24,7 @@ from course_utils.loading.images.packed import PackedImages
 # What interpolate calls. It takes new memory for each result, of which the system clears every page
 # first: with two threads that costs a quarter of the loader's speed.
 RESIZE = torch.ops.aten._upsample_bilinear2d_aa.out
-RESTART, END = 0xD0, 0xD9  # markers
+MARKS, END = range(0xD0, 0xD8), 0xD9  # of restarts, which count to eight; of the end
 FACTORS = 8, 4, 2  # of DCT scaling; others are not faster than to decode all
 
 
@@ -56,10 +57,7 @@ class Decoder:
         pixels = images.table["height"].astype(np.int64) * images.table["width"]
         self._room = np.empty(3 * int(pixels.max()), np.uint8)
         self._copy = np.zeros(self._room.size, np.uint8)
-        self._resized_array = np.empty((size, size, 3), np.uint8)
-        self._resized = _batch_of(self._resized_array)  # the same memory
-        marks = np.arange(RESTART, RESTART + 8, dtype=np.uint8)
-        self._marks = np.resize(marks, images.table["intervals"].max())
+        self._resized = torch.empty(size, size, 3, dtype=torch.uint8).permute(2, 0, 1)
 
     def write(
         self,
@@ -81,14 +79,20 @@ class Decoder:
         Raises:
             OSError: the image is not as it was written.
         """
-        resized = self._middle(index) if self.resize else self._window(index, *window)
-        out.copy_(resized.flip(-1) if flip else resized)
+        if self.resize:
+            resized = self._middle(index)
+        else:
+            as_it_is = norm is None and not flip and out.stride() == self._resized.stride()
+            resized = out if as_it_is else self._resized
+            self._fill(resized, index, *window)
+        if resized is not out:
+            out.copy_(resized.flip(-1) if flip else resized)
         if norm is not None:
             factor, shift = norm
             torch.addcmul(shift, out, factor, out=out)
 
-    def _window(self, index: int, top: int, left: int, height: int, width: int) -> Tensor:
-        """Return a window that is resized, uint8 (3, size, size), until the next one is."""
+    def _fill(self, out: Tensor, index: int, top: int, left: int, height: int, width: int) -> None:
+        """Resize a window into `out`, uint8 (3, size, size), in which colours lie side by side."""
         factor = scaling(height, width, self.size) if self.antialias else 1
         pixels, first, start = self._cut(index, factor, top, left, height, width)
         edges = top - first, left - start, top - first + height, left - start + width
@@ -97,10 +101,9 @@ class Decoder:
         if self.antialias:
             copy = self._copy[: window.size].reshape(window.shape)  # torch wants no gaps
             copy[:] = window
-            RESIZE(_batch_of(copy), [self.size] * 2, False, out=self._resized)
+            RESIZE(_batch_of(copy), [self.size] * 2, False, out=out[None])
         else:
-            _mix_four(window, self._resized_array)
-        return self._resized[0]
+            _mix_four(window, out.permute(1, 2, 0).numpy())
 
     def _middle(self, index: int) -> Tensor:
         """Return the middle of a resized image, uint8 (3, size, size)."""
@@ -174,15 +177,18 @@ class Decoder:
         first, start = max(0, top - margin) // high, max(0, left - margin) // wide
         last = min(row.intervals // across, -(-(top + height + margin) // high))
         end = min(across, -(-(left + width + margin) // wide))
-        places = content[row.length :].view(np.uint32)
-        begins, ends = (
-            some.reshape(-1, across)[first:last, start:end] for some in (places[:-1], places[1:])
-        )
-        runs = zip(begins[:, 0].tolist(), ends[:, -1].tolist(), strict=True)
+        places = content[row.length :].view(np.uint32).tolist()
+        begins = [row_at * across + start for row_at in range(first, last)]
+        runs = [(begin, begin + end - start) for begin in begins]
         # np.concatenate would let go of Python's lock for each of them, and wait for it again
-        part = bytearray().join([jpeg[: places[0]], *(jpeg[a:b] for a, b in runs)])
-        marks = np.cumsum(ends - begins) + (int(places[0]) - 1)
-        np.frombuffer(part, np.uint8)[marks] = self._marks[: len(marks)]
+        pieces = [jpeg[places[a] : places[b]] for a, b in runs]
+        part = bytearray().join([jpeg[: places[0]], *pieces])
+        run_at, marks = places[0], cycle(MARKS)
+        for a, b in runs:
+            moved = run_at - places[a]
+            for place, mark in zip(places[a + 1 : b + 1], marks, strict=False):
+                part[place + moved - 1] = mark
+            run_at = places[b] + moved
         part[-1] = END
         rows = range(first * high, min(row.height, last * high))
         columns = range(start * wide, min(row.width, end * wide))
