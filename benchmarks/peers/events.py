@@ -20,7 +20,7 @@ from course_utils.loading.prefetch import ThreadPrefetcher
 from course_utils.loading.records import RecordLoader
 from notebooks.stories.peers import formats
 from notebooks.stories.peers.course import LIMIT, RECORDS, Mapped, MappedBatches, records
-from notebooks.stories.peers.libraries import ALL
+from notebooks.stories.peers.libraries import ALL, GRAIN
 from notebooks.stories.peers.peer import (
     Epoch,
     Package,
@@ -32,7 +32,6 @@ from notebooks.stories.peers.peer import (
     shuffled,
 )
 
-ARRAY_RECORD = Package("array-record", "0.8.6", megabytes=20)
 FFCV = Package("ffcv", "1.0.2", megabytes=300)
 TENSORSTORE = Package("tensorstore", "0.1.86", megabytes=60)
 PEERS: Peers = {**ALL}
@@ -207,7 +206,7 @@ def _from_bytes(record: bytes) -> Any:
     PEERS,
     "grain, over ArrayRecord",
     _array_record,
-    needs=ARRAY_RECORD,
+    needs=GRAIN,
     one_by_one=True,
     uses="16 threads",
 )

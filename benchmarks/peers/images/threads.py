@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.peers.events import ARRAY_RECORD, FFCV
+from benchmarks.peers.events import FFCV
 from benchmarks.peers.images.jpegs import Files, write_files
 from benchmarks.peers.images.recipes import OpenCv
 from benchmarks.peers.images.wanted import (
@@ -31,7 +31,7 @@ from benchmarks.peers.images.wanted import (
     image_peer,
 )
 from course_utils.loading.images import Crops, ImageLoader, pack_images
-from notebooks.stories.peers.libraries import SPDL
+from notebooks.stories.peers.libraries import GRAIN, SPDL
 from notebooks.stories.peers.peer import Package
 
 DALI = Package("nvidia-dali-cuda120", "2.4.0", megabytes=900)
@@ -48,7 +48,7 @@ def _array_record(folder: Path, jpegs: Sequence[bytes]) -> None:
     writer.close()
 
 
-@image_peer("grain, simplejpeg, OpenCV", _array_record, needs=ARRAY_RECORD, uses=THREADS)
+@image_peer("grain, simplejpeg, OpenCV", _array_record, needs=GRAIN, uses=THREADS)
 def _grain(folder: Path, batch_size: int, wanted: Wanted) -> Any:
     import grain
 
