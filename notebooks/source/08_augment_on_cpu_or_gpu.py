@@ -618,10 +618,10 @@ print(f"{sum(same)} of {len(same)} are bit for bit those of torchvision")
 # %% [markdown]
 # Photographs that become smaller by two or more are decoded smaller in the first place: the codec leaves out the fine parts of each
 # block of 8 × 8 pixels. That changes a pixel by about one level of 255. <!-- given --> Read it:
-# `course_utils/loading/images/decoding.py` cuts and decodes, `restarts.py` beside it makes that possible.
+# `course_utils/loading/images/decoding.py` cuts and decodes, `restarts.py` beside it makes that possible. Appendix B holds the loader against those of other libraries.
 #
 # With `antialias=False` OpenCV resizes, as it does in most fast loaders: each new pixel mixes only the four that are nearest to it,
-# which is quicker. Appendix B holds both ways against the loaders of other libraries.
+# which is quicker. `make peers` measures both ways beside the other libraries.
 #
 # To validate, `ImageLoader(packed, shuffle=False, crops=CentreCrop(resize=256))` goes through the file in its order, and gives what
 # `Resize` and `CenterCrop` of torchvision give.

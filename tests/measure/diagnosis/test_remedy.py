@@ -9,7 +9,7 @@ import pytest
 from course_utils.measure.diagnosis import Cause
 from course_utils.measure.diagnosis.changes import with_arguments
 from course_utils.measure.diagnosis.remedy import gain, pipeline, remedy, turn_ms
-from course_utils.measure.diagnosis.trials import Trial
+from course_utils.measure.diagnosis.trials import Trial, candidates
 from tests.measure.handmade import hungry
 
 IPC: Cause = "collate or IPC"
@@ -99,6 +99,21 @@ def test_of_what_was_tried_the_simplest_of_the_best_is_named_if_it_gains_enough(
     assert 1 <= found.gain <= waits.headspace
     stalls = hungry(step_s=0.01, together_s=0.2, slow_time=0.9)  # code would gain far more
     assert remedy(stalls, "uneven", [Trial(few, 0.17)]).at_most
+
+
+def test_what_a_trial_says_of_the_advised_change_itself_counts_however_little_it_gains() -> None:
+    pinned = hungry(worker_cores=1, together_s=0.2)
+    (all_cores,) = candidates(pinned, "CPU")
+    for turn_s, gains in ((0.1, 2.0), (0.19, 0.2 / 0.19), (0.3, 1.0)):
+        found = remedy(pinned, "CPU", [Trial(all_cores, turn_s)])
+        assert (found.gain, found.how) == (pytest.approx(gains), all_cores)
+
+
+def test_of_threads_that_hinder_each_other_in_fits_the_better_run_is_what_there_is_now() -> None:
+    for alone_s, together_s in ((0.4, 0.06), (0.06, 0.4)):
+        fits = hungry(one_thread_gain=30.0, loader_s=alone_s, together_s=together_s)
+        (one_thread,) = candidates(fits, "CPU")
+        assert remedy(fits, "CPU", [Trial(one_thread, 0.02)]).gain == pytest.approx(3)
 
 
 def test_where_nothing_was_tried_more_workers_are_advised_with_what_they_gain_at_most() -> None:
