@@ -14,7 +14,12 @@ from packaging.requirements import Requirement
 from course_utils import paths
 
 _PROJECT = "fast-data-loaders"
-_IMPORT_NAMES = {"ipython": "IPython", "pillow": "PIL", "scikit-image": "skimage"}
+_IMPORT_NAMES = {
+    "ipython": "IPython",
+    "opencv-python-headless": "cv2",
+    "pillow": "PIL",
+    "scikit-image": "skimage",
+}
 _PROGRAMS = {"py-spy"}  # nothing to import
 _INSTALL = "install again: `make lab`, or `pip install -e .` in your environment"
 
