@@ -1,6 +1,7 @@
 """Both versions of every notebook run from top to bottom, whichever way workers start."""
 
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -84,11 +85,13 @@ def run(
     """Run cells of a notebook in a folder of its own; return each exercise judged, and how."""
 
     def run(version: str, cells: list[NotebookNode]) -> list[tuple[str, str]]:
-        shutil.copy(SAMPLE / "sample_checks.py", tmp_path)
+        # a second attempt would begin with what the first one saved, such as 13's mended script
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        shutil.copy(SAMPLE / "sample_checks.py", folder)
         start = time.perf_counter()
         shown = run_all(
             cells,
-            tmp_path,
+            folder,
             COURSE_DATA=str(data),
             COURSE_SIZE="S",
             COURSE_START_METHOD=start_method,
