@@ -1,7 +1,7 @@
-"""Print what tracing and watching cost: per stage, per batch, as a share of a fast loop.
+"""Print what tracing and watching cost: per stage, per batch, as a share of a turn.
 
-The loop sleeps between two batches: code that has left the caches costs several times as much as it
-does at once again.
+Between two batches there is a step of a training, for it empties the caches of the core, and code
+that is met there no more costs several times as much as it does at once again.
 """
 
 from __future__ import annotations
@@ -9,19 +9,22 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+from itertools import pairwise
+from resource import RUSAGE_CHILDREN, getrusage
 from statistics import median
-from time import process_time, sleep
+from time import perf_counter_ns, process_time
 from typing import Any
 
+import torch
+from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from course_utils.measure.spans import stage
 from course_utils.measure.trace import record
 from course_utils.measure.watch import watch
 
-REPEATS, BATCHES, STEP_S = 5, 1_000, 0.001
+Recording = Callable[[Iterable[Any]], Iterable[Any]]
+REPEATS, TURNS, BATCHES = 5, 300, 1_000
 
 
 class Zeros(Dataset[int]):
@@ -34,21 +37,42 @@ class Zeros(Dataset[int]):
         return 0
 
 
+class Training:
+    """A small autoencoder, trained in one thread."""
+
+    def __init__(self) -> None:
+        torch.set_num_threads(1)
+        widths = 784, 512, 3, 512, 784
+        layers = [nn.Linear(a, b) for a, b in pairwise(widths)]
+        self.net = nn.Sequential(*layers)
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+        self.images = torch.rand(64, 784)
+
+    def step(self) -> None:
+        """Train with the same images again."""
+        self.optimizer.zero_grad()
+        loss = nn.functional.mse_loss(self.net(self.images), self.images)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+
+
 def main() -> None:
     """Measure and print the costs beside their bars."""
-    print("What tracing costs in processor time (median of repeats)")
+    print("What tracing costs (median of repeats)")
     print(f"  stage(), nothing recording   {_stage_ns() / 1000:6.2f} µs  (bar 0.5)")
     with record():
         print(f"  stage(), recording           {_stage_ns() / 1000:6.2f} µs  (bar 2)")
-    print("  a loop of 1,000 batches/s            (bar 1 %)")
-    _print_loop("traced", [[0]] * BATCHES, _traced)
+    print("  in next(), as a share of the turn     (bar 1 %)")
+    _print_turn("traced", [[0]] * BATCHES, _traced)
     for workers in (0, 1):
         loader = DataLoader(Zeros(), batch_size=1, num_workers=workers)
         where = f"{workers} workers" if workers != 1 else "1 worker"
-        _print_loop(f"traced, {where}", loader, _traced)
-        watched = watch(loader)
-        _print_loop(f"watched, {where}", loader, partial(_given, watched))
-        repr(watched)  # else it would be told at the end
+        for what, recorded in (("traced", _traced), ("watched", watch)):
+            _print_turn(f"{what}, {where}", loader, recorded)
+            if workers:
+                extra = _in_the_worker_us(loader, recorded)
+                print(f"      and in the worker      {extra:6.1f} µs a batch", flush=True)
+    repr(watch([]))  # else what was watched would be told at the end
     print(f"  import course_utils          {_import_s():6.3f} s   (bar 0.2)")
 
 
@@ -76,30 +100,42 @@ def _traced(items: Iterable[Any]) -> Iterator[Any]:
         yield from trace.batches(items)
 
 
-def _given(watched: Iterable[Any], _: Iterable[Any]) -> Iterable[Any]:
-    return watched
+def _print_turn(what: str, items: Iterable[Any], recorded: Recording) -> None:
+    """Print what `recorded` adds to next() after a step, turn by turn with a loop without it."""
+    training = Training()
+
+    def turn_us(batches: Iterator[Any]) -> tuple[float, float]:
+        start = perf_counter_ns()
+        training.step()
+        asked = perf_counter_ns()
+        next(batches)
+        return (asked - start) / 1000, (perf_counter_ns() - asked) / 1000
+
+    plain, other = iter(items), iter(recorded(items))
+    for batches in (plain, other):
+        next(batches)  # starts the workers
+    turns = [(turn_us(plain), turn_us(other)) for _ in range(TURNS)]
+    step, wait, more = (median(us) for us in zip(*((*a, b[1]) for a, b in turns), strict=True))
+    extra, whole = more - wait, (step + wait) / 1000
+    print(
+        f"    {what:<23}{extra:6.1f} µs  {extra / whole / 1000:6.2%} of {whole:.1f} ms", flush=True
+    )
 
 
-def _print_loop(
-    what: str, items: Iterable[Any], recorded: Callable[[Iterable[Any]], Iterable[Any]]
-) -> None:
-    """Print what `recorded` adds to a batch, and from which turns on that is below one in 100."""
+def _in_the_worker_us(loader: Iterable[Any], recorded: Recording) -> float:
+    """Return what `recorded` adds to the processor time of the worker, per batch."""
 
-    def batch_s(batches: Iterable[Any]) -> float:
-        start = _processor_s()
+    def ended_us() -> float:
+        used = getrusage(RUSAGE_CHILDREN)
+        return 1e6 * (used.ru_utime + used.ru_stime)
+
+    def epoch_us(batches: Iterable[Any]) -> float:
+        start = ended_us()
         for _ in batches:
-            sleep(STEP_S)
-        return (_processor_s() - start) / BATCHES
+            pass
+        return (ended_us() - start) / BATCHES
 
-    extra = median(batch_s(recorded(items)) - batch_s(items) for _ in range(REPEATS))
-    turn = f"1 % of a turn of {1e5 * extra:4.1f} ms"
-    print(f"    {what:<25}{1e6 * extra:6.1f} µs  {extra / STEP_S:6.2%}, {turn}", flush=True)
-
-
-def _processor_s() -> float:
-    """Return the processor time of this process and of the workers that have ended."""
-    used = getrusage(RUSAGE_SELF), getrusage(RUSAGE_CHILDREN)
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return median(epoch_us(recorded(loader)) - epoch_us(loader) for _ in range(REPEATS))
 
 
 def _import_s() -> float:

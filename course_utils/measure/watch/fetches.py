@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import time
+from time import perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any
 
 import torch
@@ -12,14 +11,6 @@ from course_utils.limits import affinity
 from course_utils.measure.hook import Listener, delay_s, packed
 from course_utils.measure.spans import SpanLog, activate
 from course_utils.measure.watch.record import LONG_NS, SOME, STAGES, UNKNOWN
-
-try:
-    from resource import RUSAGE_THREAD, getrusage
-except ImportError:  # macOS and Windows
-    RUSAGE_THREAD = None  # type: ignore[assignment, misc]
-
-LONG_ENOUGH_NS = 5_000_000  # of a fetch, to ask the system how long it had no core
-
 
 # what one fetch of one batch cost, in ns: the fields of `record.Turn` from `worker` on
 Cost = tuple[float, ...]
@@ -43,8 +34,7 @@ class Clocks(Listener):
         self._log = SpanLog()  # of the stages that the dataset names
         self._others: SpanLog | None = None  # that records here
         self._began = self._made = self._cpu = self._process_cpu = 0
-        self._delay: float | None = None
-        self._waits = math.nan
+        self._delay = 0.0
         self._lasted = self._count = 0
         self._reads = False
 
@@ -63,22 +53,20 @@ class Clocks(Listener):
             if others is not None:
                 activate(others)
         self._log.rows.clear()
-        self._delay = delay_s() if self._lasted > LONG_ENOUGH_NS else None
-        self._count += 1
         self._reads = self._lasted > LONG_NS or self._count % SOME == 0
+        self._count += 1
         if self._reads:
-            self._process_cpu = time.process_time_ns()
-        # of every fetch: that it will be slow is not known yet
-        self._waits, self._cpu = waits(), time.thread_time_ns()
-        self._began = time.perf_counter_ns()
+            self._delay, self._process_cpu = delay_s(), process_time_ns()
+        self._cpu = thread_time_ns()  # of every fetch: that it will be slow is not known yet
+        self._began = perf_counter_ns()
 
     def samples_made(self) -> None:
         """Read the clock."""
-        self._made = time.perf_counter_ns()
+        self._made = perf_counter_ns()
 
     def batch_made(self, batch: Any) -> Any:
         """Send on what the fetch cost that ends so."""
-        done = time.perf_counter_ns()
+        done = perf_counter_ns()
         self._lasted = done - self._began
         delay, cpu = 0.0, _NOT_READ
         if self._reads or self._lasted > LONG_NS:
@@ -93,32 +81,21 @@ class Clocks(Listener):
 
     def _processor(self) -> tuple[float, float, float]:
         """Return the processor time of this thread and this process in the fetch, and in all."""
-        cpu, total = time.thread_time_ns() - self._cpu, time.process_time_ns()
+        cpu, total = thread_time_ns() - self._cpu, process_time_ns()
         fetch_cpu = total - self._process_cpu if self._reads else cpu
         return cpu, fetch_cpu, total
 
     def _without_core(self, cpu: float) -> float:
         """Return how long this thread was ready in the fetch and had no core.
 
-        A thread that has not waited of its own accord was ready all the time. Of a short fetch that
-        has, it is not known, and counts as waiting.
+        Of a fetch that is long after a short one it is what that was since it was read, at most.
         """
-        if self._delay is not None:
-            return 1e9 * (delay_s() - self._delay)
-        return max(0.0, self._lasted - cpu) if waits() == self._waits else 0.0
+        return max(0.0, min(self._lasted - cpu, 1e9 * (delay_s() - self._delay)))
 
     def _stages(self) -> Cost:
         """Return how long each of `record.STAGES` took, of those that the dataset names."""
         spans = self._log.spans
         return tuple(sum(s.duration_ns for s in spans if s.stage == name) for name in STAGES)
-
-
-def waits() -> float:
-    """Return how often this thread has waited of its own accord, for a file, a lock or a sleep.
-
-    Where the system does not tell, it is NaN, which equals nothing.
-    """
-    return getrusage(RUSAGE_THREAD).ru_nvcsw if RUSAGE_THREAD is not None else math.nan
 
 
 def core_bits() -> int:

@@ -105,7 +105,9 @@ class At:
     TURNS, EPOCHS, FIRST, LAST, WAITED, BEGAN, WORKED, IDLE, IDLE_TURNS, ELSEWHERE, CORES = range(
         len(Totals._fields)
     )
-    LEFT, DEVICE_IDLE, DEVICE_WORK = map(Turn._fields.index, ("left", "device_idle", "device_work"))
+    GOT, LEFT, DEVICE_IDLE, DEVICE_WORK = map(
+        Turn._fields.index, ("got", "left", "device_idle", "device_work")
+    )
 
 
 class Record:
@@ -126,15 +128,48 @@ class Record:
         short = {k: value[:200] if isinstance(value, str) else value for k, value in about.items()}
         self._map[:ABOUT] = json.dumps(short).encode().ljust(ABOUT)
 
-    def turn(self, *begun: float, fetch: Sequence[float] | None) -> None:
-        """Write a turn over the oldest one.
+    @property
+    def turns(self) -> int:
+        """How many there were, which is the number of the next one."""
+        return int(self.figures[At.TURNS])
+
+    def turn(
+        self, place: int, asked: int, got: int, received: float, fetch: Sequence[float] | None
+    ) -> int:
+        """Write a turn over the oldest one and count it; return its number.
 
         Args:
-            begun: its figures from `number` to `received`.
-            fetch: those from `worker` on; None if it is not known how the batch was made.
+            place: in the epoch; as the next three one of the figures of a `Turn`.
+            asked: when the batch was asked for.
+            got: when it was there.
+            received: processor time of the main thread.
+            fetch: the figures from `worker` on; None if it is not known how the batch was made.
         """
-        place = _RING + int(begun[0]) % ROWS * _ROW.size
-        _ROW.pack_into(self._map, place, *begun, UNKNOWN, UNKNOWN, *(fetch or _NO_FETCH))
+        figures = self.figures
+        number, waited = self.turns, got - asked
+        _ROW.pack_into(
+            self._map, _RING + number % ROWS * _ROW.size,
+            number, figures[At.EPOCHS], place, asked, got, 0.0, received, UNKNOWN, UNKNOWN,
+            *(fetch or _NO_FETCH),
+        )  # fmt: skip
+        figures[At.WAITED] += waited
+        figures[At.LAST] = got
+        if not place:
+            figures[At.FIRST] = figures[At.FIRST] or asked
+            figures[At.BEGAN] += waited
+        figures[At.TURNS] = number + 1  # at last: whoever reads meanwhile counts whole ones
+        return number
+
+    def left(self, number: int, when: int | None) -> None:
+        """Write when the loop came back from a turn; None if another loader was asked meanwhile."""
+        figures, row = self.figures, len(Totals._fields) + number % ROWS * _WIDTH
+        if figures[row] != number:
+            return  # forgotten
+        if when is None:
+            figures[row + At.LEFT] = UNKNOWN
+        else:
+            figures[row + At.LEFT] = when
+            figures[At.WORKED] += when - figures[row + At.GOT]
 
     def amend(self, number: float, field: int, value: float) -> None:
         """Write one figure of a turn that was not known at once, if it is still remembered."""

@@ -10,10 +10,11 @@ import os
 import sys
 import sysconfig
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from threading import get_ident
+from time import perf_counter_ns, thread_time_ns
 from types import FrameType
 from typing import Any
 
@@ -24,7 +25,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from course_utils.limits import usable_cores
 from course_utils.measure.hook import is_heard, listen, listeners_of, unpacked
 from course_utils.measure.watch.device import DeviceClock, device_at_work
-from course_utils.measure.watch.fetches import Clocks
+from course_utils.measure.watch.fetches import Clocks, Cost
 from course_utils.measure.watch.record import (
     ENDING,
     LONG_NS,
@@ -50,7 +51,7 @@ def begin(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
     writer = None if get_worker_info() is not None else _writer_of(loader)
     if writer is None:
         return make(loader)
-    began, clocks = time.perf_counter_ns(), None
+    began, clocks = perf_counter_ns(), None
     if is_heard(loader):  # somebody records it already
         iterator = make(loader)
     else:
@@ -66,7 +67,7 @@ def timed(batches: Any) -> Iterator[Any]:
     if writer is None:
         yield from batches
         return
-    began = time.perf_counter_ns()
+    began = perf_counter_ns()
     yield from _taken(iter(batches), Turns(writer, None, began))
 
 
@@ -125,79 +126,75 @@ class Writer:
 
 
 class Turns:
-    """Times the calls of next() of one iterator."""
+    """Times the calls of next() of one iterator.
+
+    A step leaves nothing of this in the caches of the core: what costs time here is how many
+    functions and objects are met, far more than what they do. So they are few.
+    """
 
     def __init__(self, writer: Writer, clocks: Clocks | None, began: int):
         self.writer, self.clocks = writer, clocks
+        workers = writer.about["workers"] > 0
+        self._packed = workers and clocks is not None
+        self._fetches = not workers and clocks is not None  # in next(), and its cost is read there
         self._began = began  # making the iterator, until the first batch is asked for
-        self._ready = time.perf_counter_ns()
+        self._ready = perf_counter_ns()
         self._place = 0  # in the epoch
-        self._got = 0  # the batch that the loop works on; 0: none
-        self._number = 0.0
+        self._got = self._number = 0  # when the batch came that the loop works on, and its turn
         self._device: DeviceClock | None = None
 
     def take(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
         """Return `next_batch(iterator)`, and write down the turn that begins so."""
+        global _last
         if self._place and getattr(iterator, "_num_yielded", None) == 0:
             self._new_epoch()  # of persistent workers, after a break
-        asked, device = time.perf_counter_ns(), self._device_now()
-        self._came_back(asked)
-        if not self._place and asked - self._ready < AT_ONCE_NS:
+        place, record, asked = self._place, self.writer.record, perf_counter_ns()
+        if place:
+            record.left(self._number, asked if _last is self else None)
+        elif asked - self._ready < AT_ONCE_NS:
             asked = self._began
+        _last, main = self, get_ident() == _MAIN
+        # whether there is one is asked in some turns only: that alone is a tenth of what all costs
+        device = self._device_now() if main and (self._device or place % SOME < 2) else None
         if device is not None:
             device.asked()
-        number = self.writer.record.figures[At.TURNS]
-        reads = number % SOME == 1 or asked - self._got > LONG_NS
-        cpu = time.thread_time_ns() if reads else 0
+        reads = not self._fetches and (place % SOME == 1 or asked - self._got > LONG_NS)
+        cpu = thread_time_ns() if reads else 0
         try:
-            received = next_batch(iterator)
+            batch = next_batch(iterator)
         except StopIteration:
             self._epoch_ends(asked)
             raise
-        got, received_ns = time.perf_counter_ns(), time.thread_time_ns() - cpu if reads else UNKNOWN
+        got, received = perf_counter_ns(), thread_time_ns() - cpu if reads else UNKNOWN
         if device is not None:
-            device.got(number)
-        return self._note(received, asked, got, received_ns)
-
-    def _note(self, received: Any, asked: int, got: int, received_ns: float) -> Any:
-        """Write down a turn, then the sums that count it; return the batch."""
-        batch, writer, fetch = received, self.writer, None
-        if self.clocks is not None:
-            batch, about = unpacked(received)
-            fetch, cores = about or (self.clocks.fetch, 0)
-            writer.cores |= cores
-        figures, place = writer.record.figures, self._place
-        number = self._number = figures[At.TURNS]
-        writer.record.turn(
-            number, figures[At.EPOCHS], place, asked, got, 0.0, received_ns, fetch=fetch
-        )
-        figures[At.WAITED] += got - asked
-        figures[At.LAST] = got
-        if not place:
-            figures[At.FIRST] = figures[At.FIRST] or asked
-            figures[At.BEGAN] += got - asked
-        elif place == 1:
-            figures[At.CORES] = writer.cores.bit_count()
-            writer.describe(**_place_in_the_world(), batch_bytes=_bytes(batch))
-        if threading.get_ident() != _MAIN:
-            figures[At.ELSEWHERE] += 1
-        figures[At.TURNS] = number + 1
+            device.got(record.turns)
+        fetch = self.clocks.fetch if self.clocks is not None else None
+        if self._packed:
+            batch, fetch = self._unpacked(batch)
+        self._number = record.turn(place, asked, got, received, fetch)
+        if place == 1:
+            self._describe(batch)
+        if not main:
+            record.figures[At.ELSEWHERE] += 1
         self._place, self._got = place + 1, got
         return batch
 
-    def _came_back(self, now: int) -> None:
-        """Note how long the loop worked on its batch, unless another loader was asked meanwhile."""
-        global _last
-        if self._got:
-            straight = _last is self
-            record = self.writer.record
-            record.amend(self._number, At.LEFT, now if straight else UNKNOWN)
-            if straight:
-                record.figures[At.WORKED] += now - self._got
-        _last = self
+    def _unpacked(self, received: Any) -> tuple[Any, Cost | None]:
+        """Return a batch, and what its worker says of its fetch."""
+        batch, about = unpacked(received)
+        if about is None:
+            return batch, None
+        fetch, cores = about
+        self.writer.cores |= cores
+        return batch, fetch
+
+    def _describe(self, batch: Any) -> None:
+        """Write what is known once the loop is under way."""
+        self.writer.record.figures[At.CORES] = self.writer.cores.bit_count()
+        self.writer.describe(**_place_in_the_world(), batch_bytes=_bytes(batch))
 
     def _epoch_ends(self, asked: int) -> None:
-        figures, now = self.writer.record.figures, time.perf_counter_ns()
+        figures, now = self.writer.record.figures, perf_counter_ns()
         figures[At.EPOCHS] += 1
         figures[At.WAITED] += now - asked
         figures[At.LAST] = now
@@ -205,13 +202,13 @@ class Turns:
 
     def _new_epoch(self) -> None:
         self._place = self._got = 0
-        self._began = self._ready = time.perf_counter_ns()
+        self._began = self._ready = perf_counter_ns()
         if self._device is not None:
             self._device.forget()
 
     def _device_now(self) -> DeviceClock | None:
-        """Return what marks the turns on the device; in other threads that would say nothing."""
-        if threading.get_ident() != _MAIN or not device_at_work():
+        """Return what marks the turns on the device."""
+        if not device_at_work():
             return None
         if self._device is None:
             self._device = DeviceClock(self.writer.device_told)
@@ -335,7 +332,7 @@ def _bytes(batch: Any) -> int:
 def _begin_as_child() -> None:
     """Forget the loops of the process that was forked: their records are its own."""
     global _last, _MAIN
-    _last, _MAIN = None, threading.get_ident()
+    _last, _MAIN = None, get_ident()
     _writers.clear()
 
 
