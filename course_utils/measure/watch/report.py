@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from textwrap import fill
 
-from course_utils.measure.diagnosis import WORTH, delayed_by_others
+from course_utils.measure.diagnosis import WORTH, Measurements, delayed_by_others
 from course_utils.measure.exchange import chrome_ranks
 from course_utils.measure.picture import Timeline
 from course_utils.measure.ranks import find_straggler
@@ -74,10 +74,9 @@ def _first(found: Sequence[Loop]) -> str:
     if worst.cause == "GPU-bound":
         if delayed_by_others(worst.measurements):
             return f"Leave the loaders alone: {worst.name}, waits because all cores are taken."
-        most = factor(worst.measurements.headspace)
         return (
             f"Leave the loaders alone: if {worst.name}, never let the loop wait, training would be "
-            f"{most} times as fast."
+            f"{_at_best(worst.measurements)}."
         )
     if worst.remedy.gain < WORTH:
         return f"Look first at {worst.name}; watching cannot name a change that gains much."
@@ -129,13 +128,19 @@ def _verdict(loop: Loop) -> list[str]:
                 f"{turn} The loader would keep up, but other programs, or its own workers, had "
                 "the cores."
             ]
-        ideal = f"an infinitely fast one would make training {factor(m.headspace)} times as fast"
+        ideal = f"an infinitely fast one would make training {_at_best(m)}"
         return [f"{turn} The loader keeps up: {ideal}."]
     if told.gain < WORTH:
         return [f"{turn} {told.verdict}", "Watching cannot name a change that gains much."]
     most = "at most " if told.at_most else ""
     gain = f"Predicted gain: training {most}{factor(told.gain)} times as fast."
     return [f"{turn} {told.verdict}", f"Change: {told.change}. {gain}"]
+
+
+def _at_best(m: Measurements) -> str:
+    """Return what training would be with an infinitely fast loader."""
+    most = factor(m.headspace)
+    return "no faster" if most == "1.0" else f"{most} times as fast"
 
 
 def _ms(seconds: float) -> str:
