@@ -162,7 +162,7 @@ def measured(
         **_parts_of(step),
         has_device=bool(compute_spans(step.trace.spans)) or torch.accelerator.is_available(),
         **_setting(inner, alone),
-        **_fetching(alone),
+        **_fetching(alone, step),
         **_moving(inner, alone),
         **max(growths, key=lambda growth: growth["grown_bytes"]),
         kind=_kind(loader),
@@ -246,12 +246,12 @@ def _setting(loader: DataLoader[Any] | None, alone: Run) -> dict[str, Any]:
     }
 
 
-def _fetching(alone: Run) -> dict[str, Any]:
+def _fetching(alone: Run, step: Run) -> dict[str, Any]:
     """Return what one fetch costs, in one worker."""
     fetches = steady(alone.fetches)
     if not fetches:  # of a loader that is no DataLoader only the whole is known
-        computing = alone.cpu_s + alone.children_s
-        computing = min(alone.batch_s, computing)
+        loading = max(0.0, alone.children - step.children)  # not those that are busy anyway
+        computing = min(alone.batch_s, alone.cpu_s + loading * alone.batch_s)
         delay = min(alone.delay_s, alone.batch_s - computing)
         return {"fetch_s": alone.batch_s, "computing_s": computing, "delay_s": delay}
     walls = [fetch.wall - fetch.delay for fetch in fetches]

@@ -9,7 +9,7 @@ import io
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
@@ -63,7 +63,7 @@ class Run:
     kept: list[Any] = field(default_factory=list)
     batch_bytes: int = 0
     pickle_s: float = 0.0  # processor seconds to pickle a batch and back, without its tensors
-    children_s: float = 0.0  # processor seconds a batch of processes that are no workers of torch
+    children: float = 0.0  # cores that processes started by this one kept busy, on average
     copy_s: float = 0.0  # seconds that copying a batch to a real accelerator takes by itself
     look_at: float = ENOUGH_TURNS  # so many turns, whether they are enough
 
@@ -139,7 +139,8 @@ def run_loop(
         if inner is not None:
             gauges = Gauges(inner.num_workers)
             stack.callback(_end_persistent, inner)
-        before = children_s()
+        else:
+            stack.enter_context(_children_noted(run))
 
         def take(batch: Any) -> None:
             if keep:
@@ -156,13 +157,18 @@ def run_loop(
         while _run_epoch(run, loader, take, deadline, gauges, finish) and not is_enough(run):
             pass
         finish()
-        if inner is None:
-            run.children_s = max(0.0, children_s() - before) / max(1, len(run.turns))
     run.fetches = gauges.fetches() if gauges else []
     if step is not None and not compute_spans(trace.spans):  # it says nothing of its device
         for number, turn in enumerate(run.turns):
             trace.add(Span("main", "compute", int(turn.got * 1e9), int(turn.done * 1e9), number))
     return run
+
+
+@contextmanager
+def _children_noted(run: Run) -> Iterator[None]:
+    before, begun = children_s(), time.perf_counter()
+    yield
+    run.children = max(0.0, children_s() - before) / (time.perf_counter() - begun)
 
 
 def _end_persistent(loader: DataLoader[Any]) -> None:
@@ -271,15 +277,16 @@ def run_step(
         _wait_for_device(result, trace, synchronize)
     with record() as trace:
         run = Run(trace, starts=[time.perf_counter()])
-        for number in count():
-            asked = time.perf_counter()
-            batch = _copied(batches[number % len(batches)])
-            got = time.perf_counter()
-            trace.batch = number
-            result = step(batch)
-            run.turns.append(_turn_that_ends(0, number, asked, got))
-            if time.perf_counter() - started > seconds or is_enough(run):
-                break
+        with _children_noted(run):
+            for number in count():
+                asked = time.perf_counter()
+                batch = _copied(batches[number % len(batches)])
+                got = time.perf_counter()
+                trace.batch = number
+                result = step(batch)
+                run.turns.append(_turn_that_ends(0, number, asked, got))
+                if time.perf_counter() - started > seconds or is_enough(run):
+                    break
         _end_with_the_device(run, result, synchronize)
     if _memory_figures() != on_device and (device := torch.accelerator.current_accelerator()):
         with suppress(

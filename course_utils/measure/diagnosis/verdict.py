@@ -16,7 +16,8 @@ do. Then, in this order:
 
 Of the loader it is
 
-4. uneven, if the smaller part of the fetches loses more than half of the fetching time;
+4. uneven, if the smaller part of the fetches loses more than half of the time that fetching and
+   sending take;
 5. CPU, if it computes longer than it waits (where workers outnumber their cores, longer by that
    factor), and they are kept on fewer cores than they could use;
 6. CPU, if with thread pools of one thread it is twice as fast, and costs half as much;
@@ -49,7 +50,7 @@ Cause = Literal[
 
 LEAVE_IT = 0.2  # of a turn
 SPARE = 0.75  # of the step's time
-FEW, MOST = 0.5, 0.5  # of the fetches, of their time
+FEW, MOST = 0.5, 0.5  # of the fetches, of the time to load
 HINDERED = 2.0  # times faster and cheaper: a noisy neighbour alone can make 1.3 of it
 GROWTH = 50e6  # bytes, of all workers together
 STILL_GROWING = 0.25  # share of the growth that came in the second half
@@ -98,8 +99,9 @@ def delayed_by_others(m: Measurements) -> bool:
 
 
 def is_uneven(m: Measurements) -> bool:
-    """Tell whether few fetches lose most of the fetching time."""
-    return m.slow_share <= FEW and m.slow_time > MOST
+    """Tell whether few fetches lose most of what fetching and sending take."""
+    lost_s = m.slow_time * m.making_s
+    return m.slow_share <= FEW and lost_s > MOST * (m.making_s + m.sending_s)
 
 
 def memory_grows(m: Measurements) -> bool:

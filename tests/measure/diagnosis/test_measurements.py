@@ -73,6 +73,12 @@ def test_figures_follow_from_the_fetches(found: list[Fetch], expected: dict[str,
     )
 
 
+def test_children_that_are_busy_beside_the_step_too_do_not_load() -> None:
+    alone, step = run(children=0.9), run(children=0.5)  # cores
+    assert measured([], alone, step, run()).computing_s == pytest.approx(0.001 + 0.4 * 0.05)
+    assert measured([], step, alone, run()).computing_s == pytest.approx(0.001)
+
+
 def test_a_container_with_a_part_of_the_machine_is_judged_by_its_part(
     in_group: Callable[..., None],
 ) -> None:

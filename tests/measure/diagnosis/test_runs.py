@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +41,24 @@ def test_a_tree_of_dicts_costs_more_to_pickle_and_more_bytes_more_to_copy() -> N
     assert weigh(tree)[2] > 5 * min(weigh(torch.zeros(40_000))[2] for _ in range(3))
     large, small = ([torch.zeros(count)] for count in (10_000_000, 10))
     assert copy_s(large, torch.device("cpu")) > 3 * copy_s(small, torch.device("cpu")) > 0
+
+
+def test_the_runs_of_a_loader_and_of_a_step_note_how_busy_other_children_are() -> None:
+    batches = [torch.zeros(8)] * 1000
+
+    def cores() -> tuple[float, float]:
+        alone = run_loop(batches, lambda batch: time.sleep(1e-4), seconds=0.3)
+        return alone.children, run_step(
+            lambda batch: None, batches, seconds=0.3, synchronize=None
+        ).children
+
+    assert max(cores()) < 0.05
+    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        assert min(cores()) > 0.1
+    finally:
+        child.kill()
+        child.wait()
 
 
 class Accelerator:

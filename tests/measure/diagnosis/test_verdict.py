@@ -32,6 +32,8 @@ QUICK |= {"computing_s": 0.002, "collate_s": 0.0, "workers": 4}
         ("uneven", {"slow_share": 0.1, "slow_time": 0.7}),
         ("uneven", {"slow_share": 0.36, "slow_time": 0.7}),  # a slow sample in every third batch
         ("CPU", {"slow_share": 0.6, "slow_time": 0.7}),  # so many are no exception
+        # a pause in each worker, where sending costs far more than all fetching
+        ("collate or IPC", {"slow_share": 0.1, "slow_time": 0.7, "sending_s": 0.2}),
         # workers that keep up, and a main process that unpickles half of the time
         ("collate or IPC", {**QUICK, "receiving_s": 0.004, "sending_s": 0.01}),
         ("GPU-bound", {**QUICK, "receiving_s": 0.0005, "sending_s": 0.01}),
