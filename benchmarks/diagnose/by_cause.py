@@ -175,7 +175,8 @@ def _jpegs(folder: Path) -> Loop:
 
 @mended("CPU: decoding JPEGs")
 def _decoded(folder: Path) -> Loop:
-    images = InMemory(1_000, 3 * 96 * 96)
+    count = len(Jpegs(data_path("images")))  # as many: workers start once an epoch
+    images = InMemory(count, 3 * 96 * 96)
     return DataLoader(images, batch_size=32, num_workers=2, shuffle=True), step_of(4)
 
 

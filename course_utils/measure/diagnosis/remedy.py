@@ -31,6 +31,7 @@ TINY_S = 4e-6  # of a sample: to list those of a batch, and to collate the list,
 STEPS = 60  # of the simulated loop
 # what moving a batch costs a worker, and about the same the main process: one core of November 2026
 MOVING_MS, SENDING_MS_PER_MB, RECEIVING_MS_PER_MB = 0.25, 0.9, 0.2
+WRITING_MS_PER_MB = 0.2  # of a batch, which whatever makes it has to write: the same core
 WORTH = 1.15  # times faster has a change to be that is worth its name
 MUCH_MORE = 4.0  # times the gain of what was tried has a change of code to promise
 QUARTER = 0.25  # of the bytes of float32 are those of uint8
@@ -161,7 +162,8 @@ def _cpu(m: Measurements) -> Remedy:
         change = "give the dataset __getitems__(indices), which reads all samples by one access"
         if m.kind == "batches of samples" and m.making_s < TINY_S * m.batch_size:
             change = f"{WHOLE}; its __getitem__ is given the indices of a batch"
-    return Remedy(verdict, change, _at_most(m, transform_ms=0.0), at_most=True)
+    written_ms = min(WRITING_MS_PER_MB * m.batch_bytes / 1e6, pipeline(m).transform_ms)
+    return Remedy(verdict, change, _at_most(m, transform_ms=written_ms), at_most=True)
 
 
 def _moving(m: Measurements) -> Remedy:
