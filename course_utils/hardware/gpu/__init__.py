@@ -7,7 +7,14 @@ from course_utils.hardware.gpu.accelerator import (
     rank_accelerator,
     timed_accelerator,
 )
-from course_utils.hardware.gpu.batches import checksum, leaves, map_leaves, map_tensors, tensors
+from course_utils.hardware.gpu.batches import (
+    checksum,
+    has_gaps,
+    leaves,
+    map_leaves,
+    map_tensors,
+    tensors,
+)
 from course_utils.hardware.gpu.cuda import CudaDevice
 from course_utils.hardware.gpu.emulated import PRESETS, EmulatedAccelerator
 from course_utils.hardware.gpu.memory import mark_pinned

@@ -63,6 +63,28 @@ def tensors(batch: Any) -> list[torch.Tensor]:
     return [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
 
 
+def pin_as_a_loader(pin: Callable[[torch.Tensor], torch.Tensor], batch: Any) -> Any:
+    """Return `batch` with `pin` applied to what the thread of a loader pins.
+
+    It does not look into dataclasses, and other strangers, unless they have a `pin_memory`.
+    """
+    if isinstance(batch, Mapping):
+        return {key: pin_as_a_loader(pin, part) for key, part in batch.items()}
+    if isinstance(batch, (list, tuple)):
+        parts = [pin_as_a_loader(pin, part) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return map_tensors(pin, batch) if hasattr(batch, "pin_memory") else batch
+
+
+def has_gaps(tensor: torch.Tensor) -> bool:
+    """Tell whether `tensor` does not fill its memory: what is pinned of it is packed first.
+
+    PyTorch packs it into pageable memory, in any order of its dimensions.
+    """
+    strided = tensor.layout == torch.strided
+    return strided and torch.empty_like(tensor, device="meta").stride() != tensor.stride()
+
+
 @dataclass(frozen=True)
 class PinnedBatches:
     """The batches of a loader, each handed over pinned; as often iterable as the loader is."""

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 
-from course_utils.hardware.gpu.batches import Loss, PinnedBatches, checksum, map_tensors, tensors
+from course_utils.hardware.gpu.batches import (
+    Loss,
+    PinnedBatches,
+    checksum,
+    map_tensors,
+    pin_as_a_loader,
+    tensors,
+)
 from course_utils.hardware.gpu.smi import Smi, nvidia_smi
 from course_utils.measure.spans import Span, SpanLog, current, stage
 
@@ -79,12 +86,19 @@ class CudaDevice:
 
     def pin(self, batch: Any) -> Any:
         """Return `batch` in pinned host memory, copied unless it is there already."""
-        with stage("transfer", lane="main"):
-            return map_tensors(torch.Tensor.pin_memory, batch)
+        return self._pin(map_tensors, batch)
 
     def pinned(self, batches: Iterable[Any]) -> PinnedBatches:
-        """Hand over `batches` pinned; a `DataLoader(pin_memory=True)` has done it already."""
-        return PinnedBatches(batches, self.pin)
+        """Hand over `batches` pinned; a `DataLoader(pin_memory=True)` has done it already.
+
+        As there, a dataclass stays as it is unless it has a method `pin_memory`.
+        """
+        return PinnedBatches(batches, partial(self._pin, pin_as_a_loader))
+
+    @staticmethod
+    def _pin(to_tensors: Callable[..., Any], batch: Any) -> Any:
+        with stage("transfer", lane="main"):
+            return to_tensors(torch.Tensor.pin_memory, batch)
 
     def is_pinned(self, batch: Any) -> bool:
         """Tell whether all tensors of `batch` in host memory are pinned."""

@@ -16,10 +16,10 @@ from __future__ import annotations
 import tomllib
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,9 +30,11 @@ from course_utils.hardware.gpu.batches import (
     Loss,
     PinnedBatches,
     checksum,
+    has_gaps,
     leaves,
     map_leaves,
     map_tensors,
+    pin_as_a_loader,
     tensors,
 )
 from course_utils.hardware.gpu.memory import Content, Memory, is_pinned, mark_pinned, poison
@@ -260,7 +262,7 @@ class EmulatedAccelerator:
         Its thread pins beside the loop, so this takes no time. (Without CUDA it does not pin.) As
         there, a dataclass stays as it is unless it has a method `pin_memory`.
         """
-        return PinnedBatches(batches, _pin_as_a_loader)
+        return PinnedBatches(batches, partial(pin_as_a_loader, mark_pinned))
 
     def is_pinned(self, batch: Any) -> bool:
         """Tell whether all tensors of `batch` are in pinned host memory, or pass for it."""
@@ -363,18 +365,7 @@ class EmulatedLoss(Loss):
 
 def _is_fetched(source: torch.Tensor) -> bool:
     """Tell whether the copy engine can fetch `source`: pinned, and without gaps."""
-    dense = torch.empty_like(source, device="meta").stride() == source.stride()
-    return is_pinned(source) and dense
-
-
-def _pin_as_a_loader(batch: Any) -> Any:
-    """Pin what the thread of a loader pins: it does not look into dataclasses."""
-    if isinstance(batch, Mapping):
-        return {key: _pin_as_a_loader(part) for key, part in batch.items()}
-    if isinstance(batch, (list, tuple)):
-        parts = [_pin_as_a_loader(part) for part in batch]
-        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
-    return map_tensors(mark_pinned, batch) if hasattr(batch, "pin_memory") else batch
+    return is_pinned(source) and not has_gaps(source)
 
 
 def _value(leaf: Any) -> Any:

@@ -20,8 +20,26 @@ from typing import Any, cast
 
 import torch
 
-from course_utils.hardware.gpu import Accelerator, CudaDevice, leaves, map_tensors
+from course_utils.hardware.gpu import (
+    Accelerator,
+    CudaDevice,
+    has_gaps,
+    leaves,
+    map_tensors,
+    tensors,
+)
 from course_utils.measure.spans import current
+
+PAGEABLE = (
+    "The batches are in pageable memory, where copying blocks the loop and hides nothing: give the "
+    "loader pin_memory=True, and a batch that is a dataclass a method pin_memory(), which the "
+    "loader then calls."
+)
+GAPS = (
+    "The batches are parts of pinned memory with gaps between, which PyTorch first packs into "
+    "pageable memory: copying blocks the loop and hides nothing. Let the collate_fn return "
+    "batch.contiguous(), and cut on the device what you need."
+)
 
 Device = Accelerator | CudaDevice
 Staged = tuple[Any, Any, int]  # a batch on its way, the event of its arrival, its number
@@ -112,12 +130,9 @@ class CudaPrefetcher:
         if not self._looked:
             self._looked = True
             if not gpu.is_pinned(batch):
-                warnings.warn(
-                    "The batches are in pageable memory, where copying blocks the loop and hides "
-                    "nothing: give the loader pin_memory=True, and a batch that is a dataclass a "
-                    "method pin_memory(), which the loader then calls.",
-                    stacklevel=3,
-                )
+                warnings.warn(PAGEABLE, stacklevel=3)
+            elif any(has_gaps(t) for t in tensors(batch) if t.device.type == "cpu"):
+                warnings.warn(GAPS, stacklevel=3)
         trace = current()
         with gpu.stream(copies := gpu.copy_stream):
             uploaded = gpu.upload(batch, non_blocking=True)

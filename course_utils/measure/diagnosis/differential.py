@@ -72,7 +72,10 @@ def diagnose(
         _check_batches(together, seconds)
         m = measured(loader, alone, alone_step, together, one_thread)
         cause = judge(m)
-        trials = try_out(loader, step, m, cause, alone=alone, seconds=TRIAL * seconds)
+        share = TRIAL * seconds
+        trials = try_out(
+            loader, step, m, cause, alone=alone, seconds=share, synchronize=synchronize
+        )
         found = remedy(m, cause, trials)
         proof = None
         if prove and found.how is not None:

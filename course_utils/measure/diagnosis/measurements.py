@@ -12,7 +12,6 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Literal
 
-import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from course_utils.limits import memory_free, usable_cores
@@ -160,7 +159,7 @@ def measured(
     return Measurements(
         **_paces(loader, alone, step, together),
         **_parts_of(step),
-        has_device=bool(compute_spans(step.trace.spans)) or torch.accelerator.is_available(),
+        has_device=step.used_device or bool(compute_spans(step.trace.spans)),
         **_setting(inner, alone),
         **_fetching(alone, step),
         **_moving(inner, alone),

@@ -64,6 +64,7 @@ class Run:
     batch_bytes: int = 0
     pickle_s: float = 0.0  # processor seconds to pickle a batch and back, without its tensors
     children: float = 0.0  # cores that processes started by this one kept busy, on average
+    used_device: bool = False  # took memory of a real accelerator
     copy_s: float = 0.0  # seconds that copying a batch to a real accelerator takes by itself
     look_at: float = ENOUGH_TURNS  # so many turns, whether they are enough
 
@@ -288,10 +289,11 @@ def run_step(
                 if time.perf_counter() - started > seconds or is_enough(run):
                     break
         _end_with_the_device(run, result, synchronize)
-    if _memory_figures() != on_device and (device := torch.accelerator.current_accelerator()):
-        with suppress(
-            TypeError
-        ):  # a Mac's has no float64, which the step then does not copy either
+    run.used_device = _memory_figures() != on_device
+    if run.used_device and (device := torch.accelerator.current_accelerator()):
+        # a Mac's has no float64 (TypeError), which the step then does not copy either; a device
+        # that the model fills has no room for a second batch (RuntimeError)
+        with suppress(TypeError, RuntimeError):
             run.copy_s = copy_s(weigh(batches[0])[0], device)
     return run
 

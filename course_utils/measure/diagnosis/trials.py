@@ -94,24 +94,39 @@ def _more_workers(m: Measurements, cause: Cause) -> int:
 
 
 def try_out(
-    loader: Iterable[Any], step: Step, m: Measurements, cause: Cause, *, alone: Run, seconds: float
+    loader: Iterable[Any],
+    step: Step,
+    m: Measurements,
+    cause: Cause,
+    *,
+    alone: Run,
+    seconds: float,
+    synchronize: Callable[[], Any] | None = None,
 ) -> list[Trial]:
     """Run the loader with each change that may help, each for about `seconds`."""
-    trials = (_try(loader, step, m, change, alone, seconds) for change in candidates(m, cause))
+
+    def run_with(change: Change) -> Run:
+        with applied(loader, change) as changed:
+            if change.kind == "thread ahead":  # how two share an interpreter only the step can tell
+                return run_loop(changed, step, seconds=seconds, synchronize=synchronize)
+            return run_loop(changed, StandIn(m), seconds=seconds, keep=m.kind == "stream")
+
+    trials = (_try(loader, run_with, m, change, alone) for change in candidates(m, cause))
     return [trial for trial in trials if trial is not None]
 
 
 def _try(
-    loader: Iterable[Any], step: Step, m: Measurements, change: Change, alone: Run, seconds: float
+    loader: Iterable[Any],
+    run_with: Callable[[Change], Run],
+    m: Measurements,
+    change: Change,
+    alone: Run,
 ) -> Trial | None:
     """Return what a trial says, None of a change that this loader does not bear."""
     if change.arguments.get("num_workers") and not _found_by_workers(loader):
         return None
     try:
-        with applied(loader, change) as changed:
-            # how two threads share an interpreter only the step itself can tell
-            taking = step if change.kind == "thread ahead" else StandIn(m)
-            run = run_loop(changed, taking, seconds=seconds, keep=m.kind == "stream")
+        run = run_with(change)
     except Exception:  # whatever a stranger's dataset does with indices or workers
         return None
     repeats = m.kind == "stream" and _repeats(run, alone)

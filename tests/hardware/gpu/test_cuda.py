@@ -1,5 +1,7 @@
 """What of the CUDA skin can be checked without CUDA; the rest is in tests/gpu."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 
@@ -22,7 +24,7 @@ def gpu(monkeypatch, clock):
 
     class Event:
         def __init__(self, *, enable_timing=False, blocking=False):
-            self.timing = enable_timing
+            self.timing, self.blocking = enable_timing, blocking
 
         def record(self, stream):
             self.ms = clock.ms + AHEAD_MS
@@ -103,6 +105,32 @@ def test_all_who_copy_ahead_share_one_stream_of_a_device_and_anchors_have_a_prio
     assert CudaDevice(first).copy_stream is copies
     assert CudaDevice(second).copy_stream[:2] == (second, 0)
     assert cuda.stream_for("anchors", first, -1)[:2] == (first, -1)
+
+
+def test_a_host_that_waits_for_an_event_leaves_its_core_to_the_workers(gpu):
+    assert gpu.Event().blocking
+
+
+def test_memory_in_use_is_that_of_steps_too_whose_batches_were_dropped(gpu, monkeypatch):
+    figures = {"active_bytes.all.current": 64, "active_bytes.all.peak": 96}
+    figures |= {"allocated_bytes.all.current": 0, "allocated_bytes.all.peak": 32}
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda device: figures)
+    assert (gpu.memory_allocated(), gpu.max_memory_allocated()) == (64, 96)
+
+
+def test_a_dataclass_is_pinned_only_if_it_can_pin_itself_as_by_a_loader(gpu, monkeypatch):
+    @dataclass
+    class Plain:
+        pulses: torch.Tensor
+
+    class Pinnable(Plain):
+        def pin_memory(self):
+            raise NotImplementedError  # in the loop its tensors are pinned
+
+    pinned = list[torch.Tensor]()
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor)
+    list(gpu.pinned([Plain(torch.ones(2)), Pinnable(torch.ones(3)), {"a": [torch.ones(4)]}]))
+    assert [len(tensor) for tensor in pinned] == [3, 4]
 
 
 def test_a_step_belongs_to_the_batch_it_reads_and_so_does_what_a_kernel_makes_of_it(gpu, clock):

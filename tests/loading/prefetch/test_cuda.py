@@ -118,6 +118,15 @@ def test_pageable_batches_are_mentioned_once_where_the_loop_is_and_no_tensors_ne
         assert list(CudaPrefetcher([None, {"ids": [1, 2]}], gpu)) == [None, {"ids": [1, 2]}]
 
 
+def test_batches_with_gaps_in_pinned_memory_are_mentioned_and_turned_ones_are_not(gpu):
+    (wide,) = gpu.pinned([torch.ones(64, 8)])
+    with pytest.warns(UserWarning, match=r"contiguous\(\)"):
+        list(CudaPrefetcher([{"cut": wide[:, :4]}], gpu))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(CudaPrefetcher([{"turned": wide.T, "first": wide[:9]}], gpu))
+
+
 @pytest.mark.parametrize(("step_ms", "hidden", "total_ms"), [(20, 1, 215), (5, 5 / 15, 155)])
 def test_copies_but_the_first_are_hidden_as_far_as_the_steps_go_even_if_each_loss_is_read(
     step_ms, hidden, total_ms

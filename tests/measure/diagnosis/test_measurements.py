@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+import torch
 
 from course_utils.measure.diagnosis.gauges import Fetch
 from course_utils.measure.diagnosis.measurements import (
@@ -107,6 +108,15 @@ def test_the_step_is_divided_by_what_ran_if_it_says_so() -> None:
     parts = (found.compute_s, found.transfer_s, found.host_s)
     assert parts == pytest.approx((0.03, 0.01, 0.01))
     assert (figures().compute_s, figures().host_s) == (None, 0)
+
+
+def test_a_step_has_a_device_if_it_used_one_and_not_because_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    assert not figures().has_device
+    assert figures(step=run(used_device=True)).has_device
+    assert figures(step=run(trace=trace_of(span("gpu", "compute", 0, 40)))).has_device
 
 
 def test_pools_that_compute_are_tried_with_one_thread_and_those_that_help_are_no_ailment() -> None:

@@ -89,18 +89,22 @@ def test_a_copy_is_weighed_only_where_the_step_used_the_device_and_the_device_ta
     device = Accelerator()
     monkeypatch.setattr(torch, "accelerator", device)
 
-    def weighed(step: Any) -> bool:
+    def used_and_weighed(step: Any) -> tuple[bool, bool]:
         run = run_step(step, [torch.zeros(1000)], seconds=0.01, synchronize=None)
-        return run.copy_s > 0
+        return run.used_device, run.copy_s > 0
 
-    assert weighed(device.step)
-    assert not weighed(torch.numel)
+    assert used_and_weighed(device.step) == (True, True)
+    assert used_and_weighed(torch.numel) == (False, False)
+    for error in (
+        TypeError("Cannot convert a MPS Tensor to float64 dtype"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+    ):
 
-    def refuse(tensors: Any, device: Any) -> float:
-        raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+        def refuse(tensors: Any, device: Any, error: Exception = error) -> float:
+            raise error
 
-    monkeypatch.setattr(runs, "copy_s", refuse)
-    assert not weighed(device.step)
+        monkeypatch.setattr(runs, "copy_s", refuse)
+        assert used_and_weighed(device.step) == (True, False)
 
 
 def test_a_step_that_does_not_use_cuda_starts_it_not(monkeypatch: pytest.MonkeyPatch) -> None:

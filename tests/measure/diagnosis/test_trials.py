@@ -82,6 +82,24 @@ def test_the_stand_in_computes_and_takes_as_long_as_the_step() -> None:
         assert time.thread_time() - computed_s >= least_s
 
 
+def test_a_thread_ahead_is_tried_with_the_step_itself_and_waits_for_its_device() -> None:
+    batches, done, waits = [torch.zeros(1)] * 30, list[Any](), list[int]()
+    alone = runs.run_loop(batches, None, seconds=0.02, keep=True)
+    m = hungry(kind="no DataLoader", workers=0)
+    (trial,) = try_out(
+        batches,
+        done.append,
+        m,
+        "CPU",
+        alone=alone,
+        seconds=0.02,
+        synchronize=lambda: waits.append(1),
+    )
+    assert "ThreadPrefetcher" in trial.change.words
+    assert len(done) > 1
+    assert waits
+
+
 @pytest.mark.parametrize(
     ("step_s", "step_cpu_s", "turn_s"),
     [
