@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks.diagnose.loops import ADVICE, CAUSES, MENDED, loop
+from benchmarks.diagnose.loops import CAUSES, LOOPS, MENDED, loop
 from course_utils.errors import CourseError
 from course_utils.measure.diagnosis import Diagnosis, applied, diagnose
 
@@ -81,7 +81,7 @@ def _table(run: str, processes: int, names: Sequence[str]) -> int:
 
 def _find(name: str) -> Found:
     try:
-        with loop(name) as (loader, step):
+        with loop(LOOPS[name]) as (loader, step):
             diagnosis = diagnose(loader, step)
             if diagnosis.cause == "GPU-bound":
                 return Found(name, diagnosis.cause, diagnosis.change)
@@ -96,12 +96,13 @@ def _gain(name: str, diagnosis: Diagnosis, loader: Any, step: Callable[[Any], An
     """Make the change that is advised and return what it gains; None if nobody made it."""
     now, later = list[float](), list[float]()
     with ExitStack() as stack:
-        followed = name in MENDED and ADVICE[name] in diagnosis.change
-        if diagnosis.how is None and not followed:
-            return None
+        mends = MENDED[name].items()
+        followed = next((make for advice, make in mends if advice in diagnosis.change), None)
         changed, its_step = loader, step
         if diagnosis.how is None:
-            changed, its_step = stack.enter_context(loop(name, after=True))
+            if followed is None:
+                return None
+            changed, its_step = stack.enter_context(loop(followed))
         for _ in range(ROUNDS):
             now.append(batch_s(loader, step))
             with ExitStack() as change:

@@ -7,6 +7,7 @@ of every start method can import them.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,40 +24,38 @@ from course_utils.measure.diagnosis import Cause
 from course_utils.teaching.explorer import use_cpu
 
 Loop = tuple[Any, Callable[[Any], Any]]
+Make = Callable[[Path], Loop]
 CAUSES: dict[str, Cause] = {}
-LOOPS: dict[str, Callable[[Path], Loop]] = {}
-MENDED: dict[str, Callable[[Path], Loop]] = {}  # loops in which somebody did what is advised
-ADVICE: dict[str, str] = {}  # words of the advice that was followed
+LOOPS: dict[str, Make] = {}
+MENDED = defaultdict[str, dict[str, Make]](dict)  # by words of the advice that somebody followed
 ROWS = 20_000  # of most datasets
 
 
-def known(name: str, cause: Cause) -> Callable[[Callable[[Path], Loop]], Callable[[Path], Loop]]:
+def known(name: str, cause: Cause) -> Callable[[Make], Make]:
     """Register a loop, which gets a folder for its files, under its cause."""
 
-    def register(make: Callable[[Path], Loop]) -> Callable[[Path], Loop]:
+    def register(make: Make) -> Make:
         CAUSES[name], LOOPS[name] = cause, make
         return make
 
     return register
 
 
-def mended(
-    name: str, advice: str = ""
-) -> Callable[[Callable[[Path], Loop]], Callable[[Path], Loop]]:
+def mended(name: str, advice: str = "") -> Callable[[Make], Make]:
     """Register the loop of that name after the change of code with `advice` in its words."""
 
-    def register(make: Callable[[Path], Loop]) -> Callable[[Path], Loop]:
-        MENDED[name], ADVICE[name] = make, advice
+    def register(make: Make) -> Make:
+        MENDED[name][advice] = make
         return make
 
     return register
 
 
 @contextmanager
-def loop(name: str, *, after: bool = False) -> Iterator[Loop]:
-    """Make the loop of that name, `after` the advice if so, and clear its files away later."""
+def loop(make: Make) -> Iterator[Loop]:
+    """Make a loop, and clear its files away later."""
     with TemporaryDirectory() as folder:
-        yield (MENDED if after else LOOPS)[name](Path(folder))
+        yield make(Path(folder))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from benchmarks.diagnose.loops import ROWS, Loop, as_they_are, known, mended, step_of
+from benchmarks.diagnose.loops import ROWS, InMemory, Loop, as_they_are, known, mended, step_of
 
 
 def _hugging_face(folder: Path) -> Any:
@@ -29,10 +29,31 @@ def _rows(folder: Path) -> Loop:
     return loader, lambda batch: gpu(batch["x"])
 
 
+@mended("rows of Hugging Face datasets as tensors", "do what the dataset computes once")
+def _tensors(folder: Path) -> Loop:
+    return DataLoader(InMemory(ROWS, 32), batch_size=64, shuffle=True), step_of(1)
+
+
+class TensorBatches(TensorDataset):
+    """Rows of tensors, those of a batch by one access."""
+
+    def __getitems__(self, indices: list[int]) -> list[tuple[torch.Tensor, ...]]:
+        """Return the rows of a batch."""
+        return list(zip(*(tensor[indices] for tensor in self.tensors), strict=True))
+
+
 @known("TensorDataset, sample by sample", "CPU")
 def _tensor_dataset(folder: Path) -> Loop:
-    data = TensorDataset(torch.ones(ROWS, 64), torch.arange(ROWS))
-    gpu = step_of(0.5)
+    return _tensors_by(TensorDataset)
+
+
+@mended("TensorDataset, sample by sample", "__getitems__")
+def _tensor_batches(folder: Path) -> Loop:
+    return _tensors_by(TensorBatches)
+
+
+def _tensors_by(kind: type[TensorDataset]) -> Loop:
+    data, gpu = kind(torch.ones(ROWS, 64), torch.arange(ROWS)), step_of(0.5)
     return DataLoader(data, batch_size=256, shuffle=True), lambda batch: gpu(batch[0])
 
 
@@ -57,6 +78,11 @@ class Rows(Dataset[torch.Tensor]):
 @known("HDF5 row by row", "CPU")
 def _hdf5(folder: Path) -> Loop:
     return DataLoader(Rows(folder), batch_size=128, shuffle=True), step_of(5)
+
+
+@mended("HDF5 row by row", "do what the dataset computes once")
+def _read(folder: Path) -> Loop:
+    return DataLoader(InMemory(ROWS, 128), batch_size=128, shuffle=True), step_of(5)
 
 
 class Frame(Dataset[Any]):
@@ -150,6 +176,11 @@ def _npz(folder: Path) -> Loop:
     for number in range(400):
         np.savez_compressed(folder / f"{number}.npz", x=np.ones((200, 4), np.float32))
     return DataLoader(Archives(folder), batch_size=32, num_workers=1), step_of(2)
+
+
+@mended("npz per event", "do what the dataset computes once")
+def _unpacked(folder: Path) -> Loop:
+    return DataLoader(InMemory(40_000, 800), batch_size=32, num_workers=1), step_of(2)
 
 
 class Hits(Dataset[list[dict[str, float]]]):

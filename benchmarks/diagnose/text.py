@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -19,7 +21,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from benchmarks.diagnose.loops import Loop, Sleep, known, mended, step_of
+from benchmarks.diagnose.loops import InMemory, Loop, Sleep, known, mended, step_of
 
 
 class TokenChunks(Dataset[torch.Tensor]):
@@ -50,6 +52,16 @@ class TokenBatches(TokenChunks):
         return torch.from_numpy(windows[starts])
 
 
+class TokenLists(TokenBatches):
+    """The same chunks by one access, as the samples of a batch."""
+
+    __getitem__ = TokenChunks.__getitem__
+
+    def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
+        """Return the chunks of a batch."""
+        return list(TokenBatches.__getitem__(self, indices))
+
+
 @known("tokens in memory, step of 0.3 ms", "CPU")
 def _token_chunks(folder: Path) -> Loop:
     return DataLoader(TokenChunks(), batch_size=64, shuffle=True), Sleep(0.3)
@@ -60,6 +72,11 @@ def _token_batches(folder: Path) -> Loop:
     dataset = TokenBatches()
     sampler = BatchSampler(RandomSampler(dataset), 64, drop_last=False)
     return DataLoader(dataset, sampler=sampler, batch_size=None), Sleep(0.3)
+
+
+@mended("tokens in memory, step of 0.3 ms", "__getitems__")
+def _token_lists(folder: Path) -> Loop:
+    return DataLoader(TokenLists(), batch_size=64, shuffle=True), Sleep(0.3)
 
 
 class RandomWindows:
@@ -126,6 +143,13 @@ def _texts(folder: Path) -> Loop:
     return DataLoader(Texts(), batch_size=64, collate_fn=_collated_text), step_of(1.5)
 
 
+@mended("tokens made in the collate function", "without a loop")
+def _tokens(folder: Path) -> Loop:
+    tokens = [_collated_text([text])[0] for text in map(Texts().__getitem__, range(8000))]
+    pad = partial(pad_sequence, batch_first=True)
+    return DataLoader(cast(Any, tokens), batch_size=64, collate_fn=pad), step_of(1.5)
+
+
 class Lines(IterableDataset[torch.Tensor]):
     """A stream that knows nothing of workers: each would yield all of it."""
 
@@ -150,3 +174,8 @@ def _lines(folder: Path) -> Loop:
 @mended("a stream that ignores its workers", "__iter__")
 def _shared_lines(folder: Path) -> Loop:
     return DataLoader(Lines(shared_out=True), batch_size=64, num_workers=2), step_of(1.5)
+
+
+@mended("a stream that ignores its workers", "do what the dataset computes once")
+def _numbers(folder: Path) -> Loop:
+    return DataLoader(InMemory(20_000, 100), batch_size=64), step_of(1.5)

@@ -14,8 +14,8 @@ from benchmarks.diagnose.loops import CAUSES, LOOPS, MENDED, loop
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("name", LOOPS)
 def test_every_loop_runs_and_so_does_the_one_that_followed_the_advice(name: str) -> None:
-    for after in (False, True) if name in MENDED else (False,):
-        with loop(name, after=after) as (loader, step):
+    for make in (LOOPS[name], *MENDED[name].values()):
+        with loop(make) as (loader, step):
             batches = iter(loader)
             for batch in islice(batches, 2):
                 step(batch)

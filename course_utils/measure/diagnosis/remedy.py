@@ -35,6 +35,8 @@ WRITING_MS_PER_MB = 0.2  # of a batch, which whatever makes it has to write: the
 WORTH = 1.15  # times faster has a change to be that is worth its name
 MUCH_MORE = 4.0  # times the gain of what was tried has a change of code to promise
 QUARTER = 0.25  # of the bytes of float32 are those of uint8
+ONE_ACCESS = "give the dataset __getitems__(indices), which reads all samples by one access"
+AS_IT_IS = "leave the loader as it is: to read each batch by one access was tried, and is no faster"
 AS_GOOD = 1.1  # times the shortest turn: the simpler change, which stands first, is taken
 
 
@@ -51,7 +53,8 @@ class Remedy(NamedTuple):
 def remedy(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None) -> Remedy:
     """Return what to change about `cause`: the best of what was tried, if it gains enough.
 
-    Of the change that removes the cause altogether a trial knows more than the model does.
+    Of the change that removes the cause altogether a trial knows more than the model does; and what
+    whole batches by one access do not gain, samples by one access do not gain either.
     Where nothing was tried (`trials` is None), more workers are advised if there are cores for them
     and they gain enough although their batches have to be moved; none, if that costs more than to
     make the batches here.
@@ -67,8 +70,11 @@ def remedy(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None)
     if oversubscribed(m):  # in fits: ten times as slow in one run as in the next
         now_s = min(now_s, m.loader_s + m.start_up_share_s)
     gains, it_is_advised = now_s / best.turn_s, best.change.words == advised.change
-    if gains < max(WORTH, advised.gain / MUCH_MORE) and not it_is_advised:
-        return advised
+    was_tried = any(trial.change.kind == "whole batches" for trial in trials)
+    was_tried &= advised.change.startswith((ONE_ACCESS, WHOLE))
+    enough = WORTH if was_tried else max(WORTH, advised.gain / MUCH_MORE)
+    if gains < enough and not it_is_advised:
+        return Remedy(advised.verdict, AS_IT_IS, 1.0) if was_tried else advised
     how = best.change if best.applicable else None
     return Remedy(advised.verdict, best.change.words, max(1.0, gains), how=how)
 
@@ -159,7 +165,7 @@ def _cpu(m: Measurements) -> Remedy:
     change = f"do {what} once, ahead of training, or on the GPU; or take more cores"
     by_number = m.batch_size and m.kind != "stream"
     if by_number and m.making_s < SMALL_S * m.batch_size and not m.has_getitems:
-        change = "give the dataset __getitems__(indices), which reads all samples by one access"
+        change = ONE_ACCESS
         if m.kind == "batches of samples" and m.making_s < TINY_S * m.batch_size:
             change = f"{WHOLE}; its __getitem__ is given the indices of a batch"
     written_ms = min(WRITING_MS_PER_MB * m.batch_bytes / 1e6, pipeline(m).transform_ms)

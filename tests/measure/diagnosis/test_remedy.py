@@ -109,6 +109,20 @@ def test_what_a_trial_says_of_the_advised_change_itself_counts_however_little_it
         assert (found.gain, found.how) == (pytest.approx(gains), all_cores)
 
 
+@pytest.mark.parametrize("batch_size", [1024, BIG])  # by __getitems__, and as whole batches
+def test_what_whole_batches_do_not_gain_is_not_advised_and_what_they_gain_is_no_promise(
+    batch_size: int,
+) -> None:
+    rows = hungry(workers=0, kind="batches of samples", batch_size=batch_size)
+    whole, workers = candidates(rows, "CPU")
+    for turn_s in (rows.turn_s, 2 * rows.turn_s):
+        found = remedy(rows, "CPU", [Trial(whole, turn_s), Trial(workers, turn_s)])
+        assert (found.gain, found.change.split(":")[0]) == (1.0, "leave the loader as it is")
+    much = replace(rows, step_s=rows.turn_s / 50)  # the model promises 50
+    assert remedy(much, "CPU", [Trial(whole, rows.turn_s / 2)]).gain == pytest.approx(2)
+    assert remedy(rows, "CPU", [Trial(workers, 2 * rows.turn_s)]).at_most  # it was not tried
+
+
 def test_of_threads_that_hinder_each_other_in_fits_the_better_run_is_what_there_is_now() -> None:
     for alone_s, together_s in ((0.4, 0.06), (0.06, 0.4)):
         fits = hungry(one_thread_gain=30.0, loader_s=alone_s, together_s=together_s)
