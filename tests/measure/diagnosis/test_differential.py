@@ -49,7 +49,7 @@ def quick(loader: Any, step: Any = lambda batch: torch.zeros(()), **options: Any
 )
 def test_the_cause_of_a_known_loop_is_found(name: str) -> None:
     cause = loops.CAUSES[name]
-    with loops.loop(name) as (loader, step):
+    with loops.loop(loops.LOOPS[name]) as (loader, step):
         found = diagnose(loader, step, seconds=6)
         if found.cause != cause:  # neighbours on the machine may mislead it once, not twice
             found = diagnose(loader, step, seconds=6)
