@@ -166,7 +166,7 @@ def _cpu(m: Measurements) -> Remedy:
     by_number = m.batch_size and m.kind != "stream"
     if by_number and m.making_s < SMALL_S * m.batch_size and not m.has_getitems:
         change, left_s = ONE_ACCESS, TINY_S * m.batch_size
-        if m.kind == "batches of samples" and m.making_s < TINY_S * m.batch_size:
+        if m.kind == "batches of samples" and left_s > m.making_s / 2:
             change, left_s = f"{WHOLE}; its __getitem__ is given the indices of a batch", 0.0
     left_ms = 1e3 * left_s + WRITING_MS_PER_MB * m.batch_bytes / 1e6
     without = _at_most(m, transform_ms=min(left_ms, pipeline(m).transform_ms))

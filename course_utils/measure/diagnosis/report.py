@@ -102,18 +102,21 @@ def _figures(diagnosis: Diagnosis) -> list[str]:
         gains = "none to speak of, in this loop and on this machine"
     said = [f"Predicted gain: {gains}."]
     if diagnosis.asked_to_prove:
-        said.append(_proof(diagnosis.proof, cause))
+        said.append(_proof(diagnosis))
     if cause in ("GPU-bound", "memory"):
         return said
     speed = f"{factor(m.headspace)} times as fast"
     return [*said, f"Headspace: with an infinitely fast loader training would be {speed}."]
 
 
-def _proof(proof: Proof | None, cause: Cause) -> str:
+def _proof(diagnosis: Diagnosis) -> str:
+    proof = diagnosis.proof
     if proof is None:
         why = "this is a change of your code; make it, and diagnose the loop again"
-        if cause in ("GPU-bound", "memory"):
+        if diagnosis.cause in ("GPU-bound", "memory"):
             why = "no speed is promised"
+        elif diagnosis.how is not None:
+            why = "too few batches came in time; give it more seconds"
         return f"Not proved: {why}."
     low, high = (factor(gain) for gain in (min(proof.gains), max(proof.gains)))
     return (

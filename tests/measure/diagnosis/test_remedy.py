@@ -34,6 +34,11 @@ BIG = 10**8
             {"workers": 0, "batch_size": BIG, "kind": "batches of samples"},
             "batch_size=None.; its __getitem__ is given the indices of a batch",
         ),
+        (  # 6 us a sample, of which to list them would leave more than half
+            "CPU",
+            {"workers": 0, "batch_size": 16_000, "kind": "batches of samples"},
+            "its __getitem__ is given the indices of a batch",
+        ),
         (
             "CPU",
             {"workers": 0, "batch_size": 1024, "has_getitems": True},

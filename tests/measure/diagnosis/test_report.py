@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
+from course_utils.measure.diagnosis.changes import with_arguments
 from course_utils.measure.diagnosis.measurements import Measurements
 from course_utils.measure.diagnosis.remedy import remedy
 from course_utils.measure.diagnosis.report import Diagnosis, evidence
@@ -55,4 +57,7 @@ def test_a_proof_says_both_times_and_a_change_of_code_that_it_was_not_made() -> 
     assert "Not proved: this is a change of your code" in repr(
         concluded(HUNGRY, asked_to_prove=True)
     )
+    workers = concluded(hungry(computing_s=0.01), asked_to_prove=True)
+    with_more = replace(workers, how=with_arguments(num_workers=4))
+    assert "Not proved: too few batches came in time; give it more seconds." in repr(with_more)
     assert "roved" not in repr(concluded(HUNGRY))

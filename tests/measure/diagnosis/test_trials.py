@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
-from course_utils.measure.diagnosis import Cause, runs
+from course_utils.measure.diagnosis import Cause, runs, trials
 from course_utils.measure.diagnosis.changes import Change
 from course_utils.measure.diagnosis.gauges import Fetch
 from course_utils.measure.diagnosis.trials import (
     OVERSLEPT_S,
+    Proof,
     StandIn,
     _found_by_workers,
     candidates,
@@ -126,6 +127,36 @@ def test_whole_batches_are_advised_only_if_they_are_the_same() -> None:
     assert [one.change.kind for one in trial_of(noisy, kind="batches of samples")] == ["arguments"]
 
 
+@pytest.mark.parametrize(
+    ("doubtful", "step_cpu_s", "proofs"),
+    [
+        ((0.0, float("inf")), 0.0, 1),
+        ((0.0, 0.0), 0.0, 0),
+        ((0.0, float("inf")), 0.002, 0),  # a second thread of the step, which nothing stands in for
+    ],
+)
+def test_a_change_of_doubtful_gain_is_run_again_in_turns_with_the_loop_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+    doubtful: tuple[float, float],
+    step_cpu_s: float,
+    proofs: int,
+) -> None:
+    proven = list[Proof]()
+
+    def noting(*args: Any, **options: Any) -> Proof:
+        proof = prove_it(*args, **options)
+        assert proof is not None
+        proven.append(proof)
+        return proof
+
+    monkeypatch.setattr(trials, "DOUBTFUL", doubtful)
+    monkeypatch.setattr(trials, "prove_it", noting)
+    (trial,) = trial_of(loader(), step_cpu_s=step_cpu_s)
+    assert len(proven) == proofs
+    for proof in proven:
+        assert trial.turn_s == pytest.approx(1.0 / proof.gain)
+
+
 @pytest.mark.parametrize(("shared", "applicable"), [(True, True), (False, False)])
 def test_of_a_stream_that_every_worker_yields_whole_more_workers_are_not_applicable(
     shared: bool, applicable: bool
@@ -175,6 +206,13 @@ def test_a_change_is_proved_by_both_loops_in_turns() -> None:
     ours = loader(num_workers=0)
     change = Change("", "whole batches")
     proof = prove_it(ours, lambda batch: turns.append(1), hungry(), change, seconds=0.06)
+    assert proof is not None
     assert len(proof.gains) == 3
     assert proof.gain == pytest.approx(proof.now_s / proof.changed_s)
     assert turns
+
+
+def test_nothing_is_proved_by_a_loop_that_ends_before_it_is_steady() -> None:
+    few = DataLoader(TensorDataset(torch.arange(8.0)), batch_size=8)
+    change = Change("", "whole batches")
+    assert prove_it(few, lambda batch: None, hungry(), change, seconds=0.06) is None
