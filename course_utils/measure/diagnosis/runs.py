@@ -153,7 +153,7 @@ def run_loop(
 
         def finish() -> None:
             if step is not None and run.turns:  # what was only launched counts too
-                _end_with_the_device(run, None, synchronize)
+                _end_with_the_device(run, synchronize)
 
         while _run_epoch(run, loader, take, deadline, gauges, finish) and not is_enough(run):
             pass
@@ -288,7 +288,8 @@ def run_step(
                 run.turns.append(_turn_that_ends(0, number, asked, got))
                 if time.perf_counter() - started > seconds or is_enough(run):
                     break
-        _end_with_the_device(run, result, synchronize)
+            _wait_for_device(result, trace, synchronize)
+            run.turns[-1] = run.turns[-1]._replace(done=time.perf_counter())
     run.used_device = _memory_figures() != on_device
     if run.used_device and (device := torch.accelerator.current_accelerator()):
         # a Mac's has no float64 (TypeError), which the step then does not copy either; a device
@@ -309,10 +310,10 @@ def _memory_figures() -> dict[str, int]:
         return {}
 
 
-def _end_with_the_device(run: Run, result: Any, synchronize: Callable[[], Any] | None) -> None:
+def _end_with_the_device(run: Run, synchronize: Callable[[], Any] | None) -> None:
     """Let the last turn end when the device has done what it was given."""
     begun = time.perf_counter()
-    _wait_for_device(result, run.trace, synchronize)
+    _wait_for_device(None, run.trace, synchronize)
     last = run.turns[-1]  # since which the workers may have ended
     run.turns[-1] = last._replace(done=last.done + time.perf_counter() - begun)
 
