@@ -153,8 +153,12 @@ def _try(
     turn_s += _first_s(run, m, lasting)
     least, most = DOUBTFUL
     alike = m.step_cpu_s <= m.step_s  # as what stands in for it, which has no second thread
-    if alike and least <= m.turn_s / turn_s < most and (proof := again(change)):
-        turn_s = m.turn_s / proof.gain
+    if alike and least <= m.turn_s / turn_s < most:
+        try:
+            proof = again(change)
+        except Exception:  # as above: noise that was no different in the first run, for one
+            return None
+        turn_s = m.turn_s / proof.gain if proof else turn_s
     if m.kind == "stream" and run.workers > max(1, m.workers):
         change = replace(change, words=f"{change.words}, {SHARES}")
     return Trial(change, turn_s, applicable=not repeats)

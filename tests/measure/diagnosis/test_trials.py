@@ -157,6 +157,15 @@ def test_a_change_of_doubtful_gain_is_run_again_in_turns_with_the_loop_as_it_is(
         assert trial.turn_s == pytest.approx(1.0 / proof.gain)
 
 
+def test_what_a_loader_bears_only_once_is_not_advised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*args: Any, **options: Any) -> Proof:
+        raise ValueError
+
+    monkeypatch.setattr(trials, "DOUBTFUL", (0.0, float("inf")))
+    monkeypatch.setattr(trials, "prove_it", failing)
+    assert trial_of(loader()) == []
+
+
 @pytest.mark.parametrize(("shared", "applicable"), [(True, True), (False, False)])
 def test_of_a_stream_that_every_worker_yields_whole_more_workers_are_not_applicable(
     shared: bool, applicable: bool
