@@ -141,8 +141,10 @@ def _verdict(judge: Judge, attempt: tuple[Any, ...], seconds: float) -> Verdict:
     except Refused as refused:
         return refused.verdict
     except (Exception, SystemExit) as error:
-        step = advice(error) or "Mend that line, run its cell again, then this one."
-        failed = "Your code stopped" if learner_line(error) else "The check cannot use your answer"
+        failed, mend = "The check cannot use your answer", "your answer"
+        if learner_line(error):
+            failed, mend = "Your code stopped", "that line"
+        step = advice(error) or f"Mend {mend}, run its cell again, then this one."
         return wrong(f"{failed}: {explain(error)}.", step)
 
 

@@ -299,7 +299,7 @@ def with_record(batches):
     for batch, arrived in one_ahead(copy, batches):
         user = gpu.current_stream()
         user.wait_event(arrived)
-        batch.record_stream(user)  # do not give it away before this stream has got here
+        batch.record_stream(user)  # once dropped, it stays until this stream has done its work
         yield batch
 
 
@@ -486,7 +486,8 @@ cu.check("09.2", Prefetcher)
 #   when a batch is handed over.
 # - In 9.2 a variable keeps a batch alive: `for batch in ...` holds the old one until the new one is
 #   there.
-# - Somebody asks for a real GPU. The extra part shows recordings of one beside the emulated device.
+# - Somebody asks for a real GPU. The extra part shows what `make gpu-check` recorded of one,
+#   if anybody has run it, beside the emulated device.
 
 # %% [markdown]
 # ## You now can

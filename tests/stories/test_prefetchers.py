@@ -3,6 +3,7 @@
 import math
 import sys
 import threading
+from _thread import interrupt_main
 from contextlib import closing, suppress
 from functools import partial
 
@@ -33,6 +34,7 @@ def test_the_ten_defects_are_proven_by_counts_and_leave_no_thread_behind():
     assert [defect.number for defect in defects] == list(range(1, 11))
     assert all(defect.proven for defect in defects), defects
     assert all(defect.notes != defect.ours for defect in defects)
+    assert defects[0].ours == "hidden, of the copies after the first: 100 %"
     assert defects[3].ours == "3 batches, then DiskError: the disk is gone"
     assert defects[4].notes == "2 epochs of 8: 8 batches, then it hangs"
     assert defects[5].notes == "after break: thread alive, 5 batches kept, loader open"
@@ -61,6 +63,20 @@ def test_a_loop_that_computes_for_ever_takes_no_core_once_it_is_judged():
         (thread,) = set(threading.enumerate()) - before
     thread.join(30)
     assert not thread.is_alive()
+
+
+def interrupted(loader, devices):
+    interrupt_main()
+    yield from never(loader, devices)
+
+
+def test_a_loop_that_computes_for_ever_takes_no_core_once_its_judge_is_interrupted():
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        Seen(interrupted, Trial())
+    for thread in set(threading.enumerate()) - before:
+        thread.join(30)
+        assert not thread.is_alive()
 
 
 def asleep(loader, devices):

@@ -31,14 +31,14 @@ from course_utils.hardware.gpu import (
 from course_utils.measure.spans import current
 
 PAGEABLE = (
-    "The batches are in pageable memory, where copying blocks the loop and hides nothing: give the "
-    "loader pin_memory=True, and a batch that is a dataclass a method pin_memory(), which the "
-    "loader then calls."
+    "The batches are in pageable memory: copying blocks the loop, and is hidden only where that is "
+    "ahead of its steps. Give the loader pin_memory=True, and a batch that is a dataclass a method "
+    "pin_memory(), which the loader then calls."
 )
 GAPS = (
     "The batches are parts of pinned memory with gaps between, which PyTorch first packs into "
-    "pageable memory: copying blocks the loop and hides nothing. Let the collate_fn return "
-    "batch.contiguous(), and cut on the device what you need."
+    "pageable memory: copying blocks the loop, and is hidden only where that is ahead of its steps."
+    " Let the collate_fn return batch.contiguous(), and cut on the device what you need."
 )
 
 Device = Accelerator | CudaDevice

@@ -182,7 +182,7 @@ CONTRACT = {
             _ANEW,
         ),
         Broken(
-            lambda seen: seen.machine.streams.value > 1,
+            lambda seen: seen.machine.streams.value >= seen.trial.epochs,
             "Three epochs make {seen.machine.streams.value} streams. Each has device memory of its "
             "own, which no other stream gets: memory grows from epoch to epoch.",
             "Make the stream once, in __init__, and keep it.",

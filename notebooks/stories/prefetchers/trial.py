@@ -93,6 +93,7 @@ class Seen:
         self.error: BaseException | None = None  # what the loop got
         self.leaving = False  # it came to its break
         self._progress, self._patient = Tally(), True
+        self._done = threading.Event()  # after a join that was interrupted, is_alive() is wrong
         self._before = set(threading.enumerate())
         with warnings.catch_warnings(record=True, action="always") as said:
             self.hung = not self._ends(make)
@@ -108,7 +109,7 @@ class Seen:
         self.source.abandoned.set()
         # One that waits is left asleep: it would not hear of it, and Python 3.11 cannot trace any
         # thread before it has. An `except Exception` lets SystemExit through.
-        if self._thread.is_alive() and _computes(self._thread):
+        if not self._done.is_set() and _computes(self._thread):
             ident, end = ctypes.c_ulong(self._thread.ident or 0), ctypes.py_object(SystemExit)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, end)
 
@@ -120,15 +121,20 @@ class Seen:
                 self._loop(make)
             except BaseException as error:
                 self.error = error
+            finally:
+                self._done.set()
 
-        self._thread = thread = threading.Thread(target=run, daemon=True, name="trial")
-        thread.start()
+        self._thread = threading.Thread(target=run, daemon=True, name="trial")
         known, since = -1, time.monotonic()
-        while time.monotonic() - since <= self.patience.hang and thread.is_alive():
-            thread.join(0.02)
-            if known < (now := self._progress.value + self.source.served.value):
-                known, since = now, time.monotonic()
-        return not thread.is_alive()
+        try:
+            self._thread.start()
+            while time.monotonic() - since <= self.patience.hang and not self._done.wait(0.02):
+                if known < (now := self._progress.value + self.source.served.value):
+                    known, since = now, time.monotonic()
+        except BaseException:  # interrupted
+            self.close()
+            raise
+        return self._done.is_set()
 
     def _loop(self, make: Make) -> None:
         trial, machine = self.trial, self.machine
@@ -147,8 +153,9 @@ class Seen:
                 with machine.current().stream(stream):
                     self._epoch(late=epoch in trial.late)
         if trace is not None:
-            first = next((span for span in trace.spans if span.lane == "copy"), None)
-            self.hidden = hidden_share([span for span in trace.spans if span is not first])
+            spans = trace.spans
+            first = next((span for span in spans if span.lane == "copy"), None)
+            self.hidden = hidden_share([span for span in spans if span is not first])
 
     def _epoch(self, *, late: bool) -> None:
         found: list[Any] = []
