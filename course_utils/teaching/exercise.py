@@ -134,7 +134,9 @@ def _verdict(judge: Judge, attempt: tuple[Any, ...], seconds: float) -> Verdict:
         return todo("Run the cells above first; they ended with an error or were not run.")
     for part in attempt:
         if stub := find_stub(part):
-            return todo(f"Write {stub} in place of the `...`, then run this cell again.")
+            return todo(
+                f"Write {stub} in place of the `...` and leave none, then run this cell again."
+            )
     try:
         with _limit(seconds):
             return judge(*attempt)

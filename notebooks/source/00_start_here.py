@@ -237,7 +237,7 @@ cu.cleanup_workers()
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+# The core ends here. No later notebook's core needs what follows, and each section only the core.
 #
 # ## Feed the GPU with your own loader
 #

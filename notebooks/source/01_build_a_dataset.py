@@ -460,7 +460,7 @@ print(server.counters())
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+# The core ends here. No later notebook's core needs what follows, and each section only the core.
 #
 # ## When loading everything is right
 #

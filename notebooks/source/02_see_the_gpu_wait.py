@@ -289,7 +289,7 @@ measured = {w: run_pipeline(loop) for w, loop in loops.items()}
 
 
 def rate(trace: Trace) -> float:
-    """Return the steps per second once the loop is running."""
+    """Return the steps per second without the start, which only the picture shows."""
     ends = [span.end_ns for span in trace.spans if span.lane == "gpu"]
     return (len(ends) - 1) / (ends[-1] - ends[0]) * 1e9
 
@@ -374,7 +374,7 @@ cu.reveal("02e", rate(ahead))
 
 # %% [markdown]
 # Nothing changes: longer shelves do not make a baker bake faster. Prefetching hides **latency** and
-# **variance**; it never raises **throughput**.
+# **variance**; it makes no loader faster.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
@@ -436,7 +436,7 @@ cu.reveal("02f", "a larger model")
 #
 # - check whether the numbers of a progress bar fit together,
 # - say what *GPU-Util* counts, and measure true idle time instead,
-# - predict idle time from L, C, W and P, and say why prefetching adds no throughput,
+# - predict idle time from L, C, W and P, and say why prefetching makes no loader faster,
 # - name what exposes a slow loader.
 #
 # The next notebook finds out *why* a GPU waits, before anything is changed.
@@ -444,7 +444,7 @@ cu.reveal("02f", "a larger model")
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+# The core ends here. No later notebook's core needs what follows, and each section only the core.
 
 # %% [markdown]
 # ## Explore, and measure
@@ -478,7 +478,7 @@ print(f"GPU busy after the first step: predicted {predicted:.0f} %, measured {fo
 
 # %% [markdown]
 # The model is allowed an error of 5 points. On two cores the measurement may fall short by a few more: the main process
-# has to wait for a core while both workers compute, which the model does not know. If far more is missing,
+# has to wait for a core while the workers compute, which the model does not know. If far more is missing,
 # something else is computing on your cores: run it again. <!-- given -->
 
 # %% [markdown]

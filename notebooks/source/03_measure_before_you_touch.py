@@ -378,7 +378,7 @@ clinic.second_opinion(which)
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+# The core ends here. No later notebook's core needs what follows, and each section only the core.
 #
 # ## Time a step
 #

@@ -423,7 +423,7 @@ loader = DataLoader(
     num_workers=2,
     persistent_workers=True,  # they start once
     pin_memory=True,  # from there a GPU fetches a batch while the CPU goes on: notebook 09
-    prefetch_factor=2,  # batches ready: evens out loading times, adds no throughput
+    prefetch_factor=2,  # batches ready: evens out loading times, makes none shorter
     timeout=60,  # seconds; a batch that never comes is an error then
     worker_init_fn=worker_init,  # one thread for each worker: see "Threads" in the extra part
 )
@@ -444,7 +444,7 @@ print("pinned:", next(iter(loader))["pulses"].is_pinned())
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+# The core ends here. No later notebook's core needs what follows, and each section only the core.
 #
 # ## Three ways to start a worker
 #

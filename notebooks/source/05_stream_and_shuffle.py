@@ -381,7 +381,7 @@ cu.check("05.2", at_once, chunk, buffer)
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+# The core ends here. No later notebook's core needs what follows, and each section only the core.
 
 # %% [markdown]
 # ## How long is an epoch?

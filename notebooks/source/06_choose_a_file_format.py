@@ -459,7 +459,7 @@ cu.reveal("06d", ladder["two workers"] / ladder["whole batches"])
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+# The core ends here. No later notebook's core needs what follows, and each section only the core.
 #
 # ## And the GPU?
 #

@@ -360,7 +360,7 @@ shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # wha
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+# The core ends here. No later notebook's core needs what follows, and each section only the core.
 
 # %% [markdown]
 # ## Stage a file yourself

@@ -401,7 +401,7 @@ cu.check("08.2", where_to_augment)
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+# The core ends here. No later notebook's core needs what follows, and each section only the core.
 
 # %% [markdown]
 # ## A window of its own for each sample

@@ -502,7 +502,7 @@ cu.check("09.2", Prefetcher)
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section stands for itself. (It uses the designs and `train` from above.)
+# The core ends here. No later notebook's core needs what follows, and each section only the core. (It uses the designs and `train` from above.)
 
 # %% [markdown]
 # ## Seven designs

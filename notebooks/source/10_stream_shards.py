@@ -407,7 +407,7 @@ cu.check("10.2", choose_shards)
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+# The core ends here. No later notebook's core needs what follows, and each section only the core.
 #
 # ## Every sample once, on all ranks
 #

@@ -485,7 +485,7 @@ draw_losses(whole["losses"], killed["losses"], at=23)
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+# The core ends here. No later notebook's core needs what follows, and each section only the core.
 
 # %% [markdown]
 # ## A batch too large for the GPU

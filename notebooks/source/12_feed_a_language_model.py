@@ -270,7 +270,7 @@ cu.check("12.2", window_starts)
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section stands for itself.
+# The core ends here. No later notebook's core needs what follows, and each section only the core.
 #
 # ## Blend corpora
 #

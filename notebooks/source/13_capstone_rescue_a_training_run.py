@@ -224,7 +224,7 @@ write_report()
 # %% [markdown]
 # # Extra
 #
-# The core ends here, and each section stands for itself.
+# The core ends here, and each section needs only the core.
 #
 # ## Another patient
 #

@@ -186,7 +186,7 @@ LibraryForm()
 # %% [markdown]
 # # Extra
 #
-# The core ends here, and each section stands for itself.
+# The core ends here, and each section needs only the core.
 #
 # ## All of them in turn
 #

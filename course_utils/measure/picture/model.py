@@ -138,6 +138,8 @@ def _reason(summary: Summary) -> str:
         return ""
     if start_up > 0.9 * summary.idle:
         return ", nearly all of it start-up"
+    if start_up > 0.5 * summary.idle:
+        return f", most of it start-up ({percent(start_up)})"
     before = f"; {percent(start_up)} is start-up" if start_up >= 0.005 else ""
     return f", mostly for {awaited(stage)}{before}"
 

@@ -21,7 +21,8 @@ _FRAME = re.compile(
 )
 
 _ADVICE = {
-    "NameError": "Import or define it in the same cell: a worker is a fresh Python.",
+    "NameError": "Check the spelling. Import or define in the same cell what a worker "
+    "needs: it is a fresh Python.",
     "ModuleNotFoundError": "Check the spelling of the import.",
     "NotImplementedError": "Write this part first.",
     "PicklingError": "Workers get a pickled copy: keep lambdas, locks and open files out of it.",

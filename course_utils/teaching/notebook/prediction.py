@@ -91,8 +91,9 @@ class Reveal:
         """The comparison in words."""
         measured = _with_unit(self.measured, self.unit)
         if self.predicted is None:
+            said = "It is" if isinstance(self.measured, str) else "Measured:"
             return (
-                f"Measured: {measured}. You made no guess here; make the next one before you "
+                f"{said} {measured}. You made no guess here; make the next one before you "
                 "measure, however rough: what surprises you stays with you."
             )
         guessed = _with_unit(self.predicted, self.unit)

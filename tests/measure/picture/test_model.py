@@ -56,11 +56,18 @@ def test_states_are_all_combinations_of_the_options_named_in_their_order():
             "computes 50 % of the time and waits 50 %, nearly all of it start-up.",
         ),
         (
+            [
+                *(span("main", "wait", 0, 3, 0), span("gpu", "compute", 3, 10, 0)),
+                *(span("main", "wait", 10, 12, 1), span("gpu", "compute", 12, 20, 1)),
+            ],
+            "computes 75 % of the time and waits 25 %, most of it start-up (15 %).",
+        ),
+        (
             [span("main", "read", 0, 5)],
             'computed nothing: call gpu.step(batch), or mark your step: with cu.stage("compute").',
         ),
     ],
-    ids=["busy, idle, reason", "no reason needed", "start-up", "no step"],
+    ids=["busy, idle, reason", "no reason needed", "start-up", "mostly start-up", "no step"],
 )
 def test_the_sentence_says_busy_idle_and_reason_with_a_name_if_there_is_one(spans, says):
     assert sentence(trace_of(*spans)) == f"The GPU {says}"

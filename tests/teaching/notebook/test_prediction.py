@@ -112,6 +112,7 @@ def test_without_a_guess_or_a_question_the_measurement_is_shown() -> None:
     assert repr(shown).startswith("Measured: 81 %. You made no guess here")
     assert "you said" not in shown._repr_html_()
     assert repr(reveal("90.9", 3.0)).startswith("Measured: 3. ")
+    assert repr(reveal("90.9", "a larger model")).startswith("It is a larger model. ")
 
 
 def test_a_damaged_file_is_put_aside(answers: Path) -> None:

@@ -123,7 +123,11 @@ def test_edits_of_equal_length_within_a_second_are_seen_with_the_lines_of_the_ce
         ("json", "", "Python has a module 'json' already; call this one my_json."),
         ("colorsys", "", "Python has a module 'colorsys' already"),
         ("mine", "x = 1\nx = = 2", "Line 3 of the cell is not Python, `x = = 2`: inv"),
-        ("mine", "x = np.zeros(3)", "NameError: name 'np' is not defined. Import or define it in"),
+        (
+            "mine",
+            "x = np.zeros(3)",
+            "NameError: name 'np' is not defined. Check the spelling. Import",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_in_a_sentence(
