@@ -1,4 +1,4 @@
-"""Clear away what an interrupted cell leaves: loops over a loader, and their workers."""
+"""Clear away what an interrupted cell or a kernel leaves: loops over a loader, and workers."""
 
 from __future__ import annotations
 
@@ -42,6 +42,34 @@ def cleanup_workers() -> None:
         return
     cleared, several = plural(loops, "unfinished loop"), "es" * (len(gone) != 1)
     print(f"Cleared away: {cleared} over a loader, {len(gone)} worker process{several}.")
+
+
+def let_workers_begin_anew(result: Any) -> None:
+    """Have persistent workers started again where the interrupt of a cell has reached them too.
+
+    Args:
+        result: of the cell, as IPython tells it.
+    """
+    if isinstance(result.error_in_exec, KeyboardInterrupt):
+        with _workers_may_die():
+            for loader in list(_alive("DataLoader")):
+                loader._iterator = None
+
+
+def end_without_helpers(kernel: Any) -> None:
+    """Let `kernel` end at once, with all that it still has to clear away.
+
+    It waits half a minute for children that do not end when they are told to: the helpers of
+    multiprocessing, which end after it, and those that have ended and of whom nobody has heard.
+    Jupyter kills it before that.
+    """
+    children = kernel._process_children
+
+    def those_that_listen() -> list[psutil.Process]:
+        left = _children()
+        return [c for c in children() if c in left and c.status() != psutil.STATUS_ZOMBIE]
+
+    kernel._process_children = those_that_listen
 
 
 def _forget_errors() -> None:

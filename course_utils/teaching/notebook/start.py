@@ -16,7 +16,11 @@ from course_utils.errors import CourseError
 from course_utils.hardware.machine import memory, usable_cores, use_start_method
 from course_utils.interrupts import hear_lost_ones
 from course_utils.paths import __version__, data_root, data_size
-from course_utils.teaching.notebook.leftovers import spare_the_kernel
+from course_utils.teaching.notebook.leftovers import (
+    end_without_helpers,
+    let_workers_begin_anew,
+    spare_the_kernel,
+)
 from course_utils.teaching.notebook.worker_module import register
 
 # What every worker imports: loaded once into the server that forks them, it costs no worker time.
@@ -67,6 +71,9 @@ def ready(notebook: str) -> None:
         register(shell, notebook)
         spare_the_kernel(shell.user_global_ns)
         hear_lost_ones(lambda: shell.execution_count)
+        shell.events.register("post_run_cell", let_workers_begin_anew)
+        if hasattr(kernel := getattr(shell, "kernel", None), "_process_children"):
+            end_without_helpers(kernel)
         # where MPLBACKEND is set to Agg, as on many clusters, pictures would not be shown
         os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch.profiler complains where no GPU is

@@ -59,7 +59,7 @@ def define(name: str, cell: str, *, folder: Path, of: str = _CELL) -> ModuleType
     # The first line stands for the magic's own, so that both count lines alike.
     source = f"# %%worker_module {name}\n{cell}"
     try:
-        compile(source, str(path), "exec")
+        compile(source, of, "exec")  # under its path the line would be read from the last version
     except SyntaxError as error:
         line = (error.text or "").strip()
         raise CourseError(

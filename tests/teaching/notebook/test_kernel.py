@@ -124,6 +124,31 @@ def test_an_interrupted_loop_leaves_workers_that_cleaning_up_ends(
     assert kernel.run("print(len(list(loader)))").endswith("4\n")
 
 
+def test_persistent_workers_that_an_interrupt_has_ended_are_started_again(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    kernel.run(SLOW_DATASET)
+    kernel.run(
+        "from torch.utils.data import DataLoader\n"
+        "loader = DataLoader(Numbers(), num_workers=2, persistent_workers=True)"
+    )
+    assert "KeyboardInterrupt" in kernel.interrupt(LOOP, at="waiting")
+    (tmp_path / "no_more_waiting").touch()
+    assert kernel.run("print(len(list(loader)))").endswith("4\n")
+
+
+def test_a_kernel_that_ends_takes_its_folders_along(kernel: Kernel) -> None:
+    kernel.run(DATASET.format(0))
+    kernel.run(LOAD)
+    room = Path(
+        kernel.run("import tempfile; room = tempfile.TemporaryDirectory(); room.name")[1:-1]
+    )
+    assert room.is_dir()
+    kernel.manager.shutdown_wait_time = 25  # seconds until it is killed, less than it took
+    kernel.manager.shutdown_kernel()
+    assert not room.exists()
+
+
 STARTS = """
 from torch.utils.data import DataLoader
 next(batches := iter(DataLoader(Numbers(), num_workers=1)))

@@ -1,6 +1,7 @@
 """`%%worker_module`: what it writes, imports, prints and refuses."""
 
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -113,6 +114,12 @@ def test_edits_of_equal_length_within_a_second_are_seen_with_the_lines_of_the_ce
     assert module.f.__code__.co_firstlineno == 4
     program = [sys.executable, "-c", "import mine; print(mine.x)"]
     assert subprocess.run(program, capture_output=True, text=True, check=True).stdout == "4\n"
+
+
+def test_of_a_new_version_that_is_not_python_the_new_line_is_told(folder: Path) -> None:
+    define("mine", "x = (1 + 1) * 2", folder=folder)
+    with pytest.raises(CourseError, match=re.escape("`x = (1 + 1 * 2`: '(' was never closed")):
+        define("mine", "x = (1 + 1 * 2", folder=folder)
 
 
 @pytest.mark.parametrize(
