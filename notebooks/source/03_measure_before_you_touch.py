@@ -521,6 +521,7 @@ behind_a_cache = MemmapEvents(folder, fs=cu.slow_storage(folder, "S3", cache_mb=
 served = [benchmark(behind_a_cache, num_workers) for num_workers in (0, 2)]
 
 # %%
+# how fast workers start changes the rates above, and nothing of this
 print("distinct:", [len(set(events)) for events in served])
 
 # %% [markdown]

@@ -6,4 +6,4 @@ from course_utils.measure.diagnosis.measurements import SLOW, Measurements
 from course_utils.measure.diagnosis.rate import first_dropped, steady_rate
 from course_utils.measure.diagnosis.remedy import WORTH, Remedy, remedy
 from course_utils.measure.diagnosis.report import Diagnosis
-from course_utils.measure.diagnosis.verdict import Cause, delayed_by_others, judge
+from course_utils.measure.diagnosis.verdict import LEAVE_IT, Cause, delayed_by_others, judge

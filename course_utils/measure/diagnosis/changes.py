@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -38,6 +38,13 @@ def with_arguments(**arguments: Any) -> Change:
     return Change(words, arguments=arguments)
 
 
+def and_lasting(change: Change) -> Change:
+    """Return the change, with workers that last from epoch to epoch besides."""
+    lasting = with_arguments(persistent_workers=True)
+    words = f"{change.words}, {lasting.words}"
+    return replace(change, words=words, arguments={**change.arguments, **lasting.arguments})
+
+
 @contextmanager
 def applied(loader: Iterable[Any], change: Change) -> Iterator[Iterable[Any]]:
     """Yield the loader with the change; afterwards it is as it was."""
@@ -60,8 +67,12 @@ def applied(loader: Iterable[Any], change: Change) -> Iterator[Iterable[Any]]:
 
 def _attributes(loader: Any, change: Change) -> dict[str, Any]:
     """Return what the loader's attributes would be if it had been made with the change."""
+    found = dict(change.arguments)
+    workers = found.get("num_workers", loader.num_workers)
+    found["prefetch_factor"] = (loader.prefetch_factor or 2) if workers else None
+    found["timeout"] = (loader.timeout or TRIAL_HANGS_S) if workers else 0
     if change.kind == "whole batches":
-        return {
+        found |= {
             "dataset": _ByOneAccess(loader.dataset, loader.collate_fn),
             "sampler": loader.batch_sampler,
             "batch_sampler": None,
@@ -69,14 +80,10 @@ def _attributes(loader: Any, change: Change) -> dict[str, Any]:
             "drop_last": False,
             "collate_fn": default_convert,
         }
-    if change.kind in ("one thread", "all cores"):
+    elif change.kind in ("one thread", "all cores") and workers:
         one_thread = change.kind == "one thread"
         more = partial(threadpool_limits, 1) if one_thread else partial(_run_on, affinity())
-        return {"worker_init_fn": _And(loader.worker_init_fn, more)} if loader.num_workers else {}
-    found = dict(change.arguments)
-    workers = found.get("num_workers", loader.num_workers)
-    found["prefetch_factor"] = (loader.prefetch_factor or 2) if workers else None
-    found["timeout"] = (loader.timeout or TRIAL_HANGS_S) if workers else 0
+        found["worker_init_fn"] = _And(loader.worker_init_fn, more)
     return found
 
 

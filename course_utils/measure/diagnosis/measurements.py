@@ -348,8 +348,12 @@ def _length(spans: Sequence[Span]) -> float:
 
 
 def _stages(run: Run) -> dict[str, float]:
-    """Return the seconds of each stage that the dataset names, per batch."""
+    """Return the seconds of each stage that the dataset names, per batch.
+
+    The first of each worker are left out, as in `steady`.
+    """
     spans = [span for span in run.trace.spans if span.stage in LOADING and span.batch >= 0]
+    spans = [span for span in spans if span.batch >= max(1, run.workers)] or spans
     batches = len({span.batch for span in spans})
     found: dict[str, float] = {}
     for span in spans:

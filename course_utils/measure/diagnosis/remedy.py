@@ -10,9 +10,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from course_utils.measure.diagnosis.changes import Change, with_arguments
+from course_utils.measure.diagnosis.changes import Change, and_lasting, with_arguments
 from course_utils.measure.diagnosis.measurements import Measurements, ms
-from course_utils.measure.diagnosis.trials import WHOLE, Trial, candidates, pools_to_one, unpinned
+from course_utils.measure.diagnosis.trials import (
+    NOTICED,
+    WHOLE,
+    Trial,
+    candidates,
+    pools_to_one,
+    unpinned,
+)
 from course_utils.measure.diagnosis.verdict import (
     Cause,
     delayed_by_others,
@@ -69,7 +76,7 @@ def remedy(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None)
     now_s = m.turn_s
     if oversubscribed(m):  # in fits: ten times as slow in one run as in the next
         now_s = min(now_s, m.loader_s + m.start_up_share_s)
-    gains, it_is_advised = now_s / best.turn_s, best.change.words == advised.change
+    gains, it_is_advised = now_s / best.turn_s, best.change.words.startswith(advised.change)
     was_tried = any(trial.change.kind == "whole batches" for trial in trials)
     was_tried &= advised.change.startswith((ONE_ACCESS, WHOLE))
     enough = WORTH if was_tried else max(WORTH, advised.gain / MUCH_MORE)
@@ -95,6 +102,9 @@ def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
     gains = gain(m, num_workers=workers, **moving)
     if gains < WORTH:
         return advised
+    started_s = m.start_up_s * workers / max(1, m.workers)
+    if m.epoch and started_s > NOTICED * m.turn_s * m.epoch:
+        change = and_lasting(change)
     return Remedy(advised.verdict, change.words, gains, at_most=True, how=change)
 
 

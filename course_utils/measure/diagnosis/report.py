@@ -155,7 +155,9 @@ def evidence(m: Measurements) -> dict[str, str]:
         found["workers"] = f"none; {plural(m.cores, 'core')} to use"
         found["a batch"] = size(m.batch_bytes)
     found["read per batch"] = f"{size(m.asked_bytes)}, {size(m.disk_bytes)} of it from a disk"
-    found["slow fetches"] = f"{percent(m.slow_share)} of them, the slowest {ms(m.slowest_s)}"
+    found["slow fetches"] = (
+        f"{percent(m.slow_share)} of them, the slowest {ms(m.slowest_s)} with a core to itself"
+    )
     found["start and end of an epoch"] = duration(m.start_up_s * 1e9)
     if m.epoch:
         found["start and end of an epoch"] += f", of {plural(m.epoch, 'batch')}"
@@ -166,4 +168,5 @@ def _step(m: Measurements) -> str:
     if m.compute_s is None:
         copies = f"copies {ms(m.transfer_s)} by themselves, " if m.transfer_s else ""
         return f"{copies}the rest of {ms(m.step_s)} is not known: it records no spans"
-    return f"computing {ms(m.compute_s)}, copies {ms(m.transfer_s)}, the rest {ms(m.host_s)}"
+    parts = f"computing {ms(m.compute_s)}, copies {ms(m.transfer_s)}, the rest {ms(m.host_s)}"
+    return f"{parts}, without a core {ms(m.step_delay_s)}" if m.step_delay_s else parts

@@ -18,7 +18,13 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from course_utils.measure.diagnosis.changes import Change, applied, same, with_arguments
+from course_utils.measure.diagnosis.changes import (
+    Change,
+    and_lasting,
+    applied,
+    same,
+    with_arguments,
+)
 from course_utils.measure.diagnosis.measurements import (
     Measurements,
     computing_s,
@@ -149,7 +155,7 @@ def _try(
     turn_s = predicted_s(m, run)
     lasting = _lasting(loader)
     if m.epoch and run.workers and not lasting and start_up_s(run) > NOTICED * turn_s * m.epoch:
-        change, lasting = with_arguments(**change.arguments, persistent_workers=True), True
+        change, lasting = and_lasting(change), True
     turn_s += _first_s(run, m, lasting)
     least, most = DOUBTFUL
     alike = m.step_cpu_s <= m.step_s  # as what stands in for it, which has no second thread

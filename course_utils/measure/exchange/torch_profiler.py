@@ -59,12 +59,15 @@ def load_profile(path: str | Path) -> Trace:
     work = _gpu_spans(events, on_gpu, begins) if on_gpu else _cpu_spans(mine, waits, begins)
     spans = [Span("main", "wait", e.start_ns, e.end_ns, _batch(e.start_ns, begins)) for e in waits]
     note = "recorded by torch.profiler, workers not in it"
-    return trace_of(
+    trace = trace_of(
         [*spans, *work],
         label=path.name.split(".")[0],
         note=note if on_gpu else f"{note}, no GPU: cpu is the main thread",
         batches=len(begins),
     )
+    steps = [int(e.name.partition("#")[2]) for e in mine if e.name.startswith(f"{_STEP}#")]
+    trace.begins_amid = min(steps, default=0) > 0  # its schedule left the first ones out
+    return trace
 
 
 def _main_thread(events: Sequence[Event]) -> tuple[Any, Any]:

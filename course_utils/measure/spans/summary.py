@@ -93,7 +93,7 @@ def summarise(trace: SpanLog) -> Summary:
         idle=1 - utilisation,
         au=_au(steps, end),
         total_s=total / 1e9,
-        start_up_s=(steps[0].start_ns - start) / 1e9 if steps else 0.0,
+        start_up_s=(steps[0].start_ns - start) / 1e9 if steps and not trace.begins_amid else 0.0,
         steps=len(steps),
         stall=_stall(spans, steps, start, total),
         samples=trace.samples,

@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from textwrap import fill
 
-from course_utils.measure.diagnosis import WORTH, Measurements, delayed_by_others
+from course_utils.measure.diagnosis import LEAVE_IT, WORTH, Measurements, delayed_by_others
 from course_utils.measure.exchange import chrome_ranks
 from course_utils.measure.picture import Timeline
 from course_utils.measure.ranks import find_straggler
@@ -49,7 +49,7 @@ def findings(seen: Sequence[Seen]) -> str:
     """Return in words what each loader cost each rank."""
     found = loops(seen)
     if not found:
-        return (
+        return _filled(
             "No DataLoader gave a batch: this program makes its batches itself, or made none. "
             "Write `for batch in course_utils.watch(batches)` where it loops over them, and run it "
             "again. Where a function makes each of them, `batches` is `iter(function, None)`."
@@ -73,9 +73,16 @@ def _first(found: Sequence[Loop]) -> str:
         return "Too few batches were taken to say what to change."
     if worst.cause == "GPU-bound":
         if delayed_by_others(worst.measurements):
-            return f"Leave the loaders alone: {worst.name}, waits because all cores are taken."
+            return (
+                f"Watch it again when no other program computes: whether {worst.name}, keeps up "
+                "cannot be told where all cores are taken."
+            )
+        if _lost_at_the_start(worst, worst.measurements):
+            return (
+                f"Look first at how an epoch of {worst.name}, begins: later its loop hardly waits."
+            )
         return (
-            f"Leave the loaders alone: if {worst.name}, never let the loop wait, training would be "
+            f"Leave the loaders alone: if {worst.name}, never let its loop wait, that would be "
             f"{_at_best(worst.measurements)}."
         )
     if worst.remedy.gain < WORTH:
@@ -125,20 +132,30 @@ def _verdict(loop: Loop) -> list[str]:
     if loop.cause == "GPU-bound":
         if delayed_by_others(m):
             return [
-                f"{turn} The loader would keep up, but other programs, or its own workers, had "
-                "the cores."
+                f"{turn} Other programs, or its own workers, had the cores: whether it keeps up by "
+                "itself cannot be told."
             ]
-        ideal = f"an infinitely fast one would make training {_at_best(m)}"
+        if _lost_at_the_start(loop, m):
+            return [
+                f"{turn} Most of what was lost is the wait for the first batches of the epochs."
+            ]
+        ideal = f"an infinitely fast one would make this loop {_at_best(m)}"
         return [f"{turn} The loader keeps up: {ideal}."]
     if told.gain < WORTH:
         return [f"{turn} {told.verdict}", "Watching cannot name a change that gains much."]
     most = "at most " if told.at_most else ""
-    gain = f"Predicted gain: training {most}{factor(told.gain)} times as fast."
+    what = "each epoch after the first" if loop.cause == "start-up" else "this loop"
+    gain = f"Predicted gain: {what} {most}{factor(told.gain)} times as fast."
     return [f"{turn} {told.verdict}", f"Change: {told.change}. {gain}"]
 
 
+def _lost_at_the_start(loop: Loop, m: Measurements) -> bool:
+    """Tell whether a loop that loses much does so where its turns are not steady yet."""
+    return loop.share > LEAVE_IT and 2 * m.wait_s < loop.share * m.together_s
+
+
 def _at_best(m: Measurements) -> str:
-    """Return what training would be with an infinitely fast loader."""
+    """Return what the loop would be with an infinitely fast loader."""
     most = factor(m.headspace)
     return "no faster" if most == "1.0" else f"{most} times as fast"
 
@@ -217,6 +234,7 @@ def _trace(group: Sequence[Seen]) -> Trace:
     begin, end = busiest.turns[-TURNS:][0].asked, busiest.turns[-1].got
     trace = Trace(clock=lambda: int(end))
     trace.note, trace.sample_ids = "watched: the last turns", None
+    trace.begins_amid = any(turn.number and turn.asked == begin for turn in busiest.turns)
     if busiest.about["ranks"] > 1:
         trace.mention("computing includes the wait for other ranks")
     for one in group:

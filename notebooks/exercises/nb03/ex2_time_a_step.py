@@ -10,6 +10,7 @@ import torch
 
 from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
 from course_utils.teaching.exercise import Verdict, exercise, expect, refuse, right
+from course_utils.words import plural
 from notebooks.exercises.judging import read_number
 
 TOLERANCE = 0.12
@@ -105,7 +106,7 @@ def _judge(returned: object, bench: _Bench) -> None:
     )
     waits = log.replace("r", "").count("ws")  # after which another step is launched
     expect(
-        waits < max(3, 0.3 * launches),
+        waits < max(3, 0.3 * launches) or found < truth,
         f"{seen}. You wait for the device {waits} times in {launches} steps; then the host cannot "
         "launch the next step while the device computes, and you time a loop that nobody runs.",
         "Launch many steps and wait once, after the last one.",
@@ -134,8 +135,9 @@ def _judge(returned: object, bench: _Bench) -> None:
         "Count only the steps between the two readings of the clock.",
     )
     refuse(
-        f"{seen}, of {launches}. With few steps the time of launching the first one weighs much; "
-        "with many, more than steps is timed, or you divide by another number than theirs.",
+        f"{seen}; you launched {plural(launches, 'step')} in all. With few steps the time of "
+        "launching the first one weighs much; with many, more than steps is timed, or you divide "
+        "by another number than theirs.",
         "Time at least 20 steps with one wait behind them, and divide by their number.",
     )
 

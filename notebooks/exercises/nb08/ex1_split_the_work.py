@@ -171,6 +171,12 @@ def _judge_values(result: Any, samples: _Samples) -> None:
         f"on_device returns {result.dtype}; the model is trained in float32.",
         "images / 255 is float32 already.",
     )
+    expect(
+        result.isfinite().all() or not truth.isfinite().all(),
+        "Some values are no numbers: something was divided by 0. MEAN.to(images) takes over the "
+        "type of the images too, and 0.229 is 0 in uint8.",
+        _BRING_ALONG,
+    )
     for misconception, (next_step, values) in _slips(samples).items():
         expect(not _equal(result, values), misconception, next_step)
     expect(

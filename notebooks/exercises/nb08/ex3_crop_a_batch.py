@@ -86,16 +86,25 @@ def _ask(random_crops: RandomCrops, images: Tensor, size: int, seed: int = 0) ->
         "Make a new tensor and leave the old one as it is.",
     )
     wanted = (*images.shape[:2], size, size)
+    returned = f"From images of {tuple(images.shape)} you return {tuple(crops.shape)}, not {wanted}"
+    expect(
+        crops.shape == wanted or crops.shape[-3:] != (size, size, wanted[1]),
+        f"{returned}: the channels have come last, as they do where a `:` stands between indices.",
+        _INDEX,
+    )
+    expect(
+        crops.shape[2:].count(wanted[0]) <= wanted[2:].count(wanted[0]),
+        f"{returned}: each image was cut at the places of all samples.",
+        _INDEX,
+    )
     expect(
         crops.shape[:-2] == wanted[:-2],
-        f"From images of {tuple(images.shape)} you return {tuple(crops.shape)}, not {wanted}: "
-        "samples or channels are gone.",
+        f"{returned}: samples or channels are gone.",
         "Keep the first two dimensions, also where they are 1 or not 3; leave out squeeze().",
     )
     expect(
         crops.shape == wanted,
-        f"From images of {tuple(images.shape)} you return {tuple(crops.shape)}, not {wanted}. A "
-        "window that reaches outside comes out smaller.",
+        f"{returned}. A window that reaches outside comes out smaller.",
         "Offsets go from 0 to height - size and to width - size, both included.",
     )
     expect(

@@ -10,7 +10,14 @@ from threadpoolctl import threadpool_info
 from torch.utils.data import DataLoader, TensorDataset
 
 from course_utils.limits import affinity
-from course_utils.measure.diagnosis.changes import Change, OneAhead, applied, same, with_arguments
+from course_utils.measure.diagnosis.changes import (
+    Change,
+    OneAhead,
+    and_lasting,
+    applied,
+    same,
+    with_arguments,
+)
 from tests.measure.datasets import Numbers
 
 ONE_THREAD = Change("", "one thread")
@@ -30,6 +37,11 @@ def loader(**options: Any) -> DataLoader[Any]:
             {"prefetch_factor": None, "timeout": 0},
         ),
         ({}, Change("", "whole batches"), {"batch_size": None, "batch_sampler": None}),
+        (
+            {"num_workers": 1},
+            and_lasting(Change("", "whole batches")),
+            {"batch_size": None, "persistent_workers": True},
+        ),
     ],
 )
 def test_a_changed_loader_serves_the_same_batches_and_is_the_old_one_again(

@@ -127,6 +127,18 @@ def test_whole_batches_are_advised_only_if_they_are_the_same() -> None:
     assert [one.change.kind for one in trial_of(noisy, kind="batches of samples")] == ["arguments"]
 
 
+def test_a_change_whose_workers_are_to_last_stays_what_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trials, "NOTICED", 0.0)
+    whole, *_ = trial_of(loader(num_workers=1), kind="batches of samples", workers=1, epoch=50)
+    assert (whole.change.kind, whole.change.arguments) == (
+        "whole batches",
+        {"persistent_workers": True},
+    )
+    assert whole.change.words.endswith(", persistent_workers=True")
+
+
 @pytest.mark.parametrize(
     ("doubtful", "step_cpu_s", "proofs"),
     [

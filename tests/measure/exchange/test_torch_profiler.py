@@ -93,6 +93,8 @@ def test_events_become_lanes_with_the_batch_they_belong_to(
     assert [(s.lane, s.stage, s.start_ns // 1000, s.batch) for s in trace.spans] == spans
     assert trace.note.startswith("recorded by torch.profiler, workers not in it")
     assert ("no GPU" in trace.note) == (events is not TWO_STEPS)
+    # a schedule left the steps before out, so the first wait is one as any other
+    assert (trace.summary().start_up_s == 0) == (events is not WITHOUT_WORKERS)
 
 
 CUT_SHORT = gzip.compress(b'{"traceEvents": [' + bytes(range(256)) * 50)[:200]
