@@ -10,6 +10,7 @@ from course_utils.measure.hook.loader_hook import (
     listen_within,
     listeners_of,
     packed,
+    pause,
     unpacked,
 )
 from course_utils.measure.hook.traced_loader import batch_size, traced_batches

@@ -160,6 +160,11 @@ def listeners_of(loader: DataLoader[Any]) -> Sequence[Listener]:
     return hook.listeners if isinstance(hook, _Hook) else ()
 
 
+def pause(batches: Any, paused: bool) -> None:
+    """Let whoever listens to `batches`, made without workers, miss what comes, or hear it again."""
+    batches._collate_fn.__self__.pause(batches._dataset_fetcher, paused)
+
+
 def end(batches: Iterator[Any] | None, *, orderly: bool = True) -> None:
     """End an epoch early, with its workers unless they are persistent.
 
@@ -225,7 +230,13 @@ class _Hook:
                 listener.fetch_begins(args[-1])
             return fetch(*args)
 
+        self._fetches = fetch, told_fetch
         fetcher.fetch = told_fetch
+
+    def pause(self, fetcher: Any, paused: bool) -> None:
+        """Give a fetcher that is followed its own functions back, or take their place again."""
+        own, told = self._fetches
+        fetcher.fetch, fetcher.collate_fn = (own, self._collate) if paused else (told, self.collate)
 
     def collate(self, samples: Any) -> Any:
         """Do what the loader's `collate_fn` does."""

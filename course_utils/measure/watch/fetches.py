@@ -10,11 +10,10 @@ import torch
 from course_utils.limits import affinity
 from course_utils.measure.hook import Listener, delay_s, packed
 from course_utils.measure.spans import SpanLog, activate
-from course_utils.measure.watch.record import LONG_NS, SOME, STAGES, UNKNOWN
+from course_utils.measure.watch.record import LONG_NS, NO_STAGES, SOME, STAGES, UNKNOWN
 
 # what one fetch of one batch cost, in ns: the fields of `record.Turn` from `worker` on
 Cost = tuple[float, ...]
-_NO_STAGES = 0.0, 0.0, 0.0
 _NOT_READ = UNKNOWN, UNKNOWN, UNKNOWN
 
 
@@ -72,7 +71,7 @@ class Clocks(Listener):
         if self._reads or self._lasted > LONG_NS:
             cpu = self._processor()
             delay = self._without_core(cpu[0])
-        stages = self._stages() if self._log.rows else _NO_STAGES
+        stages = self._stages() if self._log.rows else NO_STAGES
         self.fetch = self.worker, self._began, self._made, done, *cpu, delay, *stages
         if self.worker < 0:
             activate(self._others)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from statistics import median
 from typing import Any
 
@@ -143,7 +144,7 @@ class Loop:
             "fetch_s": mean([_wall(turn) for turn in turns]),
             "computing_s": mean(_of_each(turns, _computing)),
             "delay_s": mean(_of_each(turns, lambda turn: turn.delay)),
-            "collate_s": mean([turn.done - turn.made for turn in turns]),
+            "collate_s": _part(turns, lambda turn: turn.done - turn.made),
             "slow_share": len(slow) / len(walls),
             "slow_time": sum(wall - usual for wall in slow) / max(sum(walls), 1.0),
             "slowest_s": max(walls) / 1e9,
@@ -210,8 +211,18 @@ def _wall(turn: Turn) -> float:
 
 
 def _stages(turns: Sequence[Turn]) -> Mapping[str, float]:
-    sums = {stage: mean([getattr(turn, stage) for turn in turns]) for stage in STAGES}
-    return {stage: seconds for stage, seconds in sums.items() if seconds}
+    parts = {stage: _part(turns, attrgetter(stage)) for stage in STAGES}
+    return {stage: seconds for stage, seconds in parts.items() if seconds}
+
+
+def _part(turns: Sequence[Turn], part: Callable[[Turn], float]) -> float:
+    """Return the seconds of a fetch that are such a part; of some fetches only the whole is known.
+
+    The others stand for them.
+    """
+    known = [turn for turn in turns if turn.made]
+    share = sum(map(part, known)) / max(sum(map(_wall, known)), 1.0)
+    return share * mean(list(map(_wall, turns)))
 
 
 def mean(times: Sequence[float]) -> float:

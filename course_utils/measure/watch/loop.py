@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from course_utils.measure.watch.record import is_watched, read_all, records_folder
+from course_utils.measure.watch.record import Seen, is_watched, read_all, records_folder
 
 if TYPE_CHECKING:
     from course_utils.measure.picture import Timeline
@@ -48,13 +48,13 @@ class Watched(Generic[T]):
         from course_utils.measure.watch.report import findings
 
         atexit.unregister(_tell)
-        return findings(read_all(records_folder()))
+        return findings(_seen())
 
     def timeline(self) -> Timeline:
         """Return the picture of the last turns of the loops of this process."""
         from course_utils.measure.watch.report import timeline
 
-        return timeline(read_all(records_folder()))
+        return timeline(_seen())
 
 
 def watch(loader: Iterable[T]) -> Watched[T]:
@@ -73,9 +73,17 @@ def watch(loader: Iterable[T]) -> Watched[T]:
     return Watched(loader)
 
 
+def _seen() -> list[Seen]:
+    """Return what was seen until now."""
+    from course_utils.measure.watch import turns
+
+    turns.write_down()
+    return read_all(records_folder())
+
+
 def _tell() -> None:
     """Print what was found to stderr."""
     from course_utils.measure.watch.report import findings
 
-    if seen := read_all(records_folder()):
+    if seen := _seen():
         print(f"\n{findings(seen)}", file=sys.stderr)

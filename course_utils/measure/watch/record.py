@@ -26,6 +26,7 @@ ABOUT = 8192  # bytes of the description
 ROWS = 2048  # turns that are remembered
 UNKNOWN = -1.0
 STAGES = ("read", "decode", "transform")  # that a dataset may name, as the last fields of a turn
+NO_STAGES = 0.0, 0.0, 0.0
 
 
 def is_watched() -> bool:
@@ -61,7 +62,7 @@ class Turn(NamedTuple):
     device_work: float = UNKNOWN  # from the batch to the next call of next(), by the same clock
     worker: float = UNKNOWN
     began: float = 0.0
-    made: float = 0.0  # all samples were there, and collating began
+    made: float = 0.0  # all samples were there, and collating began; 0: that is not known
     done: float = 0.0
     cpu: float = UNKNOWN  # of the fetching thread; this and the next two of some turns
     fetch_cpu: float = UNKNOWN  # of its whole process meanwhile: more if there are thread pools

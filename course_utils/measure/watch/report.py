@@ -256,5 +256,9 @@ def _fetch_spans(turn: Turn) -> list[Span]:
     if not turn.done:
         return []
     lane, number = f"worker {turn.worker:.0f}" if turn.worker >= 0 else "main", int(turn.number)
-    began, made, done = int(turn.began), int(turn.made), int(turn.done)
-    return [Span(lane, "read", began, made, number), Span(lane, "collate", made, done, number)]
+    began, made, done = int(turn.began), int(turn.made or turn.done), int(turn.done)
+    read, collate = (
+        Span(lane, "read", began, made, number),
+        Span(lane, "collate", made, done, number),
+    )
+    return [read, collate] if turn.made else [read]

@@ -6,6 +6,7 @@ only its `next()` comes here first.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import sysconfig
@@ -23,12 +24,13 @@ from torch import distributed
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from course_utils.limits import usable_cores
-from course_utils.measure.hook import is_heard, listen, listeners_of, unpacked
+from course_utils.measure.hook import is_heard, listen, listeners_of, pause, unpacked
 from course_utils.measure.watch.device import DeviceClock, device_at_work
 from course_utils.measure.watch.fetches import Clocks, Cost
 from course_utils.measure.watch.record import (
     ENDING,
     LONG_NS,
+    NO_STAGES,
     SOME,
     UNKNOWN,
     At,
@@ -38,12 +40,14 @@ from course_utils.measure.watch.record import (
 
 MOST_LOADERS = 16  # of a process; those after them are not watched
 AT_ONCE_NS = 1_000_000  # between iter() and next(): then they are one wait
+SHORT_NS = 8_000_000  # to follow how the batch of such a turn is made would cost up to 2 % of it
 _LIBRARIES = sysconfig.get_path("stdlib"), "site-packages", "dist-packages"
 _MAIN = threading.main_thread().ident
 _OURS = str(Path(__file__).parents[2])
 
 _writers: list[Writer] = []
-_last: Turns | None = None  # whose next() was called last
+_last = 0  # the id of the turns whose next() was called last
+_open = weakref.WeakSet["Turns"]()  # some of them may not be written down yet
 
 
 def begin(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
@@ -129,7 +133,9 @@ class Turns:
     """Times the calls of next() of one iterator.
 
     A step leaves nothing of this in the caches of the core: what costs time here is how many
-    functions and objects are met, far more than what they do. So they are few.
+    functions and objects are met, far more than what they do. So they are few; and where turns are
+    short and batches made in this process, most of them only have their times kept, which are
+    written down with the next turn that is followed. Whoever kills the process loses so many.
     """
 
     def __init__(self, writer: Writer, clocks: Clocks | None, began: int):
@@ -140,43 +146,92 @@ class Turns:
         self._began = began  # making the iterator, until the first batch is asked for
         self._ready = perf_counter_ns()
         self._place = 0  # in the epoch
+        self._asked = 0  # for the batch before
         self._got = self._number = 0  # when the batch came that the loop works on, and its turn
+        self._main = False  # the main thread calls next()
         self._device: DeviceClock | None = None
+        self._paused = False  # nobody follows how a batch is made
+        self._kept: list[tuple[int, int, int, bool, float]] = []  # turns that are not written down
+        _open.add(self)
 
     def take(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
-        """Return `next_batch(iterator)`, and write down the turn that begins so."""
+        """Return `next_batch(iterator)`, and note the turn that begins so."""
         global _last
-        if self._place and getattr(iterator, "_num_yielded", None) == 0:
+        if self._packed and self._place and getattr(iterator, "_num_yielded", None) == 0:
             self._new_epoch()  # of persistent workers, after a break
-        place, record, asked = self._place, self.writer.record, perf_counter_ns()
+        place, asked, straight, _last = self._place, perf_counter_ns(), _last == id(self), id(self)
+        short = self._fetches and place % SOME > 1 and asked - self._asked < SHORT_NS
+        quick = short and self._main and self._device is None
+        if quick != self._paused:
+            pause(iterator, quick)
+            self._paused = quick
+        try:
+            turn = self._time_quickly if quick else self._time
+            batch = turn(iterator, next_batch, asked, straight)
+        except BaseException as error:
+            if quick:
+                self.write_down()
+                self.writer.record.left(self._number, asked if straight else None)
+            if isinstance(error, StopIteration):
+                self._epoch_ends(asked)
+            raise
+        self._place, self._asked = place + 1, asked
+        return batch
+
+    def _time_quickly(
+        self, iterator: Any, next_batch: Callable[[Any], Any], asked: int, straight: bool
+    ) -> Any:
+        """Return the next batch, and keep the times of the turn."""
+        cpu = thread_time_ns()
+        batch = next_batch(iterator)
+        got = perf_counter_ns()
+        spent = thread_time_ns() - cpu if got - asked > LONG_NS else UNKNOWN
+        self._kept.append((self._place, asked, got, straight, spent))
+        return batch
+
+    def write_down(self) -> None:
+        """Write down the turns that were kept."""
+        record = self.writer.record
+        for place, asked, got, straight, spent in self._kept:
+            record.left(self._number, asked if straight else None)
+            fetch = -1, asked, 0.0, got, spent, spent, UNKNOWN, 0.0, *NO_STAGES
+            self._number, self._got = record.turn(place, asked, got, UNKNOWN, fetch), got
+        self._kept.clear()
+
+    def __del__(self) -> None:
+        """Write down what is left when the loop is: a forked process has only a copy of it."""
+        if self._kept and self.writer.about["pid"] == os.getpid():
+            self.write_down()
+
+    def _time(
+        self, iterator: Any, next_batch: Callable[[Any], Any], asked: int, straight: bool
+    ) -> Any:
+        """Return the next batch, and write down the turn with all that can be known of it."""
+        self.write_down()
+        place, record, main = self._place, self.writer.record, get_ident() == _MAIN
+        self._main = main
         if place:
-            record.left(self._number, asked if _last is self else None)
+            record.left(self._number, asked if straight else None)
         elif asked - self._ready < AT_ONCE_NS:
             asked = self._began
-        _last, main = self, get_ident() == _MAIN
         # whether there is one is asked in some turns only: that alone is a tenth of what all costs
         device = self._device_now() if main and (self._device or place % SOME < 2) else None
         if device is not None:
             device.asked()
         reads = not self._fetches and (place % SOME == 1 or asked - self._got > LONG_NS)
         cpu = thread_time_ns() if reads else 0
-        try:
-            batch = next_batch(iterator)
-        except StopIteration:
-            self._epoch_ends(asked)
-            raise
+        batch = next_batch(iterator)
         got, received = perf_counter_ns(), thread_time_ns() - cpu if reads else UNKNOWN
         if device is not None:
             device.got(record.turns)
         fetch = self.clocks.fetch if self.clocks is not None else None
         if self._packed:
             batch, fetch = self._unpacked(batch)
-        self._number = record.turn(place, asked, got, received, fetch)
+        self._number, self._got = record.turn(place, asked, got, received, fetch), got
         if place == 1:
             self._describe(batch)
         if not main:
             record.figures[At.ELSEWHERE] += 1
-        self._place, self._got = place + 1, got
         return batch
 
     def _unpacked(self, received: Any) -> tuple[Any, Cost | None]:
@@ -329,11 +384,19 @@ def _bytes(batch: Any) -> int:
     return sum(map(_bytes, batch)) if isinstance(batch, (list, tuple)) else 0
 
 
+@atexit.register
+def write_down() -> None:
+    """Write down all turns that were kept."""
+    for turns in list(_open):
+        turns.write_down()
+
+
 def _begin_as_child() -> None:
     """Forget the loops of the process that was forked: their records are its own."""
     global _last, _MAIN
-    _last, _MAIN = None, get_ident()
+    _last, _MAIN = 0, get_ident()
     _writers.clear()
+    _open.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,15 @@ from torch.utils.data import DataLoader, dataloader
 from course_utils.measure.spans import stage
 from course_utils.measure.trace import record
 from course_utils.measure.watch import attach, turns
-from course_utils.measure.watch.record import ENDING, FOLDER, ROWS, Seen, read_all, records_folder
+from course_utils.measure.watch.record import (
+    ENDING,
+    FOLDER,
+    ROWS,
+    SOME,
+    Seen,
+    read_all,
+    records_folder,
+)
 from tests.measure.datasets import Broken, Marked, Numbers, Stream
 
 
@@ -97,6 +106,28 @@ def test_a_turn_says_how_its_batch_was_made(seen: Callable[[], list[Seen]]) -> N
     read = [turn for turn in one.turns if turn.cpu >= 0]
     assert 0 < len(read) < len(one.turns)  # what is short is not all asked for its processor time
     assert all(turn.fetch_cpu >= turn.cpu > 0 for turn in read)
+
+
+@pytest.mark.parametrize("leaves_early", [False, True])
+def test_of_short_turns_some_are_followed_and_all_are_written_down(
+    seen: Callable[[], list[Seen]], monkeypatch: pytest.MonkeyPatch, leaves_early: bool
+) -> None:
+    monkeypatch.setattr(turns, "SHORT_NS", 1e12)
+    loader, served = DataLoader(Marked(45), batch_size=1), []
+    for batch in loader:
+        served.append(batch)
+        if leaves_early and len(served) == 40:
+            break
+    monkeypatch.undo()
+    assert torch.equal(torch.stack(served), torch.stack(list(loader)[: len(served)]))
+    one = seen()[0]
+    found = one.turns[: len(served)]
+    assert [turn.place for turn in found] == list(range(len(served)))
+    followed = [turn.place for turn in found if turn.made]
+    assert followed == [place for place in range(len(served)) if place % SOME < 2]
+    assert all(turn.asked <= turn.began < turn.done <= turn.got for turn in found)
+    assert all(one.left == other.asked for one, other in pairwise(found))
+    assert all(turn.decode > 0 for turn in found if turn.made)
 
 
 def test_a_loop_in_a_cell_is_not_named_by_a_number(seen: Callable[[], list[Seen]]) -> None:
