@@ -29,6 +29,7 @@ PRIVATE = (
     ("its iterator", "_num_yielded", "persistent workers begin another epoch"),
     ("its iterator", "_collate_fn", "tells who listens"),
     ("its iterator", "_dataset_fetcher.fetch", "begins a batch where there are no workers"),
+    ("its iterator", "_dataset_fetcher.collate_fn", "ends it, unless nobody is to listen"),
     ("its iterator", "_sampler_iter", "is emptied to end an epoch in order"),
     ("an iterator with workers", "_shutdown_workers", "ends an epoch at once"),
 )

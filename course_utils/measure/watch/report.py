@@ -231,15 +231,15 @@ def timeline(seen: Sequence[Seen]) -> Timeline:
 def _trace(group: Sequence[Seen]) -> Trace:
     """Return the last turns of one process."""
     busiest = max(group, key=lambda one: one.totals.turns)
-    begin, end = busiest.turns[-TURNS:][0].asked, busiest.turns[-1].got
+    first, end = busiest.turns[-TURNS:][0], busiest.turns[-1].got
     trace = Trace(clock=lambda: int(end))
     trace.note, trace.sample_ids = "watched: the last turns", None
-    trace.begins_amid = any(turn.number and turn.asked == begin for turn in busiest.turns)
+    trace.begins_amid = first.place > 0
     if busiest.about["ranks"] > 1:
         trace.mention("computing includes the wait for other ranks")
     for one in group:
         for turn in one.turns:
-            if begin <= turn.asked and turn.got <= end:
+            if first.asked <= turn.asked and turn.got <= end:
                 number = int(turn.number)
                 trace.add(Span("main", "wait", int(turn.asked), int(turn.got), number))
                 if turn.left > 0:
@@ -257,8 +257,5 @@ def _fetch_spans(turn: Turn) -> list[Span]:
         return []
     lane, number = f"worker {turn.worker:.0f}" if turn.worker >= 0 else "main", int(turn.number)
     began, made, done = int(turn.began), int(turn.made or turn.done), int(turn.done)
-    read, collate = (
-        Span(lane, "read", began, made, number),
-        Span(lane, "collate", made, done, number),
-    )
-    return [read, collate] if turn.made else [read]
+    spans = [Span(lane, "read", began, made, number), Span(lane, "collate", made, done, number)]
+    return spans if turn.made else spans[:1]

@@ -63,11 +63,11 @@ def end_without_helpers(kernel: Any) -> None:
     multiprocessing, which end after it, and those that have ended and of whom nobody has heard.
     Jupyter kills it before that.
     """
-    children = kernel._process_children
+    children = type(kernel)._process_children  # of the class: a notebook may begin twice
 
     def those_that_listen() -> list[psutil.Process]:
         left = _children()
-        return [c for c in children() if c in left and c.status() != psutil.STATUS_ZOMBIE]
+        return [c for c in children(kernel) if c in left and c.status() != psutil.STATUS_ZOMBIE]
 
     kernel._process_children = those_that_listen
 

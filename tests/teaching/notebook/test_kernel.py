@@ -106,15 +106,20 @@ for batch in loader:
 """
 
 
-def test_an_interrupted_loop_leaves_workers_that_cleaning_up_ends(
-    kernel: Kernel, tmp_path: Path
-) -> None:
+def interrupted_loop(kernel: Kernel) -> str:
+    """Interrupt a loop over persistent workers, and return what it showed."""
     kernel.run(SLOW_DATASET)
     kernel.run(
         "from torch.utils.data import DataLoader\n"
         "loader = DataLoader(Numbers(), num_workers=2, persistent_workers=True)"
     )
-    shown = kernel.interrupt(LOOP, at="waiting")
+    return kernel.interrupt(LOOP, at="waiting")
+
+
+def test_an_interrupted_loop_leaves_workers_that_cleaning_up_ends(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    shown = interrupted_loop(kernel)
     assert "KeyboardInterrupt" in shown
     assert "batch 2" not in shown
     cleared = kernel.run("cu.cleanup_workers()")
@@ -127,12 +132,7 @@ def test_an_interrupted_loop_leaves_workers_that_cleaning_up_ends(
 def test_persistent_workers_that_an_interrupt_has_ended_are_started_again(
     kernel: Kernel, tmp_path: Path
 ) -> None:
-    kernel.run(SLOW_DATASET)
-    kernel.run(
-        "from torch.utils.data import DataLoader\n"
-        "loader = DataLoader(Numbers(), num_workers=2, persistent_workers=True)"
-    )
-    assert "KeyboardInterrupt" in kernel.interrupt(LOOP, at="waiting")
+    assert "KeyboardInterrupt" in interrupted_loop(kernel)
     (tmp_path / "no_more_waiting").touch()
     assert kernel.run("print(len(list(loader)))").endswith("4\n")
 
