@@ -152,3 +152,13 @@ def test_the_prediction_is_that_of_the_formula() -> None:
     assert gain(computes, num_workers=8) == pytest.approx(1, rel=0.1)  # there are no more cores
     begins_anew = replace(waits, start_up_s=0.8, epoch=10)  # as long as a turn, with every change
     assert gain(begins_anew, num_workers=2) == pytest.approx(1 / 0.75, rel=0.02)
+
+
+@pytest.mark.parametrize(("start_up_s", "lasting"), [(0.01, False), (2.0, True)])
+def test_more_workers_that_were_not_tried_are_to_last_where_their_start_is_noticed(
+    start_up_s: float, lasting: bool
+) -> None:
+    waits = hungry(workers=2, computing_s=0.01, start_up_s=start_up_s, epoch=20)
+    found = remedy(waits, "storage")
+    assert found.change.startswith("num_workers=")
+    assert found.change.endswith(", persistent_workers=True") == lasting

@@ -53,6 +53,12 @@ def test_a_change_that_gains_little_is_not_named() -> None:
     assert "Change:" not in said or "1.0 times" not in said
 
 
+@pytest.mark.parametrize(("turns", "begins_amid"), [(100, False), (300, True)])
+def test_the_first_wait_of_the_last_turns_is_no_start_up(turns: int, begins_amid: bool) -> None:
+    (trace,) = traces([loop(turns=turns)]).values()
+    assert (trace.summary().start_up_s == 0) == begins_amid
+
+
 def test_ranks_stand_below_each_other_and_the_late_one_is_named() -> None:
     ranks = [
         loop(wait=1.0, work=9.0, rank=0, ranks=2, pid=1, fetch=2.0),
