@@ -39,6 +39,8 @@ STEPS = 60  # of the simulated loop
 # what moving a batch costs a worker, and about the same the main process: one core of November 2026
 MOVING_MS, SENDING_MS_PER_MB, RECEIVING_MS_PER_MB = 0.25, 0.9, 0.2
 WRITING_MS_PER_MB = 0.2  # of a batch, which whatever makes it has to write: the same core
+QUICK_S = 5e-3  # of a batch: workers may cost more, by taking cores from a step with threads
+STARTING_S = 0.1  # of a worker that is forked, and ends: the same machine
 WORTH = 1.15  # times faster has a change to be that is worth its name
 MUCH_MORE = 4.0  # times the gain of what was tried has a change of code to promise
 QUARTER = 0.25  # of the bytes of float32 are those of uint8
@@ -91,6 +93,8 @@ def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
     if m.workers and cause == "collate or IPC" and m.turn_s > WORTH * alone_s:
         none = with_arguments(num_workers=0)
         return Remedy(advised.verdict, none.words, m.turn_s / alone_s, how=none)
+    if not m.workers and m.making_s < QUICK_S:
+        return advised
     more = (c for c in candidates(m, cause) if c.arguments.get("num_workers", 0) > m.workers)
     if (change := next(more, None)) is None:
         return advised
@@ -102,7 +106,7 @@ def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
     gains = gain(m, num_workers=workers, **moving)
     if gains < WORTH:
         return advised
-    started_s = m.start_up_s * workers / max(1, m.workers)
+    started_s = workers * (m.start_up_s / m.workers if m.workers else STARTING_S)
     if m.epoch and started_s > NOTICED * m.turn_s * m.epoch:
         change = and_lasting(change)
     return Remedy(advised.verdict, change.words, gains, at_most=True, how=change)

@@ -58,11 +58,19 @@ class Loop:
         return self.lost_ns / max(totals.waited + totals.worked, 1.0)
 
     @cached_property
+    def epoch(self) -> int | None:
+        """The batches of an epoch, if that is known; not all loops ask until there are no more."""
+        totals = self.seen.totals
+        if totals.epochs:
+            return round(totals.turns / totals.epochs)
+        begun = [turn.number for turn in self.seen.turns if not turn.place]
+        return int(begun[-1] - begun[-2]) if len(begun) > 1 else None
+
+    @cached_property
     def steady(self) -> list[Turn]:
         """The turns that say something of the pace."""
-        about, totals = self.seen.about, self.seen.totals
-        epoch = round(totals.turns / totals.epochs) if totals.epochs else None
-        dropped = first_dropped(about["workers"] * about["prefetch_factor"], epoch)
+        about = self.seen.about
+        dropped = first_dropped(about["workers"] * about["prefetch_factor"], self.epoch)
         found = [turn for turn in self.seen.turns if turn.place >= dropped]
         return found or [turn for turn in self.seen.turns if turn.place]
 
@@ -107,12 +115,11 @@ class Loop:
         }
 
     def _start_up(self) -> dict[str, Any]:
-        about, totals = self.seen.about, self.seen.totals
+        about = self.seen.about
         firsts = [turn.got - turn.asked for turn in self.seen.turns if not turn.place]
         fetch = median([_wall(turn) for turn in self._fetched] or [0.0])
         each = 0.0 if about["persistent"] or not firsts else max(0.0, min(firsts) - fetch) / 1e9
-        epoch = round(totals.turns / totals.epochs) if totals.epochs else None
-        return {"start_up_s": each, "epoch": epoch}
+        return {"start_up_s": each, "epoch": self.epoch}
 
     def _setting(self) -> dict[str, Any]:
         about, totals = self.seen.about, self.seen.totals

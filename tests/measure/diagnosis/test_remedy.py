@@ -162,3 +162,7 @@ def test_more_workers_that_were_not_tried_are_to_last_where_their_start_is_notic
     found = remedy(waits, "storage")
     assert found.change.startswith("num_workers=")
     assert found.change.endswith(", persistent_workers=True") == lasting
+    without = remedy(hungry(workers=0, step_s=0.05, epoch=20), "CPU")
+    assert without.change == "num_workers=4, persistent_workers=True"
+    quick = hungry(workers=0, fetch_s=4e-3, computing_s=4e-3, collate_s=1e-4, step_s=4e-3)
+    assert remedy(quick, "CPU").how is None
