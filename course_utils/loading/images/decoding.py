@@ -9,7 +9,6 @@ what becomes of it, the codec leaves out the fine parts of each block of 8 x 8 p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from math import ceil, floor
 from typing import Any
 
@@ -22,8 +21,9 @@ from torch.nn.functional import interpolate
 from course_utils.loading.images.packed import PackedImages
 
 # What interpolate calls. It takes new memory for each result, of which the system clears every page
-# first: with two threads that costs a quarter of the loader's speed.
-RESIZE = torch.ops.aten._upsample_bilinear2d_aa.out
+# first: with two threads that costs a quarter of the loader's speed. torch.ops.aten has it as well,
+# but holds Python's lock longer: that costs a fortieth.
+RESIZE = torch._C._nn._upsample_bilinear2d_aa
 MARKS, END = bytes(range(0xD0, 0xD8)), 0xD9  # of restarts, which count to eight; of the end
 FACTORS = 8, 4, 2  # of DCT scaling; others are not faster than to decode all
 
@@ -72,7 +72,7 @@ class Decoder:
         Args:
             index: of the image.
             window: top, left, height and width, in pixels.
-            flip: whether left and right are swapped.
+            flip: whether left and right are swapped; whole images that are resized are not.
             out: (3, size, size), of whatever layout; uint8, or float32 if there is a norm.
             norm: a factor and what is added to the product, float32 (3, 1, size): for every row.
 
@@ -82,28 +82,35 @@ class Decoder:
         if self.resize:
             resized = self._middle(index)
         else:
-            as_it_is = norm is None and not flip and out.stride() == self._resized.stride()
+            as_it_is = norm is None and out.stride() == self._resized.stride()
             resized = out if as_it_is else self._resized
-            self._fill(resized, index, *window)
+            self._fill(resized, index, window, flip)
         if resized is not out:
-            out.copy_(resized.flip(-1) if flip else resized)
+            out.copy_(resized)
         if norm is not None:
             factor, shift = norm
             torch.addcmul(shift, out, factor, out=out)
 
-    def _fill(self, out: Tensor, index: int, top: int, left: int, height: int, width: int) -> None:
+    def _fill(self, out: Tensor, index: int, window: Sequence[int], flip: bool) -> None:
         """Resize a window into `out`, uint8 (3, size, size), in which colours lie side by side."""
+        top, left, height, width = window
         factor = scaling(height, width, self.size) if self.antialias else 1
         pixels, first, start = self._cut(index, factor, top, left, height, width)
         edges = top - first, left - start, top - first + height, left - start + width
         first, start, last, end = (edge // factor for edge in edges)
-        window = pixels[first:last, start:end]
+        part = pixels[first:last, start:end]
+        if flip or self.antialias:  # torch wants no gaps: so to flip the pixels costs no more
+            copy = self._copy[: part.size].reshape(part.shape)
+            if flip:
+                _mirror(part, copy)
+            else:
+                copy[:] = part
+            part = copy
         if self.antialias:
-            copy = self._copy[: window.size].reshape(window.shape)  # torch wants no gaps
-            copy[:] = window
-            RESIZE(_batch_of(copy), [self.size] * 2, False, out=out[None])
+            image, size = _batch_of(part), [self.size] * 2
+            RESIZE(image, size, False, None, None, out=out[None])  # type: ignore[call-arg]
         else:
-            _mix_four(window, out.permute(1, 2, 0).numpy())
+            _mix_four(part, out.permute(1, 2, 0).numpy())
 
     def _middle(self, index: int) -> Tensor:
         """Return the middle of a resized image, uint8 (3, size, size)."""
@@ -178,13 +185,14 @@ class Decoder:
         last = min(row.intervals // across, -(-(top + height + margin) // high))
         end = min(across, -(-(left + width + margin) // wide))
         places = content[row.length :].view(np.uint32)
-        begins = places[:-1].reshape(-1, across)[first:last, start]
-        ends = places[1:].reshape(-1, across)[first:last, start:end]  # of all that are wanted
-        runs = list(zip(begins.tolist(), ends[:, -1].tolist(), strict=True))  # one in each row
+        head = int(places[0])
+        wanted = places[first * across : last * across + 1].astype(np.int64)
+        ends = wanted[1:].reshape(-1, across)[:, start:end]  # of all intervals that are wanted
+        begins, stops = wanted[start:-1:across], ends[:, -1]  # of a run of them in each row
         # np.concatenate would let go of Python's lock for each of them, and wait for it again
-        part = bytearray().join([jpeg[: places[0]], *(jpeg[a:b] for a, b in runs)])
-        run_at = accumulate((b - a for a, b in runs), initial=int(places[0]))
-        moved = np.array([at - a for at, (a, _) in zip(run_at, runs, strict=False)])
+        runs = [jpeg[a:b] for a, b in zip(begins.tolist(), stops.tolist(), strict=True)]
+        part = bytearray().join([jpeg[:head], *runs])
+        moved = (stops - begins).cumsum() + (head - stops)
         # a photograph has thousands of marks: set in a loop, they let the other threads wait
         marks = np.frombuffer(MARKS * ceil(ends.size / 8), np.uint8, ends.size)
         np.frombuffer(part, np.uint8)[ends + (moved[:, None] - 1)] = marks.reshape(ends.shape)
@@ -207,8 +215,15 @@ def _colours_apart(frame: memoryview, factor: int) -> bool:
 
 def _batch_of(image: NDArray[np.uint8]) -> Tensor:
     """Return an image, (rows, columns, 3) without gaps, as (1, 3, rows, columns) in that layout."""
-    # made a batch first: else torch does not see that colours lie side by side, and works in planes
-    return torch.from_numpy(image[None]).permute(0, 3, 1, 2)
+    # made a batch by NumPy: else torch does not see that colours lie side by side, works in planes
+    return torch.from_numpy(image.transpose(2, 0, 1)[None])
+
+
+def _mirror(image: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
+    """Write an image with left and right swapped."""
+    from cv2 import flip
+
+    flip(image, 1, dst=out)
 
 
 def _mix_four(image: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
