@@ -3,9 +3,11 @@
 python -m benchmarks.diagnose                 all of them, quiet and beside a busy process
 python -m benchmarks.diagnose --busy          only beside a process that keeps one core busy
 python -m benchmarks.diagnose --quiet storage only quiet, those whose names hold one of the words
+python -m benchmarks.diagnose --watched       what `course watch` advises, which tries nothing
 
 The bars: the cause is found in 11 of 12 loops, no change makes a loop slower, and the predicted
-gain is within a factor of 1.3 of the real one.
+gain is within a factor of 1.3 of the real one. Of watching only that no change makes a loop slower:
+what shows only in trials it cannot tell, and its gains are upper limits.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from statistics import median
 from typing import Any
 
 from benchmarks.diagnose.loops import CAUSES, LOOPS, MENDED, loop
+from benchmarks.diagnose.watched import advice_of_watching
 from course_utils.errors import CourseError
-from course_utils.measure.diagnosis import Diagnosis, applied, diagnose
+from course_utils.measure.diagnosis import WORTH, Cause, Remedy, applied, diagnose
 
-RUNS = {"--quiet": ("quiet", 0), "--busy": ("beside a busy process", 1)}
 BAR = 11 / 12
 WITHIN = 1.3
 SLOWER = 0.95  # a gain below is no noise
@@ -47,23 +49,36 @@ class Found:
         return None if self.predicted is None or self.real is None else self.predicted / self.real
 
 
+Advice = tuple[Cause | None, Remedy | None]  # None: that cannot be told
+
+
+@dataclass(frozen=True)
+class Run:
+    """A way to ask for advice, and what keeps the cores busy meanwhile."""
+
+    title: str
+    advise: Callable[[str, Any, Any], Advice]  # of a loop by its name, its loader and its step
+    processes: int = 0  # that are busy
+    tries: bool = True  # a change before it is advised
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print a table for each run, and return the exit status: 1 if a bar is missed."""
     words = list(sys.argv[1:] if argv is None else argv)
     warnings.filterwarnings("ignore", "This DataLoader will create")
-    runs = [RUNS[word] for word in words if word in RUNS] or RUNS.values()
+    runs = [RUNS[word] for word in words if word in RUNS] or [RUNS["--quiet"], RUNS["--busy"]]
     names = [word for word in words if word not in RUNS] or [""]
     chosen = [name for name in CAUSES if any(word in name for word in names)]
-    return max([_table(run, processes, chosen) for run, processes in runs])
+    return max([_table(run, chosen) for run in runs])
 
 
-def _table(run: str, processes: int, names: Sequence[str]) -> int:
-    print(f"{len(names)} loops, {run}")
+def _table(run: Run, names: Sequence[str]) -> int:
+    print(f"{len(names)} loops, {run.title}")
     print(f"  {'loop':<42} {'cause':<22} {'predicted':>9} {'real':>6} {'ratio':>6}  change")
     found = []
-    with busy(processes):
+    with busy(run.processes):
         for name in names:
-            found.append(one := _find(name))
+            found.append(one := _find(name, run))
             figures = [f"{x:.2f}" if x else "-" for x in (one.predicted, one.real, one.ratio)]
             cause = one.cause if one.cause == CAUSES[name] else f"{one.cause} (WRONG)"
             columns = f"{cause:<22} {figures[0]:>9} {figures[1]:>6} {figures[2]:>6}"
@@ -73,41 +88,54 @@ def _table(run: str, processes: int, names: Sequence[str]) -> int:
     near = [ratio for ratio in ratios if 1 / WITHIN <= ratio <= WITHIN]
     worse = [one.name for one in found if one.real is not None and one.real < SLOWER]
     print(
-        f"  {run}: {right} of {len(found)} causes right; {len(near)} of {len(ratios)} predictions "
-        f"within a factor of {WITHIN}; made slower: {', '.join(worse) or 'none'}\n"
+        f"  {run.title}: {right} of {len(found)} causes right; {len(near)} of {len(ratios)} "
+        f"predictions within a factor of {WITHIN}; made slower: {', '.join(worse) or 'none'}\n"
     )
-    return int(right < BAR * len(found) or len(near) < len(ratios) or bool(worse))
+    missed = right < BAR * len(found) or len(near) < len(ratios)
+    return int((run.tries and missed) or bool(worse))
 
 
-def _find(name: str) -> Found:
+def _find(name: str, run: Run) -> Found:
     try:
         with loop(LOOPS[name]) as (loader, step):
-            diagnosis = diagnose(loader, step)
-            if diagnosis.cause == "GPU-bound":
-                return Found(name, diagnosis.cause, diagnosis.change)
-            real = _gain(name, diagnosis, loader, step)
+            cause, advice = run.advise(name, loader, step)
+            if cause is None or advice is None:
+                return Found(name, "not known", "")
+            if cause == "GPU-bound":
+                return Found(name, cause, advice.change)
+            if not run.tries and advice.gain < WORTH:
+                return Found(name, cause, "none that gains much")
+            real = _gain(name, advice, loader, step)
     except CourseError as error:
         return Found(name, "refused", str(error))
-    promised = None if diagnosis.cause == "memory" else diagnosis.gain
-    return Found(name, diagnosis.cause, diagnosis.change, promised, real)
+    return Found(name, cause, advice.change, None if cause == "memory" else advice.gain, real)
 
 
-def _gain(name: str, diagnosis: Diagnosis, loader: Any, step: Callable[[Any], Any]) -> float | None:
+def _diagnosed(name: str, loader: Any, step: Any) -> Advice:
+    found = diagnose(loader, step)
+    return found.cause, Remedy(found.verdict, found.change, found.gain, found.at_most, found.how)
+
+
+def _watched(name: str, loader: Any, step: Any) -> Advice:
+    return advice_of_watching(name)
+
+
+def _gain(name: str, advice: Remedy, loader: Any, step: Callable[[Any], Any]) -> float | None:
     """Make the change that is advised and return what it gains; None if nobody made it."""
     now, later = list[float](), list[float]()
     with ExitStack() as stack:
         mends = MENDED[name].items()
-        followed = next((make for advice, make in mends if advice in diagnosis.change), None)
+        followed = next((make for words, make in mends if words in advice.change), None)
         changed, its_step = loader, step
-        if diagnosis.how is None:
+        if advice.how is None:
             if followed is None:
                 return None
             changed, its_step = stack.enter_context(loop(followed))
         for _ in range(ROUNDS):
             now.append(batch_s(loader, step))
             with ExitStack() as change:
-                if diagnosis.how is not None:
-                    changed = change.enter_context(applied(loader, diagnosis.how))
+                if advice.how is not None:
+                    changed = change.enter_context(applied(loader, advice.how))
                 later.append(batch_s(changed, its_step))
     return median(now) / median(later)
 
@@ -140,6 +168,12 @@ def busy(processes: int) -> Iterator[None]:
             process.kill()
             process.wait()
 
+
+RUNS = {
+    "--quiet": Run("quiet", _diagnosed),
+    "--busy": Run("beside a busy process", _diagnosed, processes=1),
+    "--watched": Run("watched", _watched, tries=False),
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -112,12 +112,12 @@ def test_the_first_batch_belongs_to_the_first_epoch(tmp_path: Path) -> None:
 def test_bars_name_the_best_of_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     seconds = {OURS: 1.0, V2: 4.0, "FFCV": 1.6, DECODER: 0.8, ROUGH: 0.9}
     rows = {
-        name: Measured(name, "", s, 1.0, 0.1, BOOKS, "2 threads") for name, s in seconds.items()
+        name: Measured(name, "", s, 1.5, 0.1, BOOKS, "2 threads") for name, s in seconds.items()
     }
     print_bars([(OURS, BEST, 1.3), (OURS, DECODER, 0.9), (OURS, "absent", 1)], rows)
     first, second = capsys.readouterr().out.splitlines()
     assert first.strip() == f"{OURS} / FFCV: 1.60 (bar 1.3) holds"
-    assert second.strip() == f"{OURS} / {DECODER}: 0.80 (bar 0.9) DOES NOT HOLD"
+    assert second.strip() == f"{OURS} / {DECODER}: 0.75 (bar 0.9) DOES NOT HOLD"
 
     lost = replace(rows[V2], books=replace(BOOKS, distinct=99), pixels=1.5)
     print_table(TABLES["images, uint8"], {V2: lost}, {"FFCV": "no reason"})

@@ -140,13 +140,17 @@ def _begin(
 
 
 def data_loader_in(loader: Any, depth: int = 3) -> DataLoader[Any] | None:
-    """Return the `DataLoader` that `loader` is or that it wraps, as a WebLoader does."""
-    if isinstance(loader, DataLoader):
-        return loader
+    """Return the `DataLoader` that `loader` is or that it wraps, as a WebLoader does.
+
+    Those of Accelerate wrap one too, but give themselves out as what they wrap.
+    """
+    if issubclass(type(loader), DataLoader):
+        found: DataLoader[Any] = loader
+        return found
     listed = isinstance(loader, (list, tuple))
     parts = loader if listed else getattr(loader, "__dict__", {}).values()
-    found = (data_loader_in(part, depth - 1) for part in islice(parts, MOST_PARTS) if depth)
-    return next((one for one in found if one is not None), None)
+    inside = (data_loader_in(part, depth - 1) for part in islice(parts, MOST_PARTS) if depth)
+    return next((one for one in inside if one is not None), None)
 
 
 def is_heard(loader: DataLoader[Any]) -> bool:

@@ -25,16 +25,17 @@ class Watched(Generic[T]):
         self._loader = loader
 
     def __iter__(self) -> Iterator[T]:
-        from torch.utils.data import DataLoader
-
+        from course_utils.measure.hook import data_loader_in
         from course_utils.measure.watch import turns
 
-        if not isinstance(self._loader, DataLoader):
-            yield from turns.timed(self._loader)
+        loader = self._loader
+        inner = data_loader_in(loader)
+        if inner is None:
+            yield from turns.timed(loader)
         elif is_watched():  # `course watch` watches it already
-            yield from self._loader
+            yield from loader
         else:
-            yield from turns.timed_loader(self._loader)
+            yield from turns.timed_loader(loader, inner)
 
     def __len__(self) -> int:
         return len(self._loader)  # type: ignore[arg-type]

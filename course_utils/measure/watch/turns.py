@@ -13,6 +13,8 @@ import sysconfig
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from threading import get_ident
 from time import perf_counter_ns, thread_time_ns
@@ -25,6 +27,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from course_utils.limits import usable_cores
 from course_utils.measure.hook import is_heard, listen, listeners_of, pause, unpacked
+from course_utils.measure.watch.attach import timed_next
 from course_utils.measure.watch.device import DeviceClock, device_at_work
 from course_utils.measure.watch.fetches import Clocks, Cost
 from course_utils.measure.watch.record import (
@@ -75,18 +78,32 @@ def timed(batches: Any) -> Iterator[Any]:
     yield from _taken(iter(batches), Turns(writer, None, began))
 
 
-def timed_loader(loader: Any) -> Iterator[Any]:
-    """Yield the batches of a `DataLoader` and watch the loop that takes them."""
-    iterator = begin(loader, iter)
-    turns = getattr(iterator, "_watched_turns", None)
-    if turns is None:
-        yield from iterator
-        return
+def timed_loader(around: Any, loader: Any) -> Iterator[Any]:
+    """Yield the batches of `around`, which is a `DataLoader` or has one, and watch that one."""
+    watched = list[Any]()
+
+    def get_iterator(make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+        iterator: Any = begin(loader, make)
+        if hasattr(iterator, "_watched_turns"):
+            iterator.__class__ = _timed_kind(type(iterator))
+            watched.append(iterator)
+        return iterator  # type: ignore[no-any-return]
+
+    if loader._iterator is not None:  # of persistent workers, which is not asked for again
+        get_iterator(attrgetter("_iterator"))
+    vars(loader)["_get_iterator"] = partial(get_iterator, type(loader)._get_iterator)
     try:
-        yield from _taken(iterator, turns)
+        yield from around
     finally:
-        if turns.clocks is not None and turns.clocks.taken is not None:
-            turns.clocks.taken.fill_(False)  # whoever loops next wants nothing but batches
+        del vars(loader)["_get_iterator"]
+        for iterator in watched:
+            iterator._watched_turns.end()
+            iterator.__class__ = type(iterator).__base__
+
+
+def _timed_kind(kind: type) -> type:
+    """Return a kind of iterators whose next() comes here first."""
+    return type(kind.__name__, (kind,), {"__next__": timed_next(kind.__next__)})  # type: ignore[attr-defined]
 
 
 def _clocks_of(loader: Any) -> Clocks:
@@ -188,6 +205,11 @@ class Turns:
         spent = thread_time_ns() - cpu if got - asked > LONG_NS else UNKNOWN
         self._kept.append((self._place, asked, got, straight, spent))
         return batch
+
+    def end(self) -> None:
+        """Have persistent workers send nothing but batches to whoever loops next."""
+        if self.clocks is not None and self.clocks.taken is not None:
+            self.clocks.taken.fill_(False)
 
     def write_down(self) -> None:
         """Write down the turns that were kept."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -48,6 +49,67 @@ def test_persistent_workers_send_nothing_but_batches_once_nobody_watches() -> No
     again = cu.watch(loader)
     assert [batch.tolist() for batch in again] == watched
     assert all(turn.done for turn in read_all(records_folder())[0].turns)
+
+
+class Ahead(DataLoader[float]):
+    """Is one batch ahead, as loaders of Accelerate are."""
+
+    def __iter__(self) -> Any:
+        batches = super().__iter__()
+        batch = next(batches)
+        for later in batches:
+            yield batch
+            batch = later
+        yield batch
+
+
+class Prepared:
+    """Wraps a loader and gives itself out as one, as Accelerate does."""
+
+    def __init__(self, loader: DataLoader[float]):
+        self.base_dataloader = loader
+
+    @property
+    def __class__(self) -> Any:
+        return DataLoader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.base_dataloader, name)
+
+    def __iter__(self) -> Any:
+        yield from self.base_dataloader
+
+
+@pytest.mark.parametrize("kind", [Ahead, Prepared])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_inside_a_loader_with_a_loop_of_its_own_the_data_loader_is_watched(
+    kind: Any, workers: int
+) -> None:
+    options: Any = {"batch_size": 4, "num_workers": workers, "persistent_workers": workers > 0}
+    if kind is Ahead:
+        loader = inner = Ahead(Numbers(), **options)
+    else:
+        loader = Prepared(inner := DataLoader(Numbers(), **options))
+    expected = [batch.tolist() for batch in DataLoader(Numbers(), batch_size=4)]
+    before = dict(vars(inner))
+    for _ in range(2):  # watched and not, in turns
+        assert [batch.tolist() for batch in cu.watch(loader)] == expected
+        assert [batch.tolist() for batch in loader] == expected
+    next(iter(cu.watch(loader)))  # and is left in the middle
+    assert {**vars(inner), "_iterator": None} == before | {"_iterator": None}
+    (seen,) = read_all(records_folder())
+    asked = 6 + (2 if kind is Ahead else 1)
+    assert (seen.totals.turns, seen.totals.epochs) == (asked, 2)
+    assert all(turn.done for turn in seen.turns)
+    assert seen.about["workers"] == workers
+
+
+def test_persistent_workers_that_run_already_are_watched_inside_as_far_as_can_be() -> None:
+    loader = Ahead(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
+    expected = [batch.tolist() for batch in loader]
+    assert [batch.tolist() for batch in cu.watch(loader)] == expected
+    (seen,) = read_all(records_folder())
+    assert (seen.totals.turns, [turn.done for turn in seen.turns]) == (3, [0, 0, 0])
 
 
 def test_anything_else_that_gives_batches_can_be_watched() -> None:

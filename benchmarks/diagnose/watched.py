@@ -1,0 +1,36 @@
+"""Watch a loop as `course watch` does, and return what that advises: it tries no change."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context, get_start_method, set_start_method
+
+from benchmarks.diagnose.loops import LOOPS, loop
+from course_utils.measure.diagnosis import Cause, Remedy
+from course_utils.measure.watch.figures import loops
+from course_utils.measure.watch.loop import Watched
+from course_utils.measure.watch.record import read_all, records_folder
+
+WATCHED_S = 8.0
+
+
+def advice_of_watching(name: str) -> tuple[Cause | None, Remedy | None]:
+    """Have a loop watched for a while, in a process in which no other one was watched before."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(_watched, name, get_start_method()).result()
+
+
+def _watched(name: str, start_method: str) -> tuple[Cause | None, Remedy | None]:
+    set_start_method(start_method, force=True)  # a process that is spawned would spawn workers
+    warnings.filterwarnings("ignore", "This DataLoader will create")
+    begun = time.perf_counter()
+    with loop(LOOPS[name]) as (loader, step):
+        while time.perf_counter() - begun < WATCHED_S:  # whole epochs, if they are short
+            for batch in Watched(loader):
+                step(batch)
+                if time.perf_counter() - begun > WATCHED_S:
+                    break
+        seen = loops(read_all(records_folder()))[0]
+        return seen.cause, seen.remedy
