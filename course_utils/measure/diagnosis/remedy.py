@@ -42,7 +42,7 @@ WRITING_MS_PER_MB = 0.2  # of a batch, which whatever makes it has to write: the
 QUICK_S = 5e-3  # of a batch: workers may cost more, by taking cores from a step with threads
 STARTING_S = 0.1  # of a worker that is forked, and ends: the same machine
 WORTH = 1.15  # times faster has a change to be that is worth its name
-MUCH_MORE = 4.0  # times the gain of what was tried has a change of code to promise
+MUCH_MORE = 4.0  # times the gain of what needs none has a change of code to promise
 QUARTER = 0.25  # of the bytes of float32 are those of uint8
 ONE_ACCESS = "give the dataset __getitems__(indices), which reads all samples by one access"
 AS_IT_IS = "leave the loader as it is: to read each batch by one access was tried, and is no faster"
@@ -89,6 +89,14 @@ def remedy(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None)
 
 
 def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
+    if m.kind == "no DataLoader" and cause == "storage":  # threads and processes are not looked at
+        verdict = (
+            f"Storage, or threads or processes of the loader's own: of the {ms(m.making_s)} that "
+            f"next() takes, the main process waits {ms(m.waiting_s)} for them and computes "
+            f"{ms(m.computing_s)}."
+        )
+        which = f"`diagnose(loader, step)` tells which; if it is storage, {advised.change}"
+        return advised._replace(verdict=verdict, change=which)
     alone_s = m.making_s + m.step_s  # where the main process makes its batches, none is moved
     if m.workers and cause == "collate or IPC" and m.turn_s > WORTH * alone_s:
         none = with_arguments(num_workers=0)
@@ -104,7 +112,7 @@ def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
         moving["collate_ms"] = now.collate_ms + MOVING_MS + SENDING_MS_PER_MB * mb
         moving["host_ms"] = now.host_ms + MOVING_MS + RECEIVING_MS_PER_MB * mb
     gains = gain(m, num_workers=workers, **moving)
-    if gains < WORTH:
+    if gains < max(WORTH, advised.gain / MUCH_MORE):
         return advised
     started_s = workers * (m.start_up_s / m.workers if m.workers else STARTING_S)
     if m.epoch and started_s > NOTICED * m.turn_s * m.epoch:

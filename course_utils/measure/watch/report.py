@@ -143,7 +143,9 @@ def _verdict(loop: Loop) -> list[str]:
         return [f"{turn} The loader keeps up: {ideal}."]
     if told.gain < WORTH:
         return [f"{turn} {told.verdict}", "Watching cannot name a change that gains much."]
-    most = "at most " if told.at_most else ""
+    # what workers that compute take from the step cannot be seen: without them it may be quicker
+    limit = "up to about " if m.workers else "at most "
+    most = limit if told.at_most else ""
     what = "each epoch after the first" if loop.cause == "start-up" else "this loop"
     gain = f"Predicted gain: {what} {most}{factor(told.gain)} times as fast."
     return [f"{turn} {told.verdict}", f"Change: {told.change}. {gain}"]

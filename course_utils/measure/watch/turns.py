@@ -328,6 +328,7 @@ def _description(loader: Any) -> dict[str, Any]:
         "takes": _takes(loader),
         "dataset": type(getattr(loader, "dataset", loader)).__name__,
         "batch_size": _batch_size(loader),
+        "getitems": hasattr(getattr(loader, "dataset", None), "__getitems__"),
         "workers": workers,
         "prefetch_factor": getattr(loader, "prefetch_factor", None) or 2,
         "persistent": bool(getattr(loader, "persistent_workers", False)),

@@ -166,3 +166,9 @@ def test_more_workers_that_were_not_tried_are_to_last_where_their_start_is_notic
     assert without.change == "num_workers=4, persistent_workers=True"
     quick = hungry(workers=0, fetch_s=4e-3, computing_s=4e-3, collate_s=1e-4, step_s=4e-3)
     assert remedy(quick, "CPU").how is None
+
+
+def test_where_a_loader_that_is_no_data_loader_waits_cannot_be_seen_untried() -> None:
+    found = remedy(hungry(kind="no DataLoader", workers=0, computing_s=0.01), "storage")
+    assert found.verdict.startswith("Storage, or threads or processes of the loader's own: of the")
+    assert found.change.startswith("`diagnose(loader, step)` tells which; if it is storage, copy")

@@ -28,6 +28,24 @@ def test_the_rules_of_a_diagnosis_judge_what_was_watched(made: dict[str, Any], c
     assert found.remedy is not None
 
 
+@pytest.mark.parametrize(
+    ("about", "change"),
+    [
+        ({}, "give the dataset __getitems__(indices)"),
+        ({"getitems": True}, "do what the dataset computes once"),
+        ({"batch_size": None}, "do what the dataset computes once"),
+        ({"takes": "stream"}, "do what the dataset computes once"),
+    ],
+)
+def test_small_samples_are_to_be_read_by_one_access_where_they_are_read_one_by_one(
+    about: dict[str, Any], change: str
+) -> None:
+    quick = {"workers": 0, "wait": 4.0, "work": 4.0, "fetch": 4.0, "cpu": 4.0}
+    (found,) = loops([loop(**{**quick, **about})])
+    assert found.remedy is not None
+    assert found.remedy.change.startswith(change)
+
+
 def test_what_was_measured_is_what_the_figures_say() -> None:
     m = loops([loop(wait=6.0, work=3.0, fetch=12.0, cpu=2.0, collate=0.5)])[0].measurements
     assert m is not None
