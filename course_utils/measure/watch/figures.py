@@ -125,7 +125,7 @@ class Loop:
         about, totals = self.seen.about, self.seen.totals
         return {
             "kind": about["takes"],
-            "batch_size": (about["takes"] == "samples" and about["batch_size"]) or 0,
+            "batch_size": 0 if about["takes"] == "no DataLoader" else about["batch_size"] or 0,
             "has_getitems": about["getitems"],
             "workers": about["workers"],
             "prefetch_factor": about["prefetch_factor"],

@@ -346,7 +346,9 @@ def _takes(loader: Any) -> str:
     """Return how the loader comes by its samples, in the words of a diagnosis."""
     if not isinstance(loader, DataLoader):
         return "no DataLoader"
-    return "stream" if isinstance(loader.dataset, IterableDataset) else "samples"
+    if isinstance(loader.dataset, IterableDataset):
+        return "stream"
+    return "samples" if loader.batch_sampler is None else "batches of samples"
 
 
 def _place_in_the_world() -> dict[str, Any]:

@@ -35,13 +35,14 @@ def test_the_rules_of_a_diagnosis_judge_what_was_watched(made: dict[str, Any], c
         ({"getitems": True}, "do what the dataset computes once"),
         ({"batch_size": None}, "do what the dataset computes once"),
         ({"takes": "stream"}, "do what the dataset computes once"),
+        ({"batch_size": 2000}, "read each batch by one access: DataLoader(dataset, sampler="),
     ],
 )
 def test_small_samples_are_to_be_read_by_one_access_where_they_are_read_one_by_one(
     about: dict[str, Any], change: str
 ) -> None:
     quick = {"workers": 0, "wait": 4.0, "work": 4.0, "fetch": 4.0, "cpu": 4.0}
-    (found,) = loops([loop(**{**quick, **about})])
+    (found,) = loops([loop(**{**quick, "takes": "batches of samples", **about})])
     assert found.remedy is not None
     assert found.remedy.change.startswith(change)
 
