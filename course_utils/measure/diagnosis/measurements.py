@@ -18,7 +18,7 @@ from course_utils.limits import memory_free, usable_cores
 from course_utils.measure.diagnosis.gauges import Fetch
 from course_utils.measure.diagnosis.rate import length
 from course_utils.measure.diagnosis.runs import Run, mean
-from course_utils.measure.hook import data_loader_in
+from course_utils.measure.hook import data_loader_in, reads_whole_batches
 from course_utils.measure.spans import LOADING, Span, compute_spans, union
 from course_utils.words import duration
 
@@ -235,7 +235,7 @@ def _setting(loader: DataLoader[Any] | None, alone: Run) -> dict[str, Any]:
     context = getattr(loader, "multiprocessing_context", None) or multiprocessing
     return {
         "batch_size": getattr(loader, "batch_size", None) or 0,
-        "has_getitems": hasattr(getattr(loader, "dataset", None), "__getitems__"),
+        "has_getitems": reads_whole_batches(loader),
         "workers": alone.workers,
         "prefetch_factor": int(getattr(loader, "prefetch_factor", None) or 2),
         "start_method": str(context.get_start_method()) if alone.workers else "",

@@ -11,6 +11,7 @@ from course_utils.measure.hook.loader_hook import (
     listeners_of,
     packed,
     pause,
+    reads_whole_batches,
     unpacked,
 )
 from course_utils.measure.hook.traced_loader import batch_size, traced_batches

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, TensorDataset, _utils, dataloader
+from torch.utils.data import DataLoader, Subset, TensorDataset, _utils, dataloader
 
 from course_utils.errors import CourseError
 
@@ -151,6 +151,14 @@ def data_loader_in(loader: Any, depth: int = 3) -> DataLoader[Any] | None:
     parts = loader if listed else getattr(loader, "__dict__", {}).values()
     inside = (data_loader_in(part, depth - 1) for part in islice(parts, MOST_PARTS) if depth)
     return next((one for one in inside if one is not None), None)
+
+
+def reads_whole_batches(loader: Any) -> bool:
+    """Tell whether the dataset of a `DataLoader` is asked for all samples of a batch at once."""
+    dataset = getattr(loader, "dataset", None)
+    while isinstance(dataset, Subset):  # it always has __getitems__, and loops if the other has not
+        dataset = dataset.dataset
+    return hasattr(dataset, "__getitems__")
 
 
 def is_heard(loader: DataLoader[Any]) -> bool:

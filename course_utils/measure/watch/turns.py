@@ -26,7 +26,14 @@ from torch import distributed
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from course_utils.limits import usable_cores
-from course_utils.measure.hook import is_heard, listen, listeners_of, pause, unpacked
+from course_utils.measure.hook import (
+    is_heard,
+    listen,
+    listeners_of,
+    pause,
+    reads_whole_batches,
+    unpacked,
+)
 from course_utils.measure.watch.attach import timed_next
 from course_utils.measure.watch.device import DeviceClock, device_at_work
 from course_utils.measure.watch.fetches import Clocks, Cost
@@ -328,7 +335,7 @@ def _description(loader: Any) -> dict[str, Any]:
         "takes": _takes(loader),
         "dataset": type(getattr(loader, "dataset", loader)).__name__,
         "batch_size": _batch_size(loader),
-        "getitems": hasattr(getattr(loader, "dataset", None), "__getitems__"),
+        "getitems": reads_whole_batches(loader),
         "workers": workers,
         "prefetch_factor": getattr(loader, "prefetch_factor", None) or 2,
         "persistent": bool(getattr(loader, "persistent_workers", False)),

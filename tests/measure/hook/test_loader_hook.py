@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Subset
 
 from course_utils.errors import CourseError
 from course_utils.measure.hook import loader_hook
-from course_utils.measure.hook.loader_hook import Listener, end, listen, listeners_of, missing
+from course_utils.measure.hook.loader_hook import (
+    Listener,
+    end,
+    listen,
+    listeners_of,
+    missing,
+    reads_whole_batches,
+)
 from tests.measure.datasets import Noted, Numbers, Stream, note_worker
 
 
@@ -95,3 +102,14 @@ def test_an_epoch_ends_early_and_in_order(workers: int) -> None:
     assert not multiprocessing.active_children()
     with pytest.raises(StopIteration):
         next(batches)
+
+
+def test_a_part_of_a_dataset_reads_whole_batches_if_the_dataset_does() -> None:
+    class Whole(Numbers):
+        def __getitems__(self, indices: list[int]) -> list[float]:
+            return [float(index) for index in indices]
+
+    rows = Whole()
+    parts = [Numbers(), Subset(Numbers(), [1, 2]), rows, Subset(Subset(rows, [1, 2]), [0])]
+    assert [reads_whole_batches(DataLoader(one)) for one in parts] == [False, False, True, True]
+    assert not reads_whole_batches([1, 2])
