@@ -40,6 +40,7 @@ STEPS = 60  # of the simulated loop
 MOVING_MS, SENDING_MS_PER_MB, RECEIVING_MS_PER_MB = 0.25, 0.9, 0.2
 WRITING_MS_PER_MB = 0.2  # of a batch, which whatever makes it has to write: the same core
 QUICK_S = 5e-3  # of a batch: workers may cost more, by taking cores from a step with threads
+SEVERAL = 1.3  # cores of a step that computes in more than one thread
 STARTING_S = 0.1  # of a worker that is forked, and ends: the same machine
 WORTH = 1.15  # times faster has a change to be that is worth its name
 MUCH_MORE = 4.0  # times the gain of what needs none has a change of code to promise
@@ -106,7 +107,12 @@ def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
     more = (c for c in candidates(m, cause) if c.arguments.get("num_workers", 0) > m.workers)
     if (change := next(more, None)) is None:
         return advised
-    workers, moving = change.arguments["num_workers"], {}
+    workers = change.arguments["num_workers"]
+    if m.computing_s > m.waiting_s and (left := _cores_left(m)) < workers:
+        if left <= m.workers:
+            return advised
+        workers, change = left, with_arguments(num_workers=left)
+    moving = {}
     if not m.workers:  # what moving a batch will cost is not measured
         now, mb = pipeline(m), m.batch_bytes / 1e6
         moving["collate_ms"] = now.collate_ms + MOVING_MS + SENDING_MS_PER_MB * mb
@@ -118,6 +124,12 @@ def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
     if m.epoch and started_s > NOTICED * m.turn_s * m.epoch:
         change = and_lasting(change)
     return Remedy(advised.verdict, change.words, gains, at_most=True, how=change)
+
+
+def _cores_left(m: Measurements) -> int:
+    """Return the cores that a step of several threads leaves; each of them waits for the others."""
+    taken = m.step_cpu_s / m.step_s if m.step_s else 0.0
+    return round(m.cores - taken) if taken > SEVERAL else m.cores
 
 
 def _advised(m: Measurements, cause: Cause) -> Remedy:

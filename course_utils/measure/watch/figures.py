@@ -102,11 +102,13 @@ class Loop:
         waits = [turn.got - turn.asked for turn in self.steady]
         worked = [turn.left - turn.got for turn in self.steady if turn.left > 0]
         idle = [turn.device_idle for turn in self.steady if turn.device_idle != UNKNOWN]
-        together = mean(waits) + mean(worked)
+        together, totals = mean(waits) + mean(worked), self.seen.totals
         wait = mean(idle) if idle else mean(waits)
+        cores = totals.step_cpu / totals.step_seen if totals.step_seen else 0.0
         return {
             "loader_s": together,  # at most: how fast it is alone is not known
             "step_s": max(0.0, together - wait),
+            "step_cpu_s": cores * mean(worked),
             "together_s": together,
             "wait_s": wait,
             "has_device": bool(idle),

@@ -91,6 +91,8 @@ class Totals(NamedTuple):
     device_turns: float = 0.0  # of which that is known
     elsewhere: float = 0.0  # calls of next() by other threads than the main one
     cores: float = 0.0  # that the workers may use, together
+    step_cpu: float = 0.0  # processor time of the process between a batch and next(), in some turns
+    step_seen: float = 0.0  # the time of these
 
 
 _ROW, _TOTALS = struct.Struct(f"<{len(Turn._fields)}d"), struct.Struct(f"<{len(Totals._fields)}d")
@@ -103,9 +105,10 @@ _NO_FETCH = tuple(Turn(0, 0, 0, 0, 0)[Turn._fields.index("worker") :])
 class At:
     """Where the totals stand among the figures, and some figures of a turn in its row."""
 
-    TURNS, EPOCHS, FIRST, LAST, WAITED, BEGAN, WORKED, IDLE, IDLE_TURNS, ELSEWHERE, CORES = range(
-        len(Totals._fields)
-    )
+    (
+        TURNS, EPOCHS, FIRST, LAST, WAITED, BEGAN, WORKED, IDLE, IDLE_TURNS, ELSEWHERE, CORES,
+        STEP_CPU, STEP_SEEN,
+    ) = range(len(Totals._fields))  # fmt: skip
     GOT, LEFT, DEVICE_IDLE, DEVICE_WORK = map(
         Turn._fields.index, ("got", "left", "device_idle", "device_work")
     )

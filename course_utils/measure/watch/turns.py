@@ -17,7 +17,7 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from threading import get_ident
-from time import perf_counter_ns, thread_time_ns
+from time import perf_counter_ns, process_time_ns, thread_time_ns
 from types import FrameType
 from typing import Any
 
@@ -173,6 +173,7 @@ class Turns:
         self._asked = 0  # for the batch before
         self._got = self._number = 0  # when the batch came that the loop works on, and its turn
         self._main = False  # the main thread calls next()
+        self._spent = 0  # processor time of the process when that batch came; 0: of most turns
         self._device: DeviceClock | None = None
         self._paused = False  # nobody follows how a batch is made
         self._kept: list[tuple[int, int, int, bool, float]] = []  # turns that are not written down
@@ -184,6 +185,8 @@ class Turns:
         if self._packed and self._place and getattr(iterator, "_num_yielded", None) == 0:
             self._new_epoch()  # of persistent workers, after a break
         place, asked, straight, _last = self._place, perf_counter_ns(), _last == id(self), id(self)
+        if self._spent:
+            self._step_ends(asked, straight)
         short = self._fetches and place % SOME > 1 and asked - self._asked < SHORT_NS
         quick = short and self._main and self._device is None
         if quick != self._paused:
@@ -257,11 +260,21 @@ class Turns:
         if self._packed:
             batch, fetch = self._unpacked(batch)
         self._number, self._got = record.turn(place, asked, got, received, fetch), got
-        if place == 1:
-            self._describe(batch)
+        if place % SOME == 1:
+            self._spent = process_time_ns()
+            if place == 1:
+                self._describe(batch)
         if not main:
             record.figures[At.ELSEWHERE] += 1
         return batch
+
+    def _step_ends(self, asked: int, straight: bool) -> None:
+        """Count what the loop's own work took of the cores, with all threads of the process."""
+        if straight:
+            figures = self.writer.record.figures
+            figures[At.STEP_CPU] += process_time_ns() - self._spent
+            figures[At.STEP_SEEN] += asked - self._got
+        self._spent = 0
 
     def _unpacked(self, received: Any) -> tuple[Any, Cost | None]:
         """Return a batch, and what its worker says of its fetch."""

@@ -168,6 +168,24 @@ def test_more_workers_that_were_not_tried_are_to_last_where_their_start_is_notic
     assert remedy(quick, "CPU").how is None
 
 
+@pytest.mark.parametrize(
+    ("cores", "threads", "change"),
+    [
+        (4, 1.0, "num_workers=4"),
+        (4, 1.9, "num_workers=2"),
+        (2, 1.9, "do what the dataset computes once"),
+        (4, 3.8, "do what the dataset computes once"),
+    ],
+)
+def test_workers_that_were_not_tried_take_no_core_from_a_step_of_several_threads(
+    cores: int, threads: float, change: str
+) -> None:
+    m = hungry(workers=0, step_s=0.05, step_cpu_s=0.05 * threads, cores=cores, worker_cores=cores)
+    assert remedy(m, "CPU").change.startswith(change)
+    waits = replace(m, computing_s=0.01)  # for storage, which takes no core
+    assert remedy(waits, "storage").change.startswith("num_workers=")
+
+
 def test_where_a_loader_that_is_no_data_loader_waits_cannot_be_seen_untried() -> None:
     found = remedy(hungry(kind="no DataLoader", workers=0, computing_s=0.01), "storage")
     assert found.verdict.startswith("Storage, or threads or processes of the loader's own: of the")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -167,6 +167,22 @@ def test_the_time_of_another_loader_counts_as_no_turn(seen: Callable[[], list[Se
     assert left[1] == -1  # validated meanwhile
     assert left[2] > 0
     assert first.totals.worked == sum(turn.left - turn.got for turn in first.turns[::2])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_of_some_steps_it_is_known_how_many_cores_they_take(
+    seen: Callable[[], list[Seen]], monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    monkeypatch.setattr(turns, "process_time_ns", count(1, 1000).__next__)
+    loader = DataLoader(Numbers(), batch_size=1, num_workers=workers)
+    for number, _ in enumerate(loader):
+        if number == 1:  # and during this step another loader is asked
+            next(iter(DataLoader(Stream())))
+    for _ in loader:
+        pass
+    totals = seen()[0].totals
+    (step,) = (turn.left - turn.got for turn in seen()[0].turns if turn.place == 1 and turn.epoch)
+    assert (totals.step_cpu, totals.step_seen) == (1000, step)
 
 
 def test_what_a_dataset_raises_comes_through_and_what_was_written_stays(
