@@ -92,8 +92,9 @@ def timed_loader(around: Any, loader: Any) -> Iterator[Any]:
     def get_iterator(make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         iterator: Any = begin(loader, make)
         if hasattr(iterator, "_watched_turns"):
-            iterator.__class__ = _timed_kind(type(iterator))
             watched.append(iterator)
+            if not hasattr(iterator, "timed"):  # else an earlier loop over it was never ended
+                iterator.__class__ = _timed_kind(type(iterator))
         return iterator  # type: ignore[no-any-return]
 
     if loader._iterator is not None:  # of persistent workers, which is not asked for again
@@ -102,15 +103,17 @@ def timed_loader(around: Any, loader: Any) -> Iterator[Any]:
     try:
         yield from around
     finally:
-        del vars(loader)["_get_iterator"]
+        vars(loader).pop("_get_iterator", None)
         for iterator in watched:
             iterator._watched_turns.end()
-            iterator.__class__ = type(iterator).__base__
+            if hasattr(iterator, "timed"):
+                iterator.__class__ = type(iterator).__base__
 
 
 def _timed_kind(kind: type) -> type:
     """Return a kind of iterators whose next() comes here first."""
-    return type(kind.__name__, (kind,), {"__next__": timed_next(kind.__next__)})  # type: ignore[attr-defined]
+    timed = timed_next(kind.__next__)  # type: ignore[attr-defined]
+    return type(kind.__name__, (kind,), {"__next__": timed, "timed": True})
 
 
 def _clocks_of(loader: Any) -> Clocks:
@@ -261,9 +264,9 @@ class Turns:
             batch, fetch = self._unpacked(batch)
         self._number, self._got = record.turn(place, asked, got, received, fetch), got
         if place % SOME == 1:
-            self._spent = process_time_ns()
             if place == 1:
                 self._describe(batch)
+            self._spent = process_time_ns()
         if not main:
             record.figures[At.ELSEWHERE] += 1
         return batch

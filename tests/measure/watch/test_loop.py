@@ -104,6 +104,29 @@ def test_inside_a_loader_with_a_loop_of_its_own_the_data_loader_is_watched(
     assert seen.about["workers"] == workers
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loops_over_one_loader_inside_each_other_lose_nothing(workers: int) -> None:
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=workers)
+    expected = [batch.tolist() for batch in loader]
+    outer = cu.watch(loader)
+    for number, batch in enumerate(outer):
+        assert batch.tolist() == expected[number]
+        assert [inner.tolist() for inner in cu.watch(loader)] == expected
+    assert "_get_iterator" not in vars(loader)
+
+
+def test_a_loop_over_persistent_workers_that_was_never_ended_is_no_hindrance() -> None:
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
+    left = iter(cu.watch(loader))
+    next(left)
+    expected = [batch.tolist() for batch in DataLoader(Numbers(), batch_size=4)]
+    assert [batch.tolist() for batch in cu.watch(loader)] == expected
+    del left
+    assert [batch.tolist() for batch in loader] == expected
+    (seen,) = read_all(records_folder())
+    assert seen.totals.turns == 4
+
+
 def test_persistent_workers_that_run_already_are_watched_inside_as_far_as_can_be() -> None:
     loader = Ahead(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
     expected = [batch.tolist() for batch in loader]
