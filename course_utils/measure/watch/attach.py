@@ -83,7 +83,7 @@ def _patch(module: ModuleType) -> None:
     module.DataLoader._get_iterator = _watched(module.DataLoader._get_iterator)
     iterators = module._BaseDataLoaderIter
     iterators._watched_turns = None
-    iterators.__next__ = timed_next(iterators.__next__)
+    iterators.__next__ = _timed(iterators.__next__)
 
 
 def _watched(make: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
@@ -95,9 +95,7 @@ def _watched(make: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[A
     return get_iterator
 
 
-def timed_next(next_batch: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the next() of iterators that have `_watched_turns`, which time it if not None."""
-
+def _timed(next_batch: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def next_of_watched(iterator: Any) -> Any:
         turns = iterator._watched_turns
         return next_batch(iterator) if turns is None else turns.take(iterator, next_batch)

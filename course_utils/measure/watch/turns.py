@@ -34,7 +34,6 @@ from course_utils.measure.hook import (
     reads_whole_batches,
     unpacked,
 )
-from course_utils.measure.watch.attach import timed_next
 from course_utils.measure.watch.device import DeviceClock, device_at_work
 from course_utils.measure.watch.fetches import Clocks, Cost
 from course_utils.measure.watch.record import (
@@ -110,9 +109,12 @@ def timed_loader(around: Any, loader: Any) -> Iterator[Any]:
                 iterator.__class__ = type(iterator).__base__
 
 
-def _timed_kind(kind: type) -> type:
+def _timed_kind(kind: Any) -> type:
     """Return a kind of iterators whose next() comes here first."""
-    timed = timed_next(kind.__next__)  # type: ignore[attr-defined]
+
+    def timed(iterator: Any) -> Any:
+        return iterator._watched_turns.take(iterator, kind.__next__)
+
     return type(kind.__name__, (kind,), {"__next__": timed, "timed": True})
 
 
