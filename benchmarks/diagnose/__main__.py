@@ -7,7 +7,7 @@ python -m benchmarks.diagnose --watched       what `course watch` advises, which
 
 The bars: the cause is found in 11 of 12 loops, no change makes a loop slower, and the predicted
 gain is within a factor of 1.3 of the real one. Of watching only that no change makes a loop slower:
-what shows only in trials it cannot tell, and its gains are upper limits.
+what shows only in trials it cannot tell, and its gains are those of a cause that is gone.
 """
 
 from __future__ import annotations

@@ -62,7 +62,8 @@ def print_bars(bars: Sequence[Bar], rows: Rows) -> None:
             best = max(others, key=_rate)
             ratio = rows[ours].rate / _rate(best)
             held = "holds" if ratio >= bar else "DOES NOT HOLD"
-            print(f"  {ours} / {best.name}: {ratio:.2f} (bar {bar:g}) {held}", flush=True)
+            by = ", by its CPU" if best.name == DECODER else ""
+            print(f"  {ours} / {best.name}{by}: {ratio:.2f} (bar {bar:g}) {held}", flush=True)
 
 
 def _rate(row: Measured) -> float:

@@ -661,7 +661,7 @@ watched
 #
 # (Into the first two scripts TraceML's own lines had to be written. "Residual" is what is left of a step when
 # all that it times is taken away.) Both agree on how long these loops wait: 58 % of the time in torchvision's, 38 % in
-# Lightning's. Two workers, tried here, made both slower: without a GPU the step computes too, and left them no core.
+# Lightning's. Two workers, tried here, made both slower: without a GPU the step computes too, and shares the cores with them.
 
 # %% [markdown]
 # ### From outside: py-spy, htop, iotop, pressure

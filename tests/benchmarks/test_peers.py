@@ -117,7 +117,7 @@ def test_bars_name_the_best_of_the_others(capsys: pytest.CaptureFixture[str]) ->
     print_bars([(OURS, BEST, 1.3), (OURS, DECODER, 0.9), (OURS, "absent", 1)], rows)
     first, second = capsys.readouterr().out.splitlines()
     assert first.strip() == f"{OURS} / FFCV: 1.60 (bar 1.3) holds"
-    assert second.strip() == f"{OURS} / {DECODER}: 0.75 (bar 0.9) DOES NOT HOLD"
+    assert second.strip() == f"{OURS} / {DECODER}, by its CPU: 0.75 (bar 0.9) DOES NOT HOLD"
 
     lost = replace(rows[V2], books=replace(BOOKS, distinct=99), pixels=1.5)
     print_table(TABLES["images, uint8"], {V2: lost}, {"FFCV": "no reason"})

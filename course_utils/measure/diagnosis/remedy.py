@@ -90,20 +90,28 @@ def remedy(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None)
 
 
 def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
-    if m.kind == "no DataLoader" and cause == "storage":  # threads and processes are not looked at
-        verdict = (
-            f"Storage, or threads or processes of the loader's own: of the {ms(m.making_s)} that "
-            f"next() takes, the main process waits {ms(m.waiting_s)} for them and computes "
-            f"{ms(m.computing_s)}."
-        )
-        which = f"`diagnose(loader, step)` tells which; if it is storage, {advised.change}"
-        return advised._replace(verdict=verdict, change=which)
+    if m.kind == "no DataLoader" and cause == "storage":
+        return _storage_or_others(m, advised)
     alone_s = m.making_s + m.step_s  # where the main process makes its batches, none is moved
     if m.workers and cause == "collate or IPC" and m.turn_s > WORTH * alone_s:
         none = with_arguments(num_workers=0)
         return Remedy(advised.verdict, none.words, m.turn_s / alone_s, how=none)
-    if not m.workers and m.making_s < QUICK_S:
-        return advised
+    return advised if not m.workers and m.making_s < QUICK_S else _more_workers(m, cause, advised)
+
+
+def _storage_or_others(m: Measurements, advised: Remedy) -> Remedy:
+    """Return what to say of a wait in a loader whose threads and processes nobody looked at."""
+    verdict = (
+        f"Storage, or threads or processes of the loader's own: of the {ms(m.making_s)} that "
+        f"next() takes, the main process waits {ms(m.waiting_s)} for them and computes "
+        f"{ms(m.computing_s)}."
+    )
+    which = f"`diagnose(loader, step)` tells which; if it is storage, {advised.change}"
+    return advised._replace(verdict=verdict, change=which)
+
+
+def _more_workers(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
+    """Return the advice to take more workers if they have cores and gain enough, else `advised`."""
     more = (c for c in candidates(m, cause) if c.arguments.get("num_workers", 0) > m.workers)
     if (change := next(more, None)) is None:
         return advised

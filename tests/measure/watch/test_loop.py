@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import DataLoader, dataloader
 
 import course_utils as cu
+from benchmarks.diagnose.loaders import Ahead
 from course_utils.measure.trace import record
 from course_utils.measure.watch import turns
 from course_utils.measure.watch.record import read_all, records_folder
@@ -49,18 +50,6 @@ def test_persistent_workers_send_nothing_but_batches_once_nobody_watches() -> No
     again = cu.watch(loader)
     assert [batch.tolist() for batch in again] == watched
     assert all(turn.done for turn in read_all(records_folder())[0].turns)
-
-
-class Ahead(DataLoader[float]):
-    """Is one batch ahead, as loaders of Accelerate are."""
-
-    def __iter__(self) -> Any:
-        batches = super().__iter__()
-        batch = next(batches)
-        for later in batches:
-            yield batch
-            batch = later
-        yield batch
 
 
 class Prepared:
