@@ -2,13 +2,14 @@
 PYTHON ?= python3
 VENV := .venv/bin/python
 READY := .venv/.ready
+SHARED := --dist loadgroup --no-loadscope-reorder
 ALONE = $(shell grep -rl --include='*.py' mark.alone tests)
 NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian, Ubuntu: apt install \
  python3-venv), or name another one you have: make PYTHON=python3.12 $(MAKECMDGOALS)
 # else each of the many processes of the tests compiles all sources anew
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-fast test-all lint house data notebooks slides book bundle bench peers gpu-check
+.PHONY: help lab test test-fast test-all durations lint house data notebooks slides book bundle bench peers gpu-check
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -16,19 +17,23 @@ help: ## list the verbs
 lab: $(READY) ## install what is missing, make the data, open the notebooks
 	@$(VENV) -m course_utils.command.cli lab
 
-test: $(READY) ## style, types, unit tests, every notebook, browser, in minutes
-	@$(VENV) -m pytest -n 5 --dist worksteal -m "not full and not alone"
+test: $(READY) ## unit tests, every notebook and a real browser, in six minutes on two cores
+	@$(VENV) -m pytest -n 4 $(SHARED) -m "not full and not alone"
 	@$(VENV) -m pytest -m "alone and not full" $(ALONE)
 
 test-fast: $(READY) ## the quick unit tests, on two cores
-	@$(VENV) -m pytest -q -n 3 --dist worksteal --ignore=tests/browser -m "not slow and not browser and not gpu and not full"
+	@$(VENV) -m pytest -q -n 3 $(SHARED) --ignore=tests/browser -m "not slow and not browser and not gpu and not full"
 
 test-all: $(READY) ## everything, under every way to start workers, every notebook in the browser too
-	@COURSE_TEST_MATRIX=full COURSE_TEST_LIMIT_S=1800 $(VENV) -m pytest -n 4 --dist worksteal -m "not alone and not short"
+	@COURSE_TEST_MATRIX=full COURSE_TEST_LIMIT_S=1800 $(VENV) -m pytest -n 4 $(SHARED) -m "not alone and not short"
 	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -m alone $(ALONE)
 
+durations: $(READY) ## measure how long the tests take, which decides their order
+	@$(VENV) -m pytest -n 4 $(SHARED) -m "not full and not alone" --store-durations
+
 lint: $(READY) ## style and types
-	@$(VENV) -m pytest -q tests/test_style.py
+	@$(VENV) -m ruff check && $(VENV) -m ruff format --check
+	@$(VENV) -m mypy
 
 house: $(READY) ## measure rooms, folders and walls from the imports
 	@$(VENV) docs/house.py

@@ -6,9 +6,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from types import FunctionType
+from typing import TypeVar
 from zlib import crc32
 
 import pytest
@@ -24,15 +24,15 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # threads of torch that spin take cores
     os.environ["OMP_WAIT_POLICY"] = "passive"
 # jsonschema, which every notebook is read with, builds its grammar of addresses for over a second.
 sys.modules.setdefault("rfc3987_syntax", None)
-pytest_plugins = ["tests.hangs"]
+pytest_plugins = ["tests.hangs", "tests.schedule"]
 
 FULL = os.environ.get("COURSE_TEST_MATRIX") == "full"
 METHODS = multiprocessing.get_all_start_methods()
 # A spawned process imports torch, for seconds: in a short run few are.
 TURNS = [method for method in ("fork", "forkserver") * 3 if method in METHODS] + ["spawn"]
-_LONG = ("test_interrupts.py", "test_notebooks.py", "test_style.py")
-_LONGEST = ("03_", "04_", "11_", "08_", "13_", "06_", "02_", "00_", "B_", "07_", "mypy")
 _SECONDS = "seconds per notebook, size S"
+_RETRIES = "retries on a busy machine"
+T = TypeVar("T")
 
 
 def pytest_sessionstart() -> None:
@@ -136,36 +136,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def note_seconds(
     record_property: Callable[[str, object], None],
 ) -> Callable[[str, float], None]:
-    """Take seconds under a name, to be printed when all tests are through."""
-    return lambda name, seconds: record_property(_SECONDS, (name, seconds))
+    """Take seconds under a name, to be printed when all tests have finished."""
+    return lambda name, seconds: record_property(_SECONDS, f"{seconds:7.1f}  {name}")
 
 
-@pytest.hookimpl(trylast=True)  # after the tests that were not asked for are gone
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let processes of pytest-xdist begin with their shares of what takes longest, the notebooks.
+@pytest.fixture
+def retry(
+    request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> Callable[[Callable[[], T], Callable[[T], bool]], T]:
+    """Run what a busy machine can spoil once more if its result is not good; report that it was."""
 
-    Every third begins with all else: notebooks wait much, and leave the cores to it. With
-    `--dist worksteal` each gets a stretch of the list, all of one length, and later takes from
-    others' ends.
-    """
-    count = int(getattr(config, "workerinput", {}).get("workercount", 1))
-    long = [item for item in items if item.path.name in _LONG]
-    others = iter([item for item in items if item.path.name not in _LONG])
-    long.sort(key=lambda item: [name not in item.name for name in _LONGEST])
-    shares = count - count // 3
-    left, items[:] = len(items), []
-    for number in range(count):
-        size = left // (count - number)
-        mine = long[number::shares] if number < shares else []
-        items += [*mine, *islice(others, max(0, size - len(mine)))]
-        left -= size
+    def run(attempt: Callable[[], T], good: Callable[[T], bool]) -> T:
+        result = attempt()
+        if good(result):
+            return result
+        record_property(_RETRIES, request.node.nodeid.partition("@")[0])
+        return attempt()
+
+    return run
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how long each notebook took, and which tests were tried again."""
     reports = [report for group in terminalreporter.stats.values() for report in group]
-    properties = [pair for report in reports for pair in getattr(report, "user_properties", ())]
-    noted = {tuple(value) for key, value in properties if key == _SECONDS}
-    if noted:
-        terminalreporter.section(_SECONDS)
-        for name, seconds in sorted(noted):
-            terminalreporter.write_line(f"{seconds:7.1f}  {name}")
+    properties = {pair for report in reports for pair in getattr(report, "user_properties", ())}
+    for title in (_SECONDS, _RETRIES):
+        lines = sorted(line for name, line in properties if name == title)
+        if lines:
+            terminalreporter.section(f"{title}: {len(lines)}")
+            terminalreporter.write_line("\n".join(lines))
