@@ -28,11 +28,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its group, for `--dist loadgroup`, and put the longest groups first."""
+    """Mark each test with its group, for `--dist loadgroup`, and put the longest groups first.
+
+    Tests marked `first` come before them, in processes in which no other test has run.
+    """
     seconds: dict[str, float] = json.loads(DURATIONS.read_text("utf-8"))
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item.nodeid)))
-    items.sort(key=lambda item: -seconds.get(group_of(item.nodeid), 0.0))
+    items.sort(
+        key=lambda item: (
+            item.get_closest_marker("first") is None,
+            -seconds.get(group_of(item.nodeid), 0.0),
+        )
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -23,8 +23,8 @@ FAULTS = {fault.name: fault for fault in all_faults()}
 QUICK = {"no workers", "each worker serves all"}
 Grade = Callable[[str], Result]
 full = pytest.mark.full
-# what a process computes is counted with all its threads, and other tests leave some that run on
-pytestmark = pytest.mark.alone
+# Clocks count what a process computes with all its threads, and other tests leave threads behind.
+pytestmark = pytest.mark.first
 
 
 @pytest.fixture(scope="module", autouse=True)
