@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
-from threadpoolctl import threadpool_limits
 from torch.utils.data import Dataset, default_convert
 
 from course_utils.limits import affinity
@@ -82,7 +81,7 @@ def _attributes(loader: Any, change: Change) -> dict[str, Any]:
         }
     elif change.kind in ("one thread", "all cores") and workers:
         one_thread = change.kind == "one thread"
-        more = partial(threadpool_limits, 1) if one_thread else partial(_run_on, affinity())
+        more = _limit_threads if one_thread else partial(_run_on, affinity())
         found["worker_init_fn"] = _And(loader.worker_init_fn, more)
     return found
 
@@ -90,13 +89,20 @@ def _attributes(loader: Any, change: Change) -> dict[str, Any]:
 @contextmanager
 def single_threaded() -> Iterator[None]:
     """Limit the thread pools of this process to one thread meanwhile."""
-    threads, limits = torch.get_num_threads(), threadpool_limits(1)
+    threads, limits = torch.get_num_threads(), _limit_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
         limits.restore_original_limits()
         torch.set_num_threads(threads)
+
+
+def _limit_threads() -> Any:
+    """Limit the thread pools of this process to one thread, as long as the result lives."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)
 
 
 def _run_on(cores: set[int]) -> None:

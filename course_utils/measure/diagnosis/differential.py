@@ -131,8 +131,9 @@ def _understandable() -> Iterator[None]:
         message = str(error)
         if "DataLoader timed out" in message:
             raise CourseError(
-                f"No batch came for {HANGS_S} s, so the loader hangs or is very slow; look "
-                "where with num_workers=0, or set the loader's timeout= to what it needs."
+                f"No batch came for {HANGS_S} s, so the loader hangs or is very slow. Run it with "
+                "num_workers=0 to find out where, or raise its timeout=. Forked workers hang if "
+                'they use several threads of OpenMP: try multiprocessing_context="forkserver".'
             ) from error
         if "DataLoader worker" in message and "Caught" not in message:
             raise CourseError(

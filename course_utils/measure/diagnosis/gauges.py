@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from multiprocessing.sharedctypes import RawArray
 from typing import Any, NamedTuple
 
-import psutil
-import torch
-from threadpoolctl import threadpool_info
+import numpy as np
 from torch.utils.data import get_worker_info
 
 from course_utils.measure.hook import Listener, delay_s
@@ -61,14 +60,25 @@ class Gauges(Listener):
 
     def __init__(self, workers: int):
         """Make room for `workers`; one without any is the main process itself."""
-        self.rows = torch.zeros(max(workers, 1), ROWS, len(Fetch._fields), dtype=torch.float64)
-        self.counts = torch.zeros(max(workers, 1), dtype=torch.int64)
-        self.rows.share_memory_()  # type: ignore[no-untyped-call]
-        self.counts.share_memory_()  # type: ignore[no-untyped-call]
+        # Not tensors: torch fills and shares a large one with several OpenMP threads, and a forked
+        # worker that then uses several threads itself hangs forever.
+        self._shared_rows = RawArray("d", max(workers, 1) * ROWS * len(Fetch._fields))
+        self._shared_counts = RawArray("q", max(workers, 1))
         self._began, self._made_s = Reading(0.0, 0.0, 0.0, 0.0), 0.0
         self._weighed_s = self._read_s = 0.0  # when memory is weighed, and bytes are read, again
         self._read = 0, 0
         self._pool_threads = 0
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The fetches, shared with all workers. Shape (workers, ROWS, fields of `Fetch`)."""
+        flat = np.frombuffer(self._shared_rows)
+        return flat.reshape(len(self._shared_counts), ROWS, len(Fetch._fields))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """The number of fetches of each worker, shared with all workers. Shape (workers,)."""
+        return np.frombuffer(self._shared_counts, dtype=np.int64)
 
     def fetch_begins(self, index: Any) -> None:
         """Read the clocks."""
@@ -83,7 +93,7 @@ class Gauges(Listener):
         ended, info = read_clocks(), get_worker_info()
         worker = info.id if info else 0
         if not self._pool_threads or self.counts[worker] == 2:  # libraries load lazily
-            self._pool_threads = max((pool["num_threads"] for pool in threadpool_info()), default=1)
+            self._pool_threads = pool_threads()
         if ended.wall >= self._read_s:
             self._read, self._read_s = bytes_read(), ended.wall + READ_EVERY_S
         asked, from_disk = self._read
@@ -118,8 +128,8 @@ class Gauges(Listener):
 
     def note(self, fetch: Fetch) -> None:
         """Enter a fetch; the oldest are forgotten."""
-        worker, counts = int(fetch.worker), self.counts.numpy()
-        self.rows.numpy()[worker, counts[worker] % ROWS] = fetch
+        worker, counts = int(fetch.worker), self.counts
+        self.rows[worker, counts[worker] % ROWS] = fetch
         counts[worker] += 1
 
     def fetches(self) -> list[Fetch]:
@@ -135,8 +145,17 @@ class Gauges(Listener):
 # What the operating system tells; where it does not tell, the answer is nothing.
 
 
+def pool_threads() -> int:
+    """Return the most threads that a pool of a numerical library may use in this process."""
+    from threadpoolctl import threadpool_info
+
+    return max((pool["num_threads"] for pool in threadpool_info()), default=1)
+
+
 def children_s() -> float:
     """Return the processor seconds of all processes that this one has started, dead ones too."""
+    import psutil
+
     times = os.times()
     total = times.children_user + times.children_system
     for child in psutil.Process().children(recursive=True):
@@ -164,6 +183,8 @@ def own_bytes() -> int:
             return next(int(words[1]) << 10 for words in lines if words[0] == b"Private_Dirty:")
     except (OSError, StopIteration):
         pass
+    import psutil
+
     try:
         return int(psutil.Process().memory_full_info().uss)
     except (psutil.Error, OSError):

@@ -2,8 +2,8 @@
 
 Nothing is added to the dataset, and no file or extra queue is used: only for the moment in which
 the loader's iterator is made, its `collate_fn` and `worker_init_fn` are exchanged; the iterator and
-its workers keep the exchanged ones. What of torch is used that torch does not document stands in
-`PRIVATE`, for all of `measure`.
+its workers keep the exchanged ones. `course_utils.private_torch` lists the private names of torch
+that this needs.
 """
 
 from __future__ import annotations
@@ -12,27 +12,13 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import islice
-from operator import attrgetter
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Subset, TensorDataset, _utils, dataloader
+from torch.utils.data import DataLoader, Subset, TensorDataset, dataloader
 
+from course_utils import private_torch
 from course_utils.errors import CourseError
-
-# whose it is, its name, and what it is needed for
-PRIVATE = (
-    ("torch.utils.data", "_utils.fetch._MapDatasetFetcher.fetch", "a worker begins a batch"),
-    ("torch.utils.data", "_utils.fetch._IterableDatasetFetcher.fetch", "a worker begins a batch"),
-    ("a DataLoader", "_get_iterator", "watching, and what wraps a loader, begin with an iterator"),
-    ("a DataLoader", "_iterator", "persistent workers keep who listens to them"),
-    ("its iterator", "_num_yielded", "persistent workers begin another epoch"),
-    ("its iterator", "_collate_fn", "tells who listens"),
-    ("its iterator", "_dataset_fetcher.fetch", "begins a batch where there are no workers"),
-    ("its iterator", "_dataset_fetcher.collate_fn", "ends it, unless nobody is to listen"),
-    ("its iterator", "_sampler_iter", "is emptied to end an epoch in order"),
-    ("an iterator with workers", "_shutdown_workers", "ends an epoch at once"),
-)
 
 MOST_PARTS = 32  # of an object or a list are looked at for a loader in them
 
@@ -198,24 +184,14 @@ def end(batches: Iterator[Any] | None, *, orderly: bool = True) -> None:
 
 @cache
 def missing() -> tuple[str, ...]:
-    """Return which parts of `PRIVATE` the installed torch has not."""
-    loader = DataLoader(TensorDataset(torch.zeros(1)), generator=torch.Generator())
-    begin = getattr(dataloader, "_SingleProcessDataLoaderIter", iter)  # which nobody watches
-    owners = {
-        "torch.utils.data": torch.utils.data,
-        "a DataLoader": loader,
-        "its iterator": begin(loader),
-        "an iterator with workers": getattr(dataloader, "_MultiProcessingDataLoaderIter", None),
-    }
-    return tuple(f"{name} ({use})" for owner, name, use in PRIVATE if not _has(owners[owner], name))
-
-
-def _has(owner: Any, name: str) -> bool:
-    try:
-        attrgetter(name)(owner)
-    except AttributeError:
-        return False
-    return True
+    """Return the private names of torch that `listen` needs and that the installed torch lacks."""
+    with torch.device("cpu"):  # a default device such as "cuda" would break the iterator
+        loader = DataLoader(TensorDataset(torch.zeros(1)), generator=torch.Generator())
+        # not iter(loader), because that one may be watched
+        begin = getattr(dataloader, "_SingleProcessDataLoaderIter", iter)
+        owners = {"torch": torch, "a DataLoader": loader, "its iterator": begin(loader)}
+    absent = private_torch.missing(owners, without=private_torch.REFUSED)
+    return tuple(f"{one.name} ({one.use})" for one in absent)
 
 
 class _Hook:
@@ -231,7 +207,8 @@ class _Hook:
             self._init(worker_id)
         for listener in self.listeners:
             listener.worker_started(worker_id)
-        for kind in (_utils.fetch._MapDatasetFetcher, _utils.fetch._IterableDatasetFetcher):
+        fetch = torch.utils.data._utils.fetch
+        for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
             self.follow(kind)
 
     def follow(self, fetcher: Any) -> None:

@@ -89,7 +89,7 @@ class _Tracer(Listener):
 
     def __init__(self) -> None:
         # Shared memory, because persistent workers outlive the recording they were started in.
-        self.switch = torch.zeros(1, dtype=torch.uint8)
+        self.switch = torch.zeros(1, dtype=torch.uint8, device="cpu")
         self.switch.share_memory_()  # type: ignore[no-untyped-call]
         self.on: Any = (True,)  # the same in a worker, where asking a tensor would take its time
         self.log: SpanLog | None = None  # of a worker, which is this process

@@ -24,7 +24,7 @@ class Clocks(Listener):
         """Begin; `lasting` workers, which outlive the loop, look whether anybody listens."""
         self.taken: torch.Tensor | None = None
         if lasting:
-            self.taken = torch.ones(1, dtype=torch.uint8)
+            self.taken = torch.ones(1, dtype=torch.uint8, device="cpu")
             self.taken.share_memory_()  # type: ignore[no-untyped-call]
         self._sends: Any = (True,)
         self.worker = -1

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +21,7 @@ from course_utils.measure.diagnosis import Diagnosis, diagnose, runs
 from course_utils.measure.diagnosis.differential import untouched
 from course_utils.measure.hook import end
 from tests.measure import datasets as data
+from tests.measure.diagnosis import parallel_kernels
 
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 ROWS = data.KINDS["map-style"]
@@ -204,3 +208,12 @@ def test_random_numbers_go_on_as_if_nothing_had_been() -> None:
     with untouched(loader):
         draw()
     assert draw() == expected
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_workers_that_use_several_threads_do_not_hang() -> None:
+    run = subprocess.run(
+        [sys.executable, parallel_kernels.__file__], capture_output=True, text=True, timeout=60
+    )
+    assert (run.stdout, run.returncode) == ("1\n", 0), run.stderr

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Subset
 
+from course_utils import private_torch
 from course_utils.errors import CourseError
-from course_utils.measure.hook import loader_hook
 from course_utils.measure.hook.loader_hook import (
     Listener,
     end,
@@ -46,12 +46,13 @@ def test_this_torch_has_all_that_the_hook_needs_and_the_look_draws_no_random_num
     torch.manual_seed(1)
     expected = torch.rand(())
     torch.manual_seed(1)
-    assert missing() == (), "see PRIVATE in loader_hook.py for what each of them is used for"
+    assert missing() == (), "see course_utils/private_torch.py for the use of each name"
     assert torch.rand(()) == expected
 
 
 def test_a_torch_without_it_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader_hook, "PRIVATE", (("its iterator", "_gone.away", "ends well"),))
+    gone = private_torch.Private("its iterator", "_gone.away", "ends well")
+    monkeypatch.setattr(private_torch, "PRIVATE", (gone,))
     missing.cache_clear()
     with pytest.raises(CourseError, match=r"has no _gone\.away \(ends well\).*requirements\.lock"):
         listen(DataLoader(Numbers(2)), [])
