@@ -183,6 +183,21 @@ def check_prefetcher_guards_its_batches(gpu: Accelerator) -> str:
     return f"without record_stream {wrong[Unguarded]} of 4 wrong"
 
 
+def check_prefetcher_waits_for_the_stream_that_computed(gpu: Accelerator) -> str:
+    """A loader may reuse its memory even if the loop computes on two streams in turn."""
+    ring = [gpu.pin(torch.zeros(4_000_000)) for _ in range(3)]
+    gpu.step(gpu.upload(ring), ms=0).item()
+    streams, losses = [gpu.Stream(), gpu.Stream()], []
+    batches = iter(CudaPrefetcher((ring[n % 3].fill_(n) for n in range(30)), gpu))
+    for number in range(30):
+        with gpu.stream(streams[number % 2]):
+            losses.append(gpu.step(next(batches), ms=10))
+    wanted = [expected(torch.full((4_000_000,), float(number))) for number in range(30)]
+    wrong = sum(loss.item() != right for loss, right in zip(losses, wanted, strict=True))
+    assert not wrong, f"{wrong} of 30 batches were overwritten before they were copied"
+    return "30 of 30 right"
+
+
 def check_prefetcher_memory_is_flat(gpu: Accelerator) -> str:
     """Forty epochs take no more memory of the device than five, nor if each has its prefetcher."""
     batches = [gpu.pin(noise(4))] * 4
@@ -240,6 +255,7 @@ CHECKS: tuple[Callable[[Accelerator], str], ...] = (
     check_prefetcher_hides_the_copies,
     check_prefetcher_in_a_profile,
     check_prefetcher_guards_its_batches,
+    check_prefetcher_waits_for_the_stream_that_computed,
     check_prefetcher_memory_is_flat,
     check_prefetcher_break,
     check_prefetcher_device,

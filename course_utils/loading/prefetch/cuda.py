@@ -113,8 +113,10 @@ class CudaPrefetcher:
                 if staged:
                     # Only now that the next copy is under way: it runs even if the loop waits for
                     # the device at the end of its step.
+                    user = gpu.current_stream()
                     yield self._hand_over(gpu, *staged.popleft())
-                    launched.append(gpu.current_stream().record_event(gpu.Event()))
+                    # The loop may ask for the next batch on another stream than it computed on.
+                    launched.append(user.record_event(gpu.Event()))
             _number(-1)
             if not isinstance(end, StopIteration):
                 raise end

@@ -179,6 +179,19 @@ def test_memory_may_be_filled_again_once_as_many_more_as_the_depth_and_two_were_
     assert sum(a == b for a, b in zip(found, wanted, strict=True)) == right
 
 
+@pytest.mark.parametrize("streams", [1, 2])
+def test_reused_memory_is_safe_if_the_loop_changes_its_stream(streams):
+    gpu, _ = fake_device(step_ms=20)
+    ring = list(gpu.pinned([torch.empty(25_000) for _ in range(3)]))
+    computing, found = [gpu.Stream() for _ in range(streams)], []
+    batches = iter(CudaPrefetcher((ring[n % 3].fill_(n) for n in range(9)), gpu))
+    for number in range(9):
+        with gpu.stream(computing[number % streams]):
+            found.append(gpu.step(next(batches)))
+    wanted = [checksum([torch.full((25_000,), float(number))]).item() for number in range(9)]
+    assert [loss.item() for loss in found] == wanted
+
+
 def test_spans_carry_the_number_of_their_batch():
     gpu, clock = fake_device()
     batches = list(gpu.pinned([megabytes(1)] * 4))
