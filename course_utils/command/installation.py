@@ -162,7 +162,7 @@ def _worker() -> str:
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
-    numbers = TensorDataset(torch.arange(8))
+    numbers = TensorDataset(torch.arange(8, device="cpu"))
     loader = DataLoader(numbers, batch_size=4, num_workers=1, timeout=60)
     return f"a worker process delivered {len(list(loader))} batches"
 

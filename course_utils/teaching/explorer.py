@@ -199,7 +199,8 @@ class TimedBatches(Dataset[Batch]):
             if duration_ms := getattr(self.pipeline, f"{name}_ms"):
                 with stage(name):
                     use_cpu(duration_ms)
-        return {"sample": torch.arange(first, first + self.pipeline.batch_size)}
+        samples = torch.arange(first, first + self.pipeline.batch_size, device="cpu")
+        return {"sample": samples}
 
 
 def use_cpu(duration_ms: float) -> None:

@@ -161,7 +161,7 @@ class CudaLoss(Loss):
     """The checksum of a step on its way to the host."""
 
     def __init__(self, value: torch.Tensor, stream: torch.cuda.Stream):
-        self._value = torch.empty((), dtype=value.dtype, pin_memory=True)
+        self._value = torch.empty((), dtype=value.dtype, device="cpu", pin_memory=True)
         self._value.copy_(value, non_blocking=True)
         self._done = stream.record_event(torch.cuda.Event(blocking=True))  # type: ignore[no-untyped-call]
 

@@ -175,11 +175,11 @@ class HostBlocks:
         """Return a copy of `source`, in a block of up to twice its size; not for threads."""
         while self._returned:
             storage = self._returned.popleft().untyped_storage()
-            self._spare.append(torch.empty(0, dtype=torch.uint8).set_(storage))
+            self._spare.append(_bytes(0).set_(storage))
         del self._spare[: -self._keep]
         size = source.nbytes
         fits = [i for i, block in enumerate(self._spare) if size <= block.nbytes <= 2 * size]
-        block = self._spare.pop(fits[-1]) if fits else torch.empty(size, dtype=torch.uint8)
+        block = self._spare.pop(fits[-1]) if fits else _bytes(size)
         # By numpy, in this thread: torch would start others, which then spin for milliseconds.
         block[:size].numpy()[:] = source.contiguous().view(-1).view(torch.uint8).numpy()
         return block[:size].view(source.dtype).view(source.shape)
@@ -189,11 +189,16 @@ class HostBlocks:
         self._returned.append(copy)
 
 
+def _bytes(count: int) -> torch.Tensor:
+    # A default device must not move what stands for the device's memory off the host.
+    return torch.empty(count, dtype=torch.uint8, device="cpu")
+
+
 def poison(like: torch.Tensor) -> torch.Tensor:
     """Return a tensor of the same shape and type as `like`, full of garbage."""
     if like.is_floating_point() or like.is_complex():
         return torch.full_like(like, torch.nan)
-    garbage = torch.full((like.nbytes,), 0xA5, dtype=torch.uint8)
+    garbage = torch.full((like.nbytes,), 0xA5, dtype=torch.uint8, device="cpu")
     return garbage.view(like.dtype).view(like.shape)
 
 
