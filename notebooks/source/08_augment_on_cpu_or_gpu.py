@@ -212,7 +212,8 @@ def all_in_the_worker(image: torch.Tensor, top: int, left: int, flip: bool) -> t
 # <details><summary>Hint 3: MEAN and STD are in host memory</summary>
 #
 # `MEAN.to(images.device, non_blocking=True)` brings one along. Without `non_blocking` the program waits in each step until the device has
-# done all that came before. (A training keeps such constants on the device for good.)
+# done all that came before. On other devices than CUDA, leave `non_blocking` out, because the copy may then contain wrong values. (A
+# training keeps such constants on the device for good.)
 #
 # </details>
 

@@ -113,11 +113,12 @@ class Draws:
     contrast: Tensor  # the same
 
     def to(self, device: torch.device | str) -> Draws:
-        """Return the same draws on `device`; CUDA gets them without making the host wait."""
-        parts = list(vars(self).values())
-        if torch.device(device).type == "cuda":
+        """Return the same draws on `device`; a copy to CUDA does not make the host wait."""
+        # Other devices than CUDA may read the source after Python has freed it, and copy garbage.
+        on_cuda, parts = torch.device(device).type == "cuda", list(vars(self).values())
+        if on_cuda:
             parts = [part if part.is_cuda else part.pin_memory() for part in parts]
-        return Draws(*(part.to(device, non_blocking=True) for part in parts))
+        return Draws(*(part.to(device, non_blocking=on_cuda) for part in parts))
 
 
 def draw_windows(

@@ -123,3 +123,19 @@ def test_torchvision_does_the_same_to_one_image() -> None:
     torch.testing.assert_close(
         per_sample(certain)(image[0])[None], certain(image), rtol=0, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps", "xpu"])
+def test_only_copies_to_cuda_are_non_blocking(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = []
+
+    def copy(tensor: Tensor, device: str, *, non_blocking: bool) -> Tensor:
+        copies.append(non_blocking)
+        return tensor
+
+    monkeypatch.setattr(Tensor, "to", copy)
+    monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: tensor)
+    draws = Augment(size=8).draw((2, 3, 16, 16))
+    copies.clear()
+    draws.to(device)
+    assert copies == [device == "cuda"] * 4
