@@ -6,6 +6,7 @@ that is met there no more costs several times as much as it does at once again.
 
 from __future__ import annotations
 
+import atexit
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 from course_utils.measure.spans import stage
 from course_utils.measure.trace import record
 from course_utils.measure.watch import watch
+from course_utils.measure.watch.loop import _tell
 
 Recording = Callable[[Iterable[Any]], Iterable[Any]]
 REPEATS, TURNS, BATCHES = 5, 300, 1_000
@@ -72,7 +74,7 @@ def main() -> None:
             if workers:
                 extra = _in_the_worker_us(loader, recorded)
                 print(f"      and in the worker      {extra:6.1f} µs a batch", flush=True)
-    repr(watch([]))  # else what was watched would be told at the end
+    atexit.unregister(_tell)  # the report of the watched loops is not needed
     print(f"  import course_utils          {_import_s():6.3f} s   (bar 0.2)")
 
 

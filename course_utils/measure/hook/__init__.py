@@ -3,6 +3,7 @@
 from course_utils.measure.hook.delay import delay_s
 from course_utils.measure.hook.loader_hook import (
     Listener,
+    contents,
     data_loader_in,
     end,
     is_heard,

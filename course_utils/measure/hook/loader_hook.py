@@ -39,6 +39,10 @@ class Listener:
         """Note that the batch is collated; return what is to go on instead of it."""
         return batch
 
+    def failed(self, error: Exception) -> None:
+        """Handle an error of this listener, which is called no more; raise it by default."""
+        raise error
+
 
 _PARCEL = "a batch and what is said about it"
 
@@ -54,10 +58,20 @@ def packed(batch: Any, about: Any) -> Any:
 
 def unpacked(received: Any) -> tuple[Any, Any]:
     """Return a batch and what a listener in its worker says about it; None if there is none."""
+    batch, about = _opened(received)
+    return batch, None if about is None else pickle.loads(about)
+
+
+def contents(received: Any) -> Any:
+    """Return a batch without what a listener in its worker sent along."""
+    return _opened(received)[0]
+
+
+def _opened(received: Any) -> tuple[Any, bytes | None]:
     if isinstance(received, (tuple, list)) and len(received) == 3:
         mark, batch, about = received
         if isinstance(mark, str) and mark == _PARCEL:
-            return batch, pickle.loads(about)
+            return batch, about
     return received, None
 
 
@@ -92,7 +106,7 @@ def listen(
     finally:
         loader.collate_fn, loader.worker_init_fn = originals
     if not loader.num_workers:
-        hook.follow(batches._dataset_fetcher)  # type: ignore[attr-defined]
+        hook.follow(getattr(batches, "_dataset_fetcher", None))
     return batches
 
 
@@ -206,22 +220,36 @@ class _Hook:
         if self._init is not None:
             self._init(worker_id)
         for listener in self.listeners:
-            listener.worker_started(worker_id)
+            try:
+                listener.worker_started(worker_id)
+            except Exception as error:
+                self._drop(listener, error)
         fetch = torch.utils.data._utils.fetch
         for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
             self.follow(kind)
 
     def follow(self, fetcher: Any) -> None:
         """Make `fetcher.fetch` (of a fetcher or of its class) tell when it begins."""
-        fetch = fetcher.fetch
+        fetch = getattr(fetcher, "fetch", None)
+        if fetch is None:
+            for listener in self.listeners:
+                self._drop(listener, AttributeError("torch has no fetcher with a method fetch"))
+            return
 
         def told_fetch(*args: Any) -> Any:
             for listener in self.listeners:
-                listener.fetch_begins(args[-1])
+                try:
+                    listener.fetch_begins(args[-1])
+                except Exception as error:
+                    self._drop(listener, error)
             return fetch(*args)
 
         self._fetches = fetch, told_fetch
         fetcher.fetch = told_fetch
+
+    def _drop(self, listener: Listener, error: Exception) -> None:
+        self.listeners = tuple(one for one in self.listeners if one is not listener)
+        listener.failed(error)
 
     def pause(self, fetcher: Any, paused: bool) -> None:
         """Give a fetcher that is followed its own functions back, or take their place again."""
@@ -231,8 +259,14 @@ class _Hook:
     def collate(self, samples: Any) -> Any:
         """Do what the loader's `collate_fn` does."""
         for listener in self.listeners:
-            listener.samples_made()
+            try:
+                listener.samples_made()
+            except Exception as error:
+                self._drop(listener, error)
         batch = self._collate(samples)
         for listener in reversed(self.listeners):
-            batch = listener.batch_made(batch)
+            try:
+                batch = listener.batch_made(batch)
+            except Exception as error:
+                self._drop(listener, error)
         return batch

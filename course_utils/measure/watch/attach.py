@@ -6,7 +6,6 @@ comes here. Nothing of torch is imported, and nothing happens in a process that 
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,39 +15,44 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from course_utils.measure.watch.harmless import give_up
 from course_utils.measure.watch.record import FOLDER, PROCESS, records_folder
 
 _PATCHED = "torch.utils.data.dataloader", "torchdata.stateful_dataloader.stateful_dataloader"
+
+# A program may have a `sitecustomize` too, which must run whether or not ours succeeds.
+_SITE = """\
+import importlib.util, os, sys
+try:
+    if importlib.util.find_spec('course_utils') is None:
+        sys.path.append({root!r})
+    from course_utils.measure.watch.attach import attach
+    attach()
+except Exception as error:
+    print(f'course watch: this Python is not watched: {{error}}', file=sys.stderr)
+_ours = sys.modules.pop('sitecustomize')
+sys.path.remove(os.path.dirname(__file__))
+try:
+    import sitecustomize
+except ModuleNotFoundError as error:
+    sys.modules['sitecustomize'] = _ours
+    if error.name != 'sitecustomize':
+        raise
+"""
 
 
 def prepare(folder: Path) -> dict[str, str]:
     """Make `folder` ready for records; return the environment of the processes to be watched."""
     site, root = folder / "site", Path(__file__).resolve().parents[3]
     site.mkdir()
-    (site / "sitecustomize.py").write_text(
-        "import importlib.util, sys\n"
-        "if importlib.util.find_spec('course_utils') is None:\n"
-        f"    sys.path.append({str(root)!r})\n"
-        "try:\n    from course_utils.measure.watch.attach import attach\n    attach()\n"
-        "except Exception as error:\n"
-        "    print(f'course watch: this Python is not watched: {error}', file=sys.stderr)\n",
-        "utf-8",
-    )
+    (site / "sitecustomize.py").write_text(_SITE.format(root=str(root)), "utf-8")
     path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path, FOLDER: str(folder)}
 
 
 def attach() -> None:
-    """Begin to watch, and let another `sitecustomize` do what it does."""
+    """Patch torch as soon as the program imports it."""
     sys.meta_path.insert(0, _Finder())
-    ours = sys.modules.pop("sitecustomize")
-    sys.path.remove(str(Path(str(ours.__file__)).parent))
-    try:
-        importlib.import_module("sitecustomize")
-    except ModuleNotFoundError as error:
-        sys.modules["sitecustomize"] = ours
-        if error.name != "sitecustomize":
-            raise
 
 
 class _Finder(MetaPathFinder):
@@ -63,33 +67,46 @@ class _Finder(MetaPathFinder):
         found = (finder.find_spec(name, path, target) for finder in others)
         spec = next(filter(None, found), None)
         if spec is not None and spec.loader is not None:
-            loader, load = spec.loader, spec.loader.exec_module
-
-            def load_and_patch(module: ModuleType) -> None:
-                del loader.exec_module
-                load(module)
-                _patch(module)
-
-            loader.exec_module = load_and_patch  # type: ignore[method-assign]
+            try:
+                _patch_after_loading(spec.loader)
+            except Exception as error:
+                give_up(error)
         return spec
 
 
+def _patch_after_loading(loader: Any) -> None:
+    load = loader.exec_module
+
+    def load_and_patch(module: ModuleType) -> None:
+        del loader.exec_module
+        load(module)
+        try:
+            _patch(module)
+        except Exception as error:
+            give_up(error)
+
+    loader.exec_module = load_and_patch
+
+
 def _patch(module: ModuleType) -> None:
-    """Have its loaders and iterators watched; what that needs is imported with the first batch."""
+    """Time the loaders and iterators of `module`. Their first batch imports the other modules."""
     if loader := getattr(module, "StatefulDataLoader", None):
         loader._get_iterator = _watched(loader._get_iterator)
         return
+    iterators, loader = module._BaseDataLoaderIter, module.DataLoader
+    get_iterator, next_batch = _watched(loader._get_iterator), _timed(iterators.__next__)
     _say_that_torch_is_here()
-    module.DataLoader._get_iterator = _watched(module.DataLoader._get_iterator)
-    iterators = module._BaseDataLoaderIter
     iterators._watched_turns = None
-    iterators.__next__ = _timed(iterators.__next__)
+    iterators.__next__, loader._get_iterator = next_batch, get_iterator
 
 
 def _watched(make: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
     def get_iterator(loader: Any) -> Iterator[Any]:
-        from course_utils.measure.watch.turns import begin
-
+        try:
+            from course_utils.measure.watch.turns import begin
+        except Exception as error:
+            give_up(error)
+            return make(loader)
         return begin(loader, make)
 
     return get_iterator

@@ -8,7 +8,8 @@ do, so the time between them is what the loader cost the device. No CUDA is star
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,33 +17,59 @@ import torch
 MOST_PENDING = 64  # turns that the device may be behind; the oldest are then given up
 
 
+Mark = tuple[Any, int]  # the event and the device of its stream
+
+
 class DeviceClock:
-    """Marks the turns of one loop on the current stream."""
+    """Marks the turns of one loop on the current stream.
+
+    CUDA refuses to compare events of two devices, and to query an event while another thread
+    captures a graph. Turns on two devices are dropped, and the first error ends the marking.
+    """
 
     def __init__(self, known: Callable[[float, float, float], None]):
         """Have `known(number, idle_ns, work_ns)` called for each turn, some turns later."""
         self._known = known
-        self._asked: Any = None
-        self._turn: tuple[float, Any, Any] | None = None  # number, before and after next()
+        self._asked: Mark | None = None
+        self._turn: tuple[float, Mark, Mark] | None = None  # number, before and after next()
         self._pending: deque[tuple[float, Any, Any, Any]] = deque(maxlen=MOST_PENDING)
+        self._works = True
 
     def asked(self) -> None:
         """Mark that the loop asks for a batch, which ends the turn before; read what has passed."""
+        if self._works:
+            with self._ends_with_an_error():
+                self._ask()
+
+    def got(self, number: float) -> None:
+        """Mark that the loop goes on with the batch of turn `number`."""
+        if self._works and self._asked is not None:
+            with self._ends_with_an_error():
+                self._turn = number, self._asked, _mark()
+
+    def forget(self) -> None:
+        """Drop the current turn: what happens until the next batch is not part of it."""
+        self._turn = None
+
+    def _ask(self) -> None:
         self._asked = _mark()
         if self._turn is not None:
-            self._pending.append((*self._turn, self._asked))
+            number, *marks = *self._turn, self._asked
             self._turn = None
+            if len({device for _, device in marks}) == 1:
+                before, after, left = (event for event, _ in marks)
+                self._pending.append((number, before, after, left))
         while self._pending and self._pending[0][3].query():
             number, before, after, left = self._pending.popleft()
             self._known(number, before.elapsed_time(after) * 1e6, after.elapsed_time(left) * 1e6)
 
-    def got(self, number: float) -> None:
-        """Mark that the loop goes on with the batch of turn `number`."""
-        self._turn = number, self._asked, _mark()
-
-    def forget(self) -> None:
-        """Begin anew: what happens until the next batch is no part of a turn."""
-        self._turn = None
+    @contextmanager
+    def _ends_with_an_error(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError:
+            self._works, self._asked, self._turn = False, None, None
+            self._pending.clear()
 
 
 def device_at_work() -> bool:
@@ -51,7 +78,7 @@ def device_at_work() -> bool:
     return started and not torch.cuda.is_current_stream_capturing()
 
 
-def _mark() -> Any:
+def _mark() -> Mark:
     event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     event.record()
-    return event
+    return event, torch.cuda.current_device()

@@ -10,6 +10,7 @@ import torch
 from course_utils.limits import affinity
 from course_utils.measure.hook import Listener, delay_s, packed
 from course_utils.measure.spans import SpanLog, activate
+from course_utils.measure.watch.harmless import give_up
 from course_utils.measure.watch.record import LONG_NS, NO_STAGES, SOME, STAGES, UNKNOWN
 
 # what one fetch of one batch cost, in ns: the fields of `record.Turn` from `worker` on
@@ -77,6 +78,12 @@ class Clocks(Listener):
             activate(self._others)
             return batch
         return packed(batch, (self.fetch, self.cores)) if self._sends[0] else batch
+
+    def failed(self, error: Exception) -> None:
+        """Let the process continue unwatched."""
+        activate(self._others if self.worker < 0 else None)
+        self.fetch = None
+        give_up(error)
 
     def _processor(self) -> tuple[float, float, float]:
         """Return the processor time of this thread and this process in the fetch, and in all."""

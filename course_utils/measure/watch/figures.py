@@ -23,6 +23,7 @@ from course_utils.measure.watch.record import LONG_NS, STAGES, UNKNOWN, Seen, Tu
 from course_utils.words import plural
 
 ENOUGH, ENOUGH_NS = 4, 5e8  # steady turns and their time: of less there is no verdict
+MANY = 1_000  # turns that are enough, however short they are
 READY_NS = 2_000_000  # a batch that comes within this time was there already
 
 
@@ -49,13 +50,21 @@ class Loop:
     def lost_ns(self) -> float:
         """Time for which its loop waited, in all."""
         totals = self.seen.totals
-        return totals.device_idle if totals.device_turns else totals.waited
+        if not totals.device_turns:
+            return totals.waited
+        return totals.device_idle / totals.device_turns * totals.turns  # some turns have no marks
 
     @property
     def share(self) -> float:
         """Share of the time with this loader for which the loop, or the device, waited for it."""
         totals = self.seen.totals
         return self.lost_ns / max(totals.waited + totals.worked, 1.0)
+
+    @property
+    def stride(self) -> int:
+        """Of so many turns one was timed, on average; the times of the others are estimates."""
+        totals = self.seen.totals
+        return round(totals.turns / totals.timed) if totals.timed else 1
 
     @cached_property
     def epoch(self) -> int | None:
@@ -78,7 +87,8 @@ class Loop:
     def measurements(self) -> Measurements | None:
         """The figures of this loop; None if there are too few turns."""
         lasted = self.steady[-1].got - self.steady[0].asked if self.steady else 0.0
-        if len(self.steady) < ENOUGH or lasted < ENOUGH_NS:
+        short = lasted < ENOUGH_NS and self.seen.totals.turns < MANY
+        if len(self.steady) < ENOUGH or short:
             return None
         return Measurements(**self._paces(), **self._setting(), **self._fetching())
 

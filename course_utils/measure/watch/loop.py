@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from course_utils.measure.watch.harmless import give_up, has_failed
 from course_utils.measure.watch.record import Seen, is_watched, read_all, records_folder
 
 if TYPE_CHECKING:
@@ -25,17 +26,13 @@ class Watched(Generic[T]):
         self._loader = loader
 
     def __iter__(self) -> Iterator[T]:
-        from course_utils.measure.hook import data_loader_in
-        from course_utils.measure.watch import turns
-
         loader = self._loader
-        inner = data_loader_in(loader)
-        if inner is None:
-            yield from turns.timed(loader)
-        elif is_watched():  # `course watch` watches it already
-            yield from loader
-        else:
-            yield from turns.timed_loader(loader, inner)
+        try:
+            batches = loader if has_failed() else _timed(loader)
+        except Exception as error:
+            give_up(error)
+            batches = loader
+        yield from batches
 
     def __len__(self) -> int:
         return len(self._loader)  # type: ignore[arg-type]
@@ -48,7 +45,6 @@ class Watched(Generic[T]):
     def __repr__(self) -> str:
         from course_utils.measure.watch.report import findings
 
-        atexit.unregister(_tell)
         return findings(_seen())
 
     def timeline(self) -> Timeline:
@@ -68,10 +64,24 @@ def watch(loader: Iterable[T]) -> Watched[T]:
     are known. `course watch python train.py` does the same for all loaders of a program.
     """
     if not is_watched():
-        records_folder()  # which is there until the end: what was registered last is run first
+        try:
+            records_folder()  # registers its removal first, so that it runs after `_tell`
+        except OSError as error:
+            give_up(error)
         atexit.unregister(_tell)
         atexit.register(_tell)
     return Watched(loader)
+
+
+def _timed(loader: Iterable[T]) -> Iterable[T]:
+    """Return `loader`, timed unless `course watch` does that already; no batch is taken yet."""
+    from course_utils.measure.hook import data_loader_in
+    from course_utils.measure.watch import turns
+
+    inner = data_loader_in(loader)
+    if inner is None:
+        return turns.timed(loader)
+    return loader if is_watched() else turns.timed_loader(loader, inner)
 
 
 def _seen() -> list[Seen]:
@@ -83,7 +93,12 @@ def _seen() -> list[Seen]:
 
 def _tell() -> None:
     """Print what was found to stderr."""
-    from course_utils.measure.watch.report import findings
+    if has_failed():
+        return
+    try:
+        if seen := _seen():
+            from course_utils.measure.watch.report import findings
 
-    if seen := _seen():
-        print(f"\n{findings(seen)}", file=sys.stderr)
+            print(f"\n{findings(seen)}", file=sys.stderr)
+    except Exception as error:
+        give_up(error, "the report could not be made")

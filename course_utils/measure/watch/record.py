@@ -93,6 +93,7 @@ class Totals(NamedTuple):
     cores: float = 0.0  # that the workers may use, together
     step_cpu: float = 0.0  # processor time of the process between a batch and next(), in some turns
     step_seen: float = 0.0  # the time of these
+    timed: float = 0.0  # turns whose times were measured; the times of the others are estimated
 
 
 _ROW, _TOTALS = struct.Struct(f"<{len(Turn._fields)}d"), struct.Struct(f"<{len(Totals._fields)}d")
@@ -107,7 +108,7 @@ class At:
 
     (
         TURNS, EPOCHS, FIRST, LAST, WAITED, BEGAN, WORKED, IDLE, IDLE_TURNS, ELSEWHERE, CORES,
-        STEP_CPU, STEP_SEEN,
+        STEP_CPU, STEP_SEEN, TIMED,
     ) = range(len(Totals._fields))  # fmt: skip
     GOT, LEFT, DEVICE_IDLE, DEVICE_WORK = map(
         Turn._fields.index, ("got", "left", "device_idle", "device_work")
@@ -118,11 +119,21 @@ class Record:
     """What one process writes down of one loader; its `figures` are the totals, then the ring."""
 
     def __init__(self, path: Path, about: Mapping[str, Any]):
-        """Make the file, which takes its whole size at once."""
+        """Make the file.
+
+        Raises:
+            OSError: If there is no space for all of it.
+        """
         partial = path.with_suffix(".part")
-        with partial.open("wb+") as file:
-            file.truncate(_SIZE)
-            self._map = mmap.mmap(file.fileno(), _SIZE)
+        try:
+            with partial.open("wb+") as file:
+                # Writing reserves the space: a hole in a full tmpfs kills the process that fills it
+                file.write(bytes(_SIZE))
+                file.flush()
+                self._map = mmap.mmap(file.fileno(), _SIZE)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
         self.figures = memoryview(self._map)[ABOUT:].cast("d")
         self.describe(about)
         os.replace(partial, path)  # so that a reader finds none without its description
@@ -161,6 +172,7 @@ class Record:
         if not place:
             figures[At.FIRST] = figures[At.FIRST] or asked
             figures[At.BEGAN] += waited
+        figures[At.TIMED] += 1
         figures[At.TURNS] = number + 1  # at last: whoever reads meanwhile counts whole ones
         return number
 
@@ -174,6 +186,12 @@ class Record:
         else:
             figures[row + At.LEFT] = when
             figures[At.WORKED] += when - figures[row + At.GOT]
+
+    def skipped(self, turns: int, waited: float, worked: float) -> None:
+        """Count turns that were not timed, with an estimate of their times in nanoseconds."""
+        self.figures[At.WAITED] += waited
+        self.figures[At.WORKED] += worked
+        self.figures[At.TURNS] += turns
 
     def amend(self, number: float, field: int, value: float) -> None:
         """Write one figure of a turn that was not known at once, if it is still remembered."""

@@ -112,6 +112,8 @@ def _turn(loop: Loop) -> str:
     count = plural(int(totals.turns), "batch")
     if totals.epochs:
         count += f" in {plural(int(totals.epochs), 'epoch')}"
+    if loop.stride > 1:
+        count += f" (1 of {loop.stride} was timed)"
     waited, worked = duration(totals.waited), duration(totals.worked)
     if not totals.worked:  # nobody came back for a second batch
         return f"{count}: {waited} in next()"
@@ -172,13 +174,14 @@ def _ranks(found: Sequence[Loop]) -> list[str]:
     together.sort(key=lambda loop: loop.seen.rank)
     if len(together) < 2 or len(together) != len({one.seen.rank for one in together}):
         return []
-    return [str(find_straggler(_arrivals([loop.seen for loop in together])))]
+    arrivals = _arrivals([loop.seen for loop in together])
+    return [str(find_straggler(arrivals))] if arrivals[0].served > 1 else []
 
 
 def _arrivals(seen: Sequence[Seen]) -> list[Trace]:
     """Return for each rank when it had each batch: ranks that meet in each step leave together."""
     got = [{turn.number: turn for turn in one.turns} for one in seen]
-    common = sorted(set.intersection(*map(set, got)))
+    common = sorted(set.intersection(*map(set, got)))  # ranks may have timed different turns
     found = []
     for turns in got:
         trace = Trace(clock=lambda: 0)
@@ -237,6 +240,8 @@ def _trace(group: Sequence[Seen]) -> Trace:
     trace = Trace(clock=lambda: int(end))
     trace.note, trace.sample_ids = "watched: the last turns", None
     trace.begins_amid = first.place > 0
+    if (stride := Loop(busiest).stride) > 1:
+        trace.mention(f"1 of {stride} batches was timed")
     if busiest.about["ranks"] > 1:
         trace.mention("computing includes the wait for other ranks")
     for one in group:

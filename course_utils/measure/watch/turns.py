@@ -7,6 +7,7 @@ only its `next()` comes here first.
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import sys
 import sysconfig
@@ -27,6 +28,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from course_utils.limits import usable_cores
 from course_utils.measure.hook import (
+    contents,
     is_heard,
     listen,
     listeners_of,
@@ -36,6 +38,7 @@ from course_utils.measure.hook import (
 )
 from course_utils.measure.watch.device import DeviceClock, device_at_work
 from course_utils.measure.watch.fetches import Clocks, Cost
+from course_utils.measure.watch.harmless import give_up, has_failed
 from course_utils.measure.watch.record import (
     ENDING,
     LONG_NS,
@@ -50,38 +53,75 @@ from course_utils.measure.watch.record import (
 MOST_LOADERS = 16  # of a process; those after them are not watched
 AT_ONCE_NS = 1_000_000  # between iter() and next(): then they are one wait
 SHORT_NS = 8_000_000  # to follow how the batch of such a turn is made would cost up to 2 % of it
+# Upper bounds: what two timed turns cost in a loop whose step leaves the caches cold, and the share
+# of the loop's time that this may take.
+PAIR_NS, COST = 100_000, 0.005
+VERY_SHORT_NS = 1_000_000  # shorter turns are skipped, because even keeping their times costs 1 %
+MOST_SKIPPED = 4_095
 _LIBRARIES = sysconfig.get_path("stdlib"), "site-packages", "dist-packages"
 _MAIN = threading.main_thread().ident
 _OURS = str(Path(__file__).parents[2])
 
 _writers: list[Writer] = []
-_last = 0  # the id of the turns whose next() was called last
+_last = [0]  # the id of the turns whose next() was called last
 _open = weakref.WeakSet["Turns"]()  # some of them may not be written down yet
 
 
 def begin(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
     """Return `make(loader)`, a `DataLoader`'s iterator, and watch it unless this is a worker."""
-    writer = None if get_worker_info() is not None else _writer_of(loader)
-    if writer is None:
+    try:
+        turns = None if has_failed() or get_worker_info() is not None else _turns_of(loader)
+    except Exception as error:
+        give_up(error)
+        turns = None
+    if turns is None:
         return make(loader)
-    began, clocks = perf_counter_ns(), None
-    if is_heard(loader):  # somebody records it already
-        iterator = make(loader)
-    else:
-        clocks = _clocks_of(loader)
-        iterator = listen(loader, [clocks], make)
-    iterator._watched_turns = Turns(writer, clocks, began)  # type: ignore[attr-defined]
-    return iterator
+    iterator: Any = make(loader) if turns.clocks is None else _listened(loader, turns, make)
+    try:
+        iterator._watched_turns = turns
+    except Exception as error:  # its class has slots
+        turns.lose(error)
+        return _taken(iterator, turns)
+    return iterator  # type: ignore[no-any-return]
+
+
+def _turns_of(loader: Any) -> Turns | None:
+    """Return what times a loop over a `DataLoader`; None after too many loaders."""
+    writer = _writer_of(loader)
+    if writer is None:
+        return None
+    recorded = is_heard(loader)  # by somebody else already
+    return Turns(writer, None if recorded else _clocks_of(loader), perf_counter_ns())
+
+
+def _listened(loader: Any, turns: Turns, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+    """Return `make(loader)` with the clocks in it; errors of `make` are the program's own."""
+    called = False
+
+    def make_once(loader: Any) -> Iterator[Any]:
+        nonlocal called
+        called = True
+        return make(loader)
+
+    assert turns.clocks is not None
+    try:
+        return listen(loader, [turns.clocks], make_once)
+    except Exception as error:
+        if called:
+            raise
+        turns.lose(error)
+    return make(loader)
 
 
 def timed(batches: Any) -> Iterator[Any]:
     """Yield `batches`, which are no `DataLoader`, and watch the loop that takes them."""
-    writer = _writer_of(batches)
-    if writer is None:
-        yield from batches
-        return
-    began = perf_counter_ns()
-    yield from _taken(iter(batches), Turns(writer, None, began))
+    turns = None
+    try:
+        if not has_failed() and (writer := _writer_of(batches)) is not None:
+            turns = Turns(writer, None, perf_counter_ns())
+    except Exception as error:
+        give_up(error)
+    yield from batches if turns is None else _taken(iter(batches), turns)
 
 
 def timed_loader(around: Any, loader: Any) -> Iterator[Any]:
@@ -90,10 +130,16 @@ def timed_loader(around: Any, loader: Any) -> Iterator[Any]:
 
     def get_iterator(make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         iterator: Any = begin(loader, make)
-        if hasattr(iterator, "_watched_turns"):
-            watched.append(iterator)
-            if not hasattr(iterator, "timed"):  # else an earlier loop over it was never ended
+        turns = getattr(iterator, "_watched_turns", None)
+        if turns is None:
+            return iterator  # type: ignore[no-any-return]
+        watched.append(iterator)
+        if not hasattr(iterator, "timed"):  # else an earlier loop over it was never ended
+            try:
                 iterator.__class__ = _timed_kind(type(iterator))
+            except Exception as error:
+                turns.lose(error)
+                return _taken(iterator, turns)
         return iterator  # type: ignore[no-any-return]
 
     if loader._iterator is not None:  # of persistent workers, which is not asked for again
@@ -144,6 +190,7 @@ class Writer:
         name = f"{os.getpid()}-{len(_writers)}{ENDING}"
         self.record = Record(records_folder() / name, about)
         self.cores = 0  # a bit for each that the workers may use
+        self.skips = 0  # turns that are not timed after each two that are
 
     def device_told(self, number: float, idle_ns: float, work_ns: float) -> None:
         """Enter what the device says of an earlier turn."""
@@ -161,10 +208,12 @@ class Writer:
 class Turns:
     """Times the calls of next() of one iterator.
 
-    A step leaves nothing of this in the caches of the core: what costs time here is how many
-    functions and objects are met, far more than what they do. So they are few; and where turns are
-    short and batches made in this process, most of them only have their times kept, which are
-    written down with the next turn that is followed. Whoever kills the process loses so many.
+    A training step evicts this code from the CPU caches, so the cost of a turn is the number of
+    functions and objects touched, not the work they do. Where batches are made in this process,
+    there are two ways to do less. Of short turns most have only their times kept, which are written
+    down with the next turn that is followed. Of very short turns two are timed, and then as many
+    are skipped as keep the cost below 1 %; they are counted, and their times are estimated.
+    Turns that are not written down yet are lost if the process is killed.
     """
 
     def __init__(self, writer: Writer, clocks: Clocks | None, began: int):
@@ -175,6 +224,7 @@ class Turns:
         self._began = began  # making the iterator, until the first batch is asked for
         self._ready = perf_counter_ns()
         self._place = 0  # in the epoch
+        self._since = 0  # turns since the epoch began, or since turns were skipped
         self._asked = 0  # for the batch before
         self._got = self._number = 0  # when the batch came that the loop works on, and its turn
         self._main = False  # the main thread calls next()
@@ -182,44 +232,53 @@ class Turns:
         self._device: DeviceClock | None = None
         self._paused = False  # nobody follows how a batch is made
         self._kept: list[tuple[int, int, int, bool, float]] = []  # turns that are not written down
+        self._lost = False  # after an error of our own
+        self._skips = self._gap = 0  # turns still to be skipped, and of how many
+        self._wait = self._work = 0.0  # of the last turns that were timed, in ns
+        self._mark = self._marked = 0  # when the pace was looked at, and the place then
+        self._straight = self._quick = False  # of the turn that begins
+        self._cpu = 0
         _open.add(self)
 
     def take(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
-        """Return `next_batch(iterator)`, and note the turn that begins so."""
-        global _last
-        if self._packed and self._place and getattr(iterator, "_num_yielded", None) == 0:
-            self._new_epoch()  # of persistent workers, after a break
-        place, asked, straight, _last = self._place, perf_counter_ns(), _last == id(self), id(self)
-        if self._spent:
-            self._step_ends(asked, straight)
-        short = self._fetches and place % SOME > 1 and asked - self._asked < SHORT_NS
-        quick = short and self._main and self._device is None
-        if quick != self._paused:
-            pause(iterator, quick)
-            self._paused = quick
-        try:
-            turn = self._time_quickly if quick else self._time
-            batch = turn(iterator, next_batch, asked, straight)
-        except BaseException as error:
-            if quick:
-                self.write_down()
-                self.writer.record.left(self._number, asked if straight else None)
-            if isinstance(error, StopIteration):
-                self._epoch_ends(asked)
-            raise
-        self._place, self._asked = place + 1, asked
-        return batch
+        """Return `next_batch(iterator)`, and note the turn that begins so.
 
-    def _time_quickly(
-        self, iterator: Any, next_batch: Callable[[Any], Any], asked: int, straight: bool
-    ) -> Any:
-        """Return the next batch, and keep the times of the turn."""
-        cpu = thread_time_ns()
-        batch = next_batch(iterator)
-        got = perf_counter_ns()
-        spent = thread_time_ns() - cpu if got - asked > LONG_NS else UNKNOWN
-        self._kept.append((self._place, asked, got, straight, spent))
-        return batch
+        Only errors of `next_batch` come through.
+        """
+        if self._skips:
+            _last[0] = id(self)
+            try:
+                batch = next_batch(iterator)
+            except BaseException as error:
+                self._raises(error, perf_counter_ns())
+                raise
+            self._skips -= 1
+            return batch
+        asked = 0
+        if not self._lost:
+            try:
+                asked = self._asks(iterator)
+            except Exception as error:
+                self.lose(error)
+        try:
+            batch = next_batch(iterator)
+        except BaseException as error:
+            self._raises(error, asked)
+            raise
+        if not self._lost:
+            try:
+                if self._quick:
+                    return self._keep(batch, asked)
+                return self._write(iterator, batch, asked)
+            except Exception as error:
+                self.lose(error)
+        return contents(batch) if self._packed else batch
+
+    def lose(self, error: Exception) -> None:
+        """Let the loop continue unwatched."""
+        self._lost, self._skips = True, 0
+        self._kept.clear()
+        give_up(error)
 
     def end(self) -> None:
         """Have persistent workers send nothing but batches to whoever loops next."""
@@ -227,7 +286,93 @@ class Turns:
             self.clocks.taken.fill_(False)
 
     def write_down(self) -> None:
-        """Write down the turns that were kept."""
+        """Write down the turns that were kept, and count those that were skipped."""
+        try:
+            self._write_kept()
+            if self._gap:
+                self._count_skipped(None)
+        except Exception as error:
+            self.lose(error)
+
+    def __del__(self) -> None:
+        """Write down what is left when the loop is: a forked process has only a copy of it."""
+        if (self._kept or self._gap) and self.writer.about["pid"] == os.getpid():
+            self.write_down()
+
+    def _asks(self, iterator: Any) -> int:
+        """End the turn before; return when the loop asks for the next batch."""
+        if self._packed and self._place and getattr(iterator, "_num_yielded", None) == 0:
+            self._new_epoch()  # of persistent workers, after a break
+        asked, straight = perf_counter_ns(), _last[0] == id(self)
+        self._straight, _last[0] = straight, id(self)
+        if self._spent:
+            self._step_ends(asked, straight)
+        if self._gap:
+            self._count_skipped(asked if straight else None)
+        since = self._since
+        if since % SOME == 1 and not self._packed:
+            self._look_at_pace(asked)
+        short = self._fetches and since % SOME > 1 and asked - self._asked < SHORT_NS
+        self._quick = quick = short and self._main and self._device is None
+        if quick != self._paused:
+            pause(iterator, quick)
+            self._paused = quick
+        self._asked = asked
+        if quick:
+            self._cpu = thread_time_ns()
+            return asked
+        self._write_kept()
+        return self._begins(asked, straight)
+
+    def _begins(self, asked: int, straight: bool) -> int:
+        """Begin a turn that is written down; return when the loop began to wait."""
+        place, since, main = self._place, self._since, get_ident() == _MAIN
+        self._main = main
+        if place and self._got:
+            self.writer.record.left(self._number, asked if straight else None)
+            self._work = asked - self._got if straight else self._work
+        elif not place and asked - self._ready < AT_ONCE_NS:
+            asked = self._began
+        # whether there is one is asked in some turns only: that alone is a tenth of what all costs
+        device = self._device_now() if main and (self._device or since % SOME < 2) else None
+        if device is not None:
+            device.asked()
+        reads = not self._fetches and (since % SOME == 1 or asked - self._got > LONG_NS)
+        self._cpu = thread_time_ns() if reads else 0
+        return asked
+
+    def _keep(self, batch: Any, asked: int) -> Any:
+        """Keep the times of a turn; return its batch."""
+        got = perf_counter_ns()
+        spent = thread_time_ns() - self._cpu if got - asked > LONG_NS else UNKNOWN
+        self._kept.append((self._place, asked, got, self._straight, spent))
+        self._place += 1
+        self._since += 1
+        return batch
+
+    def _write(self, iterator: Any, batch: Any, asked: int) -> Any:
+        """Write down a turn with all that can be known of it; return its batch."""
+        place, since, record, got = self._place, self._since, self.writer.record, perf_counter_ns()
+        received = thread_time_ns() - self._cpu if self._cpu else UNKNOWN
+        if self._device is not None and self._main:
+            self._device.got(record.turns)
+        fetch = self.clocks.fetch if self.clocks is not None else None
+        if self._packed:
+            batch, fetch = self._unpacked(batch)
+        self._number, self._got = record.turn(place, asked, got, received, fetch), got
+        self._wait = got - asked
+        if place == 1:
+            self._describe(batch)
+        if since % SOME == (0 if self.writer.skips and place else 1):
+            self._spent = process_time_ns()
+        if not self._main:
+            record.figures[At.ELSEWHERE] += 1
+        self._place, self._since = place + 1, since + 1
+        if since % SOME == 1 and self.writer.skips:
+            self._skip(iterator, self.writer.skips)
+        return batch
+
+    def _write_kept(self) -> None:
         record = self.writer.record
         for place, asked, got, straight, spent in self._kept:
             record.left(self._number, asked if straight else None)
@@ -235,43 +380,55 @@ class Turns:
             self._number, self._got = record.turn(place, asked, got, UNKNOWN, fetch), got
         self._kept.clear()
 
-    def __del__(self) -> None:
-        """Write down what is left when the loop is: a forked process has only a copy of it."""
-        if self._kept and self.writer.about["pid"] == os.getpid():
-            self.write_down()
+    def _look_at_pace(self, asked: int) -> None:
+        """Choose how many turns are skipped, from the time of all turns since the last look."""
+        if self._mark:
+            each = (asked - self._mark) / max(1, self._place - self._marked)
+            self.writer.skips = _skips(each)
+        self._mark, self._marked = asked, self._place
 
-    def _time(
-        self, iterator: Any, next_batch: Callable[[Any], Any], asked: int, straight: bool
-    ) -> Any:
-        """Return the next batch, and write down the turn with all that can be known of it."""
-        self.write_down()
-        place, record, main = self._place, self.writer.record, get_ident() == _MAIN
-        self._main = main
-        if place:
-            record.left(self._number, asked if straight else None)
-        elif asked - self._ready < AT_ONCE_NS:
-            asked = self._began
-        # whether there is one is asked in some turns only: that alone is a tenth of what all costs
-        device = self._device_now() if main and (self._device or place % SOME < 2) else None
-        if device is not None:
-            device.asked()
-        reads = not self._fetches and (place % SOME == 1 or asked - self._got > LONG_NS)
-        cpu = thread_time_ns() if reads else 0
-        batch = next_batch(iterator)
-        got, received = perf_counter_ns(), thread_time_ns() - cpu if reads else UNKNOWN
-        if device is not None:
-            device.got(record.turns)
-        fetch = self.clocks.fetch if self.clocks is not None else None
-        if self._packed:
-            batch, fetch = self._unpacked(batch)
-        self._number, self._got = record.turn(place, asked, got, received, fetch), got
-        if place % SOME == 1:
-            if place == 1:
-                self._describe(batch)
-            self._spent = process_time_ns()
-        if not main:
-            record.figures[At.ELSEWHERE] += 1
-        return batch
+    def _skip(self, iterator: Any, turns: int) -> None:
+        """Begin to skip turns, in which nobody follows how a batch is made."""
+        self._skips = self._gap = turns
+        if self._fetches:
+            pause(iterator, True)
+            self._paused = True
+        if self._device is not None:
+            self._device.forget()
+
+    def _count_skipped(self, asked: int | None) -> None:
+        """Count the turns skipped so far; divide their time into waiting and working.
+
+        Args:
+            asked: When the loop asked for the turn after them. None if the loop did something
+                else in between: then each of them lasted as long as the turns timed before.
+        """
+        turns, self._gap = self._gap - self._skips, self._skips
+        waited, worked = turns * self._wait, (turns + 1) * self._work
+        if asked is not None and self._got and waited + worked:
+            share = (asked - self._got) / (waited + worked)
+            waited, worked = share * waited, share * worked
+        if self._got:  # the end of the turn timed last was not timed itself
+            self.writer.record.left(self._number, None)
+        self.writer.record.skipped(turns, waited, worked)
+        self._place += turns
+        self._since = self._got = 0
+
+    def _raises(self, error: BaseException, asked: int) -> None:
+        """Note that next() raised `error`, which ends an epoch or the loop."""
+        if self._lost:
+            return
+        try:
+            if self._gap:
+                self._count_skipped(asked)
+                self._skips = self._gap = 0
+            if self._quick:
+                self._write_kept()
+                self.writer.record.left(self._number, asked if self._straight else None)
+            if isinstance(error, StopIteration):
+                self._epoch_ends(asked)
+        except Exception as own:
+            self.lose(own)
 
     def _step_ends(self, asked: int, straight: bool) -> None:
         """Count what the loop's own work took of the cores, with all threads of the process."""
@@ -303,7 +460,7 @@ class Turns:
         self._new_epoch()
 
     def _new_epoch(self) -> None:
-        self._place = self._got = 0
+        self._place = self._since = self._got = self._mark = 0
         self._began = self._ready = perf_counter_ns()
         if self._device is not None:
             self._device.forget()
@@ -315,6 +472,14 @@ class Turns:
         if self._device is None:
             self._device = DeviceClock(self.writer.device_told)
         return self._device
+
+
+def _skips(turn_ns: float) -> int:
+    """Return how many turns to skip after two that are timed, for turns of `turn_ns`."""
+    if turn_ns > VERY_SHORT_NS:
+        return 0
+    turns = min(MOST_SKIPPED, math.ceil(PAIR_NS / COST / max(turn_ns, 1.0)))
+    return turns | 1  # with an odd distance, the turns use all rows of the record
 
 
 def _writer_of(loader: Any) -> Writer | None:
@@ -443,8 +608,8 @@ def write_down() -> None:
 
 def _begin_as_child() -> None:
     """Forget the loops of the process that was forked: their records are its own."""
-    global _last, _MAIN
-    _last, _MAIN = 0, get_ident()
+    global _MAIN
+    _last[0], _MAIN = 0, get_ident()
     _writers.clear()
     _open.clear()
 

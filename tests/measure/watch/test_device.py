@@ -15,6 +15,7 @@ class Event:
 
     numbers = count()
     reached = -1
+    device = 0  # whose stream is the current one
 
     def __init__(self, enable_timing: bool) -> None:
         assert enable_timing
@@ -33,7 +34,8 @@ class Event:
 @pytest.fixture(autouse=True)
 def _events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    Event.numbers, Event.reached = count(), -1
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: Event.device)
+    Event.numbers, Event.reached, Event.device = count(), -1, 0
 
 
 def test_a_turn_is_told_once_its_last_event_has_passed_and_nobody_waits_for_that() -> None:
@@ -70,6 +72,40 @@ def test_a_device_that_is_far_behind_takes_no_more_memory() -> None:
         clock.asked()
         clock.got(number)
     assert len(clock._pending) == MOST_PENDING
+
+
+def test_turns_on_two_devices_are_dropped() -> None:
+    told: list[float] = []
+    clock = DeviceClock(lambda number, idle, work: told.append(number))
+    Event.reached = 100
+    for number in range(5):
+        Event.device = int(number >= 2)
+        clock.asked()
+        clock.got(number)
+    assert told == [0, 2, 3]  # turn 1 ends on the other device
+
+
+class Refused(Event):
+    def elapsed_time(self, other: Event) -> float:
+        raise RuntimeError("CUDA error: invalid resource handle")
+
+
+class Captured(Event):
+    def query(self) -> bool:
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+
+@pytest.mark.parametrize("event", [Refused, Captured])
+def test_an_error_of_cuda_ends_the_marks_and_not_the_loop(
+    event: type[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "Event", event)
+    Event.reached = 100
+    clock = DeviceClock(lambda *turn: None)
+    for number in range(3):
+        clock.asked()
+        clock.got(number)
+    assert next(Event.numbers) == 3  # no mark after the error
 
 
 def test_a_program_that_has_not_started_cuda_has_no_device() -> None:

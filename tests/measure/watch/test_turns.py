@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count, pairwise
@@ -25,6 +26,7 @@ from course_utils.measure.watch.record import (
     read_all,
     records_folder,
 )
+from course_utils.measure.watch.report import findings
 from tests.measure.datasets import Broken, Marked, Numbers, Stream
 
 
@@ -113,6 +115,7 @@ def test_of_short_turns_some_are_followed_and_all_are_written_down(
     seen: Callable[[], list[Seen]], monkeypatch: pytest.MonkeyPatch, leaves_early: bool
 ) -> None:
     monkeypatch.setattr(turns, "SHORT_NS", 1e12)
+    monkeypatch.setattr(turns, "VERY_SHORT_NS", 0)
     loader, served = DataLoader(Marked(45), batch_size=1), []
     for batch in loader:
         served.append(batch)
@@ -130,13 +133,44 @@ def test_of_short_turns_some_are_followed_and_all_are_written_down(
     assert all(turn.decode > 0 for turn in found if turn.made)
 
 
+@pytest.mark.parametrize("kind", ["DataLoader", "list"])
+@pytest.mark.parametrize("leaves_early", [False, True])
+def test_very_short_turns_are_counted_and_few_are_timed(
+    kind: str, leaves_early: bool, seen: Callable[[], list[Seen]]
+) -> None:
+    count = 3 * ROWS
+    loader = DataLoader(Numbers(count), batch_size=None)
+    batches = turns.timed([*range(count)]) if kind == "list" else loader
+    served = []
+    for batch in batches:
+        served.append(float(batch))
+        if leaves_early and len(served) == 2 * ROWS:
+            break
+    del batches
+    assert served == [*range(2 * ROWS if leaves_early else count)]
+    turns.write_down()
+    (one,) = seen()
+    assert (one.totals.turns, one.totals.epochs) == (len(served), not leaves_early)
+    assert 0 < one.totals.timed < 0.1 * count
+    assert [turn.number for turn in one.turns] == [turn.place for turn in one.turns]
+    last = one.totals.last if leaves_early else one.turns[-1].got
+    assert one.totals.waited + one.totals.worked >= 0.5 * (last - one.totals.first)
+    said = findings([one])
+    assert "Too few batches" not in said
+    assert re.search(r"batches.* \(1 of \d+ was timed\): ", said)
+
+
 def test_a_loop_in_a_cell_is_not_named_by_a_number(seen: Callable[[], list[Seen]]) -> None:
     cell = "\nlist(DataLoader(Numbers(8), batch_size=None))"
     exec(compile(cell, str(Path("ipykernel_7", "1312887937.py")), "exec"), globals())
     assert seen()[0].about["at"] == "line 2 of a cell"
 
 
-def test_a_long_run_takes_no_more_room_than_a_short_one(seen: Callable[[], list[Seen]]) -> None:
+def test_a_long_run_takes_no_more_room_than_a_short_one(
+    seen: Callable[[], list[Seen]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "VERY_SHORT_NS", 0)  # every turn is timed
+
     def size() -> int:
         return sum(file.stat().st_size for file in records_folder().glob(f"*{ENDING}"))
 
