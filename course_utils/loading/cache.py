@@ -62,9 +62,7 @@ class SampleCache(Dataset[T], Generic[T]):
                 f"The cache shall take {megabytes:,.0f} MB, and this machine has {free / 1e6:,.0f} "
                 "MB of memory free to share; give it less, and leave some for the batches."
             )
-        # all of it is taken at once and not written; share_memory_() of a tensor would write it
-        storage = torch.UntypedStorage._new_shared(self.capacity)  # type: ignore[no-untyped-call]
-        self._memory = torch.empty(0, dtype=torch.uint8).set_(storage)
+        self._memory = _reserved(self.capacity)
         self._places = _shared(len(dataset), 2)  # where the sample begins and ends
         self._counted = _shared(len(_COUNTERS))
         # one of "fork" could not be sent to a spawned worker, while a forked one inherits any
@@ -179,9 +177,21 @@ class SampleCache(Dataset[T], Generic[T]):
             self._counted[_COUNTERS.index(name)] += amount
 
 
+def _reserved(nbytes: int) -> torch.Tensor:
+    """Return shared memory, uint8 (nbytes,).
+
+    The undocumented function only reserves the pages. If a torch does not have it, the documented
+    one copies the new memory into shared memory, so that all pages are occupied at once.
+    """
+    reserve: Any = getattr(torch.UntypedStorage, "_new_shared", None)
+    if reserve is None:
+        reserve = lambda size: torch.UntypedStorage(size, device="cpu").share_memory_()  # type: ignore[no-untyped-call]  # noqa: E731
+    return torch.empty(0, dtype=torch.uint8, device="cpu").set_(reserve(nbytes))
+
+
 def _shared(*shape: int) -> torch.Tensor:
     """Return zeros, int64, that all processes see."""
-    zeros = torch.zeros(shape, dtype=torch.int64)
+    zeros = torch.zeros(shape, dtype=torch.int64, device="cpu")
     return zeros.share_memory_()  # type: ignore[no-untyped-call,no-any-return]
 
 

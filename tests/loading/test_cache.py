@@ -193,3 +193,11 @@ def test_tensors_come_back_as_they_were(tensor: torch.Tensor) -> None:
     assert torch.equal(back, tensor)
     view = torch.zeros(1_000_000)[:10]  # goes without the rest of its storage
     assert len(to_bytes(view)) < 1000
+
+
+def test_cache_works_without_the_undocumented_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.UntypedStorage, "_new_shared", None, raising=False)
+    cached = SampleCache([torch.arange(3), torch.arange(4)], megabytes=0.1)
+    assert [cached[index].tolist() for index in (1, 1)] == [[0, 1, 2, 3]] * 2
+    assert cached.counters()["hits"] == 1
+    assert cached._memory.is_shared()

@@ -61,16 +61,16 @@ class Batch(TypedDict):
 def pad_collate(samples: Sequence[Sample]) -> Batch:
     """Pad all events of a batch to the longest and say in `mask` which pulses are real."""
     pulses = pad_sequence([sample["pulses"] for sample in samples], batch_first=True)
-    n_pulses = torch.tensor([sample["n_pulses"] for sample in samples])
+    n_pulses = torch.tensor([sample["n_pulses"] for sample in samples], device="cpu")
     return {
         "pulses": pulses,
-        "mask": torch.arange(pulses.shape[1]) < n_pulses[:, None],
+        "mask": torch.arange(pulses.shape[1], device="cpu") < n_pulses[:, None],
         "n_pulses": n_pulses,
-        "event_id": torch.tensor([sample["event_id"] for sample in samples]),
-        "run_id": torch.tensor([sample["run_id"] for sample in samples]),
-        "energy": torch.tensor([sample["energy"] for sample in samples]),
+        "event_id": torch.tensor([sample["event_id"] for sample in samples], device="cpu"),
+        "run_id": torch.tensor([sample["run_id"] for sample in samples], device="cpu"),
+        "energy": torch.tensor([sample["energy"] for sample in samples], device="cpu"),
         "direction": torch.stack([sample["direction"] for sample in samples]),
-        "kind": torch.tensor([sample["kind"] for sample in samples]),
+        "kind": torch.tensor([sample["kind"] for sample in samples], device="cpu"),
     }
 
 
@@ -172,7 +172,7 @@ class Events(Dataset[Sample]):
             "event_id": int(labels.event_id[index]),
             "run_id": int(labels.run_id[index]),
             "energy": float(labels.energy[index]),
-            "direction": torch.tensor(labels.direction[index]),
+            "direction": torch.tensor(labels.direction[index], device="cpu"),
             "kind": int(labels.kind[index]),
         }
 

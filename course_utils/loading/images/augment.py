@@ -48,9 +48,16 @@ class Augment:
         """Draw the parameters for images of `shape` (batch, channels, height, width)."""
         batch, _, *size = shape
         low, high = max(0.0, 1 - self.spread), 1 + self.spread
-        factors = [_between(torch.rand(batch, generator=generator), low, high) for _ in range(2)]
+        factors = [
+            _between(torch.rand(batch, generator=generator, device="cpu"), low, high)
+            for _ in range(2)
+        ]
         windows = draw_windows(batch, size, self.scale, self.ratio, generator)
-        return Draws(windows, torch.rand(batch, generator=generator) < self.flip_share, *factors)
+        return Draws(
+            windows,
+            torch.rand(batch, generator=generator, device="cpu") < self.flip_share,
+            *factors,
+        )
 
     def __call__(self, images: Tensor, draws: Draws | None = None) -> Tensor:
         """Return float32 (batch, 3, size, size) on the device of the images.
@@ -147,8 +154,10 @@ def draw_windows(
     Raises:
         ValueError: `scale` or `ratio` is no range of positive numbers.
     """
-    areas, ratios = (torch.rand(batch, TRIES, generator=generator).numpy() for _ in range(2))
-    corners = torch.rand(batch, 2, generator=generator).numpy()
+    areas, ratios = (
+        torch.rand(batch, TRIES, generator=generator, device="cpu").numpy() for _ in range(2)
+    )
+    corners = torch.rand(batch, 2, generator=generator, device="cpu").numpy()
     windows = choose_windows(areas, ratios, corners, np.array([size]), scale, ratio)
     return torch.from_numpy(windows)
 

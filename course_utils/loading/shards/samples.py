@@ -49,7 +49,7 @@ def decode_event(sample: Mapping[str, Any]) -> Sample:
             "event_id": labels["event_id"],
             "run_id": labels["run_id"],
             "energy": labels["energy"],
-            "direction": torch.tensor(labels["direction"]),
+            "direction": torch.tensor(labels["direction"], device="cpu"),
             "kind": labels["kind"],
         }
 

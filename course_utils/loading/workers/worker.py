@@ -86,7 +86,7 @@ def worker_rng() -> np.random.Generator:
     """
     global _rng
     if get_worker_info() is None:
-        return _seeded(int(torch.randint(2**63 - 1, ())))
+        return _seeded(int(torch.randint(2**63 - 1, (), device="cpu")))
     key = os.getpid(), torch.initial_seed()
     if _rng is None or _rng[0] != key:
         _rng = key, _seeded(key[1])
@@ -112,7 +112,7 @@ class SharedEpoch:
 
     def __init__(self) -> None:
         """Begin with epoch 0; do so before the workers start."""
-        self._number = torch.tensor(0)
+        self._number = torch.tensor(0, device="cpu")
         self._number.share_memory_()  # type: ignore[no-untyped-call]
 
     @property
