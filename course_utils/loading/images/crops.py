@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from course_utils.loading.images.augment import TRIES, choose_windows
 
+Indices = Sequence[int] | NDArray[np.int64]
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio
 _MULTIPLY = (30, np.uint64(0xBF58476D1CE4E5B9)), (27, np.uint64(0x94D049BB133111EB))
 
@@ -28,7 +29,7 @@ class Crops:
     flip_share: float = 0.5
 
     def draw(
-        self, seed: int, epoch: int, indices: Sequence[int], sizes: NDArray[np.int64]
+        self, seed: int, epoch: int, indices: Indices, sizes: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Draw for the samples at `indices` in one epoch.
 
@@ -55,13 +56,13 @@ class CentreCrop:
     resize: int = 256  # pixels of the shorter side, of which the middle is taken
 
     def draw(
-        self, seed: int, epoch: int, indices: Sequence[int], sizes: NDArray[np.int64]
+        self, seed: int, epoch: int, indices: Indices, sizes: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return whole images as windows, and no flips, as `Crops.draw` does."""
         return np.concatenate([np.zeros_like(sizes), sizes], 1), np.zeros(len(sizes), bool)
 
 
-def uniform(seed: int, epoch: int, indices: Sequence[int], count: int) -> NDArray[np.float32]:
+def uniform(seed: int, epoch: int, indices: Indices, count: int) -> NDArray[np.float32]:
     """Return `count` numbers in 0..1 for each sample, float32 (samples, count).
 
     SplitMix64 (Steele, Lea and Flood 2014), with a stream for each sample: a generator of NumPy for

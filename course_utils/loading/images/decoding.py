@@ -8,9 +8,10 @@ what becomes of it, the codec leaves out the fine parts of each block of 8 x 8 p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import cache
 from math import ceil, floor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,12 +21,18 @@ from torch.nn.functional import interpolate
 
 from course_utils.loading.images.packed import PackedImages
 
-# What interpolate calls. It takes new memory for each result, of which the system clears every page
-# first: with two threads that costs a quarter of the loader's speed. torch.ops.aten has it as well,
-# but holds Python's lock longer: that costs a fortieth.
-RESIZE = torch._C._nn._upsample_bilinear2d_aa
 MARKS, END = bytes(range(0xD0, 0xD8)), 0xD9  # of restarts, which count to eight; of the end
+_UNDOCUMENTED = "_upsample_bilinear2d_aa"  # of torch._C._nn
 FACTORS = 8, 4, 2  # of DCT scaling; others are not faster than to decode all
+
+
+class Window(NamedTuple):
+    """The part of an image that a sample shows, in pixels."""
+
+    top: int
+    left: int
+    height: int
+    width: int
 
 
 def scaling(height: int, width: int, size: int) -> int:
@@ -57,12 +64,12 @@ class Decoder:
         pixels = images.table["height"].astype(np.int64) * images.table["width"]
         self._room = np.empty(3 * int(pixels.max()), np.uint8)
         self._copy = np.zeros(self._room.size, np.uint8)
-        self._resized = torch.empty(size, size, 3, dtype=torch.uint8).permute(2, 0, 1)
+        self._resized = torch.empty(size, size, 3, dtype=torch.uint8, device="cpu").permute(2, 0, 1)
 
     def write(
         self,
         index: int,
-        window: Sequence[int],
+        window: Window,
         flip: bool,
         out: Tensor,
         norm: tuple[Tensor, Tensor] | None = None,
@@ -71,7 +78,7 @@ class Decoder:
 
         Args:
             index: of the image.
-            window: top, left, height and width, in pixels.
+            window: the part of the image that is shown.
             flip: whether left and right are swapped; whole images that are resized are not.
             out: (3, size, size), of whatever layout; uint8, or float32 if there is a norm.
             norm: a factor and what is added to the product, float32 (3, 1, size): for every row.
@@ -91,11 +98,11 @@ class Decoder:
             factor, shift = norm
             torch.addcmul(shift, out, factor, out=out)
 
-    def _fill(self, out: Tensor, index: int, window: Sequence[int], flip: bool) -> None:
+    def _fill(self, out: Tensor, index: int, window: Window, flip: bool) -> None:
         """Resize a window into `out`, uint8 (3, size, size), in which colours lie side by side."""
         top, left, height, width = window
         factor = scaling(height, width, self.size) if self.antialias else 1
-        pixels, first, start = self._cut(index, factor, top, left, height, width)
+        pixels, first, start = self._cut(index, factor, window)
         edges = top - first, left - start, top - first + height, left - start + width
         first, start, last, end = (edge // factor for edge in edges)
         part = pixels[first:last, start:end]
@@ -107,8 +114,7 @@ class Decoder:
                 copy[:] = part
             part = copy
         if self.antialias:
-            image, size = _batch_of(part), [self.size] * 2
-            RESIZE(image, size, False, None, None, out=out[None])  # type: ignore[call-arg]
+            _resize_into()(_batch_of(part), [self.size] * 2, False, None, None, out=out[None])
         else:
             _mix_four(part, out.permute(1, 2, 0).numpy())
 
@@ -123,8 +129,8 @@ class Decoder:
             _reach(range(at, at + self.size), old, new, factor)
             for at, old, new in zip(places, sizes, scaled, strict=True)
         )
-        window = top, left, end - top, right - left
-        pixels, first, start = self._cut(index, factor, *window)
+        window = Window(top, left, end - top, right - left)
+        pixels, first, start = self._cut(index, factor, window)
         shape = -(-sizes[0] // factor), -(-sizes[1] // factor), 3
         whole = self._copy[: shape[0] * shape[1] * 3].reshape(shape)
         first, start = first // factor, start // factor
@@ -142,16 +148,14 @@ class Decoder:
         top, left = places
         return resized[0, :, top : top + self.size, left : left + self.size]
 
-    def _cut(
-        self, index: int, factor: int, top: int, left: int, height: int, width: int
-    ) -> tuple[NDArray[np.uint8], int, int]:
+    def _cut(self, index: int, factor: int, window: Window) -> tuple[NDArray[np.uint8], int, int]:
         """Decode what holds a window, `factor` times smaller; return its first row and column too.
 
         These two count pixels of the image, and are multiples of `factor`.
         """
         from simplejpeg import decode_jpeg
 
-        jpeg, rows, columns = self._part(index, factor, top, left, height, width)
+        jpeg, rows, columns = self._part(index, factor, window)
         try:
             pixels = decode_jpeg(
                 jpeg,
@@ -168,7 +172,7 @@ class Decoder:
         return pixels, rows.start, columns.start
 
     def _part(
-        self, index: int, factor: int, top: int, left: int, height: int, width: int
+        self, index: int, factor: int, window: Window
     ) -> tuple[memoryview | bytearray, range, range]:
         """Return a JPEG with a window and a margin around it, and which rows and columns it holds.
 
@@ -179,6 +183,7 @@ class Decoder:
         jpeg, across, at = content[: row.length].data, row.across, row.frame_at
         if not row.intervals:
             return jpeg, range(row.height), range(row.width)
+        top, left, height, width = window
         margin = 0 if _colours_apart(jpeg[at:], factor) else 2 * factor
         wide, high = row.part_width, row.part_height
         first, start = max(0, top - margin) // high, max(0, left - margin) // wide
@@ -201,6 +206,25 @@ class Decoder:
         columns = range(start * wide, min(row.width, end * wide))
         part[at : at + 4] = (len(rows) << 16 | len(columns)).to_bytes(4)
         return part, rows, columns
+
+
+@cache
+def _resize_into() -> Callable[..., object]:
+    """Return the function that `interpolate` calls to resize with antialias; it takes `out`.
+
+    `interpolate` allocates memory for each result, and the system clears every page of it first:
+    with two threads that costs a quarter of the loader's speed. torch.ops.aten has the function
+    too, but holds the GIL longer, which costs a fortieth.
+    """
+    found: Callable[..., object] = getattr(torch._C._nn, _UNDOCUMENTED, _resize_publicly)
+    return found
+
+
+def _resize_publicly(
+    image: Tensor, size: list[int], _align: bool, *_scales: None, out: Tensor
+) -> None:
+    """Do the same with documented functions, for a torch that has renamed the other one."""
+    out.copy_(interpolate(image, size, mode="bilinear", antialias=True))
 
 
 def _colours_apart(frame: memoryview, factor: int) -> bool:
