@@ -32,8 +32,9 @@ from torch.utils.data import IterableDataset, get_worker_info
 from tqdm import tqdm
 
 from course_utils.hardware.machine import memory_free
-from course_utils.loading.stream import Place, epoch_rng
-from course_utils.loading.workers import LazyFile, SharedEpoch
+from course_utils.loading.contract import Place
+from course_utils.loading.resume import IndexBatches
+from course_utils.loading.workers import LazyFile
 from course_utils.paths import need_room
 
 Batch = dict[str, torch.Tensor]
@@ -41,12 +42,11 @@ _AT_ONCE = 8192  # records that are put together and written at once
 _NUMBERS = "?bBhHiIlLqQefdFD"  # the types of NumPy that torch has too
 
 
-class RecordLoader(IterableDataset[Batch]):
+class RecordLoader(IndexBatches, IterableDataset[Batch]):
     """Give every record exactly once an epoch, in batches shuffled over the whole file.
 
         for epoch in range(3):
-            loader.set_epoch(epoch)
-            for batch in loader: ...
+            for batch in loader: ...  # each loop serves the next epoch
 
     A batch stays as it is until `buffers` more were asked for; then its memory is used again. Who
     keeps batches longer copies them, or takes `buffers=None`. `ThreadPrefetcher(loader, 1)` makes
@@ -54,8 +54,9 @@ class RecordLoader(IterableDataset[Batch]):
     buffers. Set `torch.set_num_threads(1)`, unless nothing else runs: beside busy programs a copy
     that is shared among threads waits for the slowest of them, and takes several times as long.
 
-    In a `DataLoader(loader, batch_size=None, num_workers=2)` each worker makes every second batch,
-    in memory of its own; the batches are the same, and so is their order.
+    In a `DataLoader(records, batch_size=None, num_workers=2)` each worker builds every second batch
+    in its own memory. The batches and their order stay the same. Loop over `records.follow(loader)`
+    there, so that epochs advance and the position is counted.
 
     A batch is a dict with a tensor for each field. These are views of one buffer, with the other
     fields between their rows; `contiguous()` gives one without gaps.
@@ -70,8 +71,7 @@ class RecordLoader(IterableDataset[Batch]):
         seed: int = 0,
         sort: bool = False,
         drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
+        place: Place | None = None,
         buffers: int | None = 2,
     ):
         """Open the file, and read no records.
@@ -83,54 +83,37 @@ class RecordLoader(IterableDataset[Batch]):
             seed: what the order depends on, besides the epoch.
             sort: whether a batch is read, and given, in the order of the file: kinder to a disk.
             drop_last: whether a last batch that is not full is dropped.
-            rank: whose samples these are.
-            world_size: ranks that share the samples; their lengths may differ by one batch.
+            place: rank that these samples are for; None: the rank of the process.
             buffers: batches whose memory is used in turn; None: every batch has its own.
 
         Raises:
             OSError: the file is missing, corrupted or of another kind.
             ValueError: a number is too small.
         """
-        for name, number in {"batch_size": batch_size, "buffers": buffers}.items():
-            if number is not None and number < 1:
-                raise ValueError(f"{name}={number} cannot be; take at least 1.")
-        self._records = LazyFile(Records, str(path))
-        self.samples = len(self._records.file.words)
-        self.batch_size, self.seed, self.buffers = batch_size, seed, buffers
-        self.shuffle, self.sort, self.drop_last = shuffle, sort, drop_last
-        self.place = Place(rank, world_size)
-        self.epoch = SharedEpoch()
+        if buffers is not None and buffers < 1:
+            raise ValueError(f"`buffers` must be at least 1, but is {buffers}.")
+        self._records, self.sort, self.buffers = LazyFile(Records, str(path)), sort, buffers
+        samples = len(self._records.file.words)
+        order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
+        super().__init__(samples, batch_size, place=place, **order)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next epoch; workers that persist see it too."""
-        self.epoch.value = epoch
-
-    def __len__(self) -> int:
-        """Return the number of batches of this rank."""
-        samples = len(range(self.place.rank, self.samples, self.place.world_size))
-        return (samples + (0 if self.drop_last else self.batch_size - 1)) // self.batch_size
+    def close(self) -> None:
+        """End open loops and unmap the file; the next loop maps it again."""
+        super().close()
+        self._records.close()
 
     def __iter__(self) -> Iterator[Batch]:
-        chosen = torch.split(self._order(), self.batch_size)[: len(self)]
-        buffers, worker = self.buffers, get_worker_info()
-        if worker is not None:
-            chosen, buffers = chosen[worker.id :: worker.num_workers], None  # a batch is sent as is
+        return self._follow_itself(self._read())
+
+    def _read(self) -> Iterator[Batch]:
+        # a worker sends its batch as it is, so it needs no buffer that is used again
+        count = self.buffers if get_worker_info() is None else None
         records = self._records.file
-        ring = [records.buffer(self.batch_size) for _ in range(buffers or 0)]
-        for number, indices in enumerate(chosen):
-            if self.sort:
-                indices.numpy().sort()
+        ring = [records.buffer(self.batch_size) for _ in range(count or 0)]
+        for number, batch in enumerate(self.deal()):
+            indices = torch.from_numpy(np.sort(batch) if self.sort else batch)
             buffer = ring[number % len(ring)] if ring else records.buffer(self.batch_size)
             yield records.read(indices, buffer)
-
-    def _order(self) -> torch.Tensor:
-        """Return the indices of this rank in the order of this epoch."""
-        indices = torch.arange(self.samples)
-        if self.shuffle:
-            drawn = epoch_rng(self.seed, self.epoch.value).integers(2**63)  # the same on all ranks
-            generator = torch.Generator().manual_seed(int(drawn))
-            indices = torch.randperm(self.samples, generator=generator)
-        return indices[self.place.rank :: self.place.world_size]
 
 
 class Records:
@@ -156,12 +139,15 @@ class Records:
         self.path, self.dtype, self.names = path, table.dtype, names[:-1]
         self.words = torch.from_numpy(table.view(np.int64).reshape(len(table), -1))
         self.seal = _seal(table.dtype)
-        self._left, self._unchecked = len(table), torch.ones(len(table), dtype=torch.bool)
+        self._left, self._unchecked = (
+            len(table),
+            torch.ones(len(table), dtype=torch.bool, device="cpu"),
+        )
         self._lock = Lock()
 
     def buffer(self, batch_size: int) -> torch.Tensor:
         """Return memory for a batch: int64 (batch_size, words of a record)."""
-        return torch.empty(batch_size, self.words.shape[1], dtype=torch.int64)
+        return torch.empty(batch_size, self.words.shape[1], dtype=torch.int64, device="cpu")
 
     def read(self, indices: torch.Tensor, buffer: torch.Tensor) -> Batch:
         """Return the records at `indices`, int64 (batch,): a view of `buffer` for each field.

@@ -1,4 +1,4 @@
-"""Go on after a restart exactly where training stopped: no sample is lost, none comes twice.
+"""Resume a training exactly where it stopped, without losing or repeating a sample.
 
     batches = ResumableBatches(len(events), 64, seed=1)
     loader = DataLoader(events, batch_sampler=batches, num_workers=2, collate_fn=pad_collate)
@@ -12,35 +12,35 @@
             save_checkpoint("run.pt", state)
 
 The order of an epoch is computed from the seed and the epoch. So a position in it is two numbers,
-and to go on from there nothing is read that is not used. Workers and prefetchers are ahead of the
-loop, and what they hold is lost with the process: so a batch counts when the loop takes it. An
-`IterableDataset` has no such position: who serves which sample depends on the number of workers.
+and a restart reads only the samples that it uses. Workers and prefetchers run ahead of the loop,
+and the batches that they hold are lost with the process, so a batch counts when the loop takes it.
+An `IterableDataset` has no such position, because the number of workers decides which worker serves
+a sample. `course_utils.loading.contract` describes epochs, ranks and states of all our loaders.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
-from course_utils.loading.stream import BlockSampler, Place
-from course_utils.loading.workers import SharedEpoch
+from course_utils.loading.contract import EpochLoader, Place, block_order, epoch_rng
 
-T = TypeVar("T")
+_TOGETHER = 4  # blocks whose samples are shuffled as one
 
 
-class ResumableBatches(Sampler[list[int]]):
-    """The `batch_sampler` of a loader, which knows how far the loop has come.
+class IndexBatches(EpochLoader):
+    """Base of loaders that know how many samples there are, and so have a position in an epoch.
 
-    All ranks deal their batches from one order: batch by batch each takes its share of the next
-    `world_size` x `batch_size` samples. So the position is the same on every rank, and a run may go
-    on with other workers, another batch size or another number of ranks. Every rank has equally
-    many batches: samples at the end that are fewer than the ranks are left out.
+    All ranks deal their batches from one order: in each step they take the next `world_size` x
+    `batch_size` samples. So the position is the same on every rank, and a run may continue with
+    other workers, another batch size or another number of ranks.
     """
 
     def __init__(
@@ -51,93 +51,80 @@ class ResumableBatches(Sampler[list[int]]):
         shuffle: bool = True,
         block: int | None = None,
         seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
+        place: Place | None = None,
         drop_last: bool = False,
     ):
         """Begin with epoch 0.
 
         Args:
-            n_samples: length of the dataset.
-            batch_size: samples in a batch of one rank.
-            shuffle: whether each epoch has a new order; False: the samples in theirs.
-            block: samples that lie side by side, and of which a few blocks are shuffled together,
-                as `BlockSampler` does; None: all samples are shuffled.
-            seed: what the order depends on, besides the epoch.
-            rank: whose batches these are.
-            world_size: ranks that share the samples.
-            drop_last: whether last batches that are not full are dropped.
+            n_samples: Length of the dataset.
+            batch_size: Samples in a batch of one rank.
+            shuffle: Whether each epoch has a new order; False: the order of the dataset.
+            block: Neighbouring samples that stay together: a few blocks are shuffled as one, as in
+                `BlockSampler`. None: all samples are shuffled.
+            seed: Determines the order, together with the epoch.
+            place: Rank that these batches are for; None: the rank of the process.
+            drop_last: Whether last batches that are not full are dropped.
 
         Raises:
-            ValueError: a number is too small.
+            ValueError: If a number is too small.
         """
-        for name, number in {"n_samples": n_samples, "batch_size": batch_size}.items():
-            if number < 1:
-                raise ValueError(f"{name}={number} cannot be; take at least 1.")
-        self.batch_size, self.drop_last = batch_size, drop_last
-        self.place = Place(rank, world_size)
-        self.made_by = {"n_samples": n_samples, "shuffle": shuffle, "block": block, "seed": seed}
-        self.order = BlockSampler(n_samples, n_samples if block is None else block, seed=seed)
-        self.epoch = SharedEpoch()
-        self.taken = 0  # samples of this epoch that the loops of all ranks have taken
-
-    def follow(self, loader: Iterable[T]) -> Iterator[T]:
-        """Yield what is left of the epoch and count it; after the last batch the epoch is the next.
-
-        Call it on whatever the loop would loop over, such as `CudaPrefetcher(loader)`. A loop that
-        was left goes on with the next batch.
-        """
-        for batch in loader:
-            self.taken = min(self.taken + self._together, len(self.order))
-            yield batch
-        self.epoch.value, self.taken = self.epoch.value + 1, 0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return where the loop is: the batch that it has now is taken.
-
-        Save it with the model between two steps, never in the middle of one.
-        """
-        return {"epoch": self.epoch.value, "taken": self.taken, "made_by": {**self.made_by}}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where `state_dict` was called; do so before the loop begins.
-
-        Raises:
-            ValueError: it is a position in another order.
-        """
-        if state["made_by"] != self.made_by:
-            raise ValueError(
-                f"This is a position in the order that {state['made_by']} makes, and here it is "
-                f"{self.made_by}: samples would be lost and others repeated. Make the batches as "
-                f"they were made, or begin the next epoch: batches.epoch.value = "
-                f"{state['epoch'] + 1}."
-            )
-        self.epoch.value, self.taken = state["epoch"], state["taken"]
-
-    def __iter__(self) -> Iterator[list[int]]:
-        self.order.set_epoch(self.epoch.value)
-        order = np.arange(len(self.order))
-        if self.made_by["shuffle"]:
-            order = np.fromiter(self.order, np.int64, len(self.order))
-        mine = order[self.taken : self._end][self.place.rank :: self.place.world_size]
-        starts = range(0, len(mine), self.batch_size)
-        return (mine[start : start + self.batch_size].tolist() for start in starts)
+        for name, number in {
+            "n_samples": n_samples,
+            "batch_size": batch_size,
+            "block": block,
+        }.items():
+            if number is not None and number < 1:
+                raise ValueError(f"`{name}` must be at least 1, but is {number}.")
+        self.n_samples, self.batch_size, self.drop_last = n_samples, batch_size, drop_last
+        self.shuffle, self.block, self.seed = shuffle, block, seed
+        made_by = {"n_samples": n_samples, "shuffle": shuffle, "block": block, "seed": seed}
+        super().__init__(made_by, place, changes=shuffle)
 
     def __len__(self) -> int:
-        """Return the number of batches that are left of this epoch."""
-        return -(-(self._end - self.taken) // self._together)
+        """Return the number of batches of this rank in the next loop."""
+        return -(-(self._end(self._start) - self._start) // self._step)
+
+    def deal(self) -> Iterator[NDArray[np.int64]]:
+        """Yield the indices of each batch of this rank that is left, int64 (batch,)."""
+        return self._noted(self._deal)
+
+    def _deal(self) -> Iterator[NDArray[np.int64]]:
+        here, start = self.here(), self._start
+        mine = self._order()[start : self._end(start)][here.rank :: here.world_size]
+        firsts = range(0, len(mine), self.batch_size)[here.worker :: here.num_workers]
+        return (mine[first : first + self.batch_size] for first in firsts)
+
+    def _order(self) -> NDArray[np.int64]:
+        """Return the indices of all samples, as this epoch serves them."""
+        if not self.shuffle:
+            return np.arange(self.n_samples)
+        epoch = self.epoch.value
+        own = epoch_rng(self.seed, epoch, Place())  # the same on all ranks
+        if self.block is None:
+            return own.permutation(self.n_samples)
+        rng = epoch_rng(self.seed, epoch)
+        order, ends = block_order(self.n_samples, self.block, _TOGETHER, rng)
+        for group in np.split(order, ends):
+            own.shuffle(group)  # in place
+        return order
 
     @property
-    def _together(self) -> int:
-        """Samples that one step of all ranks takes."""
-        return self.batch_size * self.place.world_size
+    def _step(self) -> int:
+        return self.batch_size * self.here().world_size
 
-    @property
-    def _end(self) -> int:
-        """Where in the order the last batch ends, if every rank is to have as many."""
-        n_samples = len(self.order)
-        rest = (n_samples - self.taken) % self._together
-        return n_samples - rest if self.drop_last or rest < self.place.world_size else n_samples
+    def _end(self, start: int) -> int:
+        """Return where in the order the last batch ends, so that all ranks have equally many."""
+        rest = (self.n_samples - start) % self._step
+        is_dropped = self.drop_last or rest < self.here().world_size
+        return self.n_samples - rest if is_dropped else self.n_samples
+
+
+class ResumableBatches(IndexBatches, Sampler[list[int]]):
+    """The `batch_sampler` of a `DataLoader`, with a position that `follow` counts."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (batch.tolist() for batch in self.deal())
 
 
 def sample_rng(seed: int, epoch: int, index: int) -> np.random.Generator:

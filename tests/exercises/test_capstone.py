@@ -183,7 +183,7 @@ class Tokens2(torch.utils.data.Dataset):
 
 class Blocks(stream.BlockSampler):
     def __iter__(self):
-        self.set_epoch(self.epoch + 1)
+        self.set_epoch(self.epoch.value + 1)
         return super().__iter__()
 
 

@@ -40,7 +40,7 @@ def work(rank: int, ranks: int, folder: Path, meet: Path, tell: int) -> None:
         world_size=ranks,
         timeout=timedelta(seconds=60),
     )
-    batches = ResumableBatches(SAMPLES, TOGETHER // ranks, seed=2, rank=rank, world_size=ranks)
+    batches = ResumableBatches(SAMPLES, TOGETHER // ranks, seed=2)
     steps: list[list[int]] = []
     if saved := load_checkpoint(folder / "job.pt"):
         batches.load_state_dict(saved["batches"])

@@ -3,7 +3,6 @@
     pack_images("train.images", data_path("images"))
     loader = ImageLoader("train.images", batch_size=128, size=224, seed=1)
     for epoch in range(3):
-        loader.set_epoch(epoch)
         for batch in loader: ...  # {"images": (128, 3, 224, 224), "labels": (128,), ...}
     test = ImageLoader("test.images", 128, shuffle=False, crops=CentreCrop(resize=256))
 
@@ -15,7 +14,7 @@ photographs in float32 is 77 MB.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -29,18 +28,19 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from course_utils.hardware.machine import usable_cores
+from course_utils.loading.contract import Place
 from course_utils.loading.images.augment import IMAGENET_MEAN, IMAGENET_STD
-from course_utils.loading.images.crops import CentreCrop, Crops
-from course_utils.loading.images.decoding import Decoder, scaling
+from course_utils.loading.images.crops import CentreCrop, Crops, Indices
+from course_utils.loading.images.decoding import Decoder, Window, scaling
 from course_utils.loading.images.packed import PackedImages
-from course_utils.loading.resume import ResumableBatches
+from course_utils.loading.resume import IndexBatches
 
 Batch = dict[str, Tensor]
 AT_ONCE = 1_000_000  # pixels of a task: a thread is through with them in some milliseconds
 AHEAD = 2  # batches that are made while the loop works on one
 
 
-class ImageLoader:
+class ImageLoader(IndexBatches):
     """Give every image exactly once an epoch, each with a crop and a flip of its own.
 
     A batch is a dict: "images", (batch, 3, size, size), uint8 or normalised float32; "labels" and
@@ -71,8 +71,7 @@ class ImageLoader:
         antialias: bool = True,
         channels_last: bool = True,
         drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
+        place: Place | None = None,
         threads: int | None = None,
         buffers: int | None = 3,
     ):
@@ -92,8 +91,7 @@ class ImageLoader:
             channels_last: whether the three colours of a pixel lie side by side in memory, as
                 convolutions like them; False: a plane for each colour. The shape is the same.
             drop_last: whether last batches that are not full are dropped.
-            rank: whose images these are.
-            world_size: ranks that share the images.
+            place: rank that these images are for; None: the rank of the process.
             threads: that decode; None: one for each core that this process may use.
             buffers: batches whose memory is used in turn; None: every batch has its own.
 
@@ -107,7 +105,7 @@ class ImageLoader:
         numbers = {"size": size, "threads": threads, "buffers": buffers}
         for name, number in numbers.items():
             if number is not None and number < 1:
-                raise ValueError(f"{name}={number} cannot be; take at least 1.")
+                raise ValueError(f"`{name}` must be at least 1, but is {number}.")
         if dtype not in ("float32", "uint8"):
             raise ValueError(f'There are no images as {dtype!r}; choose "float32" or "uint8".')
         self.resize = crops.resize if isinstance(crops, CentreCrop) else None
@@ -116,50 +114,14 @@ class ImageLoader:
                 f"The middle {size} pixels of {self.resize} cannot be; take resize={size} or more."
             )
         self.images = PackedImages(packed)
-        self.batches = ResumableBatches(
-            len(self.images),
-            batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            drop_last=drop_last,
-        )
-        self.size, self.seed, self.crops = size, seed, crops or Crops()
+        order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
+        super().__init__(len(self.images), batch_size, place=place, **order)
+        self.size, self.crops = size, crops or Crops()
         self.dtype, self.antialias, self.channels_last = dtype, antialias, channels_last
         self.threads, self.buffers = threads, buffers
-        self._length, self._goes_on = len(self.batches), False
-        self._ring: deque[Tensor] | None = None
+        self._ring: deque[Batch] | None = None
 
-    def __len__(self) -> int:
-        """Return the number of batches of this rank in an epoch."""
-        return self._length
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order, crops and flips of the next loop, which begins at its beginning.
-
-        After each whole loop the epoch is the next one by itself. The epoch of a position that was
-        loaded may be set again: the loop goes on from there.
-        """
-        self._goes_on &= epoch == self.batches.epoch.value
-        self.batches.epoch.value = epoch
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return where the loop is: the batch that it has now is taken."""
-        return self.batches.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next loop go on from where `state_dict` was called.
-
-        It may have another batch size, other threads or other ranks.
-
-        Raises:
-            ValueError: it is a position in another order.
-        """
-        self.batches.load_state_dict(state)
-        self._goes_on = True
-
-    def draw(self, indices: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def draw(self, indices: Indices) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the windows and flips of some images in this epoch; see `Crops.draw`.
 
         With `CentreCrop` a window is a whole image, which is resized before its middle is taken.
@@ -167,7 +129,7 @@ class ImageLoader:
         """
         rows = self.images.table[np.asarray(indices)]
         sizes = np.stack([rows["height"], rows["width"]], 1).astype(np.int64)
-        windows, flips = self.crops.draw(self.seed, self.batches.epoch.value, indices, sizes)
+        windows, flips = self.crops.draw(self.seed, self.epoch.value, indices, sizes)
         if self.antialias and self.resize is None:
             factors = [
                 scaling(rows, columns, self.size) for rows, columns in windows[:, 2:].tolist()
@@ -176,10 +138,7 @@ class ImageLoader:
         return windows, flips
 
     def __iter__(self) -> Iterator[Batch]:
-        if not self._goes_on:
-            self.batches.taken = 0
-        self._goes_on = False
-        return self.batches.follow(self._ahead())
+        return self._follow_itself(self._ahead())
 
     def _ahead(self) -> Iterator[Batch]:
         """Yield the batches in order, while threads work on those that come next."""
@@ -193,10 +152,11 @@ class ImageLoader:
         norm = self._norm() if self.dtype == "float32" else None
         pool, begun = ThreadPoolExecutor(self.threads, "images", _by_itself), deque[_Begun]()
         try:
-            for indices in self.batches:
+            for indices in self.deal():
                 ring.rotate(-1)
                 memory = ring[0] if ring else self._memory()
-                begun.append(self._begin(pool, decoders, indices, memory[: len(indices)], norm))
+                batch = {name: part[: len(indices)] for name, part in memory.items()}
+                begun.append(self._begin(pool, decoders, indices, batch, norm))
                 if len(begun) > AHEAD:
                     yield _ended(*begun.popleft())
             while begun:
@@ -209,16 +169,17 @@ class ImageLoader:
         self,
         pool: ThreadPoolExecutor,
         decoders: SimpleQueue[Decoder],
-        indices: list[int],
-        images: Tensor,
+        indices: NDArray[np.int64],
+        batch: Batch,
         norm: tuple[Tensor, Tensor] | None,
     ) -> _Begun:
         """Hand the images of a batch to the threads, some at a time."""
         windows, flips = self.draw(indices)
         at_once = max(1, AT_ONCE * len(indices) // int(windows[:, 2:].prod(1).sum()))
-        jobs = list(zip(indices, windows.tolist(), flips.tolist(), images, strict=True))
+        parts = map(Window._make, windows.tolist())
+        jobs = list(zip(indices.tolist(), parts, flips.tolist(), batch["images"], strict=True))
 
-        def work(some: list[tuple[int, list[int], bool, Tensor]]) -> None:
+        def work(some: list[tuple[int, Window, bool, Tensor]]) -> None:
             decoder = decoders.get()
             try:
                 for job in some:
@@ -227,26 +188,34 @@ class ImageLoader:
                 decoders.put(decoder)
 
         tasks = [pool.submit(work, jobs[at : at + at_once]) for at in range(0, len(jobs), at_once)]
-        labels = torch.from_numpy(self.images.table["label"][indices].astype(np.int64))
-        return {"images": images, "labels": labels, "index": torch.tensor(indices)}, tasks
+        batch["labels"].numpy()[:] = self.images.table["label"][indices]
+        batch["index"].numpy()[:] = indices
+        return batch, tasks
 
-    def _new_ring(self) -> deque[Tensor]:
-        """Return memory for batches in use and those in the making; none if each has its own."""
+    def _new_ring(self) -> deque[Batch]:
+        """Return memory for batches in use and in progress; empty if each batch has its own."""
         count = 0 if self.buffers is None else self.buffers + AHEAD
         return deque(self._memory() for _ in range(count))
 
-    def _memory(self) -> Tensor:
-        """Return memory for the images of a batch, in the layout that was asked for."""
-        shape = self.batches.batch_size, self.size, self.size, 3
-        options = {"dtype": getattr(torch, self.dtype), "pin_memory": torch.cuda.is_available()}
+    def _memory(self) -> Batch:
+        """Return memory for a batch, pinned if there is CUDA, in the layout that was chosen."""
+        options: dict[str, Any] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
+        count, layout = self.batch_size, torch.contiguous_format
         if self.channels_last:
-            return torch.empty(shape, **options).permute(0, 3, 1, 2)
-        return torch.empty(shape[0], 3, *shape[1:3], **options)
+            layout = torch.channels_last
+        numbers = (torch.empty(count, dtype=torch.int64, **options) for _ in range(2))
+        images = torch.empty(
+            (count, 3, self.size, self.size),
+            dtype=getattr(torch, self.dtype),
+            memory_format=layout,
+            **options,
+        )
+        return dict(zip(("images", "labels", "index"), (images, *numbers), strict=True))
 
     def _norm(self) -> tuple[Tensor, Tensor]:
         """Return what each row is multiplied with, and what is added then, laid out as a row is."""
-        factor = 1 / (255 * torch.tensor(IMAGENET_STD))
-        shift = -torch.tensor(IMAGENET_MEAN) * 255 * factor
+        factor = 1 / (255 * torch.tensor(IMAGENET_STD, device="cpu"))
+        shift = -torch.tensor(IMAGENET_MEAN, device="cpu") * 255 * factor
         factor, shift = (values.repeat(self.size, 1).T[:, None] for values in (factor, shift))
         if self.channels_last:
             return factor, shift

@@ -31,6 +31,7 @@ import fsspec
 from webdataset.shardlists import expand_urls
 from webdataset.tariterators import group_by_keys
 
+from course_utils.loading.contract import Place
 from course_utils.loading.shards.write import LIST, Shard, read_list
 from course_utils.loading.stream import ShardedStream
 from course_utils.measure.spans import stage
@@ -50,6 +51,7 @@ def stream_shards(
     shuffle_shards: bool = True,
     buffer: int = 1000,
     seed: int = 0,
+    place: Place | None = None,
 ) -> TarStream:
     """Return a dataset that streams the samples of shards.
 
@@ -67,13 +69,22 @@ def stream_shards(
         buffer: samples that a worker holds to draw from; 1 draws nothing. They are held as bytes,
             and decoded afterwards.
         seed: what the order depends on, besides the epoch.
+        place: rank that this stream serves; None: the rank of the process.
 
     Raises:
         FileNotFoundError: the folder has no shards.
         ValueError: there are no urls, or `buffer` is less than 1.
     """
-    order = {"shuffle_shards": shuffle_shards, "buffer": buffer, "seed": seed}
-    return TarStream(_find(urls, fs, headers), fs, headers, decode, **order)
+    return TarStream(
+        _find(urls, fs, headers),
+        fs,
+        headers,
+        decode,
+        shuffle_shards=shuffle_shards,
+        buffer=buffer,
+        seed=seed,
+        place=place,
+    )
 
 
 class TarStream(ShardedStream[Any, Shard]):

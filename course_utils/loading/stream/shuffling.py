@@ -13,68 +13,17 @@ decode: a buffer of paths or of bytes is small, one of images is not.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
 import numpy as np
-from torch import distributed
-from torch.utils.data import Sampler, get_worker_info
+from torch.utils.data import Sampler
+
+from course_utils.loading.contract import EpochLoader, Place, block_order, epoch_rng
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a copy of a dataset runs: in which worker of which rank, both counted from 0."""
-
-    rank: int = 0
-    world_size: int = 1
-    worker: int = 0
-    num_workers: int = 1  # 1 also where the loader has none and the main process does the work
-
-    def __post_init__(self) -> None:
-        for name, number, count in (
-            ("rank", self.rank, self.world_size),
-            ("worker", self.worker, self.num_workers),
-        ):
-            if not 0 <= number < count:
-                raise ValueError(
-                    f"There is no {name} {number} among {count}; {name}s count from 0."
-                )
-
-    @classmethod
-    def here(cls) -> Place:
-        """Return the place of this very process.
-
-        The rank is that of torch.distributed, or else that of the variables RANK and WORLD_SIZE,
-        which torchrun sets before Python starts and workers inherit. A worker that is not forked
-        knows neither of a process group nor of variables that were changed later: where the rank
-        comes from them, ask for it in the main process and send it along, as `ShardedStream` does.
-
-        Raises:
-            ValueError: only one of the two variables is set, or they are no such place.
-        """
-        found = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
-        if distributed.is_available() and distributed.is_initialized():
-            rank, world_size = distributed.get_rank(), distributed.get_world_size()
-        elif not any(found.values()):
-            rank, world_size = 0, 1
-        else:
-            try:
-                rank, world_size = (int(value or "") for value in found.values())
-            except ValueError as error:
-                raise ValueError(
-                    f"The environment says RANK={found['RANK']} and WORLD_SIZE="
-                    f"{found['WORLD_SIZE']}; set both to whole numbers (torchrun does), or neither."
-                ) from error
-        worker = get_worker_info()
-        if worker is None:
-            return cls(rank, world_size)
-        return cls(rank, world_size, worker.id, worker.num_workers)
 
 
 def split(items: Sequence[T], place: Place) -> list[T]:
@@ -84,18 +33,6 @@ def split(items: Sequence[T], place: Place) -> list[T]:
     none.
     """
     return list(items[place.rank :: place.world_size][place.worker :: place.num_workers])
-
-
-def epoch_rng(seed: int, epoch: int, place: Place | None = None) -> np.random.Generator:
-    """Return the random numbers of one epoch: the same ones whenever it is asked for.
-
-    Without a place they are the same everywhere: all must agree on the order of shards before they
-    split them. With one they are that worker's own: else the batches of two ranks would be drawn
-    alike.
-    """
-    # counted from 1: to NumPy, zeros at the end of a seed are nothing
-    own = [place.rank + 1, place.worker + 1] if place else []
-    return np.random.default_rng([seed, epoch, *own])
 
 
 def shuffled(items: Sequence[T], rng: np.random.Generator) -> list[T]:
@@ -153,13 +90,16 @@ def batched(stream: Iterable[T], size: int, *, drop_last: bool = False) -> Itera
             yield batch
 
 
-class BlockSampler(Sampler[int]):
+class BlockSampler(EpochLoader, Sampler[int]):
     """Draw blocks in random order, and shuffle the samples of a few blocks together.
 
-    Samples of a batch then lie in few places on disk: `__getitems__` reads each with one request.
+    Samples of a batch are then stored in few places. `__getitems__` reads each with one request.
 
         loader = DataLoader(events, 64, sampler=BlockSampler(len(events), 256, together=4))
         loader.sampler.set_epoch(3)
+
+    Each rank takes one run of the shuffled blocks. Runs are equally long, so two ranks may share a
+    block. For a position within an epoch take `ResumableBatches(len(events), 64, block=256)`.
     """
 
     def __init__(
@@ -169,37 +109,39 @@ class BlockSampler(Sampler[int]):
         *,
         together: int = 4,
         seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
+        place: Place | None = None,
     ):
-        """Cut the samples into blocks.
+        """Store the sizes.
 
         Args:
-            n_samples: length of the dataset.
-            block: samples in a contiguous run.
-            together: blocks whose samples are shuffled as one; 1 shuffles within blocks only.
-            seed: what the order depends on, besides the epoch.
-            rank: whose samples these are.
-            world_size: ranks that share the samples; each block goes to one of them.
-        """
-        if together < 1:
-            raise ValueError(f"{together} blocks together cannot be; take at least 1.")
-        self.blocks = blocks(n_samples, block)
-        self.together, self.seed, self.epoch = together, seed, 0
-        self.place = Place(rank, world_size)
+            n_samples: Length of the dataset.
+            block: Samples in a contiguous run.
+            together: Blocks whose samples are shuffled as one; 1 shuffles within blocks only.
+            seed: Determines the order, together with the epoch.
+            place: Rank that these samples are for; None: the rank of the process.
 
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next epoch; a sampler stays in the main process, so this does."""
-        self.epoch = epoch
+        Raises:
+            ValueError: If `block` or `together` is less than 1.
+        """
+        sizes = {"block": block, "together": together}
+        for name, number in sizes.items():
+            if number < 1:
+                raise ValueError(f"`{name}` must be at least 1, but is {number}.")
+        self.n_samples, self.block, self.together, self.seed = n_samples, block, together, seed
+        super().__init__({"n_samples": n_samples, **sizes, "seed": seed}, place, changes=True)
 
     def __iter__(self) -> Iterator[int]:
-        own = epoch_rng(self.seed, self.epoch, self.place)
-        for group in batched(self._blocks(), self.together):
-            yield from shuffled([index for block in group for index in block], own)
+        return self._noted(self._samples)
 
     def __len__(self) -> int:
-        return sum(len(block) for block in self._blocks())
+        return self.n_samples // self.here().world_size
 
-    def _blocks(self) -> list[range]:
-        order = shuffled(self.blocks, epoch_rng(self.seed, self.epoch))
-        return split(order, self.place)
+    def _samples(self) -> Iterator[int]:
+        here, rng = self.here(), epoch_rng(self.seed, self.epoch.value)
+        own = epoch_rng(self.seed, self.epoch.value, here)
+        order, ends = block_order(self.n_samples, self.block, self.together, rng)
+        first = here.rank * len(self)
+        mine = order[first : first + len(self)]
+        for group in np.split(mine, (ends - first).clip(0, len(mine))):
+            own.shuffle(group)  # in place
+            yield from group.tolist()

@@ -15,49 +15,56 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
 
+from course_utils.loading.contract import EpochLoader, Place, epoch_rng
 from course_utils.loading.events import MemmapEvents, Sample
 from course_utils.loading.stream.shuffling import (
-    Place,
     blocks,
     buffer_shuffle,
-    epoch_rng,
     interleave,
     shuffled,
     split,
 )
-from course_utils.loading.workers import SharedEpoch
 
 Shard = TypeVar("Shard")
 Served = TypeVar("Served", covariant=True)
 
 
-class ShardedStream(IterableDataset[Served], ABC, Generic[Served, Shard]):
-    """The samples of shards, each shard read by one worker of one rank.
+class ShardedStream(EpochLoader, IterableDataset[Served], ABC, Generic[Served, Shard]):
+    """The samples of shards. One worker of one rank reads each shard.
 
-    The order depends on (seed, epoch, rank, worker) and on nothing else. A worker for which there
-    is no shard serves nothing.
+    The order depends only on (seed, epoch, rank, worker). If there are more workers than shards,
+    some workers serve nothing.
     """
 
-    def __init__(self, shards: Sequence[Shard], *, shuffle_shards: bool, buffer: int, seed: int):
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        *,
+        shuffle_shards: bool,
+        buffer: int,
+        seed: int,
+        place: Place | None = None,
+    ):
         """Read nothing yet.
 
         Args:
-            shards: all there are, in the order on disk.
-            shuffle_shards: whether each epoch has the shards in another order.
-            buffer: samples that a worker holds to draw from; 1 draws nothing.
-            seed: what the order depends on, besides the epoch.
+            shards: All shards, in the order on disk.
+            shuffle_shards: Whether each epoch has the shards in another order.
+            buffer: Samples that a worker holds to draw from; 1 does not shuffle samples.
+            seed: Determines the order, together with the epoch.
+            place: Rank that this stream serves; None: the rank of the process.
 
         Raises:
-            ValueError: `buffer` is less than 1.
+            ValueError: If `buffer` is less than 1.
         """
         if buffer < 1:
-            raise ValueError(f"{buffer=} cannot be; take at least 1.")
+            raise ValueError(f"`buffer` must be at least 1, but is {buffer}.")
         self.shards = list(shards)
         self.shuffle_shards, self.buffer, self.seed = shuffle_shards, buffer, seed
-        self.epoch = SharedEpoch()
-        self._sent_from: Place | None = None
+        made_by = {"shards": len(self.shards), "shuffle_shards": shuffle_shards, "seed": seed}
+        super().__init__(made_by, place, changes=shuffle_shards or buffer > 1)
 
     @abstractmethod
     def read(self, shards: Sequence[Shard]) -> Iterator[Any]:
@@ -67,18 +74,17 @@ class ShardedStream(IterableDataset[Served], ABC, Generic[Served, Shard]):
     def size(self, shard: Shard) -> int:
         """Return the number of samples of a shard."""
 
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next epoch; workers that persist see it too."""
-        self.epoch.value = epoch
-
     def __iter__(self) -> Iterator[Served]:
-        here = self._here()
+        return self._noted(self._samples)
+
+    def _samples(self) -> Iterator[Any]:
+        here = self.here()
         own = epoch_rng(self.seed, self.epoch.value, here)
         return buffer_shuffle(self.read(split(self._order(), here)), self.buffer, own)
 
     def __len__(self) -> int:
         """Return the number of samples of this rank in this epoch, all its workers together."""
-        whole_rank = replace(self._here(), worker=0, num_workers=1)
+        whole_rank = replace(self.here(), worker=0, num_workers=1)
         return sum(map(self.size, split(self._order(), whole_rank)))
 
     def count_batches(
@@ -90,19 +96,9 @@ class ShardedStream(IterableDataset[Served], ABC, Generic[Served, Shard]):
         full, and `drop_last` drops one per worker.
         """
         workers = max(1, num_workers)
-        places = (replace(self._here(), worker=n, num_workers=workers) for n in range(workers))
+        places = (replace(self.here(), worker=n, num_workers=workers) for n in range(workers))
         counts = (sum(map(self.size, split(self._order(), place))) for place in places)
         return sum(n // batch_size if drop_last else -(-n // batch_size) for n in counts)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Send the rank along: a worker that is not forked is in no process group to ask."""
-        return {**self.__dict__, "_sent_from": Place.here()}
-
-    def _here(self) -> Place:
-        here = Place.here()
-        if self._sent_from is None or get_worker_info() is None:
-            return here
-        return replace(self._sent_from, worker=here.worker, num_workers=here.num_workers)
 
     def _order(self) -> list[Shard]:
         if not self.shuffle_shards:
@@ -132,6 +128,7 @@ class EventShards(ShardedStream[Sample, range]):
         buffer: int = 1000,
         shuffle_shards: bool = True,
         seed: int = 0,
+        place: Place | None = None,
         fs: Any = None,
     ):
         """Read labels and offsets, and no pulses.
@@ -144,6 +141,7 @@ class EventShards(ShardedStream[Sample, range]):
             buffer: events that a worker holds to draw from; 1 draws nothing.
             shuffle_shards: whether the order of shards changes; False: order on disk.
             seed: what the order depends on, besides the epoch.
+            place: rank that this stream serves; None: the rank of the process.
             fs: fsspec file system to read from, such as `slow_storage(...)`; None: local disk.
 
         Raises:
@@ -165,12 +163,18 @@ class EventShards(ShardedStream[Sample, range]):
             shuffle_shards=shuffle_shards,
             buffer=buffer,
             seed=seed,
+            place=place,
         )
         self.interleave, self.chunk = interleave, chunk
 
     def read(self, shards: Sequence[range]) -> Iterator[Sample]:
         """Yield events of `interleave` shards in turn, `chunk` at a time."""
         return interleave(map(self._read, shards), self.interleave)
+
+    def close(self) -> None:
+        """Close the files of this process; the next loop opens them again."""
+        super().close()
+        self.events.close()
 
     def size(self, shard: range) -> int:
         """Return the number of events of a shard."""

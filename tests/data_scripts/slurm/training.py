@@ -13,7 +13,7 @@ if __name__ == "__main__":
     path = sys.argv[1]
     distributed.init_process_group("gloo")
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
-    batches = ResumableBatches(120, 4, rank=rank, world_size=ranks)
+    batches = ResumableBatches(120, 4)
     served: list[int] = []
     if saved := load_checkpoint(path):
         batches.load_state_dict(saved["batches"])

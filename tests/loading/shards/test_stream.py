@@ -48,8 +48,9 @@ def test_a_pattern_a_list_and_a_folder_are_the_same_shards_but_only_a_folder_kno
     shards: Path,
 ) -> None:
     folder, pattern = stream_shards(shards), f"{shards}/shard-{{000000..000012}}.tar"
+    expected = keys(folder)
     for urls in (pattern, sorted(shards.glob("*.tar"))):
-        assert keys(stream_shards(urls)) == keys(folder)
+        assert keys(stream_shards(urls)) == expected
     assert len(folder) == 600
     with pytest.raises(TypeError, match=r"give the folder that has their shards\.json"):
         len(stream_shards(pattern))

@@ -1,0 +1,157 @@
+"""Every loader, sampler and stream of the course, as the tests of their contract use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+from course_utils.loading.contract import EpochLoader
+from course_utils.loading.events import pad_collate
+from course_utils.loading.images import ImageLoader, pack_images
+from course_utils.loading.records import RecordLoader, write_records
+from course_utils.loading.resume import ResumableBatches
+from course_utils.loading.shards import decode_event, event_samples, stream_shards, write_shards
+from course_utils.loading.stream import BlockSampler, EventShards
+from course_utils.loading.tokens import END, Blend, Corpus, PackedWindows
+
+N = 41  # samples of all but the streams; odd, so that ranks cannot share them equally
+LENGTH = 5  # inputs of a window of tokens
+
+
+class Numbers(Dataset[int]):
+    """Sample n is the number n."""
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class Kind(NamedTuple):
+    """A loader: how to make it, how to loop over it, and which samples a batch holds."""
+
+    make: Callable[..., EpochLoader]  # (folder, **options); options: place, seed, batch_size
+    load: Callable[..., Iterable[Any]]  # (loader, folder, **options of DataLoader)
+    ids: Callable[[Any], list[int]]
+    has_position: bool = False
+    follows_itself: bool = False
+    shuffles: bool = True
+    is_stream: bool = False
+
+
+def prepare(folder: Path, events: Path) -> None:
+    """Write small data for all kinds into an empty folder."""
+    (folder / "events").symlink_to(events)
+    write_records(folder / "records.npy", {"number": np.arange(N)})
+    (folder / "jpegs" / "all").mkdir(parents=True)
+    for number in range(N):
+        shade = np.full((16, 16, 3), 5 * number, np.uint8)
+        Image.fromarray(shade).save(folder / "jpegs" / "all" / f"{number:02d}.jpg")
+    pack_images(folder / "packed.images", folder / "jpegs")
+    write_shards(event_samples(events), folder / "shards", per_shard=90)
+    for name, first in {"low": 0, "high": 20_000}.items():
+        (folder / name).mkdir()
+        tokens = np.arange(first + 1, first + 2 + N * LENGTH).astype(np.uint16)
+        tokens[-1] = END
+        np.save(folder / name / "tokens.npy", tokens)
+        np.save(folder / name / "offsets.npy", np.array([0, len(tokens)]))
+
+
+def windows(folder: Path) -> PackedWindows:
+    """Return as many windows as there are samples of the other kinds."""
+    return PackedWindows(Corpus(folder, "low"), LENGTH, count=N)
+
+
+def blend(folder: Path) -> Blend:
+    """Return as many windows of two corpora."""
+    corpora = [Corpus(folder, name) for name in ("low", "high")]
+    return Blend(corpora, [2, 1], length=LENGTH, count=N)
+
+
+def _records(folder: Path, batch_size: int = 8, **options: Any) -> RecordLoader:
+    return RecordLoader(folder / "records.npy", batch_size, **options)
+
+
+def _load_records(loader: RecordLoader, _folder: Path, **options: Any) -> Iterable[Any]:
+    return DataLoader(loader, batch_size=None, **options)
+
+
+def _images(folder: Path, batch_size: int = 8, **options: Any) -> ImageLoader:
+    return ImageLoader(folder / "packed.images", batch_size, 8, threads=2, **options)
+
+
+def _batches(_folder: Path, batch_size: int = 8, **options: Any) -> ResumableBatches:
+    return ResumableBatches(N, batch_size, **options)
+
+
+def _in_order(_folder: Path, batch_size: int = 8, **options: Any) -> ResumableBatches:
+    return ResumableBatches(N, batch_size, shuffle=False, **options)
+
+
+def _load_batches(data: Callable[[Path], Dataset[Any]]) -> Callable[..., Iterable[Any]]:
+    def load(batches: ResumableBatches, folder: Path, **options: Any) -> Iterable[Any]:
+        return DataLoader(data(folder), batch_sampler=batches, **options)
+
+    return load
+
+
+def _blocks(_folder: Path, batch_size: int = 8, **options: Any) -> BlockSampler:
+    return BlockSampler(N, 5, together=2, **options)
+
+
+def _load_blocks(sampler: BlockSampler, _folder: Path, **options: Any) -> Iterable[Any]:
+    return DataLoader(Numbers(), 8, sampler=sampler, **options)
+
+
+def _events(folder: Path, batch_size: int = 8, **options: Any) -> EventShards:
+    return EventShards(folder / "events", shards=7, buffer=50, **options)
+
+
+def _tar(folder: Path, batch_size: int = 8, **options: Any) -> Any:
+    return stream_shards(folder / "shards", decode=decode_event, buffer=50, **options)
+
+
+def _load_stream(stream: Any, _folder: Path, **options: Any) -> Iterable[Any]:
+    return DataLoader(stream, 32, collate_fn=pad_collate, **options)
+
+
+def _list(batch: Any) -> list[int]:
+    return [int(number) for number in batch]
+
+
+def _first_tokens(batch: Any) -> list[int]:
+    return _list(batch[:, 0])
+
+
+KINDS = {
+    "records": Kind(
+        _records,
+        _load_records,
+        lambda b: _list(b["number"]),
+        has_position=True,
+        follows_itself=True,
+    ),
+    "images": Kind(
+        _images,
+        lambda loader, _folder, **_options: loader,
+        lambda b: _list(b["index"]),
+        has_position=True,
+        follows_itself=True,
+    ),
+    "batches": Kind(_batches, _load_batches(lambda _: Numbers()), _list, has_position=True),
+    "windows": Kind(
+        _in_order, _load_batches(windows), _first_tokens, has_position=True, shuffles=False
+    ),
+    "blend": Kind(
+        _in_order, _load_batches(blend), _first_tokens, has_position=True, shuffles=False
+    ),
+    "blocks": Kind(_blocks, _load_blocks, _list),
+    "events": Kind(_events, _load_stream, lambda b: _list(b["event_id"]), is_stream=True),
+    "tar": Kind(_tar, _load_stream, lambda b: _list(b["event_id"]), is_stream=True),
+}

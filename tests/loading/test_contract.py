@@ -1,0 +1,315 @@
+"""The contract of all loaders: rank, epoch, state, length and end, one test for each rule."""
+
+from __future__ import annotations
+
+import gc
+import json
+import multiprocessing
+import os
+import shutil
+import threading
+import warnings
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from course_utils.loading.cache import SampleCache
+from course_utils.loading.contract import EpochLoader, Place
+from course_utils.loading.events import MemmapEvents, pad_collate
+from course_utils.loading.images import Augment
+from course_utils.loading.workers import SharedEpoch
+from course_utils.teaching.notebook import torchrun
+from tests.loading import rank_loaders
+from tests.loading.loaders import KINDS, Kind, N, prepare
+from tests.loading.stream.ranks import MORE_WORKERS_THAN_CORES, set_rank, start_server
+
+EVENTS = 600
+WITH_POSITION = [name for name, kind in KINDS.items() if kind.has_position]
+WITHOUT = [name for name, kind in KINDS.items() if not kind.has_position]
+
+
+@pytest.fixture(scope="module")
+def folder(events_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with small data for all kinds. Do not write into it."""
+    path = tmp_path_factory.mktemp("loaders")
+    prepare(path, events_folder)
+    return path
+
+
+@pytest.fixture(params=list(KINDS))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Return one kind of loader after the other."""
+    return KINDS[request.param]
+
+
+def batches(
+    kind: Kind, loader: EpochLoader, folder: Path, *, follow: bool = True
+) -> list[list[int]]:
+    """Return the samples of each batch of one loop."""
+    loop: Any = kind.load(loader, folder)
+    return [kind.ids(batch) for batch in (loader.follow(loop) if follow else loop)]
+
+
+def epoch(kind: Kind, loader: EpochLoader, folder: Path, number: int) -> list[int]:
+    """Return the samples of one epoch, in order."""
+    loader.set_epoch(number)
+    return [*chain(*batches(kind, loader, folder))]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_ranks_together_serve_every_sample_once(kind: Kind, folder: Path, ranks: int) -> None:
+    served, lengths = [], []
+    for rank in range(ranks):
+        loader: Any = kind.make(folder, place=Place(rank, ranks))
+        lengths.append(len(loader))
+        own = batches(kind, loader, folder)
+        assert lengths[-1] == (len(own) if kind.has_position else sum(map(len, own)))
+        served += chain(*own)
+    assert len(set(served)) == len(served)
+    if kind.is_stream:
+        assert len(served) == EVENTS
+    else:
+        assert N - ranks < len(served) <= N
+        assert len(set(lengths)) == 1
+
+
+def test_rank_is_read_when_a_loop_begins(
+    kind: Kind, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader: Any = kind.make(folder)
+    for rank in range(2):
+        set_rank(monkeypatch, rank, 2)
+        loader.set_epoch(0)
+        explicit: Any = kind.make(folder, place=Place(rank, 2))
+        assert len(loader) == len(explicit)
+        assert epoch(kind, loader, folder, 0) == epoch(kind, explicit, folder, 0)
+    other = kind.make(folder, place=Place(0, 2))
+    assert epoch(kind, other, folder, 0) != epoch(kind, explicit, folder, 0)
+
+
+def test_set_epoch_determines_the_order(kind: Kind, folder: Path) -> None:
+    loader = kind.make(folder)
+    orders = [epoch(kind, loader, folder, number) for number in (0, 1, 0)]
+    assert orders[0] == orders[2] == epoch(kind, kind.make(folder), folder, 0)
+    assert (orders[0] != orders[1]) == kind.shuffles
+    assert sorted(orders[0]) == sorted(orders[1])
+    if kind.shuffles:
+        assert epoch(kind, kind.make(folder, seed=1), folder, 0) != orders[0]
+
+
+def test_follow_advances_to_the_next_epoch(kind: Kind, folder: Path) -> None:
+    loader = kind.make(folder)
+    orders = [[*chain(*batches(kind, loader, folder))] for _ in range(2)]
+    assert loader.epoch.value == 2
+    assert orders == [epoch(kind, loader, folder, number) for number in (0, 1)]
+
+
+def test_plain_loops_advance_or_warn_once(kind: Kind, folder: Path) -> None:
+    loader = kind.make(folder)
+    orders = [batches(kind, loader, folder, follow=False)]
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            orders.append(batches(kind, loader, folder, follow=False))
+        said = [str(warning.message) for warning in caught]
+        warns = kind.shuffles and not kind.follows_itself and len(orders) == 2
+        assert len(said) == warns
+        assert all("Call set_epoch before each loop, or loop over" in text for text in said)
+    assert (orders[0] == orders[1] == orders[2]) != kind.follows_itself
+    loader.set_epoch(5)
+    batches(kind, loader, folder, follow=False)
+
+
+def test_only_rank_0_warns_of_a_repeated_epoch(kind: Kind, folder: Path) -> None:
+    loader = kind.make(folder, place=Place(1, 2))
+    first, again = (batches(kind, loader, folder, follow=False) for _ in range(2))
+    assert (first == again) != kind.follows_itself
+
+
+@pytest.mark.parametrize("name", WITH_POSITION)
+@pytest.mark.parametrize("steps", [1, 3])
+def test_state_resumes_with_other_ranks_and_batches(name: str, steps: int, folder: Path) -> None:
+    kind = KINDS[name]
+    jobs = [kind.make(folder, place=Place(rank, 2), batch_size=4) for rank in range(2)]
+    loops = [job.follow(kind.load(job, folder)) for job in jobs]
+    served = [kind.ids(batch) for loop in loops for batch in islice(loop, steps)]
+    state = jobs[0].state_dict()
+    assert state == jobs[1].state_dict()
+    state = json.loads(json.dumps(state))  # it is made of plain values
+    resumed: Any = kind.make(folder, batch_size=5)
+    resumed.load_state_dict(state)
+    resumed.set_epoch(state["epoch"])  # which scripts do before each loop
+    length = len(resumed)
+    rest = batches(kind, resumed, folder)
+    assert len(rest) == length
+    assert resumed.state_dict()["epoch"] == 1
+    every = [*chain(*served, *rest)]
+    assert len(set(every)) == len(every) == N
+    jobs[0].load_state_dict(state)
+    jobs[0].set_epoch(1)  # another epoch begins at its beginning
+    assert sum(map(len, batches(kind, jobs[0], folder))) == N // 2
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_state_without_position_repeats_the_epoch(name: str, folder: Path) -> None:
+    kind = KINDS[name]
+    loader, resumed = kind.make(folder), kind.make(folder)
+    loader.set_epoch(3)
+    resumed.load_state_dict(loader.state_dict())  # between two epochs nothing is repeated
+    next(loader.follow(kind.load(loader, folder)))
+    state = json.loads(json.dumps(loader.state_dict()))
+    with pytest.warns(UserWarning, match=r"during epoch 3, but has no position.*set_epoch\(4\)"):
+        resumed.load_state_dict(state)
+    again = [*chain(*batches(kind, resumed, folder))]
+    assert again == epoch(kind, loader, folder, 3)
+    assert resumed.epoch.value == 4
+
+
+def test_state_of_another_order_is_refused(kind: Kind, folder: Path) -> None:
+    state, other = kind.make(folder, seed=1).state_dict(), kind.make(folder, seed=2)
+    with pytest.raises(ValueError, match=r"belongs to the order of .*set_epoch\(1\)\."):
+        other.load_state_dict(state)
+    assert other.epoch.value == 0
+
+
+def test_leaving_early_begins_the_epoch_again(kind: Kind, folder: Path) -> None:
+    whole = batches(kind, kind.make(folder), folder)
+    loader = kind.make(folder)
+    for follow in (True, False):
+        loop: Any = kind.load(loader, folder)
+        for batch in loader.follow(loop) if follow else loop:
+            assert kind.ids(batch) == whole[0]
+            break
+        del batch
+    assert batches(kind, loader, folder) == whole
+    assert not [t for t in threading.enumerate() if t.name.startswith("images")]
+
+
+def test_close_ends_a_loop_that_an_exception_holds(kind: Kind, folder: Path) -> None:
+    loader, held = kind.make(folder), None
+    whole = batches(kind, kind.make(folder), folder)
+    try:
+        for _ in loader.follow(kind.load(loader, folder)):
+            raise RuntimeError("the step failed")
+    except RuntimeError as error:
+        held = error  # with its traceback, and so with the loop
+    with loader:
+        assert held is not None
+    loader.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("images")]
+    assert batches(kind, loader, folder) == whole
+    assert batches(kind, loader, folder) != whole or not kind.shuffles
+
+
+def test_a_loop_that_was_left_counts_no_more(folder: Path) -> None:
+    """Its end comes when Python drops the traceback, maybe after a state was loaded."""
+    kind = KINDS["batches"]
+    loader = kind.make(folder)
+    left: Iterator[Any] = loader.follow(kind.load(loader, folder))
+    next(left)
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    del left
+    gc.collect()
+    assert loader.state_dict()["taken"] == 8
+    assert sum(map(len, batches(kind, loader, folder))) == N - 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("images", "blend")])
+def test_workers_of_a_rank_serve_its_epochs(
+    name: str, start_method: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two persistent workers; if they are not forked, only the loader can tell them the rank."""
+    kind = KINDS[name]
+    start_server(start_method)
+    set_rank(monkeypatch, 1, 2)
+    loader: Any = kind.make(folder)
+    options = {"multiprocessing_context": start_method, "persistent_workers": True, "timeout": 120}
+    loop = kind.load(loader, folder, num_workers=2, **options)
+    orders = []
+    for number in (0, 1, 0):
+        loader.set_epoch(number)
+        orders.append([kind.ids(batch) for batch in loader.follow(loop)])
+    assert orders[0] == orders[2]
+    assert (orders[0] != orders[1]) == kind.shuffles
+    assert loader.epoch.value == 1
+    if kind.has_position:
+        next(loader.follow(loop))
+        loader.load_state_dict(loader.state_dict())
+        assert [kind.ids(batch) for batch in loader.follow(loop)] == orders[1][1:]
+    other = kind.make(folder, place=Place(0, 2))
+    both = [*chain(*orders[0]), *epoch(kind, other, folder, 0)]
+    assert len(set(both)) == len(both) >= (EVENTS if kind.is_stream else N - 1)
+
+
+@pytest.mark.slow
+def test_leaving_early_leaves_no_worker(folder: Path) -> None:
+    before = {*multiprocessing.active_children()}
+    for name in ("records", "tar"):
+        kind = KINDS[name]
+        loader = kind.make(folder)
+        for batch in loader.follow(kind.load(loader, folder, num_workers=1)):
+            assert kind.ids(batch)
+            break
+        del batch
+        assert set(multiprocessing.active_children()) <= before
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="asks Linux which files are mapped")
+def test_close_unmaps_the_file_of_records(folder: Path, tmp_path: Path) -> None:
+    kind, file = KINDS["records"], shutil.copy(folder / "records.npy", tmp_path)
+    loader = kind.make(tmp_path)
+    for _ in range(2):
+        assert batches(kind, loader, tmp_path)
+        assert str(file) in Path("/proc/self/maps").read_text("utf-8")
+        loader.close()
+        loader.close()
+        assert str(file) not in Path("/proc/self/maps").read_text("utf-8")
+
+
+def test_a_default_device_changes_no_loader(kind: Kind, folder: Path) -> None:
+    """A DataLoader fails under the device "meta", so this loops over the loaders themselves."""
+    expected = sum(1 for _ in kind.make(folder))
+    with torch.device("meta"):
+        items = [*kind.make(folder)]
+    assert len(items) == expected
+    fields = chain(*(item.values() for item in items if isinstance(item, dict)))
+    assert {field.device.type for field in fields if isinstance(field, torch.Tensor)} <= {"cpu"}
+
+
+def test_a_default_device_changes_no_helper(events_folder: Path) -> None:
+    with torch.device("meta"):
+        epoch = SharedEpoch()
+        epoch.value = 3
+        cached = SampleCache(MemmapEvents(events_folder), megabytes=1)
+        batch = pad_collate([cached[0], cached[1], cached[0]])
+        draws = Augment(size=8).draw(torch.Size((4, 3, 16, 16)))
+    assert epoch.value == 3
+    assert cached.counters()["hits"] == 1
+    tensors = [*batch.values(), *vars(draws).values()]
+    assert {tensor.device.type for tensor in tensors} == {"cpu"}
+
+
+@pytest.mark.slow
+@pytest.mark.many_workers
+@pytest.mark.filterwarnings(MORE_WORKERS_THAN_CORES)
+def test_ranks_of_torchrun_serve_every_sample_once(
+    folder: Path, tmp_path: Path, start_method: str
+) -> None:
+    run = torchrun(
+        rank_loaders.__file__, folder, tmp_path, start_method, ranks=2, seconds=300, rank_mb=2000
+    )
+    assert run.returncode == 0, run
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+    assert ranks[0].keys() == ranks[1].keys()
+    for case in ranks[0]:
+        kind = KINDS[case.split()[0]]
+        for number in range(2):
+            served = [*chain(*(own[case][number] for own in ranks))]
+            assert len(set(served)) == len(served) >= (EVENTS if kind.is_stream else N - 1)
+        assert (ranks[0][case][0] != ranks[0][case][1]) == kind.shuffles
