@@ -9,10 +9,13 @@ from course_utils.hardware.gpu.accelerator import (
 )
 from course_utils.hardware.gpu.batches import (
     checksum,
+    dense_parts,
     has_gaps,
     leaves,
     map_leaves,
     map_tensors,
+    move,
+    record_stream,
     tensors,
 )
 from course_utils.hardware.gpu.cuda import CudaDevice

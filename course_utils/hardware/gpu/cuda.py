@@ -14,10 +14,14 @@ from typing import Any
 import torch
 
 from course_utils.hardware.gpu.batches import (
+    IN_HOST_MEMORY,
+    ON_ANOTHER_GPU,
     Loss,
     PinnedBatches,
     checksum,
+    dense_parts,
     map_tensors,
+    move,
     pin_as_a_loader,
     tensors,
 )
@@ -73,14 +77,13 @@ class CudaDevice:
         """Copy the tensors of `batch` to the device."""
         number = _batch_number()
         with self._span("copy", "transfer", number):
-            copies = map_tensors(lambda t: t.to(self.device, non_blocking=non_blocking), batch)
-            return _numbered(copies, number)
+            return _numbered(move(batch, self.device, non_blocking=non_blocking), number)
 
     def launch(
         self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
     ) -> Any:
         """Launch `function(*buffers)`; it takes as long as it takes."""
-        number = _batch_number(_device_tensors(buffers))
+        number = _batch_number(_device_tensors(buffers, self.device))
         with self._span("gpu", "compute", number):
             return _numbered(function(*buffers), number)
 
@@ -101,8 +104,9 @@ class CudaDevice:
             return to_tensors(torch.Tensor.pin_memory, batch)
 
     def is_pinned(self, batch: Any) -> bool:
-        """Tell whether all tensors of `batch` in host memory are pinned."""
-        return all(t.is_pinned() for t in tensors(batch) if t.device.type == "cpu")
+        """Return whether all tensors of `batch` in host memory are pinned."""
+        here = (tensor for tensor in tensors(batch) if tensor.device.type == "cpu")
+        return all(part.is_pinned() for tensor in here for part in dense_parts(tensor))
 
     def memory_allocated(self) -> int:
         """Return the bytes of device memory in use, also by steps whose batches were dropped."""
@@ -147,7 +151,7 @@ class CudaAccelerator(CudaDevice):
         The work is matrix products, as in a training step, which fill the device. With an occupancy
         below one half it is a kernel that counts cycles on a single multiprocessor.
         """
-        read = _device_tensors(batch)
+        read = _device_tensors(batch, self.device)
         with self._span("gpu", "compute", _batch_number(read)):
             self._work.run(self.step_ms if ms is None else ms, occupancy)
             return CudaLoss(checksum(read), self.current_stream())
@@ -284,10 +288,13 @@ def host_time(device_ms: float, length_ms: float, first_ns: int, last_ns: int) -
     return first_ns + round(device_ms / length_ms * (last_ns - first_ns))
 
 
-def _device_tensors(batch: Any) -> list[torch.Tensor]:
-    found = tensors(batch)
-    if not all(tensor.is_cuda for tensor in found):
-        raise ValueError("The batch is in host memory: copy it first, batch = gpu.upload(batch).")
+def _device_tensors(batch: Any, device: torch.device) -> list[torch.Tensor]:
+    found = [part for tensor in tensors(batch) for part in dense_parts(tensor)]
+    for tensor in found:
+        if tensor.device.type == "cpu":
+            raise ValueError(IN_HOST_MEMORY)
+        if tensor.device != device:
+            raise RuntimeError(ON_ANOTHER_GPU.format(tensor.device, device))
     return found
 
 

@@ -27,15 +27,21 @@ import torch
 
 from course_utils.hardware.clock import HostClock, RealClock
 from course_utils.hardware.gpu.batches import (
+    IN_HOST_MEMORY,
+    ON_ANOTHER_GPU,
+    SMALL,
+    Handle,
     Loss,
     PinnedBatches,
     checksum,
+    dense_parts,
     has_gaps,
     leaves,
     map_leaves,
     map_tensors,
     pin_as_a_loader,
     tensors,
+    without_tensors,
 )
 from course_utils.hardware.gpu.memory import Content, Memory, is_pinned, mark_pinned, poison
 from course_utils.hardware.gpu.smi import SAMPLE_NS, Smi
@@ -48,7 +54,6 @@ from course_utils.hardware.gpu.streams import (
 )
 from course_utils.measure.spans import Span, current, stage
 
-SMALL = 64 * 1024  # bytes; CUDA takes a pageable copy that is no larger and lets the host go on
 UNREAD_LOSSES = 32  # as many losses may be kept unread before the first is computed
 # How much work the default step is: the model the GPU is imagined to train.
 STEP_TFLOP = 0.6
@@ -145,12 +150,14 @@ class EmulatedAccelerator:
         """
         contents: list[Content] = []
 
-        def copy(source: torch.Tensor) -> DeviceTensor:
-            contents.append(self._upload(source))
+        def copy(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return without_tensors(leaf)
+            contents.append(self._upload(_dense(leaf)))
             return self._handle(contents[-1])
 
         with self._driver.lock:
-            uploaded = map_tensors(copy, batch)
+            uploaded = map_leaves(copy, batch)
             staged = [content for content in contents if not _is_fetched(content.data)]
             for content in contents:
                 borrowed = non_blocking and content not in staged
@@ -235,23 +242,18 @@ class EmulatedAccelerator:
 
     def _contents(self, batch: Any) -> list[Content]:
         if tensors(batch):
-            raise ValueError(
-                "The batch is in host memory: copy it first, batch = gpu.upload(batch)."
-            )
+            raise ValueError(IN_HOST_MEMORY)
         uploaded = [leaf for leaf in leaves(batch) if isinstance(leaf, DeviceTensor)]
         for tensor in uploaded:
             if tensor.device != self.name:
-                raise RuntimeError(
-                    f"The batch is on the {tensor.device} and the step on the {self.name}: "
-                    "upload it to the GPU that computes."
-                )
+                raise RuntimeError(ON_ANOTHER_GPU.format(tensor.device, self.name))
         return [tensor.content for tensor in uploaded]
 
     def pin(self, batch: Any) -> Any:
         """Copy the tensors of `batch` to pinned host memory, which takes the host its time."""
         with stage("transfer", lane="main"):
             start = self._driver.clock()
-            copied = map_tensors(torch.clone, batch)
+            copied = map_tensors(lambda tensor: _dense(tensor).clone(), batch)
             nbytes = sum(tensor.nbytes for tensor in tensors(batch))
             self._driver.clock.sleep_until(start + round(nbytes / self.preset.pageable_gb_s))
         return map_tensors(mark_pinned, copied)
@@ -262,11 +264,11 @@ class EmulatedAccelerator:
         Its thread pins beside the loop, so this takes no time. (Without CUDA it does not pin.) As
         there, a dataclass stays as it is unless it has a method `pin_memory`.
         """
-        return PinnedBatches(batches, partial(pin_as_a_loader, mark_pinned))
+        return PinnedBatches(batches, partial(pin_as_a_loader, lambda t: mark_pinned(_dense(t))))
 
     def is_pinned(self, batch: Any) -> bool:
-        """Tell whether all tensors of `batch` are in pinned host memory, or pass for it."""
-        return all(map(is_pinned, tensors(batch)))
+        """Return whether all tensors of `batch` are in pinned host memory, or pass for it."""
+        return all(is_pinned(part) for tensor in tensors(batch) for part in dense_parts(tensor))
 
     def memory_allocated(self) -> int:
         """Return the bytes of device memory in use."""
@@ -294,7 +296,7 @@ class EmulatedAccelerator:
             trace.add(Span(lane, name, start_ns, end_ns, batch))
 
 
-class DeviceTensor:
+class DeviceTensor(Handle):
     """A tensor on the emulated device, read by `gpu.step` and `gpu.launch` or with `cpu()`."""
 
     def __init__(self, content: Content, gpu: EmulatedAccelerator):
@@ -366,6 +368,15 @@ class EmulatedLoss(Loss):
 def _is_fetched(source: torch.Tensor) -> bool:
     """Tell whether the copy engine can fetch `source`: pinned, and without gaps."""
     return is_pinned(source) and not has_gaps(source)
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.layout != torch.strided or tensor.is_nested:
+        raise TypeError(
+            f"The emulated device copies dense tensors only, and the batch contains a tensor with "
+            f"layout {tensor.layout}. Return its indices and values as dense tensors."
+        )
+    return tensor
 
 
 def _value(leaf: Any) -> Any:

@@ -23,11 +23,13 @@ import torch
 from course_utils.hardware.gpu import (
     Accelerator,
     CudaDevice,
+    dense_parts,
     has_gaps,
-    leaves,
-    map_tensors,
+    move,
+    record_stream,
     tensors,
 )
+from course_utils.hardware.gpu.batches import SMALL
 from course_utils.measure.spans import current
 
 PAGEABLE = (
@@ -48,12 +50,18 @@ Staged = tuple[Any, Any, int]  # a batch on its way, the event of its arrival, i
 class CudaPrefetcher:
     """The batches of a loader on the device, each copied during the step before it.
 
-    Batches may be tensors, or dicts, lists, tuples, named tuples and dataclasses of them, nested;
-    what is no tensor passes through. (A loader pins a dataclass only if that has a method
-    `pin_memory`. Pack a PackedSequence in the loop: its lengths have to stay on the host.) Each
-    loop over it is one epoch of the loader. An error of the loader is raised in
-    the loop, after the batches that came before it. Leaving the loop drops what was copied ahead
-    and lets the loader's workers go.
+    Batches may be tensors, or mappings, lists, tuples, named tuples and dataclasses of them,
+    nested, and keep their type. Objects with a method `to(device, non_blocking)` are moved by it:
+    graphs of PyTorch Geometric or DGL, a TensorDict, a BatchEncoding. Numbers, strings and objects
+    without tensors pass through. (A loader pins a dataclass only if that has a method `pin_memory`.
+    Pack a PackedSequence in the loop: its lengths have to stay on the host.)
+
+    Each loop over it is one epoch of the loader. An error of the loader is raised in the loop,
+    after the batches that came before it. Leaving the loop drops what was copied ahead and lets the
+    loader's workers go.
+
+    Raises:
+        TypeError: In the loop, if an object in a batch hides its tensors.
     """
 
     def __init__(
@@ -95,7 +103,7 @@ class CudaPrefetcher:
 
     def __iter__(self) -> Iterator[Any]:
         if isinstance(device := self.device, torch.device):
-            return (map_tensors(lambda tensor: tensor.to(device), one) for one in self.loader)
+            return (move(batch, device) for batch in self.loader)
         return self._prefetch(device)
 
     def _prefetch(self, gpu: Device) -> Iterator[Any]:
@@ -131,10 +139,7 @@ class CudaPrefetcher:
         """Launch the copy of `batch`; the stream is left again before the loop runs on."""
         if not self._looked:
             self._looked = True
-            if not gpu.is_pinned(batch):
-                warnings.warn(PAGEABLE, stacklevel=3)
-            elif any(has_gaps(t) for t in tensors(batch) if t.device.type == "cpu"):
-                warnings.warn(GAPS, stacklevel=3)
+            _warn_if_slow(gpu, batch)
         trace = current()
         with gpu.stream(copies := gpu.copy_stream):
             uploaded = gpu.upload(batch, non_blocking=True)
@@ -146,12 +151,20 @@ class CudaPrefetcher:
         _number(number)
         user = gpu.current_stream()
         user.wait_event(arrived)
-        for leaf in leaves(batch):
-            if hasattr(leaf, "record_stream"):
-                # Its memory belongs to the copy stream, which would write the next batch into it
-                # as soon as Python drops this one, while the step still reads.
-                leaf.record_stream(user)
+        # Its memory belongs to the copy stream, which would write the next batch into it as soon as
+        # Python drops this one, while the step still reads.
+        record_stream(batch, user)
         return batch
+
+
+def _warn_if_slow(gpu: Device, batch: Any) -> None:
+    """Warn where the loop is if copying `batch` will hold it up."""
+    here = [t for t in tensors(batch) if t.device.type == "cpu"]
+    parts = [part for tensor in here for part in dense_parts(tensor)]
+    if sum(part.nbytes for part in parts if not gpu.is_pinned(part)) > SMALL:
+        warnings.warn(PAGEABLE, stacklevel=4)
+    elif any(has_gaps(part) for part in parts):
+        warnings.warn(GAPS, stacklevel=4)
 
 
 def _choose(device: Device | torch.device | str | int | None) -> Device | torch.device:

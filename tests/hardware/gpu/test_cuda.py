@@ -57,7 +57,7 @@ def gpu(monkeypatch, clock):
         monkeypatch.setattr(torch.cuda, name, stand_in)
     monkeypatch.setattr(cuda, "Work", Busy)
     monkeypatch.setattr(cuda, "CudaLoss", lambda value, stream: value)
-    monkeypatch.setattr(cuda, "_device_tensors", cuda.tensors)
+    monkeypatch.setattr(cuda, "_device_tensors", lambda batch, device: cuda.tensors(batch))
     waits, late_ms = [], []
     device = CudaAccelerator(step_ms=20)
     device.device = torch.device("cpu")  # where the tensors of this test are
@@ -170,4 +170,10 @@ def test_device_times_are_tied_to_the_host_at_both_ends_and_drift_in_proportion(
 
 def test_a_batch_in_host_memory_is_refused():
     with pytest.raises(ValueError, match=r"gpu\.upload\(batch\)"):
-        cuda._device_tensors({"pulses": torch.ones(3)})
+        cuda._device_tensors({"pulses": torch.ones(3)}, torch.device("cuda", 0))
+
+
+def test_a_step_refuses_a_batch_of_another_gpu():
+    sentence = "batch is on the meta and the step on the cuda:0: upload it to the GPU that computes"
+    with pytest.raises(RuntimeError, match=sentence):
+        cuda._device_tensors([torch.ones(3, device="meta")], torch.device("cuda", 0))

@@ -109,13 +109,22 @@ def test_a_traceback_that_is_kept_keeps_no_iterator_of_the_loader(gpu):
 
 
 def test_pageable_batches_are_mentioned_once_where_the_loop_is_and_no_tensors_never(gpu):
-    prefetcher = CudaPrefetcher([megabytes(0.01)] * 4, gpu)
+    prefetcher = CudaPrefetcher([megabytes(0.1)] * 4, gpu)
     with pytest.warns(UserWarning, match="pin_memory=True") as caught:
         assert [len(list(prefetcher)) for _ in range(2)] == [4, 4]
     assert [warning.filename for warning in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert list(CudaPrefetcher([None, {"ids": [1, 2]}], gpu)) == [None, {"ids": [1, 2]}]
+
+
+def test_small_pageable_tensors_beside_pinned_ones_cause_no_warning(gpu):
+    (images,) = gpu.pinned([megabytes(1)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(CudaPrefetcher([(images, torch.arange(256), torch.arange(256))], gpu))
+    with pytest.warns(UserWarning, match="pageable memory"):
+        list(CudaPrefetcher([(images, *(torch.zeros(10_000) for _ in range(2)))], gpu))
 
 
 def test_batches_with_gaps_in_pinned_memory_are_mentioned_and_turned_ones_are_not(gpu):

@@ -1,0 +1,219 @@
+"""Batches that are objects of other packages are copied, protected, and keep their type."""
+
+import math
+from collections import OrderedDict, UserDict, defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from course_utils.hardware.gpu import batches, checksum, leaves, mark_pinned, move, tensors
+from course_utils.loading.prefetch import CudaPrefetcher
+from tests.hardware.fake_device import fake_device
+
+
+def geometric(number=0.0):
+    data = pytest.importorskip("torch_geometric.data")
+    edges = torch.tensor([[0, 1], [1, 0]])
+    graphs = [data.Data(x=torch.full((2, 8), number + n), edge_index=edges) for n in range(2)]
+    return data.Batch.from_data_list(graphs)
+
+
+def tensordict(number=0.0):
+    package = pytest.importorskip("tensordict")
+    values = {"pulses": torch.full((4, 3), number), "nested": {"time": torch.arange(4)}}
+    return package.TensorDict(values, batch_size=[4], device="cpu")
+
+
+def encoding(number=0.0):
+    package = pytest.importorskip("transformers")
+    return package.BatchEncoding({"input_ids": torch.full((2, 5), int(number)), "name": "event"})
+
+
+def features(number=0.0):
+    package = pytest.importorskip("transformers")
+    return package.BatchFeature({"pixel_values": torch.full((2, 5), number)})
+
+
+def model_output(number=0.0):
+    outputs = pytest.importorskip("transformers.modeling_outputs")
+    return outputs.BaseModelOutput(last_hidden_state=torch.full((2, 5), number))
+
+
+class Dgl:
+    """The shape of a DGLGraph: `to` returns a new graph, and `record_stream` is there."""
+
+    def __init__(self, frames):
+        self.frames = frames
+
+    def to(self, device, **kwargs):
+        frames = {name: frame.to(device, **kwargs) for name, frame in self.frames.items()}
+        return type(self)(frames)
+
+    def pin_memory_(self):
+        raise NotImplementedError
+
+    def record_stream(self, stream):
+        for frame in self.frames.values():
+            frame.record_stream(stream)
+
+
+class Instances:
+    """The shape of detectron2's Instances: `to` passes everything on, no `record_stream`."""
+
+    def __init__(self, **fields):
+        self._image_size, self._fields = (4, 4), fields
+
+    def to(self, *args, **kwargs):
+        return Instances(
+            **{name: value.to(*args, **kwargs) for name, value in self._fields.items()}
+        )
+
+
+def dgl(number=0.0):
+    return Dgl({"x": torch.full((3,), number)})
+
+
+def instances(number=0.0):
+    return Instances(boxes=torch.full((3, 4), number))
+
+
+OBJECTS = [geometric, tensordict, encoding, features, model_output, dgl, instances]
+
+
+@pytest.mark.parametrize("make", OBJECTS)
+def test_objects_keep_type_and_data_on_the_emulated_device(make):
+    gpu, _ = fake_device()
+    batch = make(3.0)
+    uploaded = gpu.upload(batch)
+    assert type(uploaded) is type(batch)
+    assert gpu.step(uploaded).item() == checksum(tensors(batch)).item()
+    assert all(tensor.device.type == "cpu" for tensor in tensors(batch))
+    assert len(tensors(batch)) > 0
+
+
+@pytest.mark.parametrize("make", OBJECTS)
+def test_a_missing_wait_poisons_objects(make):
+    gpu, _ = fake_device()
+    with gpu.stream(gpu.Stream()):
+        early = gpu.upload(gpu.pin(make()), non_blocking=True)
+    assert math.isnan(gpu.step(early).item())
+
+
+@pytest.mark.parametrize("make", OBJECTS)
+def test_objects_are_pinned_whole(make):
+    gpu, _ = fake_device()
+    batch = make()
+    pinned = gpu.pin(batch)
+    assert type(pinned) is type(batch)
+    assert (gpu.is_pinned(pinned), gpu.is_pinned(batch)) == (True, False)
+
+
+@pytest.mark.parametrize("make", OBJECTS)
+def test_the_prefetcher_protects_objects_that_the_loop_drops(make):
+    gpu, _ = fake_device()
+    hosts = [make(float(number)) for number in range(6)]
+    losses = []
+    for batch in CudaPrefetcher([gpu.pin(host) for host in hosts], gpu):
+        losses.append(gpu.step(batch))
+        del batch
+    wanted = [checksum(tensors(host)).item() for host in hosts]
+    assert [loss.item() for loss in losses] == wanted
+
+
+@pytest.mark.parametrize("make", OBJECTS)
+def test_a_move_to_another_device_leaves_the_source_alone(make):
+    batch = make(1.0)
+    before = checksum(tensors(batch)).item()
+    moved = move(batch, torch.device("meta"), non_blocking=True)
+    assert type(moved) is type(batch)
+    assert {tensor.device.type for tensor in tensors(moved)} == {"meta"}
+    assert checksum(tensors(batch)).item() == before
+
+
+def test_mappings_keep_their_type_and_attributes():
+    class Marked(UserDict):
+        pass
+
+    marked = Marked(a=torch.ones(1))
+    marked.source = "run 7"
+    for batch in (marked, OrderedDict(a=torch.ones(1)), defaultdict(list, a=torch.ones(1))):
+        moved = move(batch, torch.device("meta"))
+        assert (type(moved), moved["a"].device.type) == (type(batch), "meta")
+        assert batch["a"].device.type == "cpu"
+        assert getattr(moved, "source", None) == getattr(batch, "source", None)
+        assert getattr(moved, "default_factory", None) == getattr(batch, "default_factory", None)
+
+
+def test_an_object_that_hides_tensors_is_named():
+    hidden, sentence = SimpleNamespace(deep={"a": [torch.ones(1)]}), "SimpleNamespace that holds"
+    for upload in (fake_device()[0].upload, lambda batch: move(batch, torch.device("meta"))):
+        with pytest.raises(TypeError, match=sentence):
+            upload([hidden])
+        with pytest.raises(TypeError, match="set that holds"):
+            upload({torch.ones(1)})
+
+
+def test_objects_without_tensors_pass_through():
+    class Quantity:
+        def to(self, unit):
+            raise ValueError(f"{unit} is no unit")
+
+    batch = ["event", 7, None, Path("x"), Quantity(), {1, 2}, SimpleNamespace(a=1), Path, len]
+    assert move(batch, torch.device("meta"), non_blocking=True) == batch
+    assert fake_device()[0].upload(batch) == batch
+
+
+def test_a_method_without_non_blocking_is_called_without_it():
+    class Graph:
+        def __init__(self, x):
+            self.x = x
+
+        def to(self, device):
+            return Graph(self.x.to(device))
+
+    assert move(Graph(torch.ones(2)), torch.device("meta")).x.is_meta
+
+
+def test_an_object_whose_tensors_cannot_be_found_is_refused():
+    class Opaque:
+        __slots__ = ()
+
+        def to(self, device, non_blocking=False):
+            return self
+
+        def pin_memory(self):
+            return self
+
+    with pytest.raises(TypeError, match=r"Opaque, because .* record_stream\(stream\)"):
+        list(CudaPrefetcher([Opaque()], fake_device()[0]))
+
+
+def _jagged():
+    return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+
+
+LAYOUTS = [
+    lambda: torch.eye(3).to_sparse(),
+    lambda: torch.eye(3).to_sparse_csr(),
+    lambda: torch.eye(3).to_sparse_csc(),
+    _jagged,
+]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CS. tensor support is in beta:UserWarning")
+@pytest.mark.parametrize("make", LAYOUTS)
+def test_sparse_and_jagged_tensors_have_dense_parts(make):
+    parts = batches.dense_parts(make())
+    assert len(parts) >= 2
+    assert all(part.layout == torch.strided for part in parts)
+    gpu, _ = fake_device()
+    with pytest.raises(TypeError, match="emulated device copies dense tensors only"):
+        list(CudaPrefetcher([{"a": make()}], gpu))
+
+
+def test_a_movable_inside_containers_is_found():
+    gpu, _ = fake_device()
+    uploaded = gpu.upload({"graphs": [(instances(), 1), mark_pinned(torch.ones(2))]})
+    assert [type(leaf).__name__ for leaf in leaves(uploaded)].count("DeviceTensor") == 2
