@@ -96,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--live", action="store_true", help="show a line meanwhile")
     command.add_argument("--out", metavar="DIR", help="for page and trace (default: course-watch)")
+    command.add_argument("--report", metavar="DIR", help="make the report of a kept record")
     command.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
     command.add_argument("program", nargs=argparse.REMAINDER, help="as you run it without this")
     command.set_defaults(command=_watch)
@@ -271,8 +272,11 @@ def _leaderboard(arguments: argparse.Namespace) -> int:
 
 
 def _watch(arguments: argparse.Namespace) -> int:
-    from course_utils.measure.watch import run_watched
+    from course_utils.measure.watch import report_later, run_watched
 
+    if arguments.report:
+        print(report_later(Path(arguments.report)))
+        return 0
     program = [word for word in arguments.program[:1] if word != "--"] + arguments.program[1:]
     if arguments.module:
         program = [sys.executable, "-m", *arguments.module]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from contextlib import suppress
+from pathlib import Path
+
+from course_utils.measure.watch.record import FAILED, FOLDER, PROCESS
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _errors: list[str] = []  # of this process; only the first one is printed
@@ -24,6 +28,9 @@ def give_up(error: BaseException, happens: str = "the program continues unwatche
     with suppress(Exception):  # stderr may be closed
         said = " ".join(f"{type(error).__name__}: {error}".split())
         print(f"course watch: {happens} ({said}).{_next_step(error)}", file=sys.stderr, flush=True)
+    with suppress(Exception):  # there may be no such file
+        mark = Path(os.environ[FOLDER], f"{os.getpid()}{PROCESS}")
+        mark.rename(mark.with_name(f"{os.getpid()}{FAILED}"))  # which needs no space on the disk
 
 
 def _next_step(error: BaseException) -> str:

@@ -66,7 +66,7 @@ def watch(loader: Iterable[T]) -> Watched[T]:
     if not is_watched():
         try:
             records_folder()  # registers its removal first, so that it runs after `_tell`
-        except OSError as error:
+        except Exception as error:
             give_up(error)
         atexit.unregister(_tell)
         atexit.register(_tell)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -9,16 +10,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from shlex import join
 from typing import Any
 
 from course_utils.errors import CourseError
 from course_utils.measure.watch.attach import prepare
-from course_utils.measure.watch.record import PROCESS, Seen, Totals, read_all
+from course_utils.measure.watch.harmless import give_up
+from course_utils.measure.watch.record import ENDING, FAILED, PROCESS, Seen, Totals, read_all
 from course_utils.words import duration, percent, plural
 
+COMMAND = "command.txt"  # in a kept record: the program that was watched
 OFTEN_S, SELDOM_S = 1.0, 10.0  # between two lines of `--live`, on a terminal and elsewhere
 
 
@@ -27,18 +31,84 @@ def run_watched(program: Sequence[str], out: Path, *, live: bool = False) -> int
 
     Args:
         program: a command and its arguments; a file that ends in .py is run by this Python.
-        out: the folder of the page and the trace; it is made if there is something to write.
+        out: the folder of the page and the trace; it is made if there is something to write. If
+            it has files in it already, a numbered sibling is made instead.
         live: show a line meanwhile.
 
     Raises:
         CourseError: there is no such program.
     """
     words = [sys.executable, *program] if program[0].endswith(".py") else list(program)
-    with tempfile.TemporaryDirectory(prefix="course-watch-") as name:
-        folder = Path(name)
-        code = _run(words, prepare(folder), Live(folder) if live else None)
-        print(f"\n{_told(folder, out, join(program))}", file=sys.stderr)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="course-watch-"))
+        environment = prepare(folder)
+    except OSError as error:
+        give_up(error)
+        return _run(words, dict(os.environ), None)
+    code = _run(words, environment, Live(folder) if live else None)
+    said = _report(folder, unused(out), join(program))
+    with suppress(Exception):  # stderr may be closed
+        sys.stderr.write(f"\n{said}\n" if said else "")
     return code
+
+
+def report_later(folder: Path) -> str:
+    """Write page and trace into `folder`, where `run_watched` kept a record; return the report.
+
+    Raises:
+        CourseError: If there is no record, or a package is missing.
+    """
+    if not any(path.suffix in (ENDING, PROCESS) for path in folder.glob("*")):
+        raise CourseError(
+            f"{folder} contains no record. Use the folder that `course watch` printed."
+        )
+    command = folder / COMMAND
+    try:
+        return _told(folder, folder, command.read_text("utf-8") if command.exists() else "")
+    except ImportError as error:
+        raise CourseError(
+            f"The report needs the package {error.name}, which is not installed. Install it with "
+            f"pip install {error.name}, and run this again."
+        ) from None
+
+
+def unused(out: Path) -> Path:
+    """Return `out`, or the first of `out`-2, `out`-3, ... if there are files in it already."""
+    names = (out if number == 1 else out.with_name(f"{out.name}-{number}") for number in count(1))
+    return next(path for path in names if _is_unused(path))
+
+
+def _is_unused(path: Path) -> bool:
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
+def _report(folder: Path, out: Path, command: str) -> str:
+    """Return the report, and remove the record in `folder`; if that fails, say where it is kept."""
+    try:
+        said = _told(folder, out, command)
+    except (Exception, KeyboardInterrupt) as error:
+        kept = _keep(folder, out, command)
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        said = (
+            f"course watch: The report could not be made ({what}). The record is kept in {kept}. "
+            f"Make the report later: course watch --report {kept}"
+        )
+        if kept == folder:
+            return said
+    shutil.rmtree(folder, ignore_errors=True)
+    return said
+
+
+def _keep(folder: Path, out: Path, command: str) -> Path:
+    """Copy the record from `folder` to `out`; return where it is, which is `folder` on an error."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for path in (*folder.glob(f"*{ENDING}"), *folder.glob(f"*{PROCESS}")):
+            shutil.copy(path, out)
+        (out / COMMAND).write_text(command, "utf-8")
+    except OSError:
+        return folder
+    return out
 
 
 def _run(words: Sequence[str], environment: dict[str, str], live: Live | None) -> int:
@@ -56,11 +126,21 @@ def _run(words: Sequence[str], environment: dict[str, str], live: Live | None) -
                 code = child.wait(live.pause_s if live else None)
                 break
             except subprocess.TimeoutExpired:
-                if live:
-                    live.show()
+                live = _shown(live)
     if live:
         live.end()
     return code if code >= 0 else 128 - code
+
+
+def _shown(live: Live | None) -> Live | None:
+    """Show the live line; after an error there is none."""
+    try:
+        if live:
+            live.show()
+    except Exception as error:
+        give_up(error, "the live line ends, and the program continues")
+        return None
+    return live
 
 
 @contextmanager
@@ -85,6 +165,8 @@ def _told(folder: Path, out: Path, command: str) -> str:
             "course watch: no Python process with torch was seen. One that runs with -I, -E or -S, "
             "in a container or on another machine is not: put `course watch` in front of it there."
         )
+    if not seen and any(folder.glob(f"*{FAILED}")):
+        return ""  # the program's own process has printed why
     from course_utils.measure.watch.report import write  # torch, when the program no longer runs
 
     return write(seen, out, command)

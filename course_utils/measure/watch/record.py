@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 FOLDER = "COURSE_WATCH"  # the environment variable that names the folder of the records
 ENDING = ".watched"
 PROCESS = ".process"  # a file that a process leaves in which torch was imported
+FAILED = ".failed.process"  # its new ending after an error of our own code
 ABOUT = 8192  # bytes of the description
 ROWS = 2048  # turns that are remembered
 UNKNOWN = -1.0

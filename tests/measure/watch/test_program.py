@@ -111,6 +111,56 @@ def test_torch_without_a_loader_is_told_apart_from_no_torch(tmp_path: Path) -> N
     assert program._told(tmp_path, tmp_path / "out", "x").startswith("No DataLoader gave a batch")
 
 
+COURSE = "import sys\nfrom course_utils.command import cli\nsys.exit(cli.main(sys.argv[1:]))"
+TORCH_SEEN = "import os; open(os.environ['COURSE_WATCH'] + '/7.process', 'w'); raise SystemExit(5)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ("sys.modules['simpy'] = None", "(ModuleNotFoundError: import of simpy halted"),
+        ("import os, course_utils.measure.watch.program as p; del p.read_all", "(NameError: "),
+    ],
+)
+def test_a_record_is_kept_if_the_report_fails(before: str, said: str, tmp_path: Path) -> None:
+    watch = [sys.executable, "-c", f"import sys; {before}\n{COURSE}", "watch", "--out"]
+    for out in ("out", "out-2"):  # the second run does not touch the first
+        rest = [str(tmp_path / "out"), sys.executable, "-c", TORCH_SEEN]
+        run = subprocess.run([*watch, *rest], capture_output=True, text=True)
+        assert (run.stdout, run.returncode) == ("", 5)
+        assert said in run.stderr
+        assert f"course watch --report {tmp_path / out}\n" in run.stderr
+        assert {path.name for path in (tmp_path / out).iterdir()} == {"7.process", program.COMMAND}
+
+
+def test_a_kept_record_is_reported_later(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert cli.main(["watch", "--report", str(tmp_path)]) == 1
+    assert "contains no record. Use the folder" in capsys.readouterr().err
+    (tmp_path / f"7{PROCESS}").touch()
+    assert cli.main(["watch", "--report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("No DataLoader gave a batch")
+
+
+def test_results_of_an_earlier_run_stay(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    assert program.unused(tmp_path / "out") == tmp_path / "out"
+    (tmp_path / "out" / "trace.json").touch()
+    (tmp_path / "out-2").touch()
+    assert program.unused(tmp_path / "out") == tmp_path / "out-3"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits")
+def test_a_program_runs_unwatched_if_nothing_can_be_written(tmp_path: Path) -> None:
+    full = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n{COURSE}"
+    ending = [sys.executable, "-c", "print(1); raise SystemExit(5)"]
+    watch = [sys.executable, "-B", "-c", full, "watch", "--out", str(tmp_path / "out"), *ending]
+    run = subprocess.run(watch, capture_output=True, text=True)
+    assert (run.stdout, run.returncode) == ("1\n", 5)
+    (line,) = run.stderr.splitlines()
+    assert line.startswith("course watch: the program continues unwatched (")
+
+
 def started(*arguments: str, out: Path, ranks: int = 1) -> subprocess.Popen[str]:
     course = [sys.executable, "-m", "course_utils.command.cli", "watch", "--out", str(out)]
     torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
