@@ -16,6 +16,7 @@ go well for weeks.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -136,13 +137,24 @@ def get_accelerator(
 def rank_accelerator(preset: str = "RTX 3090", *, step_ms: float | None = None) -> Accelerator:
     """Return the GPU of this rank, and make it the current one.
 
-    torchrun tells each process its number on this machine, and how many there are. Where they are
-    more than its GPUs, all of them get an emulated one, since two ranks cannot share one in NCCL.
+    torchrun sets the number of each process on this machine, and how many there are. If the batch
+    system shows each rank a single GPU (CUDA_VISIBLE_DEVICES), the rank takes that one. If there
+    are more ranks than GPUs otherwise, all ranks get an emulated one and print a warning, since two
+    ranks cannot share a GPU in NCCL.
     """
     rank, ranks = (int(os.environ.get(f"LOCAL_{name}", "0")) for name in ("RANK", "WORLD_SIZE"))
-    if not torch.cuda.is_available() or torch.cuda.device_count() < ranks:
+    if not torch.cuda.is_available():
         return get_accelerator(preset, step_ms=step_ms, emulate=True)
-    torch.cuda.set_device(rank)
+    there = torch.cuda.device_count()
+    assigned = there == 1 and "CUDA_VISIBLE_DEVICES" in os.environ
+    if there < ranks and not assigned:
+        warnings.warn(
+            f"Rank {rank} uses an emulated GPU, because {ranks} ranks cannot share {there} GPUs. "
+            "Start at most one rank per GPU.",
+            stacklevel=2,
+        )
+        return get_accelerator(preset, step_ms=step_ms, emulate=True)
+    torch.cuda.set_device(0 if assigned else rank)
     return get_accelerator(preset, step_ms=step_ms)
 
 

@@ -46,11 +46,25 @@ def test_a_rank_gets_the_device_of_its_number_or_where_they_are_fewer_an_emulate
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     monkeypatch.setattr(accelerator, "CudaAccelerator", lambda step_ms: f"cuda:{chosen[-1]}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert rank_accelerator() == "cuda:1"
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
-    assert rank_accelerator().emulated
+    with pytest.warns(UserWarning, match="Rank 1 uses an emulated GPU, because 3 ranks cannot"):
+        assert rank_accelerator().emulated
+
+
+def test_a_rank_takes_the_only_gpu_that_it_can_see(monkeypatch):
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setattr(accelerator, "CudaAccelerator", lambda step_ms: f"cuda:{chosen[-1]}")
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    assert rank_accelerator() == "cuda:0"
 
 
 def test_the_times_of_an_emulated_device_are_exact_on_its_clock():
