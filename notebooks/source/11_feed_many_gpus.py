@@ -293,7 +293,7 @@ from course_utils.loading.events import pad_collate
 from course_utils.loading.stream import EventShards
 
 if __name__ == "__main__":
-    distributed.init_process_group(timeout=timedelta(seconds=5))  # rather than half an hour
+    distributed.init_process_group("gloo", timeout=timedelta(seconds=5))  # not half an hour
     stream = EventShards(sys.argv[1], shards=7, buffer=100)
     try:
         train(DataLoader(stream, 32, collate_fn=pad_collate), sys.argv[2])
@@ -305,9 +305,9 @@ if __name__ == "__main__":
 torchrun("train_shards", events, f"{room.name}/shards", ranks=3)
 
 # %% [markdown]
-# Only the time limit ends the run. The rank with more batches waits for the gradients of the others, and they wait for it at the checkpoint. The
-# first to give up closes its connections. Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten. If a second epoch came next, the ranks
-# would go on, and average gradients of different epochs.
+# Only the time limit ends the run. The rank with more batches waits for gradients, and the others wait for it at the checkpoint. The
+# first to stop closes its connections. Without `timeout=` Gloo would wait for 30 minutes and NCCL for ten. NCCL then ends the process;
+# `TORCH_NCCL_BLOCKING_WAIT=1` makes it raise an error. In a second epoch, the ranks would average gradients of different epochs.
 #
 # There are four ways out:
 #

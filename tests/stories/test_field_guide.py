@@ -6,6 +6,8 @@ from html import escape
 from typing import Any
 
 import pytest
+from torch import device
+from torch.utils.data import DataLoader
 
 from course_utils.errors import CourseError
 from course_utils.teaching.field_guide import ANY, TOPICS, entries, look_up
@@ -70,6 +72,15 @@ def test_what_a_machine_lacks_is_said_and_nothing_runs(monkeypatch: pytest.Monke
     assert "it is about fork, which this system does not have" in show("strings")._repr_html_()
     with pytest.raises(CourseError, match="There is no entry 'nothing'; choose one of: "):
         show("nothing")
+
+
+def test_the_remedy_without_a_gpu_is_silent_on_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: True)
+    monkeypatch.setattr("torch.accelerator.current_accelerator", lambda *_, **__: device("mps"))
+    with pytest.warns(UserWarning, match="not supported on MPS"):
+        list(DataLoader(range(8), pin_memory=True))  # type: ignore[arg-type]
+    exec(entries()["no_gpu"].mended)  # warnings are errors here
 
 
 def test_the_book_has_every_entry_below_the_heading_of_its_topic() -> None:
