@@ -12,6 +12,7 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -77,6 +78,42 @@ def checks(notes: Notes, options: argparse.Namespace) -> None:
     gpu, _ = timed_accelerator("H200", step_ms=20, emulate=options.emulated)
     for check in CHECKS:
         notes.attempt(check.__name__, lambda check=check: check(gpu))
+
+
+def review(notes: Notes, options: argparse.Namespace) -> None:
+    """What a review by reading expects of a real GPU."""
+    if options.emulated:
+        raise ImportError("an emulated device has tests of its own for these facts")
+    from gpu_review import REVIEW
+
+    from course_utils.hardware.gpu.cuda import CudaAccelerator
+
+    gpu = CudaAccelerator(step_ms=20)
+    for check in REVIEW:
+        notes.attempt(check.__name__, lambda check=check: check(gpu))
+
+
+def cards(notes: Notes, options: argparse.Namespace) -> None:
+    """The programs of the field guide that need a GPU, as people write them and repaired."""
+    if options.emulated:
+        raise ImportError("these programs need CUDA itself")
+    from course_utils.teaching.field_guide import entries
+
+    for name, entry in entries().items():
+        if entry.needs == "a GPU":
+            for program, wanted in ((entry.broken, entry.shows), (entry.mended, entry.then)):
+                title = f"{name}, {'broken' if wanted == entry.shows else 'repaired'}"
+                notes.attempt(title, partial(prints, program, wanted))
+
+
+def prints(program: str, wanted: str) -> str:
+    """Run `program` and return `wanted`, which it has to print."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "card.py"
+        script.write_text(program, "utf-8")
+        printed = _python([str(script)], None).stdout
+    assert wanted in printed, _tail(printed, 5)
+    return wanted
 
 
 def loops(notes: Notes, options: argparse.Namespace) -> None:
@@ -206,7 +243,7 @@ def notebooks(notes: Notes, options: argparse.Namespace) -> None:
 PARTS: dict[str, Part] = {
     part.__name__: part
     for part in (
-        *(checks, loops, probes, training, spread),
+        *(checks, review, cards, loops, probes, training, spread),
         *(tests, races, profile, augment, notebooks),
     )
 }

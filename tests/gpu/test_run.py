@@ -127,6 +127,6 @@ def test_a_machine_with_torch_and_numpy_alone_gets_through_to_the_end(tmp_path):
     )
     assert found.returncode == 0, found.stdout + found.stderr
     not_run = [line for line in found.stdout.splitlines() if "NOT RUN" in line]
-    assert 3 <= len(not_run) <= 8  # training, tests, augment, notebooks, and what only CUDA has
+    assert 3 <= len(not_run) <= 10  # review, cards, training, tests and more
     for part in ("checks", "probes", "races", "profile"):
         assert (tmp_path / "notes" / f"{part}.json").is_file()

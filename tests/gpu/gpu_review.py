@@ -1,0 +1,238 @@
+"""What a review by reading expects of a real GPU: each check prints one line.
+
+They run on CUDA only, since the emulated device has its own tests for the same facts.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from gpu_checks import expected
+from gpu_loops import noise
+
+from course_utils.hardware.gpu import checksum, dense_parts, leaves, tensors
+from course_utils.hardware.gpu.cuda import CudaAccelerator
+from course_utils.loading.prefetch import CudaPrefetcher
+
+
+class Graph:
+    """The shape of a DGLGraph or a PyTorch Geometric `Data`."""
+
+    def __init__(self, x: torch.Tensor):
+        self.x = x
+
+    def to(self, device: Any, non_blocking: bool = False) -> Graph:
+        return type(self)(self.x.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Graph:
+        return type(self)(self.x.pin_memory())
+
+    def record_stream(self, stream: torch.cuda.Stream) -> None:
+        self.x.record_stream(stream)
+
+
+class Instances:
+    """The shape of detectron2's `Instances`: it has no `record_stream`."""
+
+    def __init__(self, x: torch.Tensor):
+        self._fields = {"x": x}
+
+    def to(self, *args: Any, **kwargs: Any) -> Instances:
+        return Instances(self._fields["x"].to(*args, **kwargs))
+
+
+def review_objects(gpu: CudaAccelerator) -> str:
+    """Graphs and instances arrive whole, and stay whole when the loop drops them."""
+    for kind in (Graph, Instances):
+        _survives(gpu, [gpu.pin(kind(noise(16, seed=seed))) for seed in range(6)])
+    return "2 kinds, 6 of 6 right"
+
+
+def review_packages(gpu: CudaAccelerator) -> str:
+    """The real packages that are installed here do the same."""
+    found = []
+    for name, make in (("torch_geometric", _geometric), ("transformers", _encoding)):
+        try:
+            batches = [make(float(number)) for number in range(6)]
+        except ImportError:
+            continue
+        _survives(gpu, [gpu.pin(batch) for batch in batches])
+        found.append(name)
+    return ", ".join(found) or "none is installed"
+
+
+def review_layouts(gpu: CudaAccelerator) -> str:
+    """Sparse and jagged tensors are copied, and their memory is protected."""
+    square = torch.eye(512)
+    jagged = [torch.ones(200, 8), torch.ones(300, 8)]
+    makes: dict[str, Callable[[], torch.Tensor]] = {
+        "COO": lambda: square.to_sparse(),
+        "CSR": lambda: square.to_sparse_csr(),
+        "jagged": lambda: torch.nested.nested_tensor(jagged, layout=torch.jagged),
+    }
+    said = []
+    for name, make in makes.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                _survives(gpu, [{"a": make()} for _ in range(4)])
+            said.append(f"{name}: copied")
+        except (TypeError, RuntimeError, NotImplementedError) as error:
+            said.append(f"{name}: {type(error).__name__} {str(error)[:120]}")
+    assert all("copied" in line for line in said), said
+    return ", ".join(said)
+
+
+def review_default_device(gpu: CudaAccelerator) -> str:
+    """Steps and the prefetcher work under `torch.set_default_device("cuda")`."""
+    host = gpu.pin(noise(1))
+    torch.set_default_device("cuda")
+    try:
+        losses = [gpu.step(batch, ms=0).item() for batch in CudaPrefetcher([host] * 3, gpu)]
+    finally:
+        torch.set_default_device(None)
+    assert losses == [expected(host)] * 3, losses
+    return "3 of 3 right"
+
+
+def review_copies_back(gpu: CudaAccelerator) -> str:
+    """A copy to the host is not there at once, and is there after its event."""
+    made = torch.ones(16_000_000, device=gpu.device)
+    host = torch.zeros_like(made, device="cpu").pin_memory()
+    early = late = 0
+    for _ in range(50):
+        host.zero_()
+        gpu.step(None, ms=2)
+        host.copy_(made, non_blocking=True)
+        done = gpu.current_stream().record_event(gpu.Event())
+        early += host[-1].item() != 1
+        done.synchronize()
+        late += host[-1].item() != 1
+    assert early > 0, "no copy was read too early"
+    assert late == 0, late
+    return f"read at once {early} of 50 wrong, after the event {late}"
+
+
+def review_other_gpu(gpu: CudaAccelerator) -> str:
+    """A step refuses a batch of another device with the sentence of the emulated one."""
+    batch, there = gpu.upload(noise(1)), gpu.device
+    gpu.device = torch.device("cuda", there.index + 1)
+    try:
+        gpu.step(batch, ms=0)
+    except RuntimeError as error:
+        if "upload it to the GPU that computes" not in str(error):
+            raise
+        return "refused"
+    finally:
+        gpu.device = there
+    raise AssertionError("the step took it")
+
+
+def review_small_pageable(gpu: CudaAccelerator) -> str:
+    """Pinned images beside pageable labels cause no warning."""
+    batches = [(gpu.pin(noise(64)), torch.arange(256))] * 6
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for batch in CudaPrefetcher(batches, gpu):
+            gpu.step(batch, ms=5)
+    gpu.synchronize()
+    return "no warning"
+
+
+def review_captured_graph(gpu: CudaAccelerator) -> str:
+    """Figures only: may a loop ask an event while another thread captures a graph?"""
+    from threading import Event as Flag
+    from threading import Thread
+
+    begun, asked, found = Flag(), Flag(), []
+    event, x = torch.cuda.Event(), torch.zeros(1024, device=gpu.device)
+    event.record()
+
+    def capture() -> None:
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+                x.add_(1)
+                begun.set()
+                asked.wait(10)
+            found.append("the capture survives")
+        except RuntimeError as error:
+            found.append(f"the capture fails: {str(error)[:80]}")
+
+    thread = Thread(target=capture)
+    thread.start()
+    begun.wait(10)
+    try:
+        event.query()
+    except RuntimeError as error:
+        found.append(f"query fails: {str(error)[:80]}")
+    asked.set()
+    thread.join()
+    return "; ".join(found)
+
+
+def review_fork(gpu: CudaAccelerator) -> str:
+    """Figures only: may a forked worker ask whether a tensor is pinned?"""
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        worker = context.Process(target=_ask_pinned, args=(answers,))
+        worker.start()
+    worker.join(30)
+    if worker.is_alive():
+        worker.kill()
+    return str(answers.get()) if not answers.empty() else f"no answer, exit {worker.exitcode}"
+
+
+REVIEW: tuple[Callable[[CudaAccelerator], str], ...] = (
+    review_objects,
+    review_packages,
+    review_layouts,
+    review_default_device,
+    review_copies_back,
+    review_other_gpu,
+    review_small_pageable,
+    review_fork,
+    review_captured_graph,  # last, since a failed capture may leave the device in an error state
+)
+
+
+def _survives(gpu: CudaAccelerator, hosts: list[Any]) -> None:
+    """Serve `hosts` to slow steps, drop each batch at once, and compare what the steps read."""
+    losses = []
+    for batch in CudaPrefetcher(hosts, gpu):
+        assert type(batch) is type(hosts[0]), type(batch)
+        losses.append(gpu.step(batch, ms=10))
+        del batch
+    wanted = [
+        float(checksum([part for tensor in tensors(host) for part in dense_parts(tensor)]))
+        for host in hosts
+    ]
+    found = [loss.item() for loss in losses]
+    assert found == wanted, f"{sum(a != b for a, b in zip(found, wanted, strict=True))} wrong"
+    assert all(leaf.device.type == "cpu" for leaf in leaves(hosts) if hasattr(leaf, "device"))
+
+
+def _geometric(number: float) -> Any:
+    from torch_geometric.data import Batch, Data
+
+    edges = torch.tensor([[0, 1], [1, 0]])
+    return Batch.from_data_list([Data(x=torch.full((2, 8), number), edge_index=edges)] * 2)
+
+
+def _encoding(number: float) -> Any:
+    from transformers import BatchEncoding
+
+    return BatchEncoding({"input_ids": torch.full((2, 500), int(number))})
+
+
+def _ask_pinned(answers: Any) -> None:
+    try:
+        answers.put(f"is_pinned() says {torch.zeros(3).is_pinned()}")
+    except Exception as error:
+        answers.put(f"{type(error).__name__}: {str(error)[:100]}")
