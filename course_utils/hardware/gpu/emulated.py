@@ -194,6 +194,16 @@ class EmulatedAccelerator:
         self._driver.wait(copy.end_ns, copy.known)
         return poison(content.data) if result.spoilt else content.data.clone()
 
+    def download_ahead(self, content: Content) -> torch.Tensor:
+        """Launch a copy to pinned host memory; it is garbage until an event after it is waited for.
+
+        On CUDA the data are sometimes there earlier.
+        """
+        with self._driver.lock:
+            duration = round(content.data.nbytes / self.preset.pinned_gb_s)
+            copy = self.current_stream().launch(self._to_host, duration)
+            return self._memory.download(content, copy)
+
     def step(self, batch: Any, *, ms: float | None = None, occupancy: float = 1.0) -> EmulatedLoss:
         """Launch a training step that reads `batch`; return at once, with a loss to wait for."""
         with self._driver.lock:
@@ -317,6 +327,21 @@ class DeviceTensor(Handle):
     def cpu(self) -> torch.Tensor:
         """Return a copy in host memory, after the current stream has got there."""
         return self._gpu.download(self.content)
+
+    def to(self, device: Any, *, non_blocking: bool = False) -> Any:
+        """Return a copy in host memory, `cpu()`, or one that is on its way.
+
+        With `non_blocking=True` the tensor contains garbage until the host has waited for an event
+        that was recorded after the copy, or for the stream.
+        """
+        if str(device) == self.device:
+            return self
+        if str(device) != "cpu":
+            raise ValueError(
+                f"A tensor on the {self.device} can be copied to the host only, and not to "
+                f'{device!r}. Use tensor.to("cpu").'
+            )
+        return self._gpu.download_ahead(self.content) if non_blocking else self.cpu()
 
     def numel(self) -> int:
         """Return the number of elements."""

@@ -74,6 +74,23 @@ class Content:
         self.allocation.read(reader, result)
 
 
+class Download:
+    """A copy to the host that nobody has waited for: its tensor is full of garbage until then."""
+
+    def __init__(self, content: Content, copy: Operation):
+        self.spoilt = False
+        self.tensor = poison(content.data)
+        self._content, self._copy = content, copy
+        content.read(copy, self)
+
+    def arrive(self, known: Known) -> bool:
+        """Fill the tensor if the host, knowing `known`, may read it; return whether it may."""
+        arrived = self._copy.is_known(known)
+        if arrived and not (self.spoilt or self._content.spoilt):
+            self.tensor.copy_(self._content.data)
+        return arrived
+
+
 class Memory:
     """The device's memory: what is allocated, and the copies that have not been waited for."""
 
@@ -86,6 +103,7 @@ class Memory:
         self._busy: list[Allocation] = []  # dropped, but a recorded stream still works on it
         self._free: list[Allocation] = []  # to be overwritten by the next tensor of its stream
         self._borrowed: weakref.WeakSet[Content] = weakref.WeakSet()
+        self._downloads: list[Download] = []
         self._blocks = HostBlocks()
 
     def allocate(self, nbytes: int, stream: EmulatedStream) -> Allocation:
@@ -151,12 +169,21 @@ class Memory:
         """Leave the data with the host until it knows that they were copied."""
         self._borrowed.add(content)
 
+    def download(self, content: Content, copy: Operation) -> torch.Tensor:
+        """Return a host tensor that `copy` fills, which shows only to a host that waited for it."""
+        self._downloads.append(Download(content, copy))
+        return self._downloads[-1].tensor
+
     def settle(self, known: Known) -> None:
-        """Take the data of the copies that the host, knowing `known`, may overwrite from now on."""
+        """Finish the copies, in both directions, of whose end the host, knowing `known`, is sure.
+
+        It may overwrite the sources of copies to the device, and read the copies to the host.
+        """
         for content in list(self._borrowed):
             if content.written.is_known(known):
                 self.take(content)
                 self._borrowed.discard(content)
+        self._downloads = [copy for copy in self._downloads if not copy.arrive(known)]
 
 
 class HostBlocks:
