@@ -236,10 +236,9 @@ class EpochLoader:
         """Samples of the epoch that the next loop leaves out, because they were taken before."""
         return int(self._shared[_START])
 
-    @property
-    def _step(self) -> int:
-        """Samples that one step of all ranks takes; 0 if there is no position within an epoch."""
-        return 0
+    def _after_step(self, taken: int) -> int:
+        """Return the position after one more step; always 0 if there is none within an epoch."""
+        return taken
 
     def _move_to(self, epoch: int, taken: int = 0) -> None:
         """Let the next loop begin there. A loop that is still open counts no more."""
@@ -262,7 +261,7 @@ class EpochLoader:
         try:
             for batch in loader:
                 if self._loop is loop:
-                    self.taken += self._step
+                    self.taken = self._after_step(self.taken)
                 yield batch
             if self._loop is loop:
                 self._move_to(epoch + 1)

@@ -109,6 +109,9 @@ class IndexBatches(EpochLoader):
             own.shuffle(group)  # in place
         return order
 
+    def _after_step(self, taken: int) -> int:
+        return min(taken + self._step, self.n_samples)
+
     @property
     def _step(self) -> int:
         return self.batch_size * self.here().world_size

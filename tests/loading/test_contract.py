@@ -131,7 +131,7 @@ def test_only_rank_0_warns_of_a_repeated_epoch(kind: Kind, folder: Path) -> None
 
 
 @pytest.mark.parametrize("name", WITH_POSITION)
-@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("steps", [1, 3, 5])
 def test_state_resumes_with_other_ranks_and_batches(name: str, steps: int, folder: Path) -> None:
     kind = KINDS[name]
     jobs = [kind.make(folder, place=Place(rank, 2), batch_size=4) for rank in range(2)]

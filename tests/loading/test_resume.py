@@ -158,3 +158,14 @@ def test_a_checkpoint_that_fails_half_way_leaves_the_former_one(
     save_checkpoint(path, {"step": 3})
     assert (load_checkpoint(path) or {})["step"] == 3
     assert [found.name for found in tmp_path.iterdir()] == ["run.pt"]
+
+
+def test_state_of_the_last_batch_leaves_an_empty_loop() -> None:
+    batches = ResumableBatches(10, 4)
+    loop = batches.follow(batches)
+    for _ in range(3):
+        next(loop)
+    again = goes_on(batches.state_dict(), 10, 3)
+    assert len(again) == 0
+    assert taken(again) == []
+    assert len(taken(again)) == 4

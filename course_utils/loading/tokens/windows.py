@@ -4,6 +4,12 @@
     for batch in DataLoader(windows, 16):  # int64 (16, 257), in an order that is random already
         inputs, targets = batch[:, :-1], batch[:, 1:]
 
+In a training with several ranks, or one that must resume, the sampler decides who serves which
+window. It does not shuffle, because the windows are shuffled already:
+
+    batches = ResumableBatches(len(windows), 16, shuffle=False)
+    for batch in batches.follow(DataLoader(windows, batch_sampler=batches)): ...
+
 A window has one token more than `length`: its last one is only a target, and the first input of the
 next window. So every token is a target once an epoch, but for the few that are left at its end.
 
