@@ -140,7 +140,8 @@ def train(workers):
         stream = stream_shards(store.url, headers=store.headers, decode=decode_event, buffer=100)
         options = {"collate_fn": pad_collate, "persistent_workers": True}
         loader = DataLoader(stream, 64, num_workers=workers, **options)
-        for _ in range(2):  # in the first epoch the workers start; the second one counts
+        for epoch in range(2):  # in the first epoch the workers start; the second one counts
+            stream.set_epoch(epoch)
             with cu.record() as trace:
                 trace.mention("emulated S3")
                 for batch in trace.batches(loader, ids="event_id"):
