@@ -92,7 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "watch",
         help="run a training and say what each of its loaders cost it",
-        usage="course watch [--live] [--out DIR] python train.py ... | torchrun ... | -m MODULE",
+        usage="course watch [--live] [--out DIR] python train.py ... | torchrun ... | -m MODULE\n"
+        "       course watch --report DIR",
     )
     command.add_argument("--live", action="store_true", help="show a line meanwhile")
     command.add_argument("--out", metavar="DIR", help="for page and trace (default: course-watch)")

@@ -112,8 +112,9 @@ class Loop:
         waits = [turn.got - turn.asked for turn in self.steady]
         worked = [turn.left - turn.got for turn in self.steady if turn.left > 0]
         idle = [turn.device_idle for turn in self.steady if turn.device_idle != UNKNOWN]
-        together, totals = mean(waits) + mean(worked), self.seen.totals
-        wait = mean(idle) if idle else mean(waits)
+        timed, totals = mean(waits) + mean(worked), self.seen.totals
+        together = self._turn_s if self.stride > 1 else timed
+        wait = mean(idle) if idle else mean(waits) * (together / timed if timed else 1.0)
         cores = totals.step_cpu / totals.step_seen if totals.step_seen else 0.0
         return {
             "loader_s": together,  # at most: how fast it is alone is not known
@@ -125,6 +126,15 @@ class Loop:
             "waited_share": sum(wait > READY_NS for wait in waits) / len(waits),
             **self._start_up(),
         }
+
+    @property
+    def _turn_s(self) -> float:
+        """Seconds of a turn on average, skipped ones included: timing a very short one extends it.
+
+        The wait for the first batch of each epoch does not count.
+        """
+        totals = self.seen.totals
+        return (totals.waited - totals.began + totals.worked) / totals.turns / 1e9
 
     def _start_up(self) -> dict[str, Any]:
         about = self.seen.about

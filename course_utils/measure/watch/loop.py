@@ -32,7 +32,7 @@ class Watched(Generic[T]):
         except Exception as error:
             give_up(error)
             batches = loader
-        yield from batches
+        return iter(batches)
 
     def __len__(self) -> int:
         return len(self._loader)  # type: ignore[arg-type]

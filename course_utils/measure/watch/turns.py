@@ -157,9 +157,10 @@ def timed_loader(around: Any, loader: Any) -> Iterator[Any]:
 
 def _timed_kind(kind: Any) -> type:
     """Return a kind of iterators whose next() comes here first."""
+    next_batch = kind.__next__
 
     def timed(iterator: Any) -> Any:
-        return iterator._watched_turns.take(iterator, kind.__next__)
+        return iterator._watched_turns.take(iterator, next_batch)
 
     return type(kind.__name__, (kind,), {"__next__": timed, "timed": True})
 

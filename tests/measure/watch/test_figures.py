@@ -96,6 +96,16 @@ def test_too_few_turns_and_turns_in_another_thread_have_no_verdict() -> None:
     assert loops([threaded])[0].cause is None
 
 
+def test_turns_that_were_skipped_count_as_much_as_timed_ones() -> None:
+    one = loop(wait=0.06, work=0.02, fetch=0.05, cpu=0.05, collate=0.01, turns=100)
+    totals = one.totals._replace(turns=5000, timed=100, waited=5000 * 15e3, worked=5000 * 5e3)
+    (found,) = loops([type(one)(one.about, totals, one.turns)])
+    m = found.measurements  # though they lasted less than half a second
+    assert m is not None
+    assert found.stride == 50
+    assert (m.together_s, m.wait_s) == (pytest.approx(20e-6), pytest.approx(15e-6))
+
+
 def test_loaders_that_read_alike_are_numbered_in_each_process() -> None:
     def at(first: float, pid: int, wait: float) -> Any:
         one = loop(pid=pid, wait=wait)
