@@ -153,9 +153,9 @@ class EpochLoader:
         self.taken = 0  # samples of this epoch that the loops of all ranks have taken
         self._changes = changes
         self._sent_from: Place | None = None
-        self._loop: object = None  # of the loop that counts
-        # shared with workers: where the next loop begins, the epoch that was begun last, the epoch
-        # that was served to its end, and whether the warning was given
+        self._loop: object = None  # identity of the loop that counts
+        # Workers share these numbers: where the next loop begins, the epoch that was begun last, the
+        # epoch that was served to its end, and whether the warning was given.
         numbers = torch.tensor([0, _NONE, _NONE, 0], device="cpu")
         self._shared = numbers.share_memory_()  # type: ignore[no-untyped-call]
         self._loops: WeakSet[Loop[Any]] = WeakSet()
@@ -253,7 +253,7 @@ class EpochLoader:
         return self.follow(batches)
 
     def _followed(self, loader: Iterable[T]) -> Loop[T]:
-        if self._loop is not None:  # that loop was left, and is not closed yet
+        if self._loop is not None:  # a loop was left and is not closed yet
             self._shared[_START] = 0
         epoch, self.taken = self.epoch.value, self._start
         self._shared[_SERVED] = _NONE
