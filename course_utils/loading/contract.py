@@ -154,8 +154,8 @@ class EpochLoader:
         self._changes = changes
         self._sent_from: Place | None = None
         self._loop: object = None  # identity of the loop that counts
-        # Workers share these numbers: where the next loop begins, the epoch that was begun last, the
-        # epoch that was served to its end, and whether the warning was given.
+        # Workers share these numbers: where the next loop begins, the epoch that was begun last,
+        # the epoch that was served to its end, and whether the warning was given.
         numbers = torch.tensor([0, _NONE, _NONE, 0], device="cpu")
         self._shared = numbers.share_memory_()  # type: ignore[no-untyped-call]
         self._loops: WeakSet[Loop[Any]] = WeakSet()

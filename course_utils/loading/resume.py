@@ -39,8 +39,8 @@ class IndexBatches(EpochLoader):
     """Base of loaders that know how many samples there are, and so have a position in an epoch.
 
     All ranks deal their batches from one order: in each step they take the next `world_size` x
-    `batch_size` samples. The position is therefore the same on every rank, and a run may continue with
-    other workers, another batch size or another number of ranks.
+    `batch_size` samples. The position is therefore the same on every rank, and a run may
+    continue with other workers, another batch size or another number of ranks.
     """
 
     def __init__(
