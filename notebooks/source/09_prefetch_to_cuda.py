@@ -555,6 +555,34 @@ cu.reveal("09h", 100 * runs["loss read in each step"]["whole_stream"][0])
 # `record_stream` is a convenience. PyTorch's documentation advises whoever owns a batch to keep it instead, until an event after its last step has passed.
 #
 # Make one stream for copies, and not one in each epoch. The allocator keeps the memory that a stream has had for the next batch of *that* stream, and PyTorch has 32 of them. <!-- given -->
+
+# %% [markdown]
+# ## Copy results to the host
+#
+# A copy with `non_blocking=True` to the *host* returns before the data arrive.
+
+
+# %%
+def right_results(wait):
+    right = 0
+    for number in range(6):
+        batch = gpu.upload(torch.full((1_000_000,), float(number)))
+        result = gpu.launch(lambda values: values * 2, batch, ms=5)
+        host = result.to("cpu", non_blocking=True)
+        if wait:
+            gpu.current_stream().record_event().synchronize()
+        right += int((host == 2 * number).all())
+    return right
+
+
+# %% [markdown]
+# Guess before you run it: how many of 6 results are right?
+
+# %%
+print("read at once:", right_results(wait=False), " after an event:", right_results(wait=True))
+
+# %% [markdown]
+# Record an event after the copy and wait for it, as the loss of `gpu.step()` does: `item()` waits for one event, not for later steps.
 #
 # ## On a real GPU
 #
