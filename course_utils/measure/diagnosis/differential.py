@@ -9,6 +9,7 @@ Here is decided what runs, and for how long: `runs` runs it, `measurements` make
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -129,9 +130,9 @@ def _understandable() -> Iterator[None]:
         yield
     except RuntimeError as error:
         message = str(error)
-        if "DataLoader timed out" in message:
+        if late := re.search(r"DataLoader timed out after ([\d.]+) seconds", message):
             raise CourseError(
-                f"No batch came for {HANGS_S} s, so the loader hangs or is very slow. Run it with "
+                f"No batch came for {late[1]} s, so the loader hangs or is very slow. Run it with "
                 "num_workers=0 to find out where, or raise its timeout=. Forked workers hang if "
                 'they use several threads of OpenMP: try multiprocessing_context="forkserver".'
             ) from error
