@@ -144,13 +144,15 @@ def review_small_pageable(gpu: CudaAccelerator) -> str:
 
 
 def review_captured_graph(gpu: CudaAccelerator) -> str:
-    """Figures only: may a loop ask an event while another thread captures a graph?"""
+    """Watching marks its turns while another thread captures a graph, which stays valid."""
     from threading import Event as Flag
     from threading import Thread
 
-    begun, asked, found = Flag(), Flag(), []
-    event, x = torch.cuda.Event(), torch.zeros(1024, device=gpu.device)
-    event.record()
+    from course_utils.measure.watch.device import DeviceClock, device_at_work
+
+    begun, marked, found = Flag(), Flag(), list[str]()
+    x, told = torch.zeros(1024, device=gpu.device), list[float]()
+    clock = DeviceClock(lambda number, idle_ns, work_ns: told.append(number))
 
     def capture() -> None:
         graph = torch.cuda.CUDAGraph()
@@ -158,21 +160,29 @@ def review_captured_graph(gpu: CudaAccelerator) -> str:
             with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
                 x.add_(1)
                 begun.set()
-                asked.wait(10)
-            found.append("the capture survives")
+                marked.wait(10)
         except RuntimeError as error:
             found.append(f"the capture fails: {str(error)[:80]}")
 
+    def turns(first: int) -> None:
+        for number in range(first, first + 3):
+            clock.asked()
+            clock.got(number)
+
+    turns(0)
+    torch.cuda.synchronize()
     thread = Thread(target=capture)
     thread.start()
     begun.wait(10)
-    try:
-        event.query()
-    except RuntimeError as error:
-        found.append(f"query fails: {str(error)[:80]}")
-    asked.set()
+    turns(3)
+    marked.set()
     thread.join()
-    return "; ".join(found)
+    torch.cuda.synchronize()
+    turns(6)
+    assert device_at_work(), "the runtime of CUDA was not found"
+    assert not found, found
+    assert len(told) >= 6, told
+    return f"the capture survives, {len(told)} turns told"
 
 
 def review_fork(gpu: CudaAccelerator) -> str:

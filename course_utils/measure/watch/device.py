@@ -7,15 +7,18 @@ do, so the time between them is what the loader cost the device. No CUDA is star
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
 
 MOST_PENDING = 64  # turns that the device may be behind; the oldest are then given up
-
+_THREAD_LOCAL = 1  # cudaStreamCaptureModeThreadLocal: only captures of this thread restrict it
 
 Mark = tuple[Any, int]  # the event and the device of its stream
 
@@ -23,8 +26,9 @@ Mark = tuple[Any, int]  # the event and the device of its stream
 class DeviceClock:
     """Marks the turns of one loop on the current stream.
 
-    CUDA refuses to compare events of two devices, and to query an event while another thread
-    captures a graph. Turns on two devices are dropped, and the first error ends the marking.
+    CUDA refuses to compare events of two devices, so turns on two devices are dropped. A query of
+    an event would break a graph that another thread captures, so this thread first declares that it
+    takes no part in such a capture. The first error ends the marking.
     """
 
     def __init__(self, known: Callable[[float, float, float], None]):
@@ -65,17 +69,41 @@ class DeviceClock:
 
     @contextmanager
     def _ends_with_an_error(self) -> Iterator[None]:
+        exchange, mode = _exchange_capture_mode(), ctypes.c_int(_THREAD_LOCAL)
+        if exchange is not None:
+            exchange(ctypes.byref(mode))
         try:
             yield
         except RuntimeError:
             self._works, self._asked, self._turn = False, None, None
             self._pending.clear()
+        finally:
+            if exchange is not None:
+                exchange(ctypes.byref(mode))  # the mode of the program again
 
 
 def device_at_work() -> bool:
-    """Tell whether this program computes on CUDA, and events can be recorded now."""
+    """Return whether this program computes on CUDA, and events can be recorded now."""
     started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    return started and not torch.cuda.is_current_stream_capturing()
+    return (
+        started
+        and _exchange_capture_mode() is not None
+        and not torch.cuda.is_current_stream_capturing()
+    )
+
+
+@cache
+def _exchange_capture_mode() -> Any:
+    """Return cudaThreadExchangeStreamCaptureMode of the runtime that torch uses; None without it.
+
+    torch has it only in C++ (CUDAStreamCaptureModeGuard).
+    """
+    major = (torch.version.cuda or "").partition(".")[0]
+    name = f"cudart64_{major}.dll" if sys.platform == "win32" else f"libcudart.so.{major}"
+    try:
+        return ctypes.CDLL(name).cudaThreadExchangeStreamCaptureMode
+    except (OSError, AttributeError):
+        return None
 
 
 def _mark() -> Mark:
