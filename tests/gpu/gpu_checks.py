@@ -155,7 +155,8 @@ def profiled(gpu: Accelerator, path: Path) -> str:
 
     batches = [gpu.pin(noise(128))] * 6
     _train(gpu, CudaPrefetcher(batches, gpu), ms=0)
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
+    kinds = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with profile(activities=kinds, acc_events=True) as found:
         _train(gpu, CudaPrefetcher(batches, gpu), ms=20)
         gpu.synchronize()
     found.export_chrome_trace(str(path))
