@@ -141,16 +141,25 @@ def note_seconds(
 
 
 @pytest.fixture
-def retry(
+def note_retry(
     request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> Callable[[], None]:
+    """Count a second attempt at something that a busy machine can spoil, for the summary."""
+    name = request.node.nodeid.partition("@")[0]
+    return lambda: record_property(_RETRIES, name)
+
+
+@pytest.fixture
+def retry(
+    note_retry: Callable[[], None],
 ) -> Callable[[Callable[[], T], Callable[[T], bool]], T]:
-    """Run what a busy machine can spoil once more if its result is not good; report that it was."""
+    """Return a function that calls `attempt`, and once more if the result is not `good`."""
 
     def run(attempt: Callable[[], T], good: Callable[[T], bool]) -> T:
         result = attempt()
         if good(result):
             return result
-        record_property(_RETRIES, request.node.nodeid.partition("@")[0])
+        note_retry()
         return attempt()
 
     return run

@@ -1,5 +1,7 @@
 """The rescue of a training: what is mended passes, each fault alone is found, and so are others."""
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,8 @@ def _scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep scripts, their modules and results apart from those of the course."""
     folder = tmp_path_factory.mktemp("capstone")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path])  # a loaded script adds its folder to both
+        patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         for module in ("script", "result"):
             patch.setattr(f"notebooks.stories.capstone.{module}.scratch_folder", lambda: folder)
         yield

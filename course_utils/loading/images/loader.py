@@ -199,16 +199,19 @@ class ImageLoader(IndexBatches):
 
     def _memory(self) -> Batch:
         """Return memory for a batch, pinned if there is CUDA, in the layout that was chosen."""
-        options: dict[str, Any] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
+        pinned = torch.cuda.is_available()
         count, layout = self.batch_size, torch.contiguous_format
         if self.channels_last:
             layout = torch.channels_last
-        numbers = (torch.empty(count, dtype=torch.int64, **options) for _ in range(2))
+        numbers = (
+            torch.empty(count, dtype=torch.int64, device="cpu", pin_memory=pinned) for _ in range(2)
+        )
         images = torch.empty(
             (count, 3, self.size, self.size),
             dtype=getattr(torch, self.dtype),
             memory_format=layout,
-            **options,
+            device="cpu",
+            pin_memory=pinned,
         )
         return dict(zip(("images", "labels", "index"), (images, *numbers), strict=True))
 

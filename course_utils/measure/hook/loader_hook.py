@@ -200,7 +200,9 @@ def end(batches: Iterator[Any] | None, *, orderly: bool = True) -> None:
 def missing() -> tuple[str, ...]:
     """Return the private names of torch that `listen` needs and that the installed torch lacks."""
     with torch.device("cpu"):  # a default device such as "cuda" would break the iterator
-        loader = DataLoader(TensorDataset(torch.zeros(1)), generator=torch.Generator())
+        loader = DataLoader(
+            TensorDataset(torch.zeros(1, device="cpu")), generator=torch.Generator()
+        )
         # not iter(loader), because that one may be watched
         begin = getattr(dataloader, "_SingleProcessDataLoaderIter", iter)
         owners = {"torch": torch, "a DataLoader": loader, "its iterator": begin(loader)}
