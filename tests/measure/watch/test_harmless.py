@@ -122,7 +122,7 @@ def test_errors_of_the_program_pass_as_they_are(
     with pytest.raises(LookupError, match="sample 5 is corrupt") as raised:
         list(iterator)
     assert raised.traceback[-1].name == "__getitem__"
-    # what the test's own process is handling, which an earlier test may have left, but nothing of ours
+    # An earlier test can leave an error that Python still handles; ours must add nothing to it.
     assert raised.value.__context__ is sys.exc_info()[1]
 
 
