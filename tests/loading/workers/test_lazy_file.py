@@ -33,6 +33,7 @@ def test_it_opens_on_first_use_stays_open_and_is_sent_without_the_open_file(
 def test_what_is_forgotten_is_closed_and_what_is_a_parents_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    gc.collect()  # files forgotten by earlier tests would be kept too
     (tmp_path / "file").write_bytes(b"")
     lazy = LazyFile(open, tmp_path / "file", "rb")
     of_parent = lazy.file
