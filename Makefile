@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv/bin/python
 READY := .venv/.ready
-SHARED := --dist loadgroup --no-loadscope-reorder
+PROCESSES := -n 6
 ALONE = $(shell grep -rl --include='*.py' mark.alone tests)
 NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian, Ubuntu: apt install \
  python3-venv), or name another one you have: make PYTHON=python3.12 $(MAKECMDGOALS)
@@ -18,18 +18,18 @@ lab: $(READY) ## install what is missing, make the data, open the notebooks
 	@$(VENV) -m course_utils.command.cli lab
 
 test: $(READY) ## unit tests, every notebook and a real browser, in six minutes on two cores
-	@$(VENV) -m pytest -n 4 $(SHARED) -m "not full and not alone"
+	@$(VENV) -m pytest $(PROCESSES) -m "not full and not alone"
 	@$(VENV) -m pytest -m "alone and not full" $(ALONE)
 
 test-fast: $(READY) ## the quick unit tests, on two cores
-	@$(VENV) -m pytest -q -n 3 $(SHARED) --ignore=tests/browser -m "not slow and not browser and not gpu and not full"
+	@$(VENV) -m pytest -q -n 3 --ignore=tests/browser -m "not slow and not browser and not gpu and not full"
 
 test-all: $(READY) ## everything, under every way to start workers, every notebook in the browser too
-	@COURSE_TEST_MATRIX=full COURSE_TEST_LIMIT_S=1800 $(VENV) -m pytest -n 4 $(SHARED) -m "not alone and not short"
+	@COURSE_TEST_MATRIX=full COURSE_TEST_LIMIT_S=1800 $(VENV) -m pytest $(PROCESSES) -m "not alone and not short"
 	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -m alone $(ALONE)
 
 durations: $(READY) ## measure how long the tests take, which decides their order
-	@$(VENV) -m pytest -n 4 $(SHARED) -m "not full and not alone" --store-durations
+	@$(VENV) -m pytest $(PROCESSES) -m "not full and not alone" --store-durations
 
 lint: $(READY) ## style and types
 	@$(VENV) -m ruff check && $(VENV) -m ruff format --check

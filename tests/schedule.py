@@ -4,37 +4,60 @@ The seconds of each group are in `durations.json`, which `make durations` measur
 """
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 DURATIONS = Path(__file__).with_name("durations.json")
 LEAST_S = 1.0  # seconds of a group below which its place in the order does not matter
-APART = ("tests/notebooks/test_notebooks.py", "tests/notebooks/test_interrupts.py")
+# the name of a group in the name of a test: of most files it is the file
+APART = re.compile(
+    r"""tests/browser/  # one JupyterLab and one Chromium serve all of them
+    | tests/notebooks/test_(notebooks|interrupts)\.py::[^@]*  # each notebook by itself
+    | tests/exercises/test_attempts\.py::\w+\[\d\d  # the exercises of a notebook
+    | [^:]*""",
+    re.VERBOSE,
+)
 
 
 def group_of(nodeid: str) -> str:
-    """Return the group of a test: itself if it runs a notebook, else its file or its browser."""
-    file = nodeid.partition("::")[0]
-    if file.startswith("tests/browser/"):
-        return "tests/browser"  # one JupyterLab and one Chromium serve all of them
-    return nodeid.partition("@")[0] if file in APART else file
+    """Return the group of a test, all of which run in one process."""
+    found = APART.match(nodeid)
+    assert found is not None
+    return found[0]
+
+
+class Groups(LoadScopeScheduling):  # type: ignore[misc]
+    """Give each process whole groups, in the order of the tests.
+
+    The option `--dist loadgroup` does the same by marks, which xdist 3.8 loses with pytest 9.2:
+    https://github.com/pytest-dev/pytest-xdist/issues/1386
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups:
+    """Share the tests out by group, if there are several processes."""
+    config.option.loadscopereorder = False  # it would put the groups with the most tests first
+    return Groups(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--store-durations", action="store_true", help=f"write {DURATIONS.name}")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its group, for `--dist loadgroup`, and put the longest groups first.
+    """Put the longest groups first, and before them the tests marked `first`.
 
-    Tests marked `first` come before them, in processes in which no other test has run.
+    Those run in processes in which no other test has run.
     """
     seconds: dict[str, float] = json.loads(DURATIONS.read_text("utf-8"))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item.nodeid)))
     items.sort(
         key=lambda item: (
             item.get_closest_marker("first") is None,
