@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv/bin/python
 READY := .venv/.ready
-PROCESSES := -n 6
+PROCESSES := -n 4
 ALONE = $(shell grep -rl --include='*.py' mark.alone tests)
 NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian, Ubuntu: apt install \
  python3-venv), or name another one you have: make PYTHON=python3.12 $(MAKECMDGOALS)
