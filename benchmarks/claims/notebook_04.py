@@ -17,7 +17,7 @@ from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import NpzEvents, pad_collate
 from course_utils.loading.images import Jpegs
 from course_utils.loading.workers import PackedStrings
-from course_utils.measure.diagnosis import steady_rate
+from course_utils.measure.throughput import steady_rate
 from course_utils.teaching.explorer import use_cpu
 from course_utils.teaching.notebook import data_path, start_workers
 from notebooks.exercises.nb04.ex3_pack_strings import grown_mb

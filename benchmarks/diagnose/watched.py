@@ -11,7 +11,7 @@ from benchmarks.diagnose.loops import LOOPS, loop
 from course_utils.measure.diagnosis import Cause, Remedy
 from course_utils.measure.watch.figures import loops
 from course_utils.measure.watch.loop import Watched
-from course_utils.measure.watch.record import read_all, records_folder
+from course_utils.measure.watch.timing.ring_file import read_all, records_folder
 
 WATCHED_S = 8.0
 

@@ -139,7 +139,7 @@ Timeline({"first epoch": one_epoch(spawned), "second epoch": one_epoch(spawned)}
 from torch.utils.data import Dataset, RandomSampler
 
 from course_utils.loading.images import Jpegs
-from course_utils.measure.diagnosis import steady_rate
+from course_utils.measure.throughput import steady_rate
 
 decoding = Jpegs(cu.data_path("images"))
 

@@ -148,7 +148,7 @@ def review_captured_graph(gpu: CudaAccelerator) -> str:
     from threading import Event as Flag
     from threading import Thread
 
-    from course_utils.measure.watch.device import DeviceClock, device_at_work
+    from course_utils.measure.watch.timing.device import DeviceClock, device_at_work
 
     begun, marked, found = Flag(), Flag(), list[str]()
     x, told = torch.zeros(1024, device=gpu.device), list[float]()

@@ -1,9 +1,16 @@
 """Traces made by hand, to know what has to come out."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
-from course_utils.measure.diagnosis.measurements import Measurements
+from course_utils.measure.diagnosis.estimates import (
+    Fetching,
+    Measurements,
+    Moving,
+    Paces,
+    Setting,
+    Step,
+)
 from course_utils.measure.spans import Span
 from course_utils.measure.trace import Trace
 
@@ -39,21 +46,30 @@ def naive(steps: int = 3, *, load_ms: int = 30, step_ms: int = 10, label: str = 
 
 
 HUNGRY = Measurements(  # two workers whose fetches compute, and a step that waits for them
-    loader_s=0.05,
-    step_s=0.02,
-    together_s=0.051,
-    wait_s=0.03,
-    epoch=1000,
-    compute_s=0.02,
-    workers=2,
-    cores=4,
-    worker_cores=4,
-    fetch_s=0.1,
-    computing_s=0.095,
-    collate_s=0.004,
-    sending_s=0.002,
+    paces=Paces(loader_s=0.05, step_s=0.02, together_s=0.051, wait_s=0.03, epoch=1000),
+    step=Step(compute_s=0.02),
+    setting=Setting(workers=2, cores=4, worker_cores=4),
+    fetching=Fetching(fetch_s=0.1, computing_s=0.095, collate_s=0.004),
+    moving=Moving(sending_s=0.002),
 )
 
 
-def hungry(**changes: Any) -> Measurements:
-    return replace(HUNGRY, **changes)
+def hungry(**figures: Any) -> Measurements:
+    return changed(HUNGRY, **figures)
+
+
+def changed(m: Measurements, **figures: Any) -> Measurements:
+    """Return `m` with other figures, in whichever of its parts they are."""
+    parts = {}
+    for part in fields(m):
+        own = getattr(m, part.name)
+        new = {f.name: figures.pop(f.name) for f in fields(own) if f.name in figures}
+        parts[part.name] = replace(own, **new)
+    assert not figures
+    return Measurements(**parts)
+
+
+def figure(m: Measurements, name: str) -> Any:
+    """Return a figure of `m` from whichever of its parts it is in, or of its own."""
+    parts = [m, *(getattr(m, part.name) for part in fields(m))]
+    return next(getattr(part, name) for part in parts if hasattr(part, name))

@@ -10,11 +10,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from course_utils import diagnose, watch
-from course_utils.measure.diagnosis.gauges import Gauges
+from course_utils.measure.diagnosis.fetch_ring import FetchRing
 from course_utils.measure.hook.loader_hook import missing
-from course_utils.measure.watch import turns
-from course_utils.measure.watch.fetches import Clocks
-from course_utils.measure.watch.record import records_folder
+from course_utils.measure.watch.timing import writer
+from course_utils.measure.watch.timing.ring_file import records_folder
 from tests.measure.datasets import Numbers
 
 
@@ -28,7 +27,7 @@ class OnCpu(DataLoader[Any]):
 
 @pytest.fixture(autouse=True)
 def _on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(turns, "_writers", [])
+    monkeypatch.setattr(writer, "_writers", [])
     records_folder.cache_clear()
     missing.cache_clear()
     torch.set_default_device("meta")
@@ -47,11 +46,8 @@ def test_a_default_device_does_not_break_watch(workers: int) -> None:
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_default_device_does_not_break_diagnose(workers: int) -> None:
     loader = OnCpu(Numbers(400), 4, num_workers=workers, collate_fn=sum)
-    assert diagnose(loader, lambda batch: None, seconds=0.5).measurements.workers == workers
+    assert diagnose(loader, lambda batch: None, seconds=0.5).measurements.setting.workers == workers
 
 
-def test_shared_memory_of_the_meters_is_on_the_cpu() -> None:
-    clocks = Clocks(lasting=True)
-    assert clocks.taken is not None
-    assert clocks.taken.device.type == "cpu"
-    assert Gauges(2).rows.shape[0] == 2
+def test_the_memory_that_workers_share_is_on_the_cpu() -> None:
+    assert FetchRing(2).rows.shape[0] == 2

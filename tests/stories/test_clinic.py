@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from course_utils.errors import CourseError
+from course_utils.measure.records import Fetch
 from notebooks.build import HERE, read_source, with_solutions
 from notebooks.stories.clinic import CAUSES, NAMES, Clinic, admit, discharge
 from notebooks.stories.clinic import clinic as clinic_module
@@ -63,22 +64,24 @@ def test_a_probe_used_twice_counts_once_and_a_second_opinion_comes_after_the_ans
         clinic.second_opinion("G")
 
 
-def _worker(**ends: int) -> list[dict[str, int]]:
-    first = dict.fromkeys(("end_ns", "cpu_ns", "delay_ns", "cores"), 0)
-    return [first, {**first, "end_ns": 1000, "cores": 2, **ends}]
+def _worker(*, cpu_ns: int, delay_ns: int = 0) -> list[Fetch]:
+    fetches = Fetch(0, 0, 0, 0, total_cpu_ns=0), Fetch(0, 0, 0, 1000, total_cpu_ns=cpu_ns)
+    return [fetch._replace(delay_ns=delay_ns) for fetch in fetches]
 
 
-def _run(*workers: list[dict[str, int]], disturbed: bool = False) -> Any:
-    return SimpleNamespace(by_worker=lambda: workers, disturbed=disturbed)
+def _run(*workers: list[Fetch], disturbed: bool = False, cores: int = 2) -> Any:
+    return SimpleNamespace(by_worker=lambda: workers, disturbed=disturbed, cores=cores)
 
 
-def test_a_worker_that_waits_for_a_core_does_not_sleep() -> None:
+def test_a_worker_that_waits_for_a_core_does_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clinic_module, "tells_delay", lambda: True)
     found = WorkersCpu("A", _run(_worker(cpu_ns=480, delay_ns=500), _worker(cpu_ns=100)))
     assert found.computes == (0.48, 0.1)
     assert found.sleeps == pytest.approx((0.02, 0.9))
     assert "compute 48 % and 10 % of the time, sleep 2 % and 90 %" in found.sentence
     # what the system does not tell is left out
-    found = WorkersCpu("A", _run(_worker(cpu_ns=480, delay_ns=-1, cores=-1)))
+    monkeypatch.setattr(clinic_module, "tells_delay", lambda: False)
+    found = WorkersCpu("A", _run(_worker(cpu_ns=480), cores=-1))
     assert (found.computes, found.sleeps, found.cores) == ((0.48,), None, None)
     assert repr(found) == "A: The workers compute 48 % of the time."
 

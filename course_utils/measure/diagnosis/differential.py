@@ -19,9 +19,9 @@ import torch
 
 from course_utils.errors import CourseError
 from course_utils.measure.diagnosis.changes import Change, applied
-from course_utils.measure.diagnosis.measurements import may_be_oversubscribed, measured
 from course_utils.measure.diagnosis.remedy import remedy
 from course_utils.measure.diagnosis.report import Diagnosis
+from course_utils.measure.diagnosis.run_estimates import may_be_oversubscribed, measured
 from course_utils.measure.diagnosis.runs import Run, run_loop, run_step
 from course_utils.measure.diagnosis.trials import prove_it, try_out
 from course_utils.measure.diagnosis.verdict import judge
@@ -106,7 +106,7 @@ def _check(loader: Any, step: Any, seconds: float) -> None:
 
 def _check_batches(run: Run, seconds: float) -> None:
     """Refuse what has no steady part to be judged."""
-    if not run.turns:
+    if not run.iterations:
         raise CourseError(
             "The loader gives no batch; look at len(loader), and at drop_last if the data are few."
         )
@@ -118,7 +118,7 @@ def _check_batches(run: Run, seconds: float) -> None:
             "batch_size or more samples."
         )
     raise CourseError(
-        f"Only {len(run.turns)} batches came in time, too few to judge by; "
+        f"Only {len(run.iterations)} batches came in time, too few to judge by; "
         f"give more of it: diagnose(loader, step, seconds={3 * seconds:g})."
     )
 

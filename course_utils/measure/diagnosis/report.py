@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from course_utils.measure.diagnosis.changes import Change
-from course_utils.measure.diagnosis.measurements import Measurements, ms
+from course_utils.measure.diagnosis.estimates import Measurements, ms
 from course_utils.measure.diagnosis.trials import Proof
 from course_utils.measure.diagnosis.verdict import Cause
 from course_utils.measure.picture import LOOKS, Picture, as_svg, as_text
@@ -83,7 +83,7 @@ def _page(diagnosis: Diagnosis) -> str:
 
 def _bars(m: Measurements) -> list[tuple[str, float, str, str]]:
     """Return of each run its name, its time as a share of the longest and in words, its colour."""
-    runs = {"loader alone": (m.loader_s, "read"), "step alone": (m.step_s, "compute")}
+    runs = {"loader alone": (m.paces.loader_s, "read"), "step alone": (m.paces.step_s, "compute")}
     runs["together"] = (m.turn_s, "wait")
     longest = max(seconds for seconds, _ in runs.values()) or 1
     return [(name, s / longest, ms(s), LOOKS[look].colour) for name, (s, look) in runs.items()]
@@ -127,46 +127,59 @@ def _proof(diagnosis: Diagnosis) -> str:
 
 def evidence(m: Measurements) -> dict[str, str]:
     """Return what was measured: its name, and the figure in words."""
+    paces, setting, fetching, moving, memory = m.paces, m.setting, m.fetching, m.moving, m.memory
     found = {
         "a step consists of": _step(m),
-        "next() found no batch ready": f"{percent(m.waited_share)} of the calls, on average "
-        f"{ms(m.wait_s)} of waiting",
-        "a fetch": f"{ms(m.fetch_s)}: computing {ms(m.computing_s)}, waiting {ms(m.waiting_s)}, "
-        f"ready but without a core {ms(m.delay_s)}",
-        "of it in collate": ms(m.collate_s),
+        "next() found no batch ready": f"{percent(paces.waited_share)} of the calls, on average "
+        f"{ms(paces.wait_s)} of waiting",
+        "a fetch": f"{ms(fetching.fetch_s)}: computing {ms(fetching.computing_s)}, waiting "
+        f"{ms(m.waiting_s)}, ready but without a core {ms(fetching.delay_s)}",
+        "of it in collate": ms(fetching.collate_s),
     }
-    if m.stages:
-        found["stages of a fetch"] = ", ".join(f"{s} {ms(t)}" for s, t in m.stages.items())
-    if m.workers:
+    if fetching.stages:
+        stages = ", ".join(f"{name} {ms(s)}" for name, s in fetching.stages.items())
+        found["stages of a fetch"] = stages
+    if setting.workers:
         found["workers"] = (
-            f"{m.workers} by {m.start_method}, prefetch_factor={m.prefetch_factor}, may use "
-            f"{m.worker_cores} of {plural(m.cores, 'core')}, pools of "
-            f"{plural(m.pool_threads, 'thread')}"
+            f"{setting.workers} by {setting.start_method}, "
+            f"prefetch_factor={setting.prefetch_factor}, may use {setting.worker_cores} of "
+            f"{plural(setting.cores, 'core')}, pools of {plural(fetching.pool_threads, 'thread')}"
         )
         found["moving a batch"] = (
-            f"{size(m.batch_bytes)}, {ms(m.sending_s)} of processor time, "
-            f"{ms(m.receiving_s)} of it in the main process"
+            f"{size(moving.batch_bytes)}, {ms(moving.sending_s)} of processor time, "
+            f"{ms(moving.receiving_s)} of it in the main process"
         )
         found["memory of the workers"] = (
-            f"grew by {size(m.grown_bytes)} in {m.watched} batches; in flight at most "
+            f"grew by {size(memory.grown_bytes)} in {memory.watched} batches; in flight at most "
             f"{size(m.in_flight_bytes)}"
         )
     else:
-        found["workers"] = f"none; {plural(m.cores, 'core')} to use"
-        found["a batch"] = size(m.batch_bytes)
-    found["read per batch"] = f"{size(m.asked_bytes)}, {size(m.disk_bytes)} of it from a disk"
-    found["slow fetches"] = (
-        f"{percent(m.slow_share)} of them, the slowest {ms(m.slowest_s)} with a core to itself"
+        found["workers"] = f"none; {plural(setting.cores, 'core')} to use"
+        found["a batch"] = size(moving.batch_bytes)
+    found["read per batch"] = (
+        f"{size(fetching.asked_bytes)}, {size(fetching.disk_bytes)} of it from a disk"
     )
-    found["start and end of an epoch"] = duration(m.start_up_s * 1e9)
-    if m.epoch:
-        found["start and end of an epoch"] += f", of {plural(m.epoch, 'batch')}"
+    found["slow fetches"] = (
+        f"{percent(fetching.slow_share)} of them, the slowest {ms(fetching.slowest_s)} with a core "
+        "to itself"
+    )
+    found["start and end of an epoch"] = duration(paces.start_up_s * 1e9)
+    if paces.epoch:
+        found["start and end of an epoch"] += f", of {plural(paces.epoch, 'batch')}"
     return found
 
 
 def _step(m: Measurements) -> str:
-    if m.compute_s is None:
-        copies = f"copies {ms(m.transfer_s)} by themselves, " if m.transfer_s else ""
-        return f"{copies}the rest of {ms(m.step_s)} is not known: it records no spans"
-    parts = f"computing {ms(m.compute_s)}, copies {ms(m.transfer_s)}, the rest {ms(m.host_s)}"
-    return f"{parts}, without a core {ms(m.step_delay_s)}" if m.step_delay_s else parts
+    step, paces = m.step, m.paces
+    if step.compute_s is None:
+        copies = f"copies {ms(step.transfer_s)} by themselves, " if step.transfer_s else ""
+        return f"{copies}the rest of {ms(paces.step_s)} is not known: it records no spans"
+    parts = ", ".join(
+        f"{name} {ms(seconds)}"
+        for name, seconds in (
+            ("computing", step.compute_s),
+            ("copies", step.transfer_s),
+            ("the rest", step.host_s),
+        )
+    )
+    return f"{parts}, without a core {ms(paces.step_delay_s)}" if paces.step_delay_s else parts

@@ -1,6 +1,6 @@
 """Make the three runs: the loader alone, the step alone on batches that lie ready, both together.
 
-Every turn of a loop is noted, and what a batch weighs. None of this judges: a `Run` is raw.
+Every iteration of a loop is noted, and what a batch weighs. None of this judges: a `Run` is raw.
 """
 
 from __future__ import annotations
@@ -12,39 +12,29 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 
 from course_utils.limits import affinity
-from course_utils.measure.diagnosis.gauges import Fetch, Gauges, children_s, delay_s
-from course_utils.measure.diagnosis.rate import first_dropped, length, prefetched
-from course_utils.measure.hook import data_loader_in, end, traced_batches
+from course_utils.measure.diagnosis.fetch_ring import FetchRing, ProcessFigures, children_s
+from course_utils.measure.hook import data_loader_in, delay_ns, end, traced_batches
+from course_utils.measure.records import Fetch, Iteration
 from course_utils.measure.spans import Span, compute_spans
+from course_utils.measure.throughput import first_dropped, length, prefetched
 from course_utils.measure.trace import Trace, record
 
 Step = Callable[[Any], Any]
 
-ENOUGH_TURNS, ENOUGH_S = 24, 1.5  # of steady running, if both halves of it agree
+ENOUGH_ITERATIONS, ENOUGH_S = 24, 1.5  # of steady running, if both halves of it agree
 AGREEMENT = 0.1
-LEAST_TURNS, GRACE_S = 3, 5.0
+LEAST_ITERATIONS, GRACE_S = 3, 5.0
 ENOUGH_EPOCHS = 3  # whole ones, if epochs are short
-MORE_TURNS = 1.1  # times as many, before they are looked at again: that takes time of the loop
+LOOK_AGAIN = 1.1  # times as many: to look at them takes time of the loop
 KEPT_BATCHES, KEPT_BYTES = 8, 1 << 28  # for the step alone
 WARM_UP = 3  # steps that also pay for allocations and the choice of kernels
-
-
-class Turn(NamedTuple):
-    """One turn of a loop; times are seconds of `time.perf_counter`."""
-
-    epoch: int
-    place: int  # in the epoch
-    asked: float  # for the batch
-    got: float
-    done: float  # with the step
-    cpu: float  # processor seconds of this process, all its threads, since it began
-    delay: float  # for which this thread had no core though it was ready, since it began
 
 
 @dataclass
@@ -53,10 +43,10 @@ class Run:
 
     trace: Trace
     dropped: int = 0  # first batches of each epoch that say nothing about the steady rate
-    turns: list[Turn] = field(default_factory=list)
-    starts: list[float] = field(default_factory=list)  # when each epoch was begun
+    iterations: list[Iteration] = field(default_factory=list)
+    starts_ns: list[int] = field(default_factory=list)  # when each epoch was begun
     lengths: list[int] = field(default_factory=list)  # of the epochs that came to their end
-    endings: list[float] = field(default_factory=list)  # seconds of theirs after the last turn
+    endings_ns: list[int] = field(default_factory=list)  # of theirs, after the last iteration
     fetches: list[Fetch] = field(default_factory=list)
     cores: set[int] = field(default_factory=set)  # that the workers may use
     workers: int = 0
@@ -66,50 +56,57 @@ class Run:
     children: float = 0.0  # cores that processes started by this one kept busy, on average
     used_device: bool = False  # took memory of a real accelerator
     copy_s: float = 0.0  # seconds that copying a batch to a real accelerator takes by itself
-    look_at: float = ENOUGH_TURNS  # so many turns, whether they are enough
+    look_at: float = ENOUGH_ITERATIONS  # when there are so many, whether they are enough
 
     @property
-    def steady(self) -> list[tuple[Turn, Turn]]:
-        """The turns that count, each with the one before it."""
-        pairs = zip(self.turns, self.turns[1:], strict=False)
+    def steady(self) -> list[tuple[Iteration, Iteration]]:
+        """The iterations that count, each with the one before it."""
+        pairs = zip(self.iterations, self.iterations[1:], strict=False)
         return [(a, b) for a, b in pairs if b.epoch == a.epoch and b.place >= self.dropped]
+
+    def _steady_s(self, name: str) -> float:
+        """Return by how much the figure `name` grew in an iteration, on average."""
+        grown = [getattr(b, name) - getattr(a, name) for a, b in self.steady]
+        return fmean(grown) / 1e9 if grown else 0.0
 
     @property
     def batch_s(self) -> float:
-        """Seconds from the end of one turn to the end of the next, on average."""
-        return mean([b.done - a.done for a, b in self.steady])
+        """Seconds from the end of one iteration to the end of the next, on average."""
+        return self._steady_s("left_ns")
 
     @property
     def whole_s(self) -> float:
-        """Seconds of a turn without its wait, on average over all turns to the very end."""
-        if not self.turns:
+        """Seconds of an iteration without its wait, on average over all of them to the very end."""
+        if not self.iterations:
             return 0.0
-        waits = sum(turn.got - turn.asked for turn in self.turns)
-        return (self.turns[-1].done - self.turns[0].asked - waits) / len(self.turns)
+        lasted_ns = self.iterations[-1].left_ns - self.iterations[0].asked_ns
+        waited_ns = sum(iteration.wait_ns for iteration in self.iterations)
+        return (lasted_ns - waited_ns) / len(self.iterations) / 1e9
 
     @property
     def cpu_s(self) -> float:
-        """Processor seconds of this process in a turn, on average."""
-        return mean([b.cpu - a.cpu for a, b in self.steady])
+        """Processor seconds of this process in an iteration, on average."""
+        return self._steady_s("total_cpu_ns")
 
     @property
     def delay_s(self) -> float:
-        """Seconds of a turn for which this process had no core, on average."""
-        return mean([b.delay - a.delay for a, b in self.steady])
+        """Seconds of an iteration for which this process had no core, on average."""
+        return self._steady_s("total_delay_ns")
 
     @property
     def first_s(self) -> float:
         """Seconds until an epoch gave its first batch; of several epochs the quickest."""
-        firsts = [turn.got - self.starts[turn.epoch] for turn in self.turns if turn.place == 0]
-        return min(firsts, default=0.0)
+        firsts = (one for one in self.iterations if one.place == 0)
+        waits_ns = [one.got_ns - self.starts_ns[one.epoch] for one in firsts]
+        return min(waits_ns, default=0) / 1e9
 
     @property
     def ending_s(self) -> float:
-        """Seconds until an epoch was over after its last turn: its workers end meanwhile.
+        """Seconds until an epoch was over after its last iteration: its workers end.
 
         Of several epochs the quickest; 0 if none came to its end.
         """
-        return min(self.endings, default=0.0)
+        return min(self.endings_ns, default=0) / 1e9
 
 
 def run_loop(
@@ -136,9 +133,9 @@ def run_loop(
     with ExitStack() as stack:
         trace = stack.enter_context(record())
         run = Run(trace, dropped=first_dropped(prefetched(loader), length(loader)))
-        gauges = None
+        ring = None
         if inner is not None:
-            gauges = Gauges(inner.num_workers)
+            ring = FetchRing(inner.num_workers)
             stack.callback(_end_persistent, inner)
         else:
             stack.enter_context(_children_noted(run))
@@ -146,22 +143,22 @@ def run_loop(
         def take(batch: Any) -> None:
             if keep:
                 _keep(run, batch)
-            if first is not None and not run.turns:
+            if first is not None and not run.iterations:
                 first(_copied(batch))
             if step is not None:
                 step(batch)
 
         def finish() -> None:
-            if step is not None and run.turns:  # what was only launched counts too
+            if step is not None and run.iterations:  # what was only launched counts too
                 _end_with_the_device(run, synchronize)
 
-        while _run_epoch(run, loader, take, deadline, gauges, finish) and not is_enough(run):
+        while _run_epoch(run, loader, take, deadline, ring, finish) and not is_enough(run):
             pass
         finish()
-    run.fetches = gauges.fetches() if gauges else []
+    run.fetches = ring.fetches() if ring else []
     if step is not None and not compute_spans(trace.spans):  # it says nothing of its device
-        for number, turn in enumerate(run.turns):
-            trace.add(Span("main", "compute", int(turn.got * 1e9), int(turn.done * 1e9), number))
+        for number, one in enumerate(run.iterations):
+            trace.add(Span("main", "compute", one.got_ns, one.left_ns, number))
     return run
 
 
@@ -183,7 +180,7 @@ def _run_epoch(
     loader: Iterable[Any],
     take: Step,
     deadline: float,
-    gauges: Gauges | None,
+    ring: FetchRing | None,
     finish: Callable[[], None],
 ) -> bool:
     """Run an epoch, or some of it; return False if there is nothing to gain from another.
@@ -191,20 +188,24 @@ def _run_epoch(
     `finish` is called before the workers of an epoch that is cut short are ended.
     """
     started: list[Iterator[Any]] = []  # the loader's own, then that of a DataLoader in it
-    beside = [gauges] if gauges else []
-    epoch, index = len(run.starts), 0
-    run.starts.append(asked := time.perf_counter())
-    with closing(
-        traced_batches(run.trace, loader, beside=beside, started=started.append)
-    ) as batches:
+    epoch, index = len(run.starts_ns), 0
+    run.starts_ns.append(asked_ns := time.perf_counter_ns())
+    traced = traced_batches(
+        run.trace,
+        loader,
+        sinks=[ring] if ring else [],
+        about_process=ProcessFigures(),
+        started=started.append,
+    )
+    with closing(traced) as batches:
         try:
             for batch in batches:
-                got = time.perf_counter()
+                got_ns = time.perf_counter_ns()
                 take(batch)
-                run.turns.append(_turn_that_ends(epoch, index, asked, got))
+                run.iterations.append(_that_ends(run, epoch, index, asked_ns, got_ns))
                 if index == 1 or not run.workers:
                     _look_at_workers(run, started)
-                asked, index = time.perf_counter(), index + 1
+                asked_ns, index = time.perf_counter_ns(), index + 1
                 if _is_up(run, deadline) or is_enough(run):
                     finish()
                     for iterator in reversed(started):
@@ -216,13 +217,16 @@ def _run_epoch(
             raise
     run.lengths.append(index)
     if index:
-        run.endings.append(time.perf_counter() - asked)
+        run.endings_ns.append(time.perf_counter_ns() - asked_ns)
     return index > 1 and not _is_up(run, deadline)
 
 
-def _turn_that_ends(epoch: int, place: int, asked: float, got: float) -> Turn:
-    now = time.perf_counter()
-    return Turn(epoch, place, asked, got, now, time.process_time(), delay_s())
+def _that_ends(run: Run, epoch: int, place: int, asked_ns: int, got_ns: int) -> Iteration:
+    """Return the iteration that ends now."""
+    return Iteration(
+        len(run.iterations), epoch, place, asked_ns, got_ns, time.perf_counter_ns(),
+        total_cpu_ns=time.process_time_ns(), total_delay_ns=delay_ns(),
+    )  # fmt: skip
 
 
 def _is_up(run: Run, deadline: float) -> bool:
@@ -230,24 +234,28 @@ def _is_up(run: Run, deadline: float) -> bool:
     now = time.perf_counter()
     if now < deadline:
         return False
-    begun = run.turns[0].got if run.turns else now
-    return now > max(deadline, begun) + GRACE_S or len(run.steady) >= LEAST_TURNS
+    begun = run.iterations[0].got_ns / 1e9 if run.iterations else now
+    return now > max(deadline, begun) + GRACE_S or len(run.steady) >= LEAST_ITERATIONS
 
 
 def is_enough(run: Run) -> bool:
-    """Tell whether the pace is known: enough turns, and the two halves of them agree."""
-    if len(run.lengths) >= ENOUGH_EPOCHS and run.turns[-1].done - run.starts[0] > 2 * ENOUGH_S:
+    """Tell whether the pace is known: enough iterations, and the two halves of them agree."""
+    if not run.iterations:
+        return False
+    end_ns = run.iterations[-1].left_ns
+    lasted_s = (end_ns - run.starts_ns[0]) / 1e9
+    if len(run.lengths) >= ENOUGH_EPOCHS and lasted_s > 2 * ENOUGH_S:
         return True
-    lasted = run.turns[-1].done - run.turns[0].done if run.turns else 0.0
-    if len(run.turns) < run.look_at or lasted < ENOUGH_S:
+    lasted_s = (end_ns - run.iterations[0].left_ns) / 1e9
+    if len(run.iterations) < run.look_at or lasted_s < ENOUGH_S:
         return False
-    run.look_at = MORE_TURNS * len(run.turns)
-    paces = [b.done - a.done for a, b in run.steady]
-    if len(paces) < ENOUGH_TURNS or sum(paces) < ENOUGH_S:
+    run.look_at = LOOK_AGAIN * len(run.iterations)
+    paces_s = [(b.left_ns - a.left_ns) / 1e9 for a, b in run.steady]
+    if len(paces_s) < ENOUGH_ITERATIONS or sum(paces_s) < ENOUGH_S:
         return False
-    half = len(paces) // 2
-    first, second = mean(paces[:half]), mean(paces[half:])
-    return abs(first - second) <= AGREEMENT * max(first, second)
+    half = len(paces_s) // 2
+    first_s, second_s = fmean(paces_s[:half]), fmean(paces_s[half:])
+    return abs(first_s - second_s) <= AGREEMENT * max(first_s, second_s)
 
 
 def _look_at_workers(run: Run, started: Sequence[Iterator[Any]]) -> None:
@@ -277,19 +285,19 @@ def run_step(
                 break
         _wait_for_device(result, trace, synchronize)
     with record() as trace:
-        run = Run(trace, starts=[time.perf_counter()])
+        run = Run(trace, starts_ns=[time.perf_counter_ns()])
         with _children_noted(run):
             for number in count():
-                asked = time.perf_counter()
+                asked_ns = time.perf_counter_ns()
                 batch = _copied(batches[number % len(batches)])
-                got = time.perf_counter()
+                got_ns = time.perf_counter_ns()
                 trace.batch = number
                 result = step(batch)
-                run.turns.append(_turn_that_ends(0, number, asked, got))
+                run.iterations.append(_that_ends(run, 0, number, asked_ns, got_ns))
                 if time.perf_counter() - started > seconds or is_enough(run):
                     break
             _wait_for_device(result, trace, synchronize)
-            run.turns[-1] = run.turns[-1]._replace(done=time.perf_counter())
+            run.iterations[-1] = run.iterations[-1]._replace(left_ns=time.perf_counter_ns())
     run.used_device = _memory_figures() != on_device
     if run.used_device and (device := torch.accelerator.current_accelerator()):
         # a Mac's has no float64 (TypeError), which the step then does not copy either; a device
@@ -311,11 +319,12 @@ def _memory_figures() -> dict[str, int]:
 
 
 def _end_with_the_device(run: Run, synchronize: Callable[[], Any] | None) -> None:
-    """Let the last turn end when the device has done what it was given."""
-    begun = time.perf_counter()
+    """Let the last iteration end when the device has done what it was given."""
+    begun_ns = time.perf_counter_ns()
     _wait_for_device(None, run.trace, synchronize)
-    last = run.turns[-1]  # since which the workers may have ended
-    run.turns[-1] = last._replace(done=last.done + time.perf_counter() - begun)
+    last = run.iterations[-1]  # since which the workers may have ended
+    left_ns = last.left_ns + time.perf_counter_ns() - begun_ns
+    run.iterations[-1] = last._replace(left_ns=left_ns)
 
 
 def _has_a_device() -> bool:
@@ -402,8 +411,3 @@ def copy_s(tensors: Sequence[torch.Tensor], device: torch.device) -> float:
         took.append(time.perf_counter() - begun)
         del copies
     return min(took)
-
-
-def mean(values: Sequence[float]) -> float:
-    """Return the mean of `values`, 0 of none."""
-    return sum(values) / len(values) if values else 0.0

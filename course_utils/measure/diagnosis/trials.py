@@ -25,11 +25,8 @@ from course_utils.measure.diagnosis.changes import (
     same,
     with_arguments,
 )
-from course_utils.measure.diagnosis.measurements import (
-    Measurements,
-    computing_s,
-    start_up_s,
-)
+from course_utils.measure.diagnosis.estimates import Measurements
+from course_utils.measure.diagnosis.run_estimates import cpu_s, starting_s
 from course_utils.measure.diagnosis.runs import Run, Step, run_loop
 from course_utils.measure.diagnosis.verdict import Cause, oversubscribed, shares_too_few_cores
 from course_utils.measure.hook import data_loader_in
@@ -61,7 +58,7 @@ def candidates(m: Measurements, cause: Cause) -> list[Change]:
     """Return the changes that may help against `cause`, as far as they can be tried."""
     if cause not in ("storage", "CPU", "collate or IPC", "uneven"):
         return []
-    if m.kind == "no DataLoader":
+    if m.setting.kind == "no DataLoader":
         words = "load ahead in a thread: for batch in ThreadPrefetcher(loader), which is in "
         return [Change(f"{words}course_utils.loading.prefetch", "thread ahead")]
     if shares_too_few_cores(m):
@@ -69,36 +66,36 @@ def candidates(m: Measurements, cause: Cause) -> list[Change]:
     if oversubscribed(m):
         return [Change(pools_to_one(m), "one thread")]
     found = []
-    moves = m.workers and m.sending_s > m.making_s
-    if m.kind == "batches of samples" and cause != "uneven":
+    moves = m.setting.workers and m.moving.sending_s > m.making_s
+    if m.setting.kind == "batches of samples" and cause != "uneven":
         found.append(Change(WHOLE, "whole batches"))
-    if m.workers and cause == "collate or IPC":
+    if m.setting.workers and cause == "collate or IPC":
         found.append(with_arguments(num_workers=0))
-    if m.workers > 1 and cause == "uneven":
+    if m.setting.workers > 1 and cause == "uneven":
         found.append(with_arguments(in_order=False))
-    if not moves and (more := _more_workers(m, cause)) > m.workers:
+    if not moves and (more := _more_workers(m, cause)) > m.setting.workers:
         found.append(with_arguments(num_workers=more))
     return found
 
 
 def unpinned(m: Measurements) -> str:
     """Return how workers come to the cores that there are for them."""
-    return f"let the workers use all {m.cores} cores: take away what pins them"
+    return f"let the workers use all {m.setting.cores} cores: take away what pins them"
 
 
 def pools_to_one(m: Measurements) -> str:
     """Return how the thread pools of this loop are limited to one thread."""
-    if m.workers:
+    if m.setting.workers:
         return "thread pools to one: worker_init_fn=course_utils.loading.workers.worker_init"
     return "thread pools to one: OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1"
 
 
 def _more_workers(m: Measurements, cause: Cause) -> int:
     """Return how many workers keep up with the step, as far as cores or patience go."""
-    most = m.cores if m.computing_s > m.waiting_s else MOST_WORKERS
+    most = m.setting.cores if m.fetching.computing_s > m.waiting_s else MOST_WORKERS
     if cause == "uneven":
-        return min(max(2, 2 * m.workers), most)
-    wanted = math.ceil(m.making_s / m.step_s) + 1 if m.step_s else most
+        return min(max(2, 2 * m.setting.workers), most)
+    wanted = math.ceil(m.making_s / m.paces.step_s) + 1 if m.paces.step_s else most
     enough: int = 2 ** math.ceil(math.log2(wanted))
     return min(max(enough, min(2, most)), most)
 
@@ -118,12 +115,14 @@ def try_out(
     A change of which that does not tell whether it gains enough takes up to four times as long.
     """
     changes = candidates(m, cause)
-    if m.kind != "no DataLoader":  # how a thread and the step share an interpreter, only it tells
+    if (
+        m.setting.kind != "no DataLoader"
+    ):  # how a thread and the step share an interpreter, only it tells
         step, synchronize = StandIn(m), None
 
     def run_with(change: Change) -> Run:
         with applied(loader, change) as changed:
-            keep = m.kind == "stream"
+            keep = m.setting.kind == "stream"
             return run_loop(changed, step, seconds=seconds, keep=keep, synchronize=synchronize)
 
     def again(change: Change) -> Proof | None:
@@ -148,24 +147,31 @@ def _try(
         run = run_with(change)
     except Exception:  # whatever a stranger's dataset does with indices or workers
         return None
-    repeats = m.kind == "stream" and _repeats(run, alone)
+    repeats = m.setting.kind == "stream" and _repeats(run, alone)
     run.kept.clear()
     if not run.steady:
         return None
     turn_s = predicted_s(m, run)
     lasting = _lasting(loader)
-    if m.epoch and run.workers and not lasting and start_up_s(run) > NOTICED * turn_s * m.epoch:
+    if (
+        m.paces.epoch
+        and run.workers
+        and not lasting
+        and starting_s(run) > NOTICED * turn_s * m.paces.epoch
+    ):
         change, lasting = and_lasting(change), True
     turn_s += _first_s(run, m, lasting)
     least, most = DOUBTFUL
-    alike = m.step_cpu_s <= m.step_s  # as what stands in for it, which has no second thread
+    alike = (
+        m.paces.step_cpu_s <= m.paces.step_s
+    )  # as what stands in for it, which has no second thread
     if alike and least <= m.turn_s / turn_s < most:
         try:
             proof = again(change)
         except Exception:  # as above: noise that was no different in the first run, for one
             return None
         turn_s = m.turn_s / proof.gain if proof else turn_s
-    if m.kind == "stream" and run.workers > max(1, m.workers):
+    if m.setting.kind == "stream" and run.workers > max(1, m.setting.workers):
         change = replace(change, words=f"{change.words}, {SHARES}")
     return Trial(change, turn_s, applicable=not repeats)
 
@@ -180,10 +186,10 @@ def _first_s(run: Run, m: Measurements, lasting: bool) -> float:
     The workers load nothing before the epoch begins; unless they are `lasting`, they start first,
     and end after the last batch.
     """
-    if not (m.epoch and run.workers):
+    if not (m.paces.epoch and run.workers):
         return 0.0
-    first_s = run.first_s - start_up_s(run) if lasting else run.first_s + run.ending_s
-    return max(0.0, first_s - run.batch_s) / m.epoch
+    first_s = run.first_s - starting_s(run) if lasting else run.first_s + run.ending_s
+    return max(0.0, first_s - run.batch_s) / m.paces.epoch
 
 
 def _found_by_workers(loader: Iterable[Any]) -> bool:
@@ -244,7 +250,7 @@ class StandIn:
 
     def __init__(self, m: Measurements):
         """Take the times of the step alone."""
-        self.whole_s, self.cpu_s = m.step_s, min(m.step_cpu_s, m.step_s)
+        self.whole_s, self.cpu_s = m.paces.step_s, min(m.paces.step_cpu_s, m.paces.step_s)
 
     def __call__(self, batch: Any) -> None:
         """Let the time pass that a step takes."""
@@ -259,8 +265,8 @@ def predicted_s(m: Measurements, run: Run) -> float:
 
     A step of several threads needs cores which its stand-in leaves to the workers.
     """
-    beside_s = max(0.0, m.step_cpu_s - m.step_s)
-    return max(run.batch_s, (computing_s(run) + beside_s) / m.cores if beside_s else 0.0)
+    beside_s = max(0.0, m.paces.step_cpu_s - m.paces.step_s)
+    return max(run.batch_s, (cpu_s(run) + beside_s) / m.setting.cores if beside_s else 0.0)
 
 
 def _repeats(run: Run, alone: Run) -> bool:

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from course_utils.measure.diagnosis.measurements import Measurements
+from course_utils.measure.diagnosis.estimates import Measurements
 
 Cause = Literal[
     "GPU-bound",
@@ -60,10 +60,10 @@ TOO_MUCH = 0.5  # of the free memory
 
 def judge(m: Measurements) -> Cause:
     """Return what the loop suffers from."""
-    if max(m.in_flight_bytes, m.grown_to_the_end_bytes) > TOO_MUCH * m.free_bytes:
+    if max(m.in_flight_bytes, m.grown_to_the_end_bytes) > TOO_MUCH * m.setting.free_bytes:
         return "memory"
     lost = losses(m)
-    computed = m.step_s - m.step_delay_s - m.transfer_s - m.host_s
+    computed = m.paces.step_s - m.paces.step_delay_s - m.step.transfer_s - m.step.host_s
     if sum(lost.values()) < LEAVE_IT * (computed + sum(lost.values())):
         return "memory" if memory_grows(m) else "GPU-bound"
     family = max(lost, key=lambda name: lost[name])
@@ -78,19 +78,21 @@ Family = Literal["start-up", "loader", "transfer", "main process"]
 def losses(m: Measurements) -> dict[Family, float]:
     """Return the seconds of a turn in which the device computes nothing, by family."""
     # the difference alone is noisy; a wait alone may be hidden by a device that is behind
-    waited_s = max(0.0, min(m.together_s - (m.step_s - m.step_delay_s), m.wait_s))
+    waited_s = max(
+        0.0, min(m.paces.together_s - (m.paces.step_s - m.paces.step_delay_s), m.paces.wait_s)
+    )
     return {
         "start-up": m.start_up_share_s,
-        "loader": min(waited_s, m.receiving_s) if keeps_up(m) else waited_s,
-        "transfer": m.transfer_s,
-        "main process": m.host_s,
+        "loader": min(waited_s, m.moving.receiving_s) if keeps_up(m) else waited_s,
+        "transfer": m.step.transfer_s,
+        "main process": m.step.host_s,
     }
 
 
 def keeps_up(m: Measurements) -> bool:
     """Tell whether the workers have so much time to spare that only others can delay them."""
-    step_s = m.step_s - m.step_delay_s
-    return bool(m.workers) and m.pace_s < SPARE * step_s and not is_uneven(m)
+    step_s = m.paces.step_s - m.paces.step_delay_s
+    return bool(m.setting.workers) and m.pace_s < SPARE * step_s and not is_uneven(m)
 
 
 def delayed_by_others(m: Measurements) -> bool:
@@ -100,24 +102,26 @@ def delayed_by_others(m: Measurements) -> bool:
 
 def is_uneven(m: Measurements) -> bool:
     """Tell whether few fetches lose most of what fetching and sending take."""
-    lost_s = m.slow_time * m.making_s
-    return m.slow_share <= FEW and lost_s > MOST * (m.making_s + m.sending_s)
+    lost_s = m.fetching.slow_time * m.making_s
+    return m.fetching.slow_share <= FEW and lost_s > MOST * (m.making_s + m.moving.sending_s)
 
 
 def memory_grows(m: Measurements) -> bool:
     """Tell whether the workers' own memory grew much, or a bit and had not stopped to."""
-    grows_on = m.grown_late_bytes > STILL_GROWING * m.grown_bytes
-    return m.grown_bytes > GROWTH and (m.grown_bytes > m.own_bytes or grows_on)
+    grows_on = m.memory.grown_late_bytes > STILL_GROWING * m.memory.grown_bytes
+    return m.memory.grown_bytes > GROWTH and (m.memory.grown_bytes > m.memory.own_bytes or grows_on)
 
 
 def shares_too_few_cores(m: Measurements) -> bool:
     """Tell whether workers that compute are kept on fewer cores than there are for them."""
-    return m.occupied_s > m.waiting_s and m.worker_cores < min(m.workers, m.cores)
+    return m.occupied_s > m.waiting_s and m.setting.worker_cores < min(
+        m.setting.workers, m.setting.cores
+    )
 
 
 def oversubscribed(m: Measurements) -> bool:
     """Tell whether the threads of numerical libraries hinder each other."""
-    return m.one_thread_gain >= HINDERED
+    return m.fetching.one_thread_gain >= HINDERED
 
 
 def _of_the_loader(m: Measurements) -> Cause:
@@ -125,7 +129,7 @@ def _of_the_loader(m: Measurements) -> Cause:
         return "uneven"
     if shares_too_few_cores(m) or oversubscribed(m):
         return "CPU"
-    if m.sending_s > m.making_s or m.collate_s > m.fetch_s / 2:
+    if m.moving.sending_s > m.making_s or m.fetching.collate_s > m.fetching.fetch_s / 2:
         return "collate or IPC"
     if m.waiting_s > m.occupied_s:
         return "storage"
@@ -134,11 +138,12 @@ def _of_the_loader(m: Measurements) -> Cause:
 
 def moves_bytes(m: Measurements) -> bool:
     """Tell whether collating is little more than copying: a loop in Python is slower."""
-    return m.batch_bytes > COPIED_PER_S * m.collating_s
+    return m.moving.batch_bytes > COPIED_PER_S * m.collating_s
 
 
 def slowest_stage(m: Measurements) -> str:
     """Return the longest computing stage of a fetch, "" if that has no name."""
-    own = {stage: s for stage, s in m.stages.items() if stage in ("decode", "transform")}
-    own[""] = m.fetch_s - sum(m.stages.values())  # of which the dataset says nothing
+    own = {stage: s for stage, s in m.fetching.stages.items() if stage in ("decode", "transform")}
+    # of which the dataset says nothing
+    own[""] = m.fetching.fetch_s - m.fetching.collate_s - sum(m.fetching.stages.values())
     return max(own, key=lambda stage: own[stage])

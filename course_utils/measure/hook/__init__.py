@@ -1,6 +1,7 @@
 """Follow a DataLoader, with what its workers do: what draws or computes needs no torch."""
 
-from course_utils.measure.hook.delay import delay_s
+from course_utils.measure.hook.delay import delay_ns, tells_delay
+from course_utils.measure.hook.fetch_meter import LONG_NS, SOME, AboutProcess, FetchMeter, Sink
 from course_utils.measure.hook.loader_hook import (
     Listener,
     contents,

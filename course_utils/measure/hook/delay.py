@@ -7,8 +7,8 @@ import threading
 from contextlib import suppress
 
 
-def delay_s() -> float:
-    """Return the seconds for which this thread was ready to run and got no core.
+def delay_ns() -> int:
+    """Return the nanoseconds for which this thread was ready to run and got no core.
 
     0 where the system does not tell.
     """
@@ -16,9 +16,14 @@ def delay_s() -> float:
         thread = threading.get_native_id()
         if _own.thread != thread:  # a forked process begins with the file of its parent
             _own.file, _own.thread = _File("/proc/thread-self/schedstat"), thread
-        return int(_own.file.read().split()[1]) / 1e9
+        return int(_own.file.read().split()[1])
     except (OSError, IndexError):
-        return 0.0
+        return 0
+
+
+def tells_delay() -> bool:
+    """Return whether this system tells it."""
+    return os.path.exists("/proc/thread-self/schedstat")
 
 
 class _File:

@@ -1,7 +1,7 @@
 """Iterate over a loader so that its workers' spans come back with each batch.
 
-A listener in the worker packs the spans of a batch up with it; here they are taken
-out and entered in the trace, with the number that the batch has in this run.
+The meter in the worker packs the spans of a batch, and what its fetch cost, up with it; here they
+are taken out and entered in the trace, with the number that the batch has in this run.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
+from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 
+from course_utils.measure.hook.fetch_meter import AboutProcess, FetchMeter, Sink
 from course_utils.measure.hook.loader_hook import (
-    Listener,
     data_loader_in,
     listen_within,
     listeners_of,
     packed,
     unpacked,
 )
-from course_utils.measure.spans import SampleIds, SpanLog, activate, current
+from course_utils.measure.records import Fetch, Row
+from course_utils.measure.spans import SampleIds, SpanLog, current
 
 Ids = Sequence[Hashable] | None
 _END = object()
@@ -33,7 +35,8 @@ def traced_batches(
     loader: Iterable[Any],
     ids: SampleIds | None = None,
     *,
-    beside: Sequence[Listener] = (),
+    sinks: Sequence[Sink] = (),
+    about_process: AboutProcess | None = None,
     started: Callable[[Iterator[Any]], None] = lambda batches: None,
 ) -> Generator[Any, None, None]:
     """Yield the batches of `loader` and enter spans and samples in `trace`.
@@ -42,20 +45,22 @@ def traced_batches(
         trace: the one that is recording.
         loader: a `DataLoader`, or anything that gives batches.
         ids: how to read the sample ids from a batch: a key, or a function of the batch.
-        beside: other listeners of a `DataLoader`.
+        sinks: what else takes the fetches of a `DataLoader`.
+        about_process: as in `FetchMeter`.
         started: is given the loader's own iterator as soon as there is one, and that of a
             `DataLoader` in it.
     """
-    tracer: _Tracer | None = None
+    in_trace: InTrace | None = None
     begin: Callable[[], Iterator[Any]] = partial(iter, loader)
     inner = data_loader_in(loader)
     if inner is not None:
-        listeners = [*beside]
+        meter = FetchMeter(*sinks, about_process=about_process)
         if type(loader).__iter__ is DataLoader.__iter__:  # others would look into our parcels
-            tracer = _tracer_of(inner)
-            listeners.append(tracer)  # the first at the end: what others note then is no collating
-            tracer.switch.fill_(True)
-        begin = partial(listen_within, loader, inner, listeners, started)
+            running = _meter_of(inner)
+            in_trace = _sink_of(running) or InTrace()
+            meter = running or FetchMeter(*sinks, in_trace, about_process=about_process)
+            in_trace.on[0] = True
+        begin = partial(listen_within, loader, inner, [meter], started)
     batches: Iterator[Any] | None = None
     try:
         while True:
@@ -72,7 +77,7 @@ def traced_batches(
                     log.rows.append(("main", "wait", asked_ns, log.clock(), log.batch))
             if received is _END:
                 break
-            batch, known = _told(received, trace, tracer)
+            batch, known = _told(received, trace, in_trace)
             if ids is not None:
                 known = _read_ids(batch, ids)
             trace.serve(batch_size(batch) if known is None else len(known), known)
@@ -80,68 +85,65 @@ def traced_batches(
             yield batch
     finally:
         trace.batch = -1
-        if tracer is not None:
-            tracer.switch.fill_(False)  # persistent workers send plain batches again
+        if in_trace is not None:
+            in_trace.on[0] = False  # persistent workers send plain batches again
 
 
-class _Tracer(Listener):
-    """Enters what a fetch does in the trace of its process; a worker sends that with the batch."""
+class InTrace(Sink):
+    """Enters each fetch in the trace of its process; a worker sends it with the batch."""
 
     def __init__(self) -> None:
         # Shared memory, because persistent workers outlive the recording they were started in.
-        self.switch = torch.zeros(1, dtype=torch.uint8, device="cpu")
-        self.switch.share_memory_()  # type: ignore[no-untyped-call]
-        self.on: Any = (True,)  # the same in a worker, where asking a tensor would take its time
-        self.log: SpanLog | None = None  # of a worker, which is this process
-        self.trace: SpanLog | None = None  # of this fetch; None: it is not recorded
-        self.index: Any = None  # of its samples
-        self.began_ns = self.collating_ns = self.spans_before = 0
+        self.on = RawArray("B", 1)
+        self.in_worker = False
+        self.index: Any = None  # of the samples of the last batch
 
     def worker_started(self, worker_id: int) -> None:
-        """Record in this worker for as long as it lives."""
-        self.log, self.on = SpanLog(lane=f"worker {worker_id}"), self.switch.numpy().data
-        activate(self.log)
+        """Send what is measured from now on."""
+        self.in_worker = True
 
-    def fetch_begins(self, index: Any) -> None:
-        """Note when, and which samples are wanted."""
+    def wants(self, index: Any) -> bool:
+        """Note which samples are wanted."""
         self.index = index
-        self.trace = trace = current() if self.on[0] else None
-        if trace is not None:
-            self.began_ns, self.spans_before = trace.clock(), len(trace.rows)
+        return bool(self.on[0]) and (self.in_worker or current() is not None)
 
-    def samples_made(self) -> None:
-        """Count a fetch in which the dataset names no stage as `read`, whatever else it may be."""
-        if (trace := self.trace) is not None:
-            self.collating_ns = now_ns = trace.clock()
-            if len(trace.rows) == self.spans_before:
-                trace.rows.append((trace.lane, "read", self.began_ns, now_ns, trace.batch))
-
-    def batch_made(self, batch: Any) -> Any:
-        """Note how long collating took; in a worker pack the spans up with the batch."""
-        if (trace := self.trace) is not None:
-            now_ns = trace.clock()
-            trace.rows.append((trace.lane, "collate", self.collating_ns, now_ns, trace.batch))
-        if self.log is None:
+    def take(self, fetch: Fetch, rows: Sequence[Row], batch: Any) -> Any:
+        """Enter the fetch in the trace of this process; in a worker send it with the batch."""
+        if not self.on[0] or (log := current()) is None:
             return batch
-        rows = self.log.drain()
-        return batch if trace is None else packed(batch, (rows, trace.note, _indices(self.index)))
+        lane, number = log.lane, log.batch
+        spans = list[Row]()
+        if not rows:
+            spans.append((lane, "read", fetch.began_ns, fetch.collated_ns, number))
+        spans.append((lane, "collate", fetch.collated_ns, fetch.ended_ns, number))
+        if not self.in_worker:
+            log.rows += spans
+            log.fetches.append(fetch)
+            return batch
+        return packed(batch, ([*rows, *spans], tuple(fetch), log.note, _indices(self.index)))
 
 
-def _tracer_of(loader: DataLoader[Any]) -> _Tracer:
-    """Return the tracer that running persistent workers know, or a new one."""
-    known = (one for one in listeners_of(loader) if isinstance(one, _Tracer))
-    return next(known, None) or _Tracer()
+def _meter_of(loader: DataLoader[Any]) -> FetchMeter | None:
+    """Return the meter that running persistent workers know and that can send to a trace."""
+    known = (one for one in listeners_of(loader) if isinstance(one, FetchMeter))
+    return next((meter for meter in known if _sink_of(meter)), None)
 
 
-def _told(received: Any, trace: SpanLog, tracer: _Tracer | None) -> tuple[Any, Ids]:
+def _sink_of(meter: FetchMeter | None) -> InTrace | None:
+    sinks = meter.sinks if meter is not None else ()
+    return next((sink for sink in sinks if isinstance(sink, InTrace)), None)
+
+
+def _told(received: Any, trace: SpanLog, sink: InTrace | None) -> tuple[Any, Ids]:
     """Return a batch and the indices of its samples; None if they are not known."""
-    if tracer is None:
+    if sink is None:
         return received, None
     batch, about = unpacked(received)
     if about is None:
-        return batch, _indices(tracer.index)  # what workers fetch, they alone know
-    rows, note, ids = about
+        return batch, _indices(sink.index)  # what workers fetch, they alone know
+    rows, fetch, note, ids = about
     trace.rows += [(*row[:4], trace.served) for row in rows]
+    trace.fetches.append(Fetch._make(fetch))
     trace.mention(note)
     return batch, ids
 

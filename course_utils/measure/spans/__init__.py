@@ -1,12 +1,12 @@
 """What is recorded of a loop: spans and the ledger of its samples, and what they say."""
 
+from course_utils.measure.records import Span
 from course_utils.measure.spans.lanes import Lane, busy_share, busy_shares, idle_gaps, lanes, reach
 from course_utils.measure.spans.span_log import (
     OTHERS,
     STAGES,
     Clock,
     SampleIds,
-    Span,
     SpanLog,
     activate,
     current,

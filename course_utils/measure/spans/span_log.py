@@ -13,7 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
+
+from course_utils.measure.records import Fetch, Row, Span
 
 STAGES = ("read", "decode", "transform", "collate", "transfer", "compute", "wait")
 THREAD = "thread"  # lane of what a thread does beside the one that records
@@ -21,27 +23,6 @@ OTHERS = "other ranks"  # lane of the time in which a rank waits for them to mee
 
 Clock = Callable[[], int]
 SampleIds = str | Callable[[Any], Iterable[Hashable]]
-
-
-class Span(NamedTuple):
-    """One stretch of work (or waiting) of one lane.
-
-    Times are `time.perf_counter_ns()` nanoseconds: one clock for all processes of a machine.
-    """
-
-    lane: str
-    stage: str
-    start_ns: int
-    end_ns: int
-    batch: int = -1  # -1: belongs to no batch
-
-    @property
-    def duration_ns(self) -> int:
-        """Length of the span in nanoseconds."""
-        return self.end_ns - self.start_ns
-
-
-Row = tuple[str, str, int, int, int]  # the fields of a Span
 
 
 class SpanLog:
@@ -64,6 +45,7 @@ class SpanLog:
         # Plain tuples: the garbage collector lets go of them once it has seen that they hold
         # nothing but words and numbers, and looks at every Span again each time.
         self.rows: list[Row] = []
+        self.fetches: list[Fetch] = []  # what each batch cost the process that made it
         self._closing: list[Callable[[], None]] = []
 
     def add(self, span: Span) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from course_utils.measure.watch.harmless import give_up
-from course_utils.measure.watch.record import FOLDER, PROCESS, records_folder
+from course_utils.measure.watch.timing.harmless import give_up
+from course_utils.measure.watch.timing.ring_file import FOLDER, PROCESS, records_folder
 
 _PATCHED = "torch.utils.data.dataloader", "torchdata.stateful_dataloader.stateful_dataloader"
 
@@ -96,14 +96,14 @@ def _patch(module: ModuleType) -> None:
     iterators, loader = module._BaseDataLoaderIter, module.DataLoader
     get_iterator, next_batch = _watched(loader._get_iterator), _timed(iterators.__next__)
     _say_that_torch_is_here()
-    iterators._watched_turns = None
+    iterators._step_timer = None
     iterators.__next__, loader._get_iterator = next_batch, get_iterator
 
 
 def _watched(make: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
     def get_iterator(loader: Any) -> Iterator[Any]:
         try:
-            from course_utils.measure.watch.turns import begin
+            from course_utils.measure.watch.timing.watching import begin
         except Exception as error:
             give_up(error)
             return make(loader)
@@ -114,8 +114,8 @@ def _watched(make: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[A
 
 def _timed(next_batch: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def next_of_watched(iterator: Any) -> Any:
-        turns = iterator._watched_turns
-        return next_batch(iterator) if turns is None else turns.take(iterator, next_batch)
+        timer = iterator._step_timer
+        return next_batch(iterator) if timer is None else timer.take(iterator, next_batch)
 
     return next_of_watched
 

@@ -7,8 +7,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from course_utils.measure.watch.harmless import give_up, has_failed
-from course_utils.measure.watch.record import Seen, is_watched, read_all, records_folder
+from course_utils.measure.watch.timing.harmless import give_up, has_failed
+from course_utils.measure.watch.timing.ring_file import (
+    Observation,
+    is_watched,
+    read_all,
+    records_folder,
+)
 
 if TYPE_CHECKING:
     from course_utils.measure.picture import Timeline
@@ -48,7 +53,7 @@ class Watched(Generic[T]):
         return findings(_seen())
 
     def timeline(self) -> Timeline:
-        """Return the picture of the last turns of the loops of this process."""
+        """Return the picture of the last iterations of the loops of this process."""
         from course_utils.measure.watch.report import timeline
 
         return timeline(_seen())
@@ -76,18 +81,20 @@ def watch(loader: Iterable[T]) -> Watched[T]:
 def _timed(loader: Iterable[T]) -> Iterable[T]:
     """Return `loader`, timed unless `course watch` does that already; no batch is taken yet."""
     from course_utils.measure.hook import data_loader_in
-    from course_utils.measure.watch import turns
+    from course_utils.measure.watch.timing import watching
 
     inner = data_loader_in(loader)
     if inner is None:
-        return turns.timed(loader)
-    return loader if is_watched() else turns.timed_loader(loader, inner)
+        return watching.timed(loader)
+    return loader if is_watched() else watching.timed_loader(loader, inner)
 
 
-def _seen() -> list[Seen]:
+def _seen() -> list[Observation]:
     """Return what was seen until now."""
-    if turns := sys.modules.get("course_utils.measure.watch.turns"):  # else nothing was looped over
-        turns.write_down()
+    if timers := sys.modules.get(
+        "course_utils.measure.watch.timing.step_timer"
+    ):  # else nothing was looped over
+        timers.write_down()
     return read_all(records_folder())
 
 

@@ -18,8 +18,15 @@ from typing import Any
 
 from course_utils.errors import CourseError
 from course_utils.measure.watch.attach import prepare
-from course_utils.measure.watch.harmless import give_up
-from course_utils.measure.watch.record import ENDING, FAILED, PROCESS, Seen, Totals, read_all
+from course_utils.measure.watch.timing.harmless import give_up
+from course_utils.measure.watch.timing.ring_file import (
+    ENDING,
+    FAILED,
+    PROCESS,
+    Observation,
+    Totals,
+    read_all,
+)
 from course_utils.words import duration, percent, plural
 
 COMMAND = "command.txt"  # in a kept record: the program that was watched
@@ -201,14 +208,15 @@ class Live:
         if self._terminal:
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
 
-    def _part(self, key: tuple[int, str], one: Seen) -> str:
+    def _part(self, key: tuple[int, str], one: Observation) -> str:
         before, now = self._before.get(key, Totals()), one.totals
-        turns, waited = now.turns - before.turns, now.waited - before.waited
-        if not turns:
+        count = now.iterations - before.iterations
+        waited_ns = now.waited_ns - before.waited_ns
+        if not count:
             return ""
-        lasted = waited + now.worked - before.worked
+        lasted_ns = waited_ns + now.worked_ns - before.worked_ns
         rank = f"rank {one.rank} " if one.about["ranks"] > 1 else ""
         return (
-            f"{rank}{one.about['at']}: {plural(int(now.turns), 'batch')}, "
-            f"{duration(lasted / turns)} each, {percent(waited / max(lasted, 1.0))} waiting"
+            f"{rank}{one.about['at']}: {plural(now.iterations, 'batch')}, "
+            f"{duration(lasted_ns / count)} each, {percent(waited_ns / max(lasted_ns, 1))} waiting"
         )

@@ -15,15 +15,16 @@ from course_utils.measure.diagnosis import LEAVE_IT, WORTH, Measurements, delaye
 from course_utils.measure.exchange import chrome_ranks
 from course_utils.measure.picture import Timeline
 from course_utils.measure.ranks import find_straggler
+from course_utils.measure.records import MAIN, Fetch
 from course_utils.measure.spans import OTHERS, Span
 from course_utils.measure.trace import Trace
 from course_utils.measure.watch.figures import Loop, loops
-from course_utils.measure.watch.record import Seen, Turn
+from course_utils.measure.watch.timing.ring_file import Observation
 from course_utils.paths import replace_file
 from course_utils.words import duration, factor, percent, plural
 
 WIDTH = 96  # letters of a line
-TURNS = 200  # of the busiest loader, that are drawn
+ITERATIONS = 200  # of the busiest loader, that are drawn
 NOT_KNOWN = (
     "Watching cannot tell what the step takes by itself, whether thread pools hinder each other, "
     "and whether memory grows: `diagnose(loader, step)` tries that."
@@ -32,7 +33,7 @@ _STYLE = """<style>:root{color-scheme:light dark}body{font:15px/1.45 system-ui,s
 pre{white-space:pre-wrap;font:13px/1.5 ui-monospace,monospace;max-width:60em}</style>"""
 
 
-def write(seen: Sequence[Seen], folder: Path, command: str) -> str:
+def write(seen: Sequence[Observation], folder: Path, command: str) -> str:
     """Write page and trace into `folder`; return what was found, as text."""
     text = findings(seen)
     if not seen:
@@ -45,7 +46,7 @@ def write(seen: Sequence[Seen], folder: Path, command: str) -> str:
     return f"{text}\n\nThe last turns: {page}, and for https://ui.perfetto.dev: {trace}"
 
 
-def findings(seen: Sequence[Seen]) -> str:
+def findings(seen: Sequence[Observation]) -> str:
     """Return in words what each loader cost each rank."""
     found = loops(seen)
     if not found:
@@ -109,13 +110,13 @@ def _who(loop: Loop, alike: Sequence[Loop]) -> str:
 def _turn(loop: Loop) -> str:
     """Return the figures of one loader in one process."""
     totals = loop.seen.totals
-    count = plural(int(totals.turns), "batch")
+    count = plural(totals.iterations, "batch")
     if totals.epochs:
-        count += f" in {plural(int(totals.epochs), 'epoch')}"
+        count += f" in {plural(totals.epochs, 'epoch')}"
     if loop.stride > 1:
         count += f" (1 of {loop.stride} was timed)"
-    waited, worked = duration(totals.waited), duration(totals.worked)
-    if not totals.worked:  # nobody came back for a second batch
+    waited, worked = duration(totals.waited_ns), duration(totals.worked_ns)
+    if not totals.worked_ns:  # nobody came back for a second batch
         return f"{count}: {waited} in next()"
     return f"{count}: {waited} in next() and {worked} in the loop, {percent(loop.share)} lost"
 
@@ -130,7 +131,7 @@ def _verdict(loop: Loop) -> list[str]:
     m, told = loop.measurements, loop.remedy
     if m is None or told is None:
         return []
-    turn = f"A turn takes {_ms(m.together_s)}, {_ms(m.wait_s)} of it waiting."
+    turn = f"A turn takes {_ms(m.paces.together_s)}, {_ms(m.paces.wait_s)} of it waiting."
     if loop.cause == "GPU-bound":
         if delayed_by_others(m):
             return [
@@ -146,7 +147,7 @@ def _verdict(loop: Loop) -> list[str]:
     if told.gain < WORTH:
         return [f"{turn} {told.verdict}", "Watching cannot name a change that gains much."]
     # what workers that compute take from the step cannot be seen: without them it may be quicker
-    limit = "up to about " if m.workers else "at most "
+    limit = "up to about " if m.setting.workers else "at most "
     most = limit if told.at_most else ""
     what = "each epoch after the first" if loop.cause == "start-up" else "this loop"
     gain = f"Predicted gain: {what} {most}{factor(told.gain)} times as fast."
@@ -155,7 +156,7 @@ def _verdict(loop: Loop) -> list[str]:
 
 def _lost_at_the_start(loop: Loop, m: Measurements) -> bool:
     """Tell whether a loop that loses much does so where its turns are not steady yet."""
-    return loop.share > LEAVE_IT and 2 * m.wait_s < loop.share * m.together_s
+    return loop.share > LEAVE_IT and 2 * m.paces.wait_s < loop.share * m.paces.together_s
 
 
 def _at_best(m: Measurements) -> str:
@@ -178,27 +179,28 @@ def _ranks(found: Sequence[Loop]) -> list[str]:
     return [str(find_straggler(arrivals))] if arrivals[0].served > 1 else []
 
 
-def _arrivals(seen: Sequence[Seen]) -> list[Trace]:
+def _arrivals(seen: Sequence[Observation]) -> list[Trace]:
     """Return for each rank when it had each batch: ranks that meet in each step leave together."""
-    got = [{turn.number: turn for turn in one.turns} for one in seen]
-    common = sorted(set.intersection(*map(set, got)))  # ranks may have timed different turns
+    by_number = [{each.number: each for each in one.iterations} for one in seen]
+    common = sorted(set.intersection(*map(set, by_number)))  # ranks may have timed different ones
     found = []
-    for turns in got:
+    for one, iterations in zip(seen, by_number, strict=True):
         trace = Trace(clock=lambda: 0)
         trace.served = len(common)
         for number in common:
-            turn = turns[number]
-            trace.add(Span("main", "wait", int(turn.asked), int(turn.got), int(number)))
-            trace.add(Span(OTHERS, "wait", int(turn.got), int(turn.got) + 1, int(number)))
-            for span in _fetch_spans(turn):
-                trace.add(span)
+            each = iterations[number]
+            trace.add(Span("main", "wait", each.asked_ns, each.got_ns, number))
+            trace.add(Span(OTHERS, "wait", each.got_ns, each.got_ns + 1, number))
+            if fetch := one.fetches.get(number):
+                for span in _fetch_spans(fetch, number):
+                    trace.add(span)
         found.append(trace)
     return found
 
 
 def _idle(found: Sequence[Loop]) -> list[str]:
     """Return how idle time divides, as far as that is known."""
-    on = next((loop for loop in found if loop.seen.totals.device_turns), None)
+    on = next((loop for loop in found if loop.seen.totals.device_iterations), None)
     if on is None:
         return [
             "No CUDA device computed: what the loop does between two batches is its own work, of "
@@ -211,9 +213,9 @@ def _idle(found: Sequence[Loop]) -> list[str]:
     ]
 
 
-def traces(seen: Sequence[Seen]) -> dict[str, Trace]:
+def traces(seen: Sequence[Observation]) -> dict[str, Trace]:
     """Return of each process the last turns as a trace, on one clock; by rank."""
-    by_process: dict[int, list[Seen]] = {}
+    by_process: dict[int, list[Observation]] = {}
     for one in seen:
         by_process.setdefault(one.about["pid"], []).append(one)
     several = len({group[0].rank for group in by_process.values()}) < len(by_process)
@@ -227,17 +229,17 @@ def traces(seen: Sequence[Seen]) -> dict[str, Trace]:
     return found
 
 
-def timeline(seen: Sequence[Seen]) -> Timeline:
+def timeline(seen: Sequence[Observation]) -> Timeline:
     """Return the picture of the last turns, of all processes below each other."""
     found = traces(seen)
     return Timeline(found if len(found) > 1 else next(iter(found.values())))
 
 
-def _trace(group: Sequence[Seen]) -> Trace:
+def _trace(group: Sequence[Observation]) -> Trace:
     """Return the last turns of one process."""
-    busiest = max(group, key=lambda one: one.totals.turns)
-    first, end = busiest.turns[-TURNS:][0], busiest.turns[-1].got
-    trace = Trace(clock=lambda: int(end))
+    busiest = max(group, key=lambda one: one.totals.iterations)
+    first, end_ns = busiest.iterations[-ITERATIONS:][0], busiest.iterations[-1].got_ns
+    trace = Trace(clock=lambda: end_ns)
     trace.note, trace.sample_ids = "watched: the last turns", None
     trace.begins_amid = first.place > 0
     if (stride := Loop(busiest).stride) > 1:
@@ -245,24 +247,25 @@ def _trace(group: Sequence[Seen]) -> Trace:
     if busiest.about["ranks"] > 1:
         trace.mention("computing includes the wait for other ranks")
     for one in group:
-        for turn in one.turns:
-            if first.asked <= turn.asked and turn.got <= end:
-                number = int(turn.number)
-                trace.add(Span("main", "wait", int(turn.asked), int(turn.got), number))
-                if turn.left > 0:
-                    trace.add(Span("main", "compute", int(turn.got), int(turn.left), number))
-                if turn.worker >= 0:
-                    for span in _fetch_spans(turn):
+        for each in one.iterations:
+            if first.asked_ns <= each.asked_ns and each.got_ns <= end_ns:
+                number = each.number
+                trace.add(Span("main", "wait", each.asked_ns, each.got_ns, number))
+                if each.left_ns > 0:
+                    trace.add(Span("main", "compute", each.got_ns, each.left_ns, number))
+                if (fetch := one.fetches.get(number)) and fetch.worker != MAIN:
+                    for span in _fetch_spans(fetch, number):
                         trace.add(span)
                 trace.served += 1
     return trace
 
 
-def _fetch_spans(turn: Turn) -> list[Span]:
-    """Return what is known of how a batch was made."""
-    if not turn.done:
-        return []
-    lane, number = f"worker {turn.worker:.0f}" if turn.worker >= 0 else "main", int(turn.number)
-    began, made, done = int(turn.began), int(turn.made or turn.done), int(turn.done)
-    spans = [Span(lane, "read", began, made, number), Span(lane, "collate", made, done, number)]
-    return spans if turn.made else spans[:1]
+def _fetch_spans(fetch: Fetch, number: int) -> list[Span]:
+    """Return what is known of how batch `number` was made."""
+    lane = f"worker {fetch.worker}" if fetch.worker != MAIN else "main"
+    if not fetch.collated_ns:
+        return [Span(lane, "read", fetch.began_ns, fetch.ended_ns, number)]
+    return [
+        Span(lane, "read", fetch.began_ns, fetch.collated_ns, number),
+        Span(lane, "collate", fetch.collated_ns, fetch.ended_ns, number),
+    ]

@@ -29,7 +29,8 @@ from course_utils.hardware.clock import HostClock, RealClock, VirtualClock
 from course_utils.hardware.storage import SlowFileSystem, storage_preset
 from course_utils.loading.events import read_labels
 from course_utils.loading.workers import DEFAULT_PREFETCH
-from course_utils.measure.hook import Listener, end, listen, listeners_of
+from course_utils.measure.hook import FetchMeter, Sink, end, listen, listeners_of
+from course_utils.measure.records import Fetch, Row
 from course_utils.measure.spans import Span
 from notebooks.stories.capstone.job import STORAGE, Job, RecordedJob
 
@@ -47,7 +48,7 @@ class Made(NamedTuple):
     keeps: int | None  # how many events are in the memory of the worker; not told each time
 
 
-class Row(NamedTuple):
+class Lesson(NamedTuple):
     """What the model learnt of an event: features and sensors of its pulses, and its direction."""
 
     features: NDArray[np.float32]
@@ -81,8 +82,9 @@ class CountedJob(RecordedJob):
         self.first_steps = [list[FirstStep]() for _ in self.plan]
         self.untaught = 0  # steps that are given no optimiser
         self.noted: list[tuple[str, bool]] = []  # the task of each epoch, and were there losses?
-        self.learnt = defaultdict[int, list[Row]](list)  # by the number of the event
-        self._account = Account(storage)
+        self.learnt = defaultdict[int, list[Lesson]](list)  # by the number of the event
+        account = Account(storage)
+        self._meter = FetchMeter(account, clock=account.now)
 
     def run(self, train: Callable[[Job], None]) -> None:
         """Run the training and record it; what comes before the loop takes of the time too."""
@@ -101,9 +103,9 @@ class CountedJob(RecordedJob):
         if loader.num_workers:
             with self._free_of_charge():
                 _expect_to_travel(loader.dataset, loader.collate_fn, loader.worker_init_fn)
-        if self._account not in listeners_of(loader):
+        if self._meter not in listeners_of(loader):
             loader._iterator = None  # workers that were started before tell no costs
-        batches = listen(loader, [self._account])
+        batches = listen(loader, [self._meter])
         self._ahead = ahead = loader.num_workers * (loader.prefetch_factor or DEFAULT_PREFETCH)
         keeps = defaultdict[int, int](int)  # events, in each worker
         asked, free, boot = [self.clock()] * ahead, defaultdict[int, int](int), 0
@@ -161,8 +163,8 @@ class CountedJob(RecordedJob):
 
     def _note_learnt(self, batch: dict[str, Tensor]) -> None:
         for event, mask, features, sensor, direction in zip(*batch.values(), strict=True):
-            row = Row(features[mask].numpy(), sensor[mask].numpy(), direction.numpy().copy())
-            self.learnt[int(event)].append(row)
+            lesson = Lesson(features[mask].numpy(), sensor[mask].numpy(), direction.numpy().copy())
+            self.learnt[int(event)].append(lesson)
 
     def _weigh(self, batch: Any) -> None:
         with self._free_of_charge():
@@ -192,7 +194,7 @@ def _expect_to_travel(*things: Any) -> None:
 
 
 def _content_of(batch: Any) -> dict[str, Tensor]:
-    """Return the tensors of which a step learns, in the order of a `Row`."""
+    """Return the tensors of which a step learns, in the order of a `Lesson`."""
     names = "event_id", "mask", "features", "sensor", "direction"
     try:
         return {name: batch[name].content.data for name in names}
@@ -204,28 +206,33 @@ def _content_of(batch: Any) -> dict[str, Tensor]:
         ) from None
 
 
-class Account(Listener):
+class Account(Sink):
     """Tells with each batch what it cost the worker."""
 
     def __init__(self, storage: SlowFileSystem):
         """Count what a worker waits for `storage`."""
-        self.storage, self.worker, self.made = storage, -1, 0
+        self.storage, self.made = storage, 0
+        self.clock: VirtualClock | None = None  # of a worker
+
+    def now(self) -> int:
+        """Return the time of this worker, in ns; 0 in the main process, which pays itself."""
+        return self.clock() if self.clock else 0
 
     def worker_started(self, worker_id: int) -> None:
         """Begin to count in this worker."""
-        self.worker, self.boot = worker_id, time.process_time_ns()
-        self.clock = VirtualClock(self.storage)
-        self.before = self.clock()
+        self.boot, self.clock = time.process_time_ns(), VirtualClock(self.storage)
+        self.before_ns = self.now()
 
-    def batch_made(self, batch: Any) -> Any:
-        """Send the cost along; without workers it is the main process that pays."""
-        if self.worker < 0:
-            return batch
-        took = self.clock() - self.before
+    def wants(self, index: Any) -> bool:
+        """Return whether a worker fetches."""
+        return self.clock is not None
+
+    def take(self, fetch: Fetch, rows: Sequence[Row], batch: Any) -> Any:
+        """Send the cost along: of the fetch, and of all since the one before it."""
         self.made += 1
         keeps = None if self.made % LOOKS_AFTER else _events_in_memory()
-        made = Made(batch, self.worker, took, self.boot, keeps)
-        self.before, self.boot = self.clock(), 0  # to look costs the worker nothing
+        made = Made(batch, fetch.worker, fetch.ended_ns - self.before_ns, self.boot, keeps)
+        self.before_ns, self.boot = self.now(), 0  # to look costs the worker nothing
         return made
 
 

@@ -11,7 +11,7 @@ the clinic counts them.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -20,6 +20,8 @@ from weakref import WeakKeyDictionary
 
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import all_cores
+from course_utils.measure.hook import tells_delay
+from course_utils.measure.records import Fetch
 from course_utils.paths import replace_file, scratch_folder
 from course_utils.teaching.notebook import Bar, bars, card
 from course_utils.words import percent, plural
@@ -72,14 +74,12 @@ class WorkersCpu(Finding):
     """What the workers do with their time while the loop runs: shares of 0 to 1, by worker."""
 
     def __init__(self, about: str, run: Run):
-        ends = [(rows[0], rows[-1]) for rows in run.by_worker()]
-        self.computes = tuple(_share(*both, "cpu_ns") for both in ends)
-        ready = [_share(*both, "delay_ns") for both in ends]
-        sleeps = tuple(max(0.0, 1 - a - b) for a, b in zip(self.computes, ready, strict=True))
-        cores = max(last["cores"] for _, last in ends)  # that they may use
+        shares = [_shares(fetches) for fetches in run.by_worker()]
+        self.computes = tuple(computes for computes, _ in shares)
+        sleeps = tuple(max(0.0, 1 - computes - ready) for computes, ready in shares)
         # what the system does not tell is None
-        self.sleeps = sleeps if all(last["delay_ns"] >= 0 for _, last in ends) else None
-        self.cores = cores if cores >= 0 else None
+        self.sleeps = sleeps if tells_delay() else None
+        self.cores = run.cores if run.cores >= 0 else None
         said, drawn = f"The workers compute {_percents(self.computes)} of the time", list[Bar]()
         if self.sleeps:
             said += f", sleep {_percents(self.sleeps)}"
@@ -92,8 +92,12 @@ class WorkersCpu(Finding):
         super().__init__(about, f"{said}.", drawn)
 
 
-def _share(first: dict[str, int], last: dict[str, int], clock: str) -> float:
-    return (last[clock] - first[clock]) / (last["end_ns"] - first["end_ns"])
+def _shares(fetches: Sequence[Fetch]) -> tuple[float, float]:
+    """Return for which share of its time a worker computed, and was ready but had no core."""
+    first, last = fetches[0], fetches[-1]
+    lasted_ns = last.ended_ns - first.ended_ns
+    computed_ns = last.total_cpu_ns - first.total_cpu_ns
+    return computed_ns / lasted_ns, sum(f.delay_ns for f in fetches[1:]) / lasted_ns
 
 
 def _percents(shares: Iterable[float]) -> str:
@@ -105,9 +109,9 @@ class BatchTimes(Finding):
 
     def __init__(self, about: str, run: Run):
         times = [
-            (rows[at + BATCH_SIZE - 1]["end_ns"] - rows[at]["start_ns"]) / 1e6
-            for rows in run.by_worker()
-            for at in range(0, len(rows), BATCH_SIZE)
+            (fetch.collated_ns - fetch.began_ns) / 1e6
+            for fetches in run.by_worker()
+            for fetch in fetches
         ]
         self.median_ms, self.slowest_ms = median(times), max(times)
         found = {"fastest": min(times), "median": self.median_ms, "slowest": self.slowest_ms}

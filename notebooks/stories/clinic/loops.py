@@ -4,9 +4,7 @@ What a loop does lies in a list of numbers. All six use the same dataset, the sa
 and the same emulated GPU, so that nothing but a recorded epoch tells them apart.
 """
 
-import os
 import random
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from course_utils.hardware.gpu import EmulatedAccelerator, get_accelerator
 from course_utils.hardware.machine import usable_cores
 from course_utils.hardware.storage import UNLIMITED, SlowFileSystem, slow_storage
+from course_utils.measure.records import Fetch
 from course_utils.measure.trace import Trace, record
 from course_utils.teaching.explorer import use_cpu
 
@@ -68,7 +67,7 @@ RECIPES = {
 
 
 class Samples(Dataset[Batch]):
-    """Samples that take their time; each says who made it, and what that cost so far."""
+    """Samples that take their time; each says which it is, and how many cores its maker may use."""
 
     def __init__(self, numbers: Recipe, storage: SlowFileSystem, gate: str):
         self._numbers, self._storage, self._gate = numbers, storage, gate
@@ -77,8 +76,8 @@ class Samples(Dataset[Batch]):
         return BATCH_SIZE * STEPS
 
     def __getitem__(self, index: int) -> Batch:
-        """Return sample `index` with the figures of the process that made it, all of shape ()."""
-        numbers, start = self._numbers, time.perf_counter_ns()
+        """Return the number of a sample, and of the cores of the process; both of shape ()."""
+        numbers = self._numbers
         with self._storage.open(FILE) as file:
             file.seek(index)
             file.read(1)
@@ -88,12 +87,7 @@ class Samples(Dataset[Batch]):
                 use_cpu(numbers.compute)
         else:
             use_cpu(numbers.compute + giant)
-        end = time.perf_counter_ns()
-        made = (index, start, end, time.process_time_ns(), _delay_ns(), os.getpid(), _cores())
-        return dict(zip(MADE, map(torch.tensor, made), strict=True))
-
-
-MADE = ("sample", "start_ns", "end_ns", "cpu_ns", "delay_ns", "process", "cores")
+        return {"sample": torch.tensor(index), "cores": torch.tensor(_cores())}
 
 
 def _pin(recipe: Recipe, worker: int) -> None:
@@ -105,15 +99,6 @@ def _pin(recipe: Recipe, worker: int) -> None:
 
 def _can_pin() -> bool:
     return hasattr(psutil.Process, "cpu_affinity")  # macOS binds no process to a core
-
-
-def _delay_ns() -> int:
-    """Return for how long this thread was ready and got no core, -1 if the system does not tell."""
-    try:
-        with open("/proc/thread-self/schedstat", "rb") as file:
-            return int(file.read().split()[1])
-    except (OSError, IndexError):
-        return -1
 
 
 def _cores() -> int:
@@ -158,20 +143,17 @@ def make_loops(folder: Path, seed: int) -> Iterator[Loop]:
 
 
 class Run:
-    """One recorded epoch of a loop: workers, steps, and what the workers said of themselves."""
+    """One recorded epoch of a loop: its steps, and what each batch cost its worker."""
 
     def __init__(self, loop: Loop, batches: Iterable[Batch] | None = None, *, fetch: bool = False):
         """Run it, on other `batches` if there are any; to `fetch` is to do nothing with them."""
-        self.rows: list[dict[str, int]] = []  # one for each sample
+        self.cores = -1  # that each worker may use; -1 where the system does not tell
         self.ends_ns: list[int] = []
         with record() as trace:
             for batch in trace.batches(batches or loop.loader, ids="sample"):
                 if not fetch:
                     loop.step(batch)
-                columns = (batch[name].tolist() for name in MADE)
-                self.rows += (
-                    dict(zip(MADE, row, strict=True)) for row in zip(*columns, strict=True)
-                )
+                self.cores = max(self.cores, *batch["cores"].tolist())
                 self.ends_ns.append(trace.clock())
             if not fetch:
                 loop.gpu.synchronize()
@@ -194,7 +176,7 @@ class Run:
         inside = (min(span.end_ns, end) - max(span.start_ns, start) for span in steps)
         return sum(max(ns, 0) for ns in inside) / (end - start)
 
-    def by_worker(self) -> list[list[dict[str, int]]]:
-        """Return the samples of each worker in the order in which it made them."""
-        rows = sorted(self.rows, key=lambda row: (row["process"], row["start_ns"]))
-        return [list(group) for _, group in groupby(rows, key=lambda row: row["process"])]
+    def by_worker(self) -> list[list[Fetch]]:
+        """Return the fetches of each worker in the order in which it made them."""
+        fetches = sorted(self.trace.fetches)
+        return [list(group) for _, group in groupby(fetches, key=lambda fetch: fetch.worker)]

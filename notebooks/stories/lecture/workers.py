@@ -7,8 +7,8 @@ from course_utils.hardware.gpu import get_accelerator
 from course_utils.hardware.machine import usable_cores
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import NpzEvents, pad_collate
-from course_utils.measure.diagnosis import steady_rate
 from course_utils.measure.spans import stage
+from course_utils.measure.throughput import steady_rate
 from course_utils.teaching.explorer import use_cpu
 from course_utils.teaching.lecture import Finding
 from course_utils.teaching.notebook import data_path

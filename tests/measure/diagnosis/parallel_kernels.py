@@ -30,4 +30,4 @@ if __name__ == "__main__":
         multiprocessing_context="fork",
         timeout=15,
     )
-    print(diagnose(loader, lambda batch: None, seconds=1).measurements.workers)
+    print(diagnose(loader, lambda batch: None, seconds=1).measurements.setting.workers)

@@ -67,11 +67,11 @@ def test_a_loader_of_any_kind_is_judged_and_left_as_it_was(kind: str, workers: i
     loader = data.KINDS[kind](num_workers=workers)
     before = dict(getattr(loader, "__dict__", {}))
     found = quick(loader, seconds=1 if workers else 0.2).measurements
-    assert found.loader_s > 0
-    assert found.workers == workers
+    assert found.paces.loader_s > 0
+    assert found.setting.workers == workers
     samples = data.BATCH if kind == "without batching" else 1
     if kind != "iterable":  # which tells its length only at the end of an epoch
-        assert found.epoch == data.BATCHES * samples
+        assert found.paces.epoch == data.BATCHES * samples
     assert dict(getattr(loader, "__dict__", {})) == before
 
 
@@ -82,8 +82,8 @@ def test_workers_of_every_start_method_are_judged_and_end_in_silence(
     gpu = get_accelerator(step_ms=2, emulate=True)
     loader = ROWS(num_workers=1, multiprocessing_context=start_method)
     found = quick(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=0.1)
-    assert found.measurements.start_method == start_method
-    assert found.measurements.fetch_s > 0
+    assert found.measurements.setting.start_method == start_method
+    assert found.measurements.fetching.fetch_s > 0
     assert not multiprocessing.active_children()
     assert capfd.readouterr() == ("", "")
     if start_method == "spawn":  # an interpreter and torch for 40 batches
@@ -93,8 +93,8 @@ def test_workers_of_every_start_method_are_judged_and_end_in_silence(
 def test_a_device_that_was_not_waited_for_is_waited_for() -> None:
     gpu, calls = get_accelerator(step_ms=10, emulate=True), []
     found = quick(ROWS(), lambda batch: gpu.step(gpu.upload(batch)) and None, seconds=1)
-    assert found.measurements.step_s >= 0.01
-    assert found.measurements.compute_s == pytest.approx(0.01, rel=0.05)
+    assert found.measurements.paces.step_s >= 0.01
+    assert found.measurements.step.compute_s == pytest.approx(0.01, rel=0.05)
     changed = data.KINDS["own functions"]()  # a step may change the containers of its batch
     quick(changed, lambda batch: batch.pop("event_id"), synchronize=lambda: calls.append(1))
     assert calls
@@ -153,7 +153,7 @@ def test_the_workers_of_a_loader_that_is_wrapped_are_seen() -> None:
     wrapped = Wrapped(ROWS(num_workers=1))
     before = dict(vars(wrapped.stages[0]))
     found = quick(wrapped, prove=True).measurements
-    assert (found.workers, found.kind) == (1, "samples")
+    assert (found.setting.workers, found.setting.kind) == (1, "samples")
     assert vars(wrapped.stages[0]) == before
 
 

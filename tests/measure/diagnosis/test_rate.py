@@ -8,8 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from course_utils.errors import CourseError
-from course_utils.measure.diagnosis import steady_rate
-from course_utils.measure.diagnosis.rate import first_dropped
+from course_utils.measure.throughput import first_dropped, steady_rate
 from tests.measure.datasets import Numbers
 
 

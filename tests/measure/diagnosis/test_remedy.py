@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from course_utils.measure.diagnosis import Cause
 from course_utils.measure.diagnosis.changes import with_arguments
 from course_utils.measure.diagnosis.remedy import gain, pipeline, remedy, turn_ms
 from course_utils.measure.diagnosis.trials import Trial, candidates
-from tests.measure.handmade import hungry
+from tests.measure.handmade import changed, hungry
 
 IPC: Cause = "collate or IPC"
 BIG = 10**8
@@ -123,7 +122,7 @@ def test_what_whole_batches_do_not_gain_is_not_advised_and_what_they_gain_is_no_
     for turn_s in (rows.turn_s, 2 * rows.turn_s):
         found = remedy(rows, "CPU", [Trial(whole, turn_s), Trial(workers, turn_s)])
         assert (found.gain, found.change.split(":")[0]) == (1.0, "leave the loader as it is")
-    much = replace(rows, step_s=rows.turn_s / 50)  # the model promises 50
+    much = changed(rows, step_s=rows.turn_s / 50)  # the model promises 50
     assert remedy(much, "CPU", [Trial(whole, rows.turn_s / 2)]).gain == pytest.approx(2)
     assert remedy(rows, "CPU", [Trial(workers, 2 * rows.turn_s)]).at_most  # it was not tried
 
@@ -150,7 +149,7 @@ def test_the_prediction_is_that_of_the_formula() -> None:
     assert gain(waits, num_workers=8) == pytest.approx(4, rel=0.02)  # then the step is the limit
     computes = hungry(fetch_s=0.1, computing_s=0.1, collate_s=0.0, cores=2, worker_cores=2)
     assert gain(computes, num_workers=8) == pytest.approx(1, rel=0.1)  # there are no more cores
-    begins_anew = replace(waits, start_up_s=0.8, epoch=10)  # as long as a turn, with every change
+    begins_anew = changed(waits, start_up_s=0.8, epoch=10)  # as long as a turn, with every change
     assert gain(begins_anew, num_workers=2) == pytest.approx(1 / 0.75, rel=0.02)
 
 
@@ -182,7 +181,7 @@ def test_workers_that_were_not_tried_take_no_core_from_a_step_of_several_threads
 ) -> None:
     m = hungry(workers=0, step_s=0.05, step_cpu_s=0.05 * threads, cores=cores, worker_cores=cores)
     assert remedy(m, "CPU").change.startswith(change)
-    waits = replace(m, computing_s=0.01)  # for storage, which takes no core
+    waits = changed(m, computing_s=0.01)  # for storage, which takes no core
     assert remedy(waits, "storage").change.startswith("num_workers=")
 
 

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 from course_utils.measure.diagnosis.changes import with_arguments
-from course_utils.measure.diagnosis.measurements import Measurements
+from course_utils.measure.diagnosis.estimates import Measurements
 from course_utils.measure.diagnosis.remedy import remedy
 from course_utils.measure.diagnosis.report import Diagnosis, evidence
 from course_utils.measure.diagnosis.trials import Proof

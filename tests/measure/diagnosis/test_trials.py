@@ -12,7 +12,6 @@ from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
 from course_utils.measure.diagnosis import Cause, runs, trials
 from course_utils.measure.diagnosis.changes import Change
-from course_utils.measure.diagnosis.gauges import Fetch
 from course_utils.measure.diagnosis.trials import (
     OVERSLEPT_S,
     Proof,
@@ -23,6 +22,7 @@ from course_utils.measure.diagnosis.trials import (
     prove_it,
     try_out,
 )
+from course_utils.measure.records import Fetch, Iteration
 from course_utils.measure.trace import Trace
 from tests.measure import datasets as data
 from tests.measure.handmade import hungry
@@ -112,9 +112,13 @@ def test_a_turn_is_predicted_from_the_trial_and_the_other_threads_of_the_step(
     step_s: float, step_cpu_s: float, turn_s: float
 ) -> None:
     run = runs.Run(Trace(clock=lambda: 0), workers=2, dropped=0)
-    run.turns = [runs.Turn(0, n, 0.0, 0.0, 0.01 * n, 0.001 * n, 0.0) for n in range(4)]
+    ms = 10**6
+    run.iterations = [
+        Iteration(n, 0, n, 0, 0, 10 * ms * n, total_cpu_ns=ms * n, total_delay_ns=0)
+        for n in range(4)
+    ]
     run.fetches = [
-        Fetch(n % 2, n, 0.018, 0.018, 0.018, 0, 0, 0.018 * (n // 2), 0, 0, 0, 1) for n in range(8)
+        Fetch(n % 2, 0, 18 * ms, 18 * ms, 18 * ms, 18 * ms, 18 * ms * (n // 2)) for n in range(8)
     ]
     m = hungry(step_s=step_s, step_cpu_s=step_cpu_s, cores=2)
     assert predicted_s(m, run) == pytest.approx(turn_s)

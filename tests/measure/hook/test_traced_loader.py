@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from course_utils.measure.hook import loader_hook
-from course_utils.measure.hook.loader_hook import packed, unpacked
+from course_utils.measure.hook import Sink, packed, unpacked
 from course_utils.measure.hook.traced_loader import traced_batches
+from course_utils.measure.records import Fetch, Row
 from course_utils.measure.trace import record
 from tests.measure import datasets as data
 
@@ -36,17 +37,17 @@ def test_without_workers_the_stages_stand_in_the_main_lane_inside_the_wait() -> 
     assert stages(unmarked, "main") == {"wait", "read", "collate"}
 
 
-def test_what_another_listener_does_is_no_collating() -> None:
-    class Slow(loader_hook.Listener):
+def test_what_another_sink_does_is_no_collating() -> None:
+    class Slow(Sink):
         now = 0
 
-        def batch_made(self, batch: Any) -> Any:
+        def take(self, fetch: Fetch, rows: Sequence[Row], batch: Any) -> Any:
             self.now += 1000
             return batch
 
     slow = Slow()
     with record(clock=lambda: slow.now) as trace:
-        list(traced_batches(trace, DataLoader(data.Numbers(), 4), beside=[slow]))
+        list(traced_batches(trace, DataLoader(data.Numbers(), 4), sinks=[slow]))
     collating = [span for span in trace.spans if span.stage == "collate"]
     assert [span.duration_ns for span in collating] == [0, 0, 0]
 

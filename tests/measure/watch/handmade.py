@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from course_utils.measure.watch.record import Seen, Totals, Turn
+from course_utils.measure.records import UNKNOWN, Fetch, Iteration
+from course_utils.measure.watch.timing.ring_file import Observation, Totals
 
-MS = 1e6
+MS = 1_000_000
 
 
 def loop(
@@ -16,33 +17,37 @@ def loop(
     fetch: float = 10.0,
     cpu: float = 1.0,
     collate: float = 0.1,
-    turns: int = 100,
+    count: int = 100,
     slow: dict[int, float] | None = None,
     first: float = 0.0,
     idle: float | None = None,
     **about: Any,
-) -> Seen:
+) -> Observation:
     """Return a loop of one epoch; times are ms a batch, `slow` fetches stand by their number."""
-    rows, now = [], 1e12
-    for number in range(turns):
+    iterations, fetches, now_ns = list[Iteration](), dict[int, Fetch](), 10**12
+    cpu_ns, work_ns = round(cpu * MS), round(work * MS)
+    idle_ns = UNKNOWN if idle is None else round(idle * MS)
+    for number in range(count):
         waited = wait + (first if not number else 0.0)
         took = (slow or {}).get(number, fetch)
-        got = now + waited * MS
-        rows.append(
-            Turn(
-                number, 0.0, number, now, got, got + work * MS, received=0.05 * MS,
-                device_idle=-1.0 if idle is None else idle * MS,
-                worker=number % max(1, about.get("workers", 2)),
-                began=got - took * MS, made=got - collate * MS, done=got,
-                cpu=cpu * MS, fetch_cpu=cpu * MS, process_cpu=number * cpu * MS,
+        got_ns = now_ns + round(waited * MS)
+        iterations.append(
+            Iteration(
+                number, 0, number, now_ns, got_ns, got_ns + work_ns, MS // 20,
+                device_idle_ns=idle_ns,
             )
         )  # fmt: skip
-        now = got + work * MS
+        fetches[number] = Fetch(
+            number % max(1, about.get("workers", 2)),
+            got_ns - round(took * MS), got_ns - round(collate * MS), got_ns,
+            cpu_ns, cpu_ns, number * cpu_ns,
+        )  # fmt: skip
+        now_ns = got_ns + work_ns
     totals = Totals(
-        turns=turns, epochs=1, first=1e12, last=now, waited=sum(r.got - r.asked for r in rows),
-        worked=turns * work * MS, cores=4,
-        device_idle=0.0 if idle is None else turns * idle * MS,
-        device_turns=0 if idle is None else turns,
+        iterations=count, epochs=1, first_ns=10**12, last_ns=now_ns,
+        waited_ns=sum(one.wait_ns for one in iterations), worked_ns=count * work_ns, cores=4,
+        device_idle_ns=0 if idle is None else count * idle_ns,
+        device_iterations=0 if idle is None else count,
     )  # fmt: skip
     common = {
         "kind": "DataLoader", "takes": "samples", "dataset": "Events", "batch_size": 32,
@@ -50,4 +55,4 @@ def loop(
         "start_method": "fork", "at": "train.py:9", "pid": 1, "main_cores": 4,
         "rank": 0, "ranks": 1, "batch_bytes": 4096,
     }  # fmt: skip
-    return Seen({**common, **about}, totals, rows)
+    return Observation({**common, **about}, totals, iterations, fetches)

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 import torch
 
-from course_utils.measure.watch.device import MOST_PENDING, DeviceClock, device_at_work
+from course_utils.measure.watch.timing.device import MOST_PENDING, DeviceClock, device_at_work
 
 
 class Event:

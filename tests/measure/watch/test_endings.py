@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from course_utils.measure.watch.attach import prepare
-from course_utils.measure.watch.record import read_all
+from course_utils.measure.watch.timing.ring_file import read_all
 from tests.measure.watch import endings, train
 
 pytestmark = [
@@ -38,7 +38,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], di
     plain, watched = (json.loads(run.communicate(timeout=100)[0]) for run in runs)
     seen = read_all(folder)
     assert len(seen) == len(endings.ENDINGS) + 1  # and the fork of the fork
-    assert all(one.totals.turns >= 2 for one in seen)  # os._exit loses those not written down
+    assert all(one.totals.iterations >= 2 for one in seen)  # os._exit loses those not written down
     return plain, watched
 
 

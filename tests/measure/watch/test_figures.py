@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from course_utils.measure.records import UNKNOWN
 from course_utils.measure.watch.figures import loops
-from course_utils.measure.watch.record import UNKNOWN
 from tests.measure.watch.handmade import loop
 
 
@@ -50,66 +51,79 @@ def test_small_samples_are_to_be_read_by_one_access_where_they_are_read_one_by_o
 def test_what_was_measured_is_what_the_figures_say() -> None:
     m = loops([loop(wait=6.0, work=3.0, fetch=12.0, cpu=2.0, collate=0.5)])[0].measurements
     assert m is not None
-    assert m.together_s == pytest.approx(9e-3)
-    assert (m.wait_s, m.step_s) == (pytest.approx(6e-3), pytest.approx(3e-3))
-    assert (m.fetch_s, m.computing_s) == (pytest.approx(12e-3), pytest.approx(2e-3))
-    assert m.collate_s == pytest.approx(0.5e-3)
-    assert m.receiving_s == pytest.approx(0.05e-3)
-    assert (m.workers, m.worker_cores, m.epoch) == (2, 4, 100)
+    assert m.paces.together_s == pytest.approx(9e-3)
+    assert (m.paces.wait_s, m.paces.step_s) == (pytest.approx(6e-3), pytest.approx(3e-3))
+    assert (m.fetching.fetch_s, m.fetching.computing_s) == (
+        pytest.approx(12e-3),
+        pytest.approx(2e-3),
+    )
+    assert m.fetching.collate_s == pytest.approx(0.5e-3)
+    assert m.moving.receiving_s == pytest.approx(0.05e-3)
+    assert (m.setting.workers, m.setting.worker_cores, m.paces.epoch) == (2, 4, 100)
     m = loops([loop(main_cores=1)])[0].measurements  # in a container with one of the four
     assert m is not None
-    assert (m.cores, m.worker_cores) == (1, 1)
+    assert (m.setting.cores, m.setting.worker_cores) == (1, 1)
 
 
 def test_short_fetches_that_are_rarely_measured_count_as_often_as_they_came() -> None:
     slow = {number: 10.0 for number in range(100) if number % 5 < 2}  # of two workers, in turns
     one = loop(wait=9.0, fetch=1.0, slow=slow)
-    rows, totals = [], [0.0, 0.0]  # processor time of each worker: 0.3 ms go into sending a batch
-    for turn in one.turns:
-        long, read = turn.number in slow, turn.number % 16 == 4
+    fetches, totals = (
+        {},
+        [0.0, 0.0],
+    )  # of each worker: 0.3 ms go into sending a batch
+    for number, fetch in one.fetches.items():
+        long, read = number in slow, number % 16 == 4
         cpu, delay = (8.0, 1.0) if long else (0.5, 0.25)
-        totals[turn.number % 2] += cpu + 0.3
-        known = {"cpu": cpu, "fetch_cpu": cpu, "process_cpu": totals[turn.number % 2]}
-        spent = {name: ms * 1e6 if long or read else UNKNOWN for name, ms in known.items()}
-        rows.append(turn._replace(**spent, delay=delay * 1e6 if long or read else 0.0))
-    m = loops([type(one)(one.about, one.totals, rows)])[0].measurements
+        totals[number % 2] += cpu + 0.3
+        known = {"cpu_ns": cpu, "process_cpu_ns": cpu, "total_cpu_ns": totals[number % 2]}
+        spent = {name: round(ms * 1e6) if long or read else UNKNOWN for name, ms in known.items()}
+        delay_ns = round(delay * 1e6) if long or read else 0
+        fetches[number] = fetch._replace(**spent, delay_ns=delay_ns)
+    m = loops([replace(one, fetches=fetches)])[0].measurements
     assert m is not None
     slow_share = sum(number > 1 for number in slow) / 98  # without the first of each worker
-    parts = (m.fetch_s, m.computing_s, m.delay_s)
+    parts = (m.fetching.fetch_s, m.fetching.computing_s, m.fetching.delay_s)
     assert parts == tuple(
         pytest.approx((slow_share * long + (1 - slow_share) * short) * 1e-3)
         for long, short in ((10.0, 1.0), (8.0, 0.5), (1.0, 0.25))
     )
-    assert m.sending_s - m.receiving_s == pytest.approx(0.3e-3, rel=0.2)
+    assert m.moving.sending_s - m.moving.receiving_s == pytest.approx(0.3e-3, rel=0.2)
 
 
 def test_of_a_device_only_the_idle_time_by_its_own_clock_is_lost() -> None:
     m = loops([loop(wait=6.0, work=4.0, idle=2.0)])[0].measurements
     assert m is not None
-    assert (m.wait_s, m.step_s, m.has_device) == (pytest.approx(2e-3), pytest.approx(8e-3), True)
+    assert (m.paces.wait_s, m.paces.step_s, m.step.has_device) == (
+        pytest.approx(2e-3),
+        pytest.approx(8e-3),
+        True,
+    )
 
 
-def test_too_few_turns_and_turns_in_another_thread_have_no_verdict() -> None:
-    assert loops([loop(turns=5)])[0].measurements is None
+def test_too_few_iterations_and_those_in_another_thread_have_no_verdict() -> None:
+    assert loops([loop(count=5)])[0].measurements is None
     threaded = loop()
-    threaded = type(threaded)(threaded.about, threaded.totals._replace(elsewhere=3), threaded.turns)
+    threaded = replace(threaded, totals=threaded.totals._replace(elsewhere=3))
     assert loops([threaded])[0].cause is None
 
 
-def test_turns_that_were_skipped_count_as_much_as_timed_ones() -> None:
-    one = loop(wait=0.06, work=0.02, fetch=0.05, cpu=0.05, collate=0.01, turns=100)
-    totals = one.totals._replace(turns=5000, timed=100, waited=5000 * 15e3, worked=5000 * 5e3)
-    (found,) = loops([type(one)(one.about, totals, one.turns)])
+def test_iterations_that_were_skipped_count_as_much_as_timed_ones() -> None:
+    one = loop(wait=0.06, work=0.02, fetch=0.05, cpu=0.05, collate=0.01, count=100)
+    totals = one.totals._replace(
+        iterations=5000, timed=100, waited_ns=5000 * 15_000, worked_ns=5000 * 5_000
+    )
+    (found,) = loops([replace(one, totals=totals)])
     m = found.measurements  # though they lasted less than half a second
     assert m is not None
     assert found.stride == 50
-    assert (m.together_s, m.wait_s) == (pytest.approx(20e-6), pytest.approx(15e-6))
+    assert (m.paces.together_s, m.paces.wait_s) == (pytest.approx(20e-6), pytest.approx(15e-6))
 
 
 def test_loaders_that_read_alike_are_numbered_in_each_process() -> None:
-    def at(first: float, pid: int, wait: float) -> Any:
+    def at(first_ns: int, pid: int, wait: float) -> Any:
         one = loop(pid=pid, wait=wait)
-        return type(one)(one.about, one.totals._replace(first=first), one.turns)
+        return replace(one, totals=one.totals._replace(first_ns=first_ns))
 
     found = loops([at(2, 1, 1.0), at(1, 1, 2.0), at(3, 2, 3.0), at(4, 2, 4.0)])
     assert [(one.alike, one.seen.about["pid"]) for one in found] == [(1, 2), (0, 2), (0, 1), (1, 1)]
@@ -118,7 +132,7 @@ def test_loaders_that_read_alike_are_numbered_in_each_process() -> None:
 
 def test_workers_whose_batches_cost_more_to_move_than_to_make_are_not_needed() -> None:
     one = loop(wait=5.0, work=1.0, fetch=0.5, cpu=0.4, collate=0.05)
-    rows = [turn._replace(process_cpu=turn.number * 3e6) for turn in one.turns]
-    told = loops([type(one)(one.about, one.totals, rows)])[0].remedy
+    fetches = {n: fetch._replace(total_cpu_ns=n * 3_000_000) for n, fetch in one.fetches.items()}
+    told = loops([replace(one, fetches=fetches)])[0].remedy
     assert told is not None
     assert (told.change, round(told.gain, 1)) == ("num_workers=0", 4.0)

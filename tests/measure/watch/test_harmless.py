@@ -12,13 +12,12 @@ import pytest
 from torch.utils.data import DataLoader
 
 from course_utils.measure import hook
-from course_utils.measure.watch import harmless, turns
 from course_utils.measure.watch.attach import prepare
-from course_utils.measure.watch.fetches import Clocks
 from course_utils.measure.watch.loop import watch
-from course_utils.measure.watch.record import Record, Seen
+from course_utils.measure.watch.timing import harmless, step_timer, watching, writer
+from course_utils.measure.watch.timing.ring_file import Observation, RingFile
 from tests.measure.datasets import Broken, Numbers
-from tests.measure.watch.test_turns import seen  # noqa: F401  a fixture
+from tests.measure.watch.test_step_timer import seen  # noqa: F401  a fixture
 
 TORCH = """
 import sys
@@ -77,21 +76,21 @@ def test_a_torch_that_cannot_be_watched_is_imported(
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (turns, "_writer_of"),
-        (turns, "_clocks_of"),
-        (turns, "listen"),
-        (turns, "pause"),
-        (turns.Turns, "_asks"),
-        (turns.Turns, "_begins"),
-        (turns.Turns, "_write"),
-        (turns.Turns, "_keep"),
-        (turns.Turns, "_skip"),
-        (turns.Turns, "_count_skipped"),
-        (turns.Turns, "_epoch_ends"),
-        (Clocks, "worker_started"),
-        (Clocks, "fetch_begins"),
-        (Clocks, "samples_made"),
-        (Clocks, "batch_made"),
+        (watching, "writer_of"),
+        (watching, "_meter_of"),
+        (watching, "listen"),
+        (step_timer, "pause"),
+        (step_timer.StepTimer, "_asks"),
+        (step_timer.StepTimer, "_begins"),
+        (step_timer.StepTimer, "_write"),
+        (step_timer.StepTimer, "_keep"),
+        (step_timer.StepTimer, "_skip"),
+        (step_timer.StepTimer, "_count_skipped"),
+        (step_timer.StepTimer, "_epoch_ends"),
+        (hook.FetchMeter, "worker_started"),
+        (hook.FetchMeter, "fetch_begins"),
+        (hook.FetchMeter, "samples_made"),
+        (hook.FetchMeter, "batch_made"),
         (hook.loader_hook._Hook, "pause"),
     ],
 )
@@ -99,7 +98,7 @@ def test_a_bug_of_ours_never_reaches_the_loop(
     owner: Any,
     name: str,
     workers: int,
-    seen: Callable[[], list[Seen]],  # noqa: F811
+    seen: Callable[[], list[Observation]],  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture,
 ) -> None:
@@ -107,17 +106,17 @@ def test_a_bug_of_ours_never_reaches_the_loop(
     loader = DataLoader(Numbers(80), 2, num_workers=workers)
     for _ in range(2):
         assert [batch.tolist() for batch in loader] == [[2 * n, 2 * n + 1] for n in range(40)]
-    turns.write_down()
+    step_timer.write_down()
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("course")]
     assert len(lines) <= 1 + (workers > 0)  # a line for each process, or it was never called
     assert all("(ZeroDivisionError: a bug of ours)" in line for line in lines)
 
 
 def test_errors_of_the_program_pass_as_they_are(
-    seen: Callable[[], list[Seen]],  # noqa: F811
+    seen: Callable[[], list[Observation]],  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns.Turns, "_raises", lambda *args: None)
+    monkeypatch.setattr(step_timer.StepTimer, "_raises", lambda *args: None)
     iterator = iter(DataLoader(Broken(), batch_size=1))
     with pytest.raises(LookupError, match="sample 5 is corrupt") as raised:
         list(iterator)
@@ -131,15 +130,15 @@ def test_watch_gives_the_batches_if_nothing_can_be_recorded(
     batches: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr("course_utils.measure.watch.loop.records_folder", _fails)
-    monkeypatch.setattr(turns, "records_folder", _fails)
-    monkeypatch.setattr(turns, "_writers", [])
+    monkeypatch.setattr(writer, "records_folder", _fails)
+    monkeypatch.setattr(writer, "_writers", [])
     assert [*watch(batches)] == [*watch(batches)] == [1, 2]
     assert capsys.readouterr().err.count("continues unwatched") == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no blocks")
 def test_a_record_reserves_its_space(tmp_path: Path) -> None:
-    record = Record(tmp_path / "1.watched", {})
+    file = RingFile(tmp_path / "1.watched", {})
     state = (tmp_path / "1.watched").stat()
     assert 512 * state.st_blocks >= state.st_size > 300_000
-    record.skipped(1, 0, 0)
+    file.skipped(1, 0, 0)

@@ -12,14 +12,14 @@ from torch.utils.data import DataLoader, dataloader
 import course_utils as cu
 from benchmarks.diagnose.loaders import Ahead
 from course_utils.measure.trace import record
-from course_utils.measure.watch import turns
-from course_utils.measure.watch.record import read_all, records_folder
+from course_utils.measure.watch.timing import writer
+from course_utils.measure.watch.timing.ring_file import read_all, records_folder
 from tests.measure.datasets import Numbers
 
 
 @pytest.fixture(autouse=True)
 def _records(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(turns, "_writers", [])
+    monkeypatch.setattr(writer, "_writers", [])
     records_folder.cache_clear()
     yield
     records_folder.cache_clear()
@@ -33,11 +33,11 @@ def test_a_loader_that_is_watched_gives_what_it_gives(workers: int) -> None:
     assert watched.dataset is loader.dataset
     assert [batch.tolist() for batch in watched] == [batch.tolist() for batch in loader]
     (seen,) = read_all(records_folder())
-    assert (seen.totals.turns, seen.totals.epochs) == (3, 1)
-    assert all(turn.done for turn in seen.turns)
+    assert (seen.totals.iterations, seen.totals.epochs) == (3, 1)
+    assert len(seen.fetches) == len(seen.iterations)
     assert "3 batches in 1 epoch" in repr(watched)
     assert watched.timeline().picture.traces[0].served == 3
-    assert not hasattr(dataloader._BaseDataLoaderIter, "_watched_turns")  # torch is as it was
+    assert not hasattr(dataloader._BaseDataLoaderIter, "_step_timer")  # torch is as it was
 
 
 def test_persistent_workers_send_nothing_but_batches_once_nobody_watches() -> None:
@@ -49,7 +49,8 @@ def test_persistent_workers_send_nothing_but_batches_once_nobody_watches() -> No
         assert [batch.tolist() for batch in trace.batches(loader)] == watched
     again = cu.watch(loader)
     assert [batch.tolist() for batch in again] == watched
-    assert all(turn.done for turn in read_all(records_folder())[0].turns)
+    (seen,) = read_all(records_folder())
+    assert len(seen.fetches) == len(seen.iterations)
 
 
 class Prepared:
@@ -88,8 +89,8 @@ def test_inside_a_loader_with_a_loop_of_its_own_the_data_loader_is_watched(
     assert {**vars(inner), "_iterator": None} == before | {"_iterator": None}
     (seen,) = read_all(records_folder())
     asked = 6 + (2 if kind is Ahead else 1)
-    assert (seen.totals.turns, seen.totals.epochs) == (asked, 2)
-    assert all(turn.done for turn in seen.turns)
+    assert (seen.totals.iterations, seen.totals.epochs) == (asked, 2)
+    assert len(seen.fetches) == len(seen.iterations)
     assert seen.about["workers"] == workers
 
 
@@ -113,7 +114,7 @@ def test_a_loop_over_persistent_workers_that_was_never_ended_is_no_hindrance() -
     del left
     assert [batch.tolist() for batch in loader] == expected
     (seen,) = read_all(records_folder())
-    assert seen.totals.turns == 4
+    assert seen.totals.iterations == 4
 
 
 def test_persistent_workers_that_run_already_are_watched_inside_as_far_as_can_be() -> None:
@@ -121,7 +122,7 @@ def test_persistent_workers_that_run_already_are_watched_inside_as_far_as_can_be
     expected = [batch.tolist() for batch in loader]
     assert [batch.tolist() for batch in cu.watch(loader)] == expected
     (seen,) = read_all(records_folder())
-    assert (seen.totals.turns, [turn.done for turn in seen.turns]) == (3, [0, 0, 0])
+    assert (seen.totals.iterations, seen.fetches) == (3, {})
 
 
 def test_anything_else_that_gives_batches_can_be_watched() -> None:
@@ -131,7 +132,7 @@ def test_anything_else_that_gives_batches_can_be_watched() -> None:
 
     assert len(list(cu.watch(batches()))) == 4
     (seen,) = read_all(records_folder())
-    assert (seen.about["takes"], seen.totals.turns) == ("no DataLoader", 4)
+    assert (seen.about["takes"], seen.totals.iterations) == ("no DataLoader", 4)
     assert seen.about["batch_bytes"] == 16
 
 
@@ -140,7 +141,7 @@ def test_what_a_function_makes_can_be_watched_one_by_one() -> None:
     batches = iter(cu.watch(iter(lambda: (next(made), torch.zeros(2)), None)))
     assert [next(batches)[0] for _ in range(5)] == [0, 1, 2, 3, 4]
     (seen,) = read_all(records_folder())
-    assert (seen.about["takes"], seen.totals.turns) == ("no DataLoader", 5)
+    assert (seen.about["takes"], seen.totals.iterations) == ("no DataLoader", 5)
 
 
 @pytest.mark.full

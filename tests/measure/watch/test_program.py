@@ -15,7 +15,7 @@ from course_utils.command import cli
 from course_utils.errors import CourseError
 from course_utils.measure.watch import program, run_watched
 from course_utils.measure.watch.attach import prepare
-from course_utils.measure.watch.record import PROCESS, At, Record, Totals, read_all
+from course_utils.measure.watch.timing.ring_file import PROCESS, At, RingFile, Totals, read_all
 from tests.measure.watch import train
 
 TRAIN = Path(train.__file__)
@@ -92,11 +92,13 @@ def test_the_live_line_says_what_happened_since_the_last(
     live = program.Live(tmp_path)
     live.show()
     about = {"rank": 1, "ranks": 2, "pid": 5, "at": "train.py:3"}
-    kept = Record(tmp_path / "5-0.watched", about)
-    for place, value in enumerate(Totals(turns=10, waited=30e6, worked=10e6)):
+    kept = RingFile(tmp_path / "5-0.watched", about)
+    for place, value in enumerate(
+        Totals(iterations=10, waited_ns=30_000_000, worked_ns=10_000_000)
+    ):
         kept.figures[place] = value
     live.show()
-    kept.figures[At.TURNS], kept.figures[At.WAITED] = 14, 30e6 + 8e6
+    kept.figures[At.ITERATIONS], kept.figures[At.WAITED] = 14, 38_000_000
     live.show()
     lines = [re.sub(r"^\S+ ", "", line) for line in capsys.readouterr().err.splitlines()]
     assert lines == [
@@ -228,4 +230,4 @@ def test_a_script_computes_the_same_losses_bit_for_bit(
     train.main(1, "")
     assert watched.stdout == capsys.readouterr().out != ""
     (seen,) = read_all(tmp_path)
-    assert (seen.totals.turns, seen.totals.epochs, seen.totals.cores > 0) == (96, 4, True)
+    assert (seen.totals.iterations, seen.totals.epochs, seen.totals.cores > 0) == (96, 4, True)

@@ -41,8 +41,8 @@ def test_workers_that_start_in_each_epoch_cost_those_after_the_first() -> None:
 
 def test_a_loader_whose_cores_others_have_is_to_be_watched_again_and_promised_no_gain() -> None:
     waiting = loop(wait=8.0, work=20.0, fetch=28.0)
-    rows = [turn._replace(delay=24e6) for turn in waiting.turns]
-    said = " ".join(findings([replace(waiting, turns=rows)]).split())
+    fetches = {n: f._replace(delay_ns=24_000_000) for n, f in waiting.fetches.items()}
+    said = " ".join(findings([replace(waiting, fetches=fetches)]).split())
     assert said.startswith("Watch it again when no other program computes: whether Events, batch")
     assert "whether it keeps up by itself cannot be told" in said
     assert "times as fast" not in said
@@ -53,9 +53,11 @@ def test_a_change_that_gains_little_is_not_named() -> None:
     assert "Change:" not in said or "1.0 times" not in said
 
 
-@pytest.mark.parametrize(("turns", "begins_amid"), [(100, False), (300, True)])
-def test_the_first_wait_of_the_last_turns_is_no_start_up(turns: int, begins_amid: bool) -> None:
-    (trace,) = traces([loop(turns=turns)]).values()
+@pytest.mark.parametrize(("count", "begins_amid"), [(100, False), (300, True)])
+def test_the_first_wait_of_the_last_iterations_is_no_start_up(
+    count: int, begins_amid: bool
+) -> None:
+    (trace,) = traces([loop(count=count)]).values()
     assert (trace.summary().start_up_s == 0) == begins_amid
 
 
@@ -75,7 +77,7 @@ def test_idle_time_of_a_device_is_divided_as_far_as_it_is_known() -> None:
 
 
 def test_page_and_trace_hold_the_last_turns_of_all_ranks(tmp_path: Path) -> None:
-    ranks = [loop(rank=rank, ranks=2, pid=rank, turns=300) for rank in range(2)]
+    ranks = [loop(rank=rank, ranks=2, pid=rank, count=300) for rank in range(2)]
     said = write(ranks, tmp_path / "out", "torchrun <train>.py")
     page, file = tmp_path / "out/timeline.html", tmp_path / "out/trace.json"
     assert f"The last turns: {page}" in said
@@ -91,8 +93,8 @@ def test_page_and_trace_hold_the_last_turns_of_all_ranks(tmp_path: Path) -> None
 
 
 def test_of_a_loader_that_was_asked_once_no_share_is_told() -> None:
-    one = loop(turns=1)
-    said = findings([replace(one, totals=one.totals._replace(epochs=0, worked=0.0))])
+    one = loop(count=1)
+    said = findings([replace(one, totals=one.totals._replace(epochs=0, worked_ns=0))])
     assert "  1 batch: 8.0 ms in next()\n" in said
 
 

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from course_utils.measure.watch.record import FAILED, FOLDER, PROCESS
+from course_utils.measure.watch.timing.ring_file import FAILED, FOLDER, PROCESS
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _errors: list[str] = []  # of this process; only the first one is printed

@@ -31,12 +31,12 @@ class DeviceClock:
     takes no part in such a capture. The first error ends the marking.
     """
 
-    def __init__(self, known: Callable[[float, float, float], None]):
+    def __init__(self, known: Callable[[int, float, float], None]):
         """Have `known(number, idle_ns, work_ns)` called for each turn, some turns later."""
         self._known = known
         self._asked: Mark | None = None
-        self._turn: tuple[float, Mark, Mark] | None = None  # number, before and after next()
-        self._pending: deque[tuple[float, Any, Any, Any]] = deque(maxlen=MOST_PENDING)
+        self._turn: tuple[int, Mark, Mark] | None = None  # number, before and after next()
+        self._pending: deque[tuple[int, Any, Any, Any]] = deque(maxlen=MOST_PENDING)
         self._works = True
 
     def asked(self) -> None:
@@ -45,7 +45,7 @@ class DeviceClock:
             with self._ends_with_an_error():
                 self._ask()
 
-    def got(self, number: float) -> None:
+    def got(self, number: int) -> None:
         """Mark that the loop goes on with the batch of turn `number`."""
         if self._works and self._asked is not None:
             with self._ends_with_an_error():
