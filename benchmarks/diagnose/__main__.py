@@ -25,7 +25,9 @@ from typing import Any
 from benchmarks.diagnose.loops import CAUSES, LOOPS, MENDED, loop
 from benchmarks.diagnose.watched import advice_of_watching
 from course_utils.errors import CourseError
-from course_utils.measure.diagnosis import WORTH, Cause, Remedy, applied, diagnose
+from course_utils.measure.advice import Cause, Remedy
+from course_utils.measure.advice.thresholds import WORTH
+from course_utils.measure.diagnosis import applied, diagnose
 
 BAR = 11 / 12
 WITHIN = 1.3
@@ -113,7 +115,9 @@ def _find(name: str, run: Run) -> Found:
 
 def _diagnosed(name: str, loader: Any, step: Any) -> Advice:
     found = diagnose(loader, step)
-    return found.cause, Remedy(found.verdict, found.change, found.gain, found.at_most, found.how)
+    return found.cause, Remedy(
+        found.advice, found.verdict, found.change, found.gain, found.at_most, found.how
+    )
 
 
 def _watched(name: str, loader: Any, step: Any) -> Advice:
@@ -124,8 +128,8 @@ def _gain(name: str, advice: Remedy, loader: Any, step: Callable[[Any], Any]) ->
     """Make the change that is advised and return what it gains; None if nobody made it."""
     now, later = list[float](), list[float]()
     with ExitStack() as stack:
-        mends = MENDED[name].items()
-        followed = next((make for words, make in mends if words in advice.change), None)
+        mends = MENDED[name]
+        followed = mends.get(advice.advice) or mends.get("")
         changed, its_step = loader, step
         if advice.how is None:
             if followed is None:

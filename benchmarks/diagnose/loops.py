@@ -20,14 +20,14 @@ from torch.utils.data import Dataset
 
 from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
 from course_utils.hardware.storage import UNLIMITED, slow_storage
-from course_utils.measure.diagnosis import Cause
+from course_utils.measure.advice import Cause
 from course_utils.teaching.explorer import use_cpu
 
 Loop = tuple[Any, Callable[[Any], Any]]
 Make = Callable[[Path], Loop]
 CAUSES: dict[str, Cause] = {}
 LOOPS: dict[str, Make] = {}
-MENDED = defaultdict[str, dict[str, Make]](dict)  # by words of the advice that somebody followed
+MENDED = defaultdict[str, dict[str, Make]](dict)  # by the id of the advice that was followed
 ROWS = 20_000  # of most datasets
 
 
@@ -42,7 +42,7 @@ def known(name: str, cause: Cause) -> Callable[[Make], Make]:
 
 
 def mended(name: str, advice: str = "") -> Callable[[Make], Make]:
-    """Register the loop of that name after the change of code with `advice` in its words."""
+    """Register the loop of that name after the change of code `advice`; "": after any."""
 
     def register(make: Make) -> Make:
         MENDED[name][advice] = make

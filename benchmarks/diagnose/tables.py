@@ -29,7 +29,7 @@ def _rows(folder: Path) -> Loop:
     return loader, lambda batch: gpu(batch["x"])
 
 
-@mended("rows of Hugging Face datasets as tensors", "do what the dataset computes once")
+@mended("rows of Hugging Face datasets as tensors", "precompute")
 def _tensors(folder: Path) -> Loop:
     return DataLoader(InMemory(ROWS, 32), batch_size=64, shuffle=True), step_of(1)
 
@@ -47,7 +47,7 @@ def _tensor_dataset(folder: Path) -> Loop:
     return _tensors_by(TensorDataset)
 
 
-@mended("TensorDataset, sample by sample", "__getitems__")
+@mended("TensorDataset, sample by sample", "one-access")
 def _tensor_batches(folder: Path) -> Loop:
     return _tensors_by(TensorBatches)
 
@@ -80,7 +80,7 @@ def _hdf5(folder: Path) -> Loop:
     return DataLoader(Rows(folder), batch_size=128, shuffle=True), step_of(5)
 
 
-@mended("HDF5 row by row", "do what the dataset computes once")
+@mended("HDF5 row by row", "precompute")
 def _read(folder: Path) -> Loop:
     return DataLoader(InMemory(ROWS, 128), batch_size=128, shuffle=True), step_of(5)
 
@@ -94,7 +94,7 @@ class RowsOfBatch(Rows):
         return list(torch.from_numpy(self.file["x"][order][back]))
 
 
-@mended("HDF5 row by row", "__getitems__")
+@mended("HDF5 row by row", "one-access")
 def _rows_of_batch(folder: Path) -> Loop:
     return DataLoader(RowsOfBatch(folder), batch_size=128, shuffle=True), step_of(5)
 
@@ -192,7 +192,7 @@ def _npz(folder: Path) -> Loop:
     return DataLoader(Archives(folder), batch_size=32, num_workers=1), step_of(2)
 
 
-@mended("npz per event", "do what the dataset computes once")
+@mended("npz per event", "precompute")
 def _unpacked(folder: Path) -> Loop:
     return DataLoader(InMemory(40_000, 800), batch_size=32, num_workers=1), step_of(2)
 

@@ -67,14 +67,14 @@ def _token_chunks(folder: Path) -> Loop:
     return DataLoader(TokenChunks(), batch_size=64, shuffle=True), Sleep(0.3)
 
 
-@mended("tokens in memory, step of 0.3 ms", "batch_size=None")
+@mended("tokens in memory, step of 0.3 ms", "whole-batches-by-hand")
 def _token_batches(folder: Path) -> Loop:
     dataset = TokenBatches()
     sampler = BatchSampler(RandomSampler(dataset), 64, drop_last=False)
     return DataLoader(dataset, sampler=sampler, batch_size=None), Sleep(0.3)
 
 
-@mended("tokens in memory, step of 0.3 ms", "__getitems__")
+@mended("tokens in memory, step of 0.3 ms", "one-access")
 def _token_lists(folder: Path) -> Loop:
     return DataLoader(TokenLists(), batch_size=64, shuffle=True), Sleep(0.3)
 
@@ -143,7 +143,7 @@ def _texts(folder: Path) -> Loop:
     return DataLoader(Texts(), batch_size=64, collate_fn=_collated_text), step_of(1.5)
 
 
-@mended("tokens made in the collate function", "without a loop")
+@mended("tokens made in the collate function", "collate-arrays")
 def _tokens(folder: Path) -> Loop:
     tokens = [_collated_text([text])[0] for text in map(Texts().__getitem__, range(8000))]
     pad = partial(pad_sequence, batch_first=True)
@@ -171,11 +171,11 @@ def _lines(folder: Path) -> Loop:
     return DataLoader(Lines(), batch_size=64), step_of(1.5)
 
 
-@mended("a stream that ignores its workers", "__iter__")
+@mended("a stream that ignores its workers", "more-workers")
 def _shared_lines(folder: Path) -> Loop:
     return DataLoader(Lines(shared_out=True), batch_size=64, num_workers=2), step_of(1.5)
 
 
-@mended("a stream that ignores its workers", "do what the dataset computes once")
+@mended("a stream that ignores its workers", "precompute")
 def _numbers(folder: Path) -> Loop:
     return DataLoader(InMemory(20_000, 100), batch_size=64), step_of(1.5)

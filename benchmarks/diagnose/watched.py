@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, get_start_method, set_start_method
 
 from benchmarks.diagnose.loops import LOOPS, loop
-from course_utils.measure.diagnosis import Cause, Remedy
+from course_utils.measure.advice import Cause, Remedy
 from course_utils.measure.watch.figures import loops
 from course_utils.measure.watch.loop import Watched
 from course_utils.measure.watch.timing.ring_file import read_all, records_folder

@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 from typing import Any
 
-from course_utils.measure.diagnosis.estimates import (
+from course_utils.measure.advice import (
     Fetching,
     Measurements,
     Moving,

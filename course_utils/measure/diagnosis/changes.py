@@ -7,41 +7,17 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch.utils.data import Dataset, default_convert
 
 from course_utils.limits import affinity
+from course_utils.measure.advice import Change
 from course_utils.measure.hook import data_loader_in
 
 TRIAL_HANGS_S = 20
-
-Kind = Literal["arguments", "whole batches", "one thread", "all cores", "thread ahead"]
-
-
-@dataclass(frozen=True)
-class Change:
-    """What may be done about a loop without touching dataset or step."""
-
-    words: str
-    kind: Kind = "arguments"
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # of the `DataLoader`
-
-
-def with_arguments(**arguments: Any) -> Change:
-    """Return the change to other arguments of the `DataLoader`."""
-    words = ", ".join(f"{name}={value}" for name, value in arguments.items())
-    return Change(words, arguments=arguments)
-
-
-def and_lasting(change: Change) -> Change:
-    """Return the change, with workers that last from epoch to epoch besides."""
-    lasting = with_arguments(persistent_workers=True)
-    words = f"{change.words}, {lasting.words}"
-    return replace(change, words=words, arguments={**change.arguments, **lasting.arguments})
 
 
 @contextmanager

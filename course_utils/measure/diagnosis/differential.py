@@ -2,8 +2,8 @@
 
     print(diagnose(loader, step))
 
-Here is decided what runs, and for how long: `runs` runs it, `measurements` makes figures of it,
-`verdict` judges by them, `remedy` predicts what a change gains, and `report` says it all.
+This module decides what to run and for how long: `runs` runs it, `run_estimates` makes figures of
+it, `measure.advice` judges by them and names a change, `trials` tries it, and `report` says it all.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 import torch
 
 from course_utils.errors import CourseError
-from course_utils.measure.diagnosis.changes import Change, applied
-from course_utils.measure.diagnosis.remedy import remedy
+from course_utils.measure.advice import Change, judge, remedy
+from course_utils.measure.diagnosis.changes import applied
+from course_utils.measure.diagnosis.proof import prove_it
 from course_utils.measure.diagnosis.report import Diagnosis
 from course_utils.measure.diagnosis.run_estimates import may_be_oversubscribed, measured
 from course_utils.measure.diagnosis.runs import Run, run_loop, run_step
-from course_utils.measure.diagnosis.trials import prove_it, try_out
-from course_utils.measure.diagnosis.verdict import judge
+from course_utils.measure.diagnosis.trials import try_out
 from course_utils.measure.hook import data_loader_in, end
 
 ALONE, STEP, TOGETHER, TRIAL = 0.3, 0.15, 0.3, 0.08  # shares of the time

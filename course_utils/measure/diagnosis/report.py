@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from course_utils.measure.diagnosis.changes import Change
-from course_utils.measure.diagnosis.estimates import Measurements, ms
-from course_utils.measure.diagnosis.trials import Proof
-from course_utils.measure.diagnosis.verdict import Cause
+from course_utils.measure.advice import Cause, Change, Measurements, ms
+from course_utils.measure.advice.thresholds import NO_GAIN, OTHERS
+from course_utils.measure.diagnosis.proof import Proof
 from course_utils.measure.picture import LOOKS, Picture, as_svg, as_text
 from course_utils.measure.trace import Trace
 from course_utils.words import duration, factor, percent, plural, size
 
 LETTERS = 40  # length of the longest bar made of text
-NO_GAIN = 1.05  # times as fast
 
 # JupyterLab would align tables to the right. Nothing sets a background, and the greys and colours
 # have 3:1 or more on white and on #111.
@@ -34,6 +32,7 @@ class Diagnosis:
     """The verdict on a loop; shows itself as a page of text or HTML."""
 
     cause: Cause
+    advice: str  # the id of the change in the catalogue
     verdict: str  # one sentence
     change: str  # the one thing to do, such as "num_workers=4"
     gain: float  # how many times faster the model predicts the loop to be after the change
@@ -53,7 +52,7 @@ class Diagnosis:
         found = evidence(self.measurements)
         width = max(map(len, found))
         rows = [f"  {name:<{width}}  {figure}" for name, figure in found.items()]
-        head = [self.verdict, f"Change: {self.change}.", *_figures(self)]
+        head = [*_warning(self), self.verdict, f"Change: {self.change}.", *_figures(self)]
         picture = as_text(Picture([self.trace]))
         return "\n".join([*head, "", *bars, "", "Evidence", *rows, "", picture])
 
@@ -73,8 +72,9 @@ def _page(diagnosis: Diagnosis) -> str:
         for name, figure in evidence(diagnosis.measurements).items()
     )
     said = "".join(f"<p>{escape(sentence)}</p>" for sentence in _figures(diagnosis))
+    warning = "".join(f"<p>{escape(sentence)}</p>" for sentence in _warning(diagnosis))
     return (
-        f'<style>{_STYLE}</style><div class="cd"><h4>{escape(diagnosis.verdict)}</h4>'
+        f'<style>{_STYLE}</style><div class="cd">{warning}<h4>{escape(diagnosis.verdict)}</h4>'
         f"<p>Change: <b>{escape(diagnosis.change)}</b></p>{said}<table>{bars}</table>"
         f'<details open=""><summary>Evidence</summary><table>{rows}</table></details>'
         f"{as_svg(Picture([diagnosis.trace]))}</div>"
@@ -87,6 +87,17 @@ def _bars(m: Measurements) -> list[tuple[str, float, str, str]]:
     runs["together"] = (m.turn_s, "wait")
     longest = max(seconds for seconds, _ in runs.values()) or 1
     return [(name, s / longest, ms(s), LOOKS[look].colour) for name, (s, look) in runs.items()]
+
+
+def _warning(diagnosis: Diagnosis) -> list[str]:
+    """Return what makes the figures uncertain."""
+    setting = diagnosis.measurements.setting
+    if setting.others_cores < OTHERS:
+        return []
+    return [
+        f"Other programs kept {setting.others_cores:.1f} of {plural(setting.cores, 'core')} busy, "
+        "so these figures are uncertain: measure again when the machine is idle."
+    ]
 
 
 def _figures(diagnosis: Diagnosis) -> list[str]:
@@ -132,6 +143,7 @@ def evidence(m: Measurements) -> dict[str, str]:
         "a step consists of": _step(m),
         "next() found no batch ready": f"{percent(paces.waited_share)} of the calls, on average "
         f"{ms(paces.wait_s)} of waiting",
+        "the sampler": f"{ms(paces.sampling_s)} of it, in the main process",
         "a fetch": f"{ms(fetching.fetch_s)}: computing {ms(fetching.computing_s)}, waiting "
         f"{ms(m.waiting_s)}, ready but without a core {ms(fetching.delay_s)}",
         "of it in collate": ms(fetching.collate_s),
@@ -157,7 +169,8 @@ def evidence(m: Measurements) -> dict[str, str]:
         found["workers"] = f"none; {plural(setting.cores, 'core')} to use"
         found["a batch"] = size(moving.batch_bytes)
     found["read per batch"] = (
-        f"{size(fetching.asked_bytes)}, {size(fetching.disk_bytes)} of it from a disk"
+        f"{size(fetching.asked_bytes)} by {plural(round(fetching.read_calls), 'call')}, "
+        f"{size(fetching.disk_bytes)} of it from a disk"
     )
     found["slow fetches"] = (
         f"{percent(fetching.slow_share)} of them, the slowest {ms(fetching.slowest_s)} with a core "

@@ -11,8 +11,7 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 
 from course_utils.limits import memory_free, usable_cores
-from course_utils.measure.diagnosis.estimates import (
-    READY_NS,
+from course_utils.measure.advice import (
     Fetching,
     Kind,
     Measurements,
@@ -23,18 +22,18 @@ from course_utils.measure.diagnosis.estimates import (
     Step,
     cpu_per_batch_s,
     fetching_of,
+    filling_s,
     mean_s,
     memory_of,
     sent_s,
     start_up_s,
     steady,
 )
+from course_utils.measure.advice.thresholds import ENOUGH_TO_SHARE, POOLS, READY_NS
 from course_utils.measure.diagnosis.runs import Run
 from course_utils.measure.hook import data_loader_in, reads_whole_batches
 from course_utils.measure.spans import Span, compute_spans, union
 from course_utils.measure.throughput import length
-
-POOLS = 0.2  # of the fetching thread's processor time: if other threads take less, no pool computes
 
 
 def measured(
@@ -85,7 +84,9 @@ def _paces(loader: Any, alone: Run, step: Run, together: Run) -> Paces:
         together_s=together.batch_s,
         wait_s=mean_s(waits_ns),
         waited_share=fmean([wait_ns > READY_NS for wait_ns in waits_ns] or [0.0]),
+        sampling_s=together.sampling_s,
         start_up_s=_start_up(loader, alone, together),
+        filling_s=filling_s(alone.fetches),
         epoch=max(epochs) if epochs else length(loader),
     )
 
@@ -93,7 +94,8 @@ def _paces(loader: Any, alone: Run, step: Run, together: Run) -> Paces:
 def _start_up(loader: Any, alone: Run, together: Run) -> float:
     """Return the time of each epoch in which nothing loads; persistent workers need it once."""
     if getattr(data_loader_in(loader), "persistent_workers", False):
-        return 0.0
+        again = [run.first_again_s for run in (alone, together) if len(run.starts_ns) > 1]
+        return start_up_s(min(again), alone.fetches, alone.batch_s) if again else 0.0
     endings_s = [run.ending_s for run in (alone, together) if run.endings_ns]
     first_s = min(run.first_s for run in (alone, together) if run.starts_ns)
     return start_up_s(first_s, alone.fetches, alone.batch_s) + min(endings_s, default=0.0)
@@ -134,17 +136,26 @@ def _setting(loader: Any, inner: DataLoader[Any] | None, alone: Run) -> Setting:
         batch_size=getattr(inner, "batch_size", None) or 0,
         has_getitems=reads_whole_batches(inner),
         workers=alone.workers,
+        working=_working(loader, alone),
         prefetch_factor=int(getattr(inner, "prefetch_factor", None) or 2),
         start_method=str(context.get_start_method()) if alone.workers else "",
         cores=cores,
         worker_cores=min(len(alone.cores) or cores, cores),
         free_bytes=float(memory_free()),
+        others_cores=alone.others_cores,
     )
+
+
+def _working(loader: Any, alone: Run) -> int:
+    """Return how many workers of a stream have made a batch; 0 if too few were made to tell."""
+    known = _kind(loader) == "stream" and len(alone.fetches) >= ENOUGH_TO_SHARE * alone.workers
+    return len({fetch.worker for fetch in alone.fetches}) if known else 0
 
 
 def _fetching(alone: Run, step: Run) -> Fetching:
     if alone.fetches:
-        return fetching_of(alone.fetches)
+        locked = alone.held_up / alone.looks if alone.looks else 0.0
+        return replace(fetching_of(alone.fetches), locked_share=locked)
     # of a loader that is no DataLoader only the whole is known
     loading = max(0.0, alone.children - step.children)  # not those that are busy anyway
     computing_s = min(alone.batch_s, alone.cpu_s + loading * alone.batch_s)
@@ -154,6 +165,8 @@ def _fetching(alone: Run, step: Run) -> Fetching:
 
 def _moving(loader: DataLoader[Any] | None, alone: Run) -> Moving:
     moving = Moving(batch_bytes=alone.batch_bytes, pickle_s=alone.pickle_s)
+    if alone.contents is not None:
+        moving = replace(moving, **alone.contents._asdict())
     if loader is None or not alone.workers:
         return moving
     sent = sent_s(alone.fetches) + alone.cpu_s if alone.fetches else 0.0

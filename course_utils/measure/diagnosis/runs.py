@@ -6,6 +6,7 @@ Every iteration of a loop is noted, and what a batch weighs. None of this judges
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,9 +19,28 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from course_utils.limits import affinity
-from course_utils.measure.diagnosis.fetch_ring import FetchRing, ProcessFigures, children_s
-from course_utils.measure.hook import data_loader_in, delay_ns, end, traced_batches
+from course_utils.limits import affinity, all_cores, usable_cores
+from course_utils.measure.advice.thresholds import (
+    AGREEMENT,
+    ENOUGH_EPOCHS,
+    ENOUGH_ITERATIONS,
+    ENOUGH_S,
+    GRACE_S,
+    LEAST_ITERATIONS,
+)
+from course_utils.measure.diagnosis.fetch_ring import FetchRing
+from course_utils.measure.hook import (
+    Contents,
+    ProcessFigures,
+    TimedSampler,
+    contents_of,
+    data_loader_in,
+    delay_ns,
+    end,
+    one_holds_up_the_others,
+    time_sampler,
+    traced_batches,
+)
 from course_utils.measure.records import Fetch, Iteration
 from course_utils.measure.spans import Span, compute_spans
 from course_utils.measure.throughput import first_dropped, length, prefetched
@@ -28,10 +48,7 @@ from course_utils.measure.trace import Trace, record
 
 Step = Callable[[Any], Any]
 
-ENOUGH_ITERATIONS, ENOUGH_S = 24, 1.5  # of steady running, if both halves of it agree
-AGREEMENT = 0.1
-LEAST_ITERATIONS, GRACE_S = 3, 5.0
-ENOUGH_EPOCHS = 3  # whole ones, if epochs are short
+LOOK_EVERY_NS = 20_000_000  # at what the workers wait for
 LOOK_AGAIN = 1.1  # times as many: to look at them takes time of the loop
 KEPT_BATCHES, KEPT_BYTES = 8, 1 << 28  # for the step alone
 WARM_UP = 3  # steps that also pay for allocations and the choice of kernels
@@ -50,19 +67,32 @@ class Run:
     fetches: list[Fetch] = field(default_factory=list)
     cores: set[int] = field(default_factory=set)  # that the workers may use
     workers: int = 0
+    samplers: list[TimedSampler] = field(default_factory=list)  # of the epochs
+    pids: list[int] = field(default_factory=list)  # of the workers
+    look_again_ns: int = 0
+    looks: int = 0  # at what the workers wait for
+    held_up: int = 0  # of them found that one held up the others
     kept: list[Any] = field(default_factory=list)
+    contents: Contents | None = None  # of a batch
     batch_bytes: int = 0
     pickle_s: float = 0.0  # processor seconds to pickle a batch and back, without its tensors
     children: float = 0.0  # cores that processes started by this one kept busy, on average
     used_device: bool = False  # took memory of a real accelerator
+    others_cores: float = 0.0  # that other programs kept busy
+    whole_epochs: bool = False  # are to be run
     copy_s: float = 0.0  # seconds that copying a batch to a real accelerator takes by itself
     look_at: float = ENOUGH_ITERATIONS  # when there are so many, whether they are enough
 
     @property
     def steady(self) -> list[tuple[Iteration, Iteration]]:
-        """The iterations that count, each with the one before it."""
+        """The iterations that count, each with the one before it.
+
+        They are whole rounds of the workers, which take turns: if one is late, the batches of the
+        others come all at once after its own.
+        """
         pairs = zip(self.iterations, self.iterations[1:], strict=False)
-        return [(a, b) for a, b in pairs if b.epoch == a.epoch and b.place >= self.dropped]
+        found = [(a, b) for a, b in pairs if b.epoch == a.epoch and b.place >= self.dropped]
+        return found[len(found) % max(1, self.workers) if len(found) > self.workers else 0 :]
 
     def _steady_s(self, name: str) -> float:
         """Return by how much the figure `name` grew in an iteration, on average."""
@@ -84,6 +114,15 @@ class Run:
         return (lasted_ns - waited_ns) / len(self.iterations) / 1e9
 
     @property
+    def later_epochs_s(self) -> float | None:
+        """Seconds of a batch in whole epochs after the first, all that they take; None if none."""
+        ends_ns = {one.epoch: one.left_ns for one in self.iterations}
+        later = range(1, len(self.lengths))
+        lasted_ns = [ends_ns[e] + self.endings_ns[e] - self.starts_ns[e] for e in later]
+        count = sum(self.lengths[1:])
+        return sum(lasted_ns) / count / 1e9 if count else None
+
+    @property
     def cpu_s(self) -> float:
         """Processor seconds of this process in an iteration, on average."""
         return self._steady_s("total_cpu_ns")
@@ -94,9 +133,22 @@ class Run:
         return self._steady_s("total_delay_ns")
 
     @property
+    def sampling_s(self) -> float:
+        """Processor seconds of the sampler for a batch, on average."""
+        count = sum(sampler.count for sampler in self.samplers)
+        return sum(sampler.spent_ns for sampler in self.samplers) / count / 1e9 if count else 0.0
+
+    @property
     def first_s(self) -> float:
         """Seconds until an epoch gave its first batch; of several epochs the quickest."""
         firsts = (one for one in self.iterations if one.place == 0)
+        waits_ns = [one.got_ns - self.starts_ns[one.epoch] for one in firsts]
+        return min(waits_ns, default=0) / 1e9
+
+    @property
+    def first_again_s(self) -> float:
+        """Seconds until a later epoch gave its first batch; of several epochs the quickest."""
+        firsts = (one for one in self.iterations if one.place == 0 and one.epoch)
         waits_ns = [one.got_ns - self.starts_ns[one.epoch] for one in firsts]
         return min(waits_ns, default=0) / 1e9
 
@@ -116,6 +168,7 @@ def run_loop(
     seconds: float,
     first: Step | None = None,
     keep: bool = False,
+    whole_epochs: bool = False,
     synchronize: Callable[[], Any] | None = None,
 ) -> Run:
     """Iterate over `loader`, epoch after epoch if they are short, for at most about `seconds`.
@@ -126,13 +179,16 @@ def run_loop(
         first: called with the very first batch, before anything counts.
         seconds: it ends earlier if its pace is known well, a bit later if it is not at all.
         keep: keep a few batches.
+        whole_epochs: go on also if the pace is known, until a second epoch is over.
         synchronize: waits until the device has done all it was given; None: as torch does.
     """
     deadline = time.perf_counter() + seconds
     inner = data_loader_in(loader)
     with ExitStack() as stack:
         trace = stack.enter_context(record())
-        run = Run(trace, dropped=first_dropped(prefetched(loader), length(loader)))
+        dropped = first_dropped(prefetched(loader), length(loader))
+        run = Run(trace, dropped=dropped, whole_epochs=whole_epochs)
+        stack.enter_context(_others_noted(run))
         ring = None
         if inner is not None:
             ring = FetchRing(inner.num_workers)
@@ -169,6 +225,54 @@ def _children_noted(run: Run) -> Iterator[None]:
     run.children = max(0.0, children_s() - before) / (time.perf_counter() - begun)
 
 
+@contextmanager
+def _others_noted(run: Run) -> Iterator[None]:
+    """Note how many cores other programs keep busy, if this process may use all of them."""
+    before, begun = _of_others_s(), time.perf_counter()
+    yield
+    lasted_s = time.perf_counter() - begun
+    if usable_cores() == all_cores() and lasted_s > 0:
+        run.others_cores = max(0.0, _of_others_s() - before) / lasted_s
+
+
+def children_s() -> float:
+    """Return the processor seconds of all processes that this one has started, dead ones too."""
+    import psutil
+
+    times = os.times()
+    total = times.children_user + times.children_system
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            spent = child.cpu_times()
+            total += spent.user + spent.system
+    return total
+
+
+def _of_others_s() -> float:
+    """Return the processor time of all programs but this one and its children."""
+    import psutil
+
+    times = psutil.cpu_times()
+    busy = sum(times) - times.idle - getattr(times, "iowait", 0.0)
+    return float(busy) - time.process_time() - children_s()
+
+
+def first_again_s(loader: Iterable[Any]) -> float:
+    """Return how long a second epoch of workers that last takes to its first batch."""
+    inner, took_s = data_loader_in(loader), 0.0
+    try:
+        for _ in range(2):
+            begun = time.perf_counter()
+            batches = iter(loader)
+            next(batches, None)
+            took_s = time.perf_counter() - begun
+            end(batches)
+    finally:
+        if inner is not None:
+            _end_persistent(inner)
+    return took_s
+
+
 def _end_persistent(loader: DataLoader[Any]) -> None:
     """Let the next run start workers of its own, whose fetches can be noted."""
     workers, loader._iterator = loader._iterator, None
@@ -188,6 +292,12 @@ def _run_epoch(
     `finish` is called before the workers of an epoch that is cut short are ended.
     """
     started: list[Iterator[Any]] = []  # the loader's own, then that of a DataLoader in it
+
+    def note(batches: Iterator[Any]) -> None:
+        started.append(batches)
+        if sampler := time_sampler(batches):
+            run.samplers.append(sampler)
+
     epoch, index = len(run.starts_ns), 0
     run.starts_ns.append(asked_ns := time.perf_counter_ns())
     traced = traced_batches(
@@ -195,7 +305,7 @@ def _run_epoch(
         loader,
         sinks=[ring] if ring else [],
         about_process=ProcessFigures(),
-        started=started.append,
+        started=note,
     )
     with closing(traced) as batches:
         try:
@@ -205,6 +315,7 @@ def _run_epoch(
                 run.iterations.append(_that_ends(run, epoch, index, asked_ns, got_ns))
                 if index == 1 or not run.workers:
                     _look_at_workers(run, started)
+                _look_for_locks(run)
                 asked_ns, index = time.perf_counter_ns(), index + 1
                 if _is_up(run, deadline) or is_enough(run):
                     finish()
@@ -242,6 +353,8 @@ def is_enough(run: Run) -> bool:
     """Tell whether the pace is known: enough iterations, and the two halves of them agree."""
     if not run.iterations:
         return False
+    if run.whole_epochs:
+        return len(run.lengths) > ENOUGH_EPOCHS
     end_ns = run.iterations[-1].left_ns
     lasted_s = (end_ns - run.starts_ns[0]) / 1e9
     if len(run.lengths) >= ENOUGH_EPOCHS and lasted_s > 2 * ENOUGH_S:
@@ -260,14 +373,23 @@ def is_enough(run: Run) -> bool:
 
 def _look_at_workers(run: Run, started: Sequence[Iterator[Any]]) -> None:
     workers = {worker for batches in started for worker in getattr(batches, "_workers", ())}
-    run.workers = len(workers)
-    for worker in workers:
-        run.cores |= affinity(worker.pid)
+    run.workers, run.pids = len(workers), [worker.pid for worker in workers]
+    for pid in run.pids:
+        run.cores |= affinity(pid)
+
+
+def _look_for_locks(run: Run) -> None:
+    now_ns = run.iterations[-1].left_ns
+    if len(run.pids) > 1 and now_ns > run.look_again_ns:
+        run.looks += 1
+        run.held_up += one_holds_up_the_others(run.pids)
+        run.look_again_ns = now_ns + LOOK_EVERY_NS
 
 
 def _keep(run: Run, batch: Any) -> None:
     if not run.kept:
         _, run.batch_bytes, run.pickle_s = weigh(batch)
+        run.contents = contents_of(batch)
     if len(run.kept) < KEPT_BATCHES and len(run.kept) * run.batch_bytes <= KEPT_BYTES:
         run.kept.append(batch)
 

@@ -12,13 +12,11 @@ from typing import Any
 
 from course_utils.measure.hook.delay import delay_ns
 from course_utils.measure.hook.loader_hook import Listener
-from course_utils.measure.records import DATASET_STAGES, MAIN, UNKNOWN, Fetch, Row
+from course_utils.measure.records import DATASET_STAGES, LONG_NS, MAIN, SOME, UNKNOWN, Fetch, Row
 from course_utils.measure.spans import Clock, SpanLog, activate, current
 
-# the last four figures of a `Fetch`, for the worker of that number
-AboutProcess = Callable[[int], tuple[int, int, int, int]]
-LONG_NS = 2_000_000  # of every longer fetch the processor time is read
-SOME = 16  # of so many shorter ones, it is read in one: that takes microseconds
+# the last five figures of a `Fetch`, for the worker of that number
+AboutProcess = Callable[[int], tuple[int, int, int, int, int]]
 
 
 class Sink:

@@ -4,6 +4,6 @@ Everything that observes a loop writes them: a trace, `diagnose` and `watch`. Ti
 nanoseconds of `time.perf_counter_ns`, one clock for all processes of a machine.
 """
 
-from course_utils.measure.records.fetch import DATASET_STAGES, MAIN, UNKNOWN, Fetch
+from course_utils.measure.records.fetch import DATASET_STAGES, LONG_NS, MAIN, SOME, UNKNOWN, Fetch
 from course_utils.measure.records.iteration import Iteration
 from course_utils.measure.records.span import Row, Span

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 UNKNOWN = -1  # a figure that was not read
+LONG_NS = 2_000_000  # of every longer fetch the processor time is read
+SOME = 16  # of so many shorter ones, it is read in one: that takes microseconds
 MAIN = -1  # the number of the worker of a batch that the main process makes
 DATASET_STAGES = ("read", "decode", "transform")  # that a dataset may name, in the order of a Fetch
 
@@ -25,6 +27,7 @@ class Fetch(NamedTuple):
     transform_ns: int = 0
     asked_bytes: int = UNKNOWN  # that its process had read so far, from whatever file
     disk_bytes: int = UNKNOWN  # and that had to come from a disk
+    read_calls: int = UNKNOWN  # by how many system calls
     own_bytes: int = UNKNOWN  # memory that only its process has
     pool_threads: int = UNKNOWN  # the most threads that a pool of a numerical library may use
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 
-from course_utils.measure.diagnosis import (
-    READY_NS,
+from course_utils.measure.advice import (
     Cause,
     Fetching,
     Measurements,
@@ -18,19 +17,25 @@ from course_utils.measure.diagnosis import (
     Setting,
     Step,
     fetching_of,
+    filling_s,
     judge,
     mean_s,
     remedy,
     sent_s,
     start_up_s,
 )
+from course_utils.measure.advice.thresholds import (
+    ENOUGH_TO_SHARE,
+    MANY_ITERATIONS,
+    READY_NS,
+    WATCHED_ITERATIONS,
+    WATCHED_NS,
+)
+from course_utils.measure.hook import Contents
 from course_utils.measure.records import UNKNOWN, Fetch, Iteration
 from course_utils.measure.throughput import first_dropped
 from course_utils.measure.watch.timing.ring_file import Observation
 from course_utils.words import plural
-
-ENOUGH, ENOUGH_NS = 4, 5e8  # steady iterations and their time: of less there is no verdict
-MANY = 1_000  # iterations that are enough, however short they are
 
 
 @dataclass(frozen=True)
@@ -88,14 +93,15 @@ class Loop:
         about = self.seen.about
         dropped = first_dropped(about["workers"] * about["prefetch_factor"], self.epoch)
         found = [one for one in self.seen.iterations if one.place >= dropped]
-        return found or [one for one in self.seen.iterations if one.place]
+        found = found or [one for one in self.seen.iterations if one.place]
+        return found or self.seen.iterations  # a loop that begins again for each batch
 
     @cached_property
     def measurements(self) -> Measurements | None:
         """The figures of this loop; None if there are too few iterations."""
         lasted_ns = self.steady[-1].got_ns - self.steady[0].asked_ns if self.steady else 0
-        short = lasted_ns < ENOUGH_NS and self.seen.totals.iterations < MANY
-        if len(self.steady) < ENOUGH or short:
+        short = lasted_ns < WATCHED_NS and self.seen.totals.iterations < MANY_ITERATIONS
+        if len(self.steady) < WATCHED_ITERATIONS or short:
             return None
         return Measurements(
             paces=self._paces(),
@@ -132,7 +138,10 @@ class Loop:
             lasted_ns = totals.waited_ns - totals.began_ns + totals.worked_ns
             together_s = lasted_ns / totals.iterations / 1e9
             wait_s *= together_s / timed_s if timed_s else 1.0
-        wait_s = mean_s(idle_ns) if idle_ns else wait_s
+        wait_s, start_up_s = mean_s(idle_ns) if idle_ns else wait_s, self._start_up_s()
+        if self.epoch == 1:  # each wait is one for the first batch
+            wait_s, together_s = max(0.0, wait_s - start_up_s), together_s - start_up_s
+        calls = totals.sampler_calls
         cores = totals.step_cpu_ns / totals.step_seen_ns if totals.step_seen_ns else 0.0
         return Paces(
             loader_s=together_s,  # at most: how fast it is alone is not known
@@ -141,13 +150,18 @@ class Loop:
             together_s=together_s,
             wait_s=wait_s,
             waited_share=fmean([wait_ns > READY_NS for wait_ns in waits_ns]),
-            start_up_s=self._start_up_s(),
+            sampling_s=totals.sampled_ns / calls / 1e9 if calls else 0.0,
+            start_up_s=start_up_s,
+            filling_s=filling_s(self._fetches),
             epoch=self.epoch,
         )
 
     def _start_up_s(self) -> float:
-        firsts_ns = [one.wait_ns for one in self.seen.iterations if not one.place]
-        if self.seen.about["persistent"] or not firsts_ns:
+        firsts = [one for one in self.seen.iterations if not one.place]
+        if self.seen.about["persistent"]:
+            firsts = [one for one in firsts if one.epoch]
+        firsts_ns = [one.wait_ns for one in firsts]
+        if not firsts_ns:
             return 0.0
         return start_up_s(min(firsts_ns) / 1e9, self._fetches, 0.0)
 
@@ -159,6 +173,8 @@ class Loop:
             batch_size=0 if takes == "no DataLoader" else about["batch_size"] or 0,
             has_getitems=about["getitems"],
             workers=about["workers"],
+            working=self._working(),
+            made=about["made"],
             prefetch_factor=about["prefetch_factor"],
             start_method=about["start_method"],
             cores=cores,
@@ -172,18 +188,32 @@ class Loop:
 
     def _fetching(self) -> Fetching:
         if self._fetches or self.seen.about["takes"] != "no DataLoader":
-            return fetching_of(self._fetches)
+            totals = self.seen.totals
+            locked = totals.held_up / totals.looks if totals.looks else 0.0
+            return replace(fetching_of(self._fetches), locked_share=locked)
         # next() itself makes the batch
         fetch_s = mean_s([one.wait_ns for one in self.steady])
         return Fetching(fetch_s=fetch_s, computing_s=min(self._receiving_s(), fetch_s))
 
+    def _working(self) -> int:
+        """Return how many workers of a stream have sent a batch; 0 if there are too few to tell."""
+        about = self.seen.about
+        known = (
+            about["takes"] == "stream" and len(self._fetches) >= ENOUGH_TO_SHARE * about["workers"]
+        )
+        return len({fetch.worker for fetch in self._fetches}) if known else 0
+
     def _moving(self) -> Moving:
-        batch_bytes = self.seen.about.get("batch_bytes", 0)
-        if not (self._fetches and self.seen.about["workers"]):
-            return Moving(batch_bytes=batch_bytes)
+        about = self.seen.about
+        moving = Moving(
+            batch_bytes=about.get("batch_bytes", 0),
+            **{name: about[name] for name in Contents._fields if name in about},
+        )
+        if not (self._fetches and about["workers"]):
+            return moving
         received_s = self._receiving_s()
         sent = sent_s(self._fetches) + received_s
-        return Moving(batch_bytes=batch_bytes, receiving_s=received_s, sending_s=sent)
+        return replace(moving, receiving_s=received_s, sending_s=sent)
 
     def _receiving_s(self) -> float:
         return mean_s([one.receiving_ns for one in self.steady if one.receiving_ns != UNKNOWN])

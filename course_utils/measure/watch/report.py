@@ -11,7 +11,8 @@ from html import escape
 from pathlib import Path
 from textwrap import fill
 
-from course_utils.measure.diagnosis import LEAVE_IT, WORTH, Measurements, delayed_by_others
+from course_utils.measure.advice import Measurements, delayed_by_others
+from course_utils.measure.advice.thresholds import LEAVE_IT, NO_GAIN, WORTH
 from course_utils.measure.exchange import chrome_ranks
 from course_utils.measure.picture import Timeline
 from course_utils.measure.ranks import find_straggler
@@ -161,8 +162,9 @@ def _lost_at_the_start(loop: Loop, m: Measurements) -> bool:
 
 def _at_best(m: Measurements) -> str:
     """Return what the loop would be with an infinitely fast loader."""
-    most = factor(m.headspace)
-    return "no faster" if most == "1.0" else f"{most} times as fast"
+    if m.headspace < NO_GAIN:
+        return "no faster"
+    return f"{factor(m.headspace)} times as fast"
 
 
 def _ms(seconds: float) -> str:

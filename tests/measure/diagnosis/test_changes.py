@@ -10,13 +10,11 @@ from threadpoolctl import threadpool_info
 from torch.utils.data import DataLoader, TensorDataset
 
 from course_utils.limits import affinity
+from course_utils.measure.advice import Change, and_lasting, with_arguments
 from course_utils.measure.diagnosis.changes import (
-    Change,
     OneAhead,
-    and_lasting,
     applied,
     same,
-    with_arguments,
 )
 from tests.measure.datasets import Numbers
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from course_utils.measure.diagnosis.estimates import Measurements
+from course_utils.measure.advice import Measurements
 from course_utils.measure.diagnosis.run_estimates import may_be_oversubscribed, measured
 from course_utils.measure.diagnosis.runs import Run
 from course_utils.measure.records import Fetch, Iteration

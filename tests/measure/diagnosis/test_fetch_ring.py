@@ -6,11 +6,14 @@ from torch.utils.data import DataLoader
 from course_utils.measure.diagnosis.fetch_ring import (
     ROWS,
     FetchRing,
+)
+from course_utils.measure.hook import (
+    FetchMeter,
     ProcessFigures,
     bytes_read,
+    listen,
     own_bytes,
 )
-from course_utils.measure.hook import FetchMeter, listen
 from course_utils.measure.records import MAIN
 from tests.measure.datasets import Numbers
 

@@ -3,12 +3,10 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
-from course_utils.measure.diagnosis.changes import with_arguments
-from course_utils.measure.diagnosis.estimates import Measurements
-from course_utils.measure.diagnosis.remedy import remedy
+from course_utils.measure.advice import Measurements, remedy, with_arguments
+from course_utils.measure.advice.rules import judge
+from course_utils.measure.diagnosis.proof import Proof
 from course_utils.measure.diagnosis.report import Diagnosis, evidence
-from course_utils.measure.diagnosis.trials import Proof
-from course_utils.measure.diagnosis.verdict import judge
 from tests.measure.handmade import HUNGRY, hungry, naive
 
 

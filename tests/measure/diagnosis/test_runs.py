@@ -132,6 +132,9 @@ class Loop:
     def process_time_ns(self) -> int:
         return 0
 
+    def process_time(self) -> float:
+        return 0.0
+
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, dataloader
 
-from course_utils.measure.hook import SOME
+from course_utils.measure.records import SOME
 from course_utils.measure.spans import stage
 from course_utils.measure.trace import record
 from course_utils.measure.watch import attach

@@ -61,6 +61,10 @@ class Totals(NamedTuple):
     cores: int = 0  # that the workers may use, together
     step_cpu_ns: int = 0  # processor time of the process between a batch and next(), in some
     step_seen_ns: int = 0  # the time of these
+    sampled_ns: int = 0  # processor time of the sampler, in this process
+    sampler_calls: int = 0
+    looks: int = 0  # at what the workers wait for
+    held_up: int = 0  # of them found that one held up the others
     timed: int = 0  # iterations whose times were measured; the times of the others are estimated
 
 
@@ -76,7 +80,7 @@ class At:
 
     (
         ITERATIONS, EPOCHS, FIRST, LAST, WAITED, BEGAN, WORKED, IDLE, IDLE_ITERATIONS, ELSEWHERE,
-        CORES, STEP_CPU, STEP_SEEN, TIMED,
+        CORES, STEP_CPU, STEP_SEEN, SAMPLED, SAMPLER_CALLS, LOOKS, HELD_UP, TIMED,
     ) = range(len(Totals._fields))  # fmt: skip
     GOT, LEFT, DEVICE_IDLE, DEVICE_WORK = map(
         Iteration._fields.index, ("got_ns", "left_ns", "device_idle_ns", "device_work_ns")

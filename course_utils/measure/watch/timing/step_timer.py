@@ -14,8 +14,17 @@ from typing import Any
 
 import torch
 
-from course_utils.measure.hook import LONG_NS, SOME, FetchMeter, contents, pause, unpacked
-from course_utils.measure.records import MAIN, UNKNOWN, Fetch
+from course_utils.measure.hook import (
+    FetchMeter,
+    TimedSampler,
+    contents,
+    contents_of,
+    one_holds_up_the_others,
+    pause,
+    time_sampler,
+    unpacked,
+)
+from course_utils.measure.records import LONG_NS, MAIN, SOME, UNKNOWN, Fetch
 from course_utils.measure.watch.timing.device import DeviceClock, device_at_work
 from course_utils.measure.watch.timing.harmless import give_up
 from course_utils.measure.watch.timing.last_fetch import LastFetch
@@ -72,6 +81,8 @@ class StepTimer:
         self._mark = self._marked = 0  # when the pace was looked at, and the place then
         self._straight = self._quick = False  # of the iteration that begins
         self._cpu = 0
+        self._sampler: TimedSampler | None = None
+        self._sampled_ns = self._sampler_calls = 0  # that are written down
         _open.add(self)
 
     def take(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
@@ -137,6 +148,8 @@ class StepTimer:
         """End the iteration before; return when the loop asks for the next batch."""
         if self._packed and self._place and getattr(iterator, "_num_yielded", None) == 0:
             self._new_epoch()  # of persistent workers, after a break
+        if not self._place and not self.writer.skips and (timed := time_sampler(iterator)):
+            self._sampler, self._sampled_ns, self._sampler_calls = timed, 0, 0
         asked, straight = perf_counter_ns(), _last[0] == id(self)
         self._straight, _last[0] = straight, id(self)
         if self._spent:
@@ -156,9 +169,9 @@ class StepTimer:
             self._cpu = thread_time_ns()
             return asked
         self._write_kept()
-        return self._begins(asked, straight)
+        return self._begins(iterator, asked, straight)
 
-    def _begins(self, asked: int, straight: bool) -> int:
+    def _begins(self, iterator: Any, asked: int, straight: bool) -> int:
         """Begin a iteration that is written down; return when the loop began to wait."""
         place, since, main = self._place, self._since, get_ident() == _MAIN
         self._main = main
@@ -171,6 +184,8 @@ class StepTimer:
         device = self._device_now() if main and (self._device or since % SOME < 2) else None
         if device is not None:
             device.asked()
+        if self._packed and since % SOME == 1 and self._wait > LONG_NS:
+            self._look_for_locks(iterator)
         reads = not self._fetches and (since % SOME == 1 or asked - self._got > LONG_NS)
         self._cpu = thread_time_ns() if reads else 0
         return asked
@@ -201,6 +216,8 @@ class StepTimer:
             self._spent = process_time_ns()
         if not self._main:
             file.figures[At.ELSEWHERE] += 1
+        if self._sampler is not None and since % SOME == 1:
+            self._count_sampling(self._sampler)
         self._place, self._since = place + 1, since + 1
         if since % SOME == 1 and self.writer.skips:
             self._skip(iterator, self.writer.skips)
@@ -224,6 +241,8 @@ class StepTimer:
     def _skip(self, iterator: Any, count: int) -> None:
         """Begin to skip iterations, in which nobody follows how a batch is made."""
         self._skips = self._gap = count
+        if self._sampler is not None:  # to time it costs too much here
+            iterator._sampler_iter, self._sampler = self._sampler.indices, None
         if self._fetches:
             pause(iterator, True)
             self._paused = True
@@ -264,6 +283,18 @@ class StepTimer:
         except Exception as own:
             self.lose(own)
 
+    def _count_sampling(self, sampler: TimedSampler) -> None:
+        figures = self.writer.file.figures
+        figures[At.SAMPLED] += sampler.spent_ns - self._sampled_ns
+        figures[At.SAMPLER_CALLS] += sampler.count - self._sampler_calls
+        self._sampled_ns, self._sampler_calls = sampler.spent_ns, sampler.count
+
+    def _look_for_locks(self, iterator: Any) -> None:
+        figures, workers = self.writer.file.figures, getattr(iterator, "_workers", ())
+        if len(workers) > 1:
+            figures[At.LOOKS] += 1
+            figures[At.HELD_UP] += one_holds_up_the_others([one.pid for one in workers])
+
     def _step_ends(self, asked: int, straight: bool) -> None:
         """Count what the loop's own work took of the cores, with all threads of the process."""
         if straight:
@@ -284,7 +315,9 @@ class StepTimer:
     def _describe(self, batch: Any) -> None:
         """Write what is known once the loop is under way."""
         self.writer.file.figures[At.CORES] = self.writer.cores.bit_count()
-        self.writer.describe(**place_in_the_world(), batch_bytes=_bytes(batch))
+        self.writer.describe(
+            **place_in_the_world(), batch_bytes=_bytes(batch), **contents_of(batch)._asdict()
+        )
 
     def _epoch_ends(self, asked: int) -> None:
         figures, now = self.writer.file.figures, perf_counter_ns()

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch.utils.data import get_worker_info
 
-from course_utils.measure.hook import FetchMeter, is_heard, listen, listeners_of
+from course_utils.measure.hook import FetchMeter, ProcessFigures, is_heard, listen, listeners_of
 from course_utils.measure.watch.timing.harmless import give_up, has_failed
 from course_utils.measure.watch.timing.last_fetch import LastFetch
 from course_utils.measure.watch.timing.step_timer import StepTimer
@@ -126,7 +126,7 @@ def _meter_of(loader: Any) -> FetchMeter:
             return meter
     last = LastFetch(lasting=loader.persistent_workers)
     last.on[0] = True
-    return FetchMeter(last, sparse=True)
+    return FetchMeter(last, sparse=True, about_process=ProcessFigures(weigh=False))
 
 
 def _taken(iterator: Iterator[Any], timer: StepTimer) -> Iterator[Any]:

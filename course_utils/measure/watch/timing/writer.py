@@ -60,6 +60,7 @@ def writer_of(loader: Any) -> Writer | None:
             writer.about[key] == about[key] for key in _DISTINGUISHES
         ):
             writer.loader = _reference(loader)
+            writer.describe(made=writer.about["made"] + 1)
             return writer
     if len(_writers) == MOST_LOADERS:
         return None
@@ -92,6 +93,7 @@ def _description(loader: Any) -> dict[str, Any]:
         "pinned": bool(getattr(loader, "pin_memory", False)),
         "start_method": method if workers else "",
         "at": at,
+        "made": 1,  # so many loaders, one after the other
         "inner": inner,
         "pid": os.getpid(),
         "main_cores": usable_cores(),

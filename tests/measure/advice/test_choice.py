@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from course_utils.measure.diagnosis import Cause
-from course_utils.measure.diagnosis.changes import with_arguments
-from course_utils.measure.diagnosis.remedy import gain, pipeline, remedy, turn_ms
-from course_utils.measure.diagnosis.trials import Trial, candidates
+from course_utils.measure.advice import Cause, Trial, candidates, remedy, with_arguments
+from course_utils.measure.advice.gains import gain, pipeline, turn_ms
 from tests.measure.handmade import changed, hungry
 
 IPC: Cause = "collate or IPC"
@@ -56,9 +54,13 @@ BIG = 10**8
         ),
         ("CPU", {"one_thread_gain": 3.0, "workers": 0}, "1 process with.*OMP_NUM_THREADS=1"),
         (IPC, {"workers": 4, "collate_s": 0.09}, "Collate: .*torch.stack"),
-        (IPC, {"sending_s": 0.2, "pickle_s": 0.1}, "to move a batch.*return tensors"),
-        (IPC, {"sending_s": 0.2, "batch_bytes": BIG}, "to move a batch.*uint8"),
-        (IPC, {"collate_s": 0.09, "batch_bytes": BIG}, "copying the 100 MB.*uint8"),
+        (IPC, {"sending_s": 0.2, "pickle_s": 0.1}, "to move a batch.*one tensor for each"),
+        (IPC, {"sending_s": 0.2, "batch_bytes": BIG}, "to move a batch.*float16"),
+        (
+            IPC,
+            {"collate_s": 0.09, "batch_bytes": BIG, "narrower": "uint8"},
+            "copying the 100 MB.*uint8",
+        ),
         ("transfer", {"transfer_s": 0.02}, "20 ms are copies.*pin_memory=True"),
         ("main process", {"host_s": 0.02}, "nothing to do for 20 ms.*every 50 steps"),
         (
@@ -92,24 +94,33 @@ def test_each_cause_is_said_in_a_sentence_and_has_one_concrete_change(
 def test_of_what_was_tried_the_simplest_of_the_best_is_named_if_it_gains_enough() -> None:
     few, many = with_arguments(num_workers=2), with_arguments(num_workers=8)
     waits = hungry(computing_s=0.01, step_s=0.02, together_s=0.06)
-    found = remedy(waits, "storage", [Trial(few, 0.031), Trial(many, 0.03)])
+    found = remedy(
+        waits, "storage", [Trial("more-workers", few, 0.031), Trial("more-workers", many, 0.03)]
+    )
     assert (found.change, found.how, found.at_most) == ("num_workers=2", few, False)
     assert found.gain == pytest.approx(0.06 / 0.031)
-    assert remedy(waits, "storage", [Trial(few, 0.04), Trial(many, 0.03)]).how is many
-    assert remedy(waits, "storage", [Trial(few, 0.04, applicable=False)]).how is None
+    assert (
+        remedy(
+            waits, "storage", [Trial("more-workers", few, 0.04), Trial("more-workers", many, 0.03)]
+        ).how
+        is many
+    )
+    assert (
+        remedy(waits, "storage", [Trial("more-workers", few, 0.04, applicable=False)]).how is None
+    )
     for turn_s in (0.1, 0.058):  # slower, or not worth it
-        found = remedy(waits, "storage", [Trial(few, turn_s)])
+        found = remedy(waits, "storage", [Trial("more-workers", few, turn_s)])
         assert (found.how, found.at_most) == (None, True)
     assert 1 <= found.gain <= waits.headspace
     stalls = hungry(step_s=0.01, together_s=0.2, slow_time=0.9)  # code would gain far more
-    assert remedy(stalls, "uneven", [Trial(few, 0.17)]).at_most
+    assert remedy(stalls, "uneven", [Trial("more-workers", few, 0.17)]).at_most
 
 
 def test_what_a_trial_says_of_the_advised_change_itself_counts_however_little_it_gains() -> None:
     pinned = hungry(worker_cores=1, together_s=0.2)
-    (all_cores,) = candidates(pinned, "CPU")
+    ((_, all_cores),) = candidates(pinned, "CPU")
     for turn_s, gains in ((0.1, 2.0), (0.19, 0.2 / 0.19), (0.3, 1.0)):
-        found = remedy(pinned, "CPU", [Trial(all_cores, turn_s)])
+        found = remedy(pinned, "CPU", [Trial("all-cores", all_cores, turn_s)])
         assert (found.gain, found.how) == (pytest.approx(gains), all_cores)
 
 
@@ -118,20 +129,28 @@ def test_what_whole_batches_do_not_gain_is_not_advised_and_what_they_gain_is_no_
     batch_size: int,
 ) -> None:
     rows = hungry(workers=0, kind="batches of samples", batch_size=batch_size)
-    whole, workers = candidates(rows, "CPU")
+    (_, whole), *_, (_, workers) = candidates(rows, "CPU")
     for turn_s in (rows.turn_s, 2 * rows.turn_s):
-        found = remedy(rows, "CPU", [Trial(whole, turn_s), Trial(workers, turn_s)])
+        found = remedy(
+            rows,
+            "CPU",
+            [Trial("whole-batches", whole, turn_s), Trial("more-workers", workers, turn_s)],
+        )
         assert (found.gain, found.change.split(":")[0]) == (1.0, "leave the loader as it is")
     much = changed(rows, step_s=rows.turn_s / 50)  # the model promises 50
-    assert remedy(much, "CPU", [Trial(whole, rows.turn_s / 2)]).gain == pytest.approx(2)
-    assert remedy(rows, "CPU", [Trial(workers, 2 * rows.turn_s)]).at_most  # it was not tried
+    assert remedy(
+        much, "CPU", [Trial("whole-batches", whole, rows.turn_s / 2)]
+    ).gain == pytest.approx(2)
+    assert remedy(
+        rows, "CPU", [Trial("more-workers", workers, 2 * rows.turn_s)]
+    ).at_most  # it was not tried
 
 
 def test_of_threads_that_hinder_each_other_in_fits_the_better_run_is_what_there_is_now() -> None:
     for alone_s, together_s in ((0.4, 0.06), (0.06, 0.4)):
         fits = hungry(one_thread_gain=30.0, loader_s=alone_s, together_s=together_s)
-        (one_thread,) = candidates(fits, "CPU")
-        assert remedy(fits, "CPU", [Trial(one_thread, 0.02)]).gain == pytest.approx(3)
+        ((_, one_thread),) = candidates(fits, "CPU")
+        assert remedy(fits, "CPU", [Trial("one-thread", one_thread, 0.02)]).gain == pytest.approx(3)
 
 
 def test_where_nothing_was_tried_more_workers_are_advised_with_what_they_gain_at_most() -> None:

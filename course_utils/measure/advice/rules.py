@@ -34,7 +34,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from course_utils.measure.diagnosis.estimates import Measurements
+from course_utils.measure.advice.estimates import Measurements
+from course_utils.measure.advice.thresholds import (
+    COPIED_PER_S,
+    FEW_FETCHES,
+    GROWTH,
+    HINDERED,
+    LEAVE_IT,
+    MOST_OF_LOADING,
+    SPARE,
+    STILL_GROWING,
+    TOO_MUCH_MEMORY,
+)
 
 Cause = Literal[
     "GPU-bound",
@@ -48,19 +59,10 @@ Cause = Literal[
     "uneven",
 ]
 
-LEAVE_IT = 0.2  # of a turn
-SPARE = 0.75  # of the step's time
-FEW, MOST = 0.5, 0.5  # of the fetches, of the time to load
-HINDERED = 2.0  # times faster and cheaper: a noisy neighbour alone can make 1.3 of it
-GROWTH = 50e6  # bytes, of all workers together
-STILL_GROWING = 0.25  # share of the growth that came in the second half
-COPIED_PER_S = 3e8  # bytes
-TOO_MUCH = 0.5  # of the free memory
-
 
 def judge(m: Measurements) -> Cause:
     """Return what the loop suffers from."""
-    if max(m.in_flight_bytes, m.grown_to_the_end_bytes) > TOO_MUCH * m.setting.free_bytes:
+    if max(m.in_flight_bytes, m.grown_to_the_end_bytes) > TOO_MUCH_MEMORY * m.setting.free_bytes:
         return "memory"
     lost = losses(m)
     computed = m.paces.step_s - m.paces.step_delay_s - m.step.transfer_s - m.step.host_s
@@ -81,11 +83,13 @@ def losses(m: Measurements) -> dict[Family, float]:
     waited_s = max(
         0.0, min(m.paces.together_s - (m.paces.step_s - m.paces.step_delay_s), m.paces.wait_s)
     )
+    sampled_s = min(m.paces.sampling_s, waited_s)
+    loading_s = waited_s - sampled_s
     return {
         "start-up": m.start_up_share_s,
-        "loader": min(waited_s, m.moving.receiving_s) if keeps_up(m) else waited_s,
+        "loader": min(loading_s, m.moving.receiving_s) if keeps_up(m) else loading_s,
         "transfer": m.step.transfer_s,
-        "main process": m.step.host_s,
+        "main process": m.step.host_s + sampled_s,
     }
 
 
@@ -103,7 +107,9 @@ def delayed_by_others(m: Measurements) -> bool:
 def is_uneven(m: Measurements) -> bool:
     """Tell whether few fetches lose most of what fetching and sending take."""
     lost_s = m.fetching.slow_time * m.making_s
-    return m.fetching.slow_share <= FEW and lost_s > MOST * (m.making_s + m.moving.sending_s)
+    return m.fetching.slow_share <= FEW_FETCHES and lost_s > MOST_OF_LOADING * (
+        m.making_s + m.moving.sending_s
+    )
 
 
 def memory_grows(m: Measurements) -> bool:
@@ -122,6 +128,11 @@ def shares_too_few_cores(m: Measurements) -> bool:
 def oversubscribed(m: Measurements) -> bool:
     """Tell whether the threads of numerical libraries hinder each other."""
     return m.fetching.one_thread_gain >= HINDERED
+
+
+def has_idle_workers(m: Measurements) -> bool:
+    """Tell whether some workers never sent a batch, as those of a stream with too few shards."""
+    return 0 < m.setting.working < m.setting.workers
 
 
 def _of_the_loader(m: Measurements) -> Cause:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from course_utils.measure.diagnosis import Cause
-from course_utils.measure.diagnosis.verdict import judge, losses, slowest_stage
+from course_utils.measure.advice import Cause
+from course_utils.measure.advice.rules import judge, losses, slowest_stage
 from tests.measure.handmade import hungry
 
 LONG_STEP = {"step_s": 0.2, "together_s": 0.2}

@@ -12,14 +12,11 @@ from operator import attrgetter
 from statistics import fmean, median
 from typing import Literal
 
-from course_utils.measure.hook import LONG_NS
-from course_utils.measure.records import DATASET_STAGES, UNKNOWN, Fetch
+from course_utils.measure.advice.thresholds import SLOW
+from course_utils.measure.records import DATASET_STAGES, LONG_NS, UNKNOWN, Fetch
 from course_utils.words import duration
 
 Kind = Literal["batches of samples", "samples", "stream", "no DataLoader"]
-
-SLOW = 8  # times the median
-READY_NS = 2_000_000  # a batch that comes within this time was there already
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +29,9 @@ class Paces:
     wait_s: float  # of together_s: in next()
     step_delay_s: float = 0.0  # of step_s: other programs had the cores
     waited_share: float = 1.0  # of the calls of next(), together: those that found no batch ready
+    sampling_s: float = 0.0  # of wait_s: processor time of the sampler, in the main process
     start_up_s: float = 0.0  # per epoch: workers start and end, and nothing is loaded
+    filling_s: float = 0.0  # of start_up_s: the first fetch takes so much longer than others
     epoch: int | None = None  # batches in an epoch, if known
     step_cpu_s: float = 0.0  # of step_s: processor time of all threads of the main process
 
@@ -53,13 +52,16 @@ class Setting:
 
     kind: Kind = "samples"
     batch_size: int = 0  # samples that the loader itself puts into a batch, 0: it does not
+    made: int = 1  # so many loaders that were alike, one after the other
     has_getitems: bool = False  # the dataset is asked for whole batches
     workers: int = 0
+    working: int = 0  # of them have sent a batch; 0: that is not known
     prefetch_factor: int = 2
     start_method: str = ""  # of the workers
     cores: int = 1  # that this process may use
     worker_cores: int = 1  # that the workers may use, all together
     free_bytes: float = 1e12  # memory that the machine has left
+    others_cores: float = 0.0  # that other programs kept busy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,8 @@ class Fetching:
     one_thread_gain: float = 1.0  # how many times faster the loader is with one; 1 if not tried
     asked_bytes: float = 0.0  # read per batch, from whatever file
     disk_bytes: float = 0.0  # of them from a disk
+    read_calls: float = 0.0  # system calls that read
+    locked_share: float = 0.0  # of the looks at a worker: a lock held it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +92,9 @@ class Moving:
     sending_s: float = 0.0  # processor time of worker and main process beyond the fetch
     receiving_s: float = 0.0  # of it: of the main process
     pickle_s: float = 0.0  # to pickle a batch and back, without its tensors
+    objects: int = 0  # of a batch that are pickled one by one
+    narrower: str = ""  # a smaller type that holds all values of its largest tensors, if any
+    narrower_share: float = 1.0  # of its bytes are left then
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +215,7 @@ def fetching_of(fetches: Sequence[Fetch]) -> Fetching:
         pool_threads=max(1, *(fetch.pool_threads for fetch in fetches)),
         asked_bytes=_per_fetch(fetches, "asked_bytes"),
         disk_bytes=_per_fetch(fetches, "disk_bytes"),
+        read_calls=_per_fetch(fetches, "read_calls"),
     )
 
 
@@ -255,6 +263,15 @@ def start_up_s(first_s: float, fetches: Sequence[Fetch], batch_s: float) -> floa
     """
     walls_s = [fetch.wall_ns / 1e9 for fetch in steady(fetches)]
     return max(0.0, first_s - median(walls_s or [batch_s]))
+
+
+def filling_s(fetches: Sequence[Fetch]) -> float:
+    """Return how much longer the first fetch of a worker takes than a usual one."""
+    firsts = [fetch for fetch in fetches if fetch not in steady(fetches)]
+    if not firsts:
+        return 0.0
+    usual_s = median(fetch.wall_ns for fetch in steady(fetches)) / 1e9
+    return max(0.0, median(fetch.wall_ns for fetch in firsts) / 1e9 - usual_s)
 
 
 def mean_s(times_ns: Sequence[float]) -> float:

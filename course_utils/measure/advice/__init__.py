@@ -1,0 +1,25 @@
+"""Judge a loop by its figures, and name the one change to make."""
+
+from course_utils.measure.advice.catalogue import CATALOGUE, Advice
+from course_utils.measure.advice.change import Change, and_lasting, with_arguments
+from course_utils.measure.advice.choice import Remedy, Trial, candidates, remedy
+from course_utils.measure.advice.estimates import (
+    Fetching,
+    Kind,
+    Measurements,
+    Memory,
+    Moving,
+    Paces,
+    Setting,
+    Step,
+    cpu_per_batch_s,
+    fetching_of,
+    filling_s,
+    mean_s,
+    memory_of,
+    ms,
+    sent_s,
+    start_up_s,
+    steady,
+)
+from course_utils.measure.advice.rules import Cause, delayed_by_others, judge

@@ -1,0 +1,82 @@
+"""Look at the values of a batch: could they be smaller, and how many are Python objects?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+LOOKED_AT = 65_536  # values of a tensor at most
+
+
+class Contents(NamedTuple):
+    """What a batch consists of."""
+
+    objects: int  # that are pickled one by one
+    narrower: str  # the type that holds the values of the largest tensor, "" if its own does not
+    narrower_share: float  # of the bytes of all tensors are left then
+
+
+def contents_of(batch: Any) -> Contents:
+    """Return what the tensors and containers of `batch` hold; only NumPy computes here."""
+    tensors, objects = list[torch.Tensor](), 0
+    for leaf in _leaves(batch):
+        if isinstance(leaf, torch.Tensor):
+            tensors.append(leaf)
+        else:
+            objects += 1
+    found = [(tensor.nbytes, *_narrower(tensor)) for tensor in tensors]
+    whole = sum(nbytes for nbytes, _, _ in found)
+    if not whole:
+        return Contents(objects, "", 1.0)
+    left = sum(nbytes * share for nbytes, _, share in found)
+    _, name, _ = max(found)
+    return Contents(objects, name, left / whole)
+
+
+def _leaves(batch: Any) -> Iterator[Any]:
+    if isinstance(batch, Mapping):
+        batch = list(batch.values())
+    if isinstance(batch, (list, tuple)):
+        for part in batch:
+            yield from _leaves(part)
+    elif isinstance(batch, np.ndarray) and batch.dtype == object:
+        yield from batch.ravel().tolist()
+    else:
+        yield batch
+
+
+def _narrower(tensor: torch.Tensor) -> tuple[str, float]:
+    """Return the type that holds the values of a tensor, and the share of bytes left by it."""
+    if tensor.device.type != "cpu" or tensor.layout is not torch.strided or not tensor.numel():
+        return "", 1.0
+    try:
+        values = tensor.detach().numpy()
+    except (TypeError, RuntimeError):  # bfloat16, and kinds of tensors that NumPy does not know
+        return "", 1.0
+    size = values.itemsize
+    values = values.ravel()[:: 1 + values.size // LOOKED_AT]
+    if values.dtype.kind == "f":
+        if not np.isfinite(values).all():
+            return "", 1.0
+        if _are_bytes(values):
+            return "uint8", 1 / size
+        if values.min() >= 0 and values.max() <= 1 and _are_bytes(255 * values):
+            return "uint8 (times 255)", 1 / size
+        return ("float32", 4 / size) if size > 4 else ("", 1.0)
+    if values.dtype.kind in "iu" and size > 1:
+        for kind in (np.uint8, np.int16, np.int32):
+            limits, bytes_each = np.iinfo(kind), np.dtype(kind).itemsize
+            if bytes_each < size and limits.min <= values.min() and values.max() <= limits.max:
+                return np.dtype(kind).name, bytes_each / size
+    return "", 1.0
+
+
+def _are_bytes(values: NDArray[Any]) -> bool:
+    """Tell whether these are images, or other integers in range."""
+    nearest = np.rint(values)
+    in_range = nearest.min() >= 0 and 1 < nearest.max() <= 255
+    return bool(in_range and np.abs(values - nearest).max() < 1e-3)
