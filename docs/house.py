@@ -106,6 +106,42 @@ def wrong_ways(house: Mapping[str, Module]) -> set[str]:
     }
 
 
+def plug_ins(house: Mapping[str, Module]) -> set[str]:
+    """Name what modules load by name, with `import_module`: that may lead upstairs."""
+    found = set[str]()
+    for module in house.values():
+        tree = ast.parse(module.path.read_text("utf-8"))
+        constants = {
+            target.id: node.value.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            begins = _begins(call.args[0], constants) if name == "import_module" else ""
+            loaded = begins.rpartition(".")[0] if begins not in house else begins
+            known = loaded and any(other.startswith(f"{loaded}.") for other in house)
+            if known and loaded != module.name:
+                found.add(f"{module.name} loads {loaded}")
+    return found
+
+
+def _begins(name: ast.expr, constants: Mapping[str, object]) -> str:
+    """Return how the name of a module begins, as far as the code says it."""
+    if isinstance(name, ast.JoinedStr):
+        first, *others = name.values
+        begins = _begins(first, constants)
+        return begins + _begins(others[0], constants) if begins and others else begins
+    if isinstance(name, ast.FormattedValue):
+        name = name.value
+    value = name.value if isinstance(name, ast.Constant) else None
+    if isinstance(name, ast.Name):
+        value = constants.get(name.id)
+    return value if isinstance(value, str) else ""
+
+
 def report(house: Mapping[str, Module]) -> Iterator[str]:
     """Yield the table: modules and lines of each room, entries of each folder, circles."""
     rooms: dict[str, list[Module]] = defaultdict(list)
@@ -131,6 +167,7 @@ def report(house: Mapping[str, Module]) -> Iterator[str]:
     yield f"circle of files:   {' -> '.join(circle(files)) or 'none'}"
     yield f"circle of folders: {' -> '.join(circle(folders(house))) or 'none'}"
     yield f"imports upstairs:  {'; '.join(sorted(wrong_ways(house))) or 'none'}"
+    yield f"loaded by name:    {'; '.join(sorted(plug_ins(house))) or 'none'}"
     yield f"used by nobody:    {', '.join(unreached(house)) or 'none'}"
 
 

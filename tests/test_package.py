@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 import course_utils
 from course_utils.paths import REPO
-from docs.house import circle, drawing, folders, modules, unreached, wrong_ways
+from docs.house import circle, drawing, folders, modules, plug_ins, unreached, wrong_ways
 
 LIMIT = 12  # entries of a folder, so that one look takes it in
 # which pins what it imports, and installs it into environments of their own
@@ -84,6 +84,13 @@ def test_no_folders_import_in_a_circle() -> None:
 
 def test_no_import_leads_upstairs() -> None:
     assert wrong_ways(modules()) == set()
+
+
+def test_what_is_loaded_by_name_from_upstairs_is_known() -> None:
+    assert plug_ins(modules()) == {
+        "course_utils.teaching.exercise loads notebooks.exercises",
+        "course_utils.teaching.lecture.show loads notebooks.stories.lecture",
+    }
 
 
 def test_a_folder_is_taken_in_at_one_look() -> None:

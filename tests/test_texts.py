@@ -36,3 +36,33 @@ def _module(name: str) -> bool:
         return find_spec(name) is not None or style.exists()
     except ModuleNotFoundError:
         return False
+
+
+CODE = [
+    path
+    for folder in ("course_utils", "notebooks", "benchmarks", "data_scripts", "docs", "slides")
+    for kind in ("*.py", "*.js", "*.css")
+    for path in (REPO / folder).rglob(kind)
+]
+COMMENT = re.compile(r"^\s*(?:#|//|\*|/\*).*$|(?<=  )(?:#|//) .*$|\"\"\".*?\"\"\"", re.M | re.S)
+SOURCE = re.compile(r"(?<![\w./*…])[a-z][a-z_]+\.(?:py|js|css)\b")
+# what learners write, Python's own, and what the book makes
+FOREIGN = {
+    "train.py",
+    "three.py",
+    "train_all.py",
+    "run_clm.py",
+    "sitecustomize.py",
+    "field_guide.js",
+}
+
+
+def test_no_comment_names_a_file_that_is_not_there() -> None:
+    there = {path.name for path in CODE} | {path.name for path in (REPO / "tests").rglob("*.py")}
+    named = {
+        (path.name, file)
+        for path in CODE
+        for comment in COMMENT.findall(path.read_text("utf-8"))
+        for file in SOURCE.findall(comment)
+    }
+    assert {(path, file) for path, file in named if file not in there | FOREIGN} == set()

@@ -9,7 +9,7 @@ from course_utils.measure.advice import (
     Moving,
     Paces,
     Setting,
-    Step,
+    StepParts,
 )
 from course_utils.measure.spans import Span
 from course_utils.measure.trace import Trace
@@ -47,7 +47,7 @@ def naive(steps: int = 3, *, load_ms: int = 30, step_ms: int = 10, label: str = 
 
 HUNGRY = Measurements(  # two workers whose fetches compute, and a step that waits for them
     paces=Paces(loader_s=0.05, step_s=0.02, together_s=0.051, wait_s=0.03, epoch=1000),
-    step=Step(compute_s=0.02),
+    step=StepParts(compute_s=0.02),
     setting=Setting(workers=2, cores=4, worker_cores=4),
     fetching=Fetching(fetch_s=0.1, computing_s=0.095, collate_s=0.004),
     moving=Moving(sending_s=0.002),

@@ -316,16 +316,6 @@ CATALOGUE: tuple[Advice, ...] = (
         is_serialised,
     ),
     Advice(
-        "read-less",
-        ("storage", "CPU"),
-        lambda m: (
-            f"read only what a sample needs (a memory map, smaller chunks, the one array): a batch "
-            f"of {size(m.moving.batch_bytes)} takes {size(m.fetching.asked_bytes)} of reading"
-        ),
-        lambda m: _left_to_compute(m) if m.waiting_s < m.occupied_s else _without(read_ms=0.0)(m),
-        _reads_much_more,
-    ),
-    Advice(
         "open-once",
         ("storage", "CPU"),
         lambda m: (
@@ -334,6 +324,16 @@ CATALOGUE: tuple[Advice, ...] = (
         ),
         lambda m: _left_to_compute(m) if m.waiting_s < m.occupied_s else _without(read_ms=0.0)(m),
         _opens_each_sample,
+    ),
+    Advice(
+        "read-less",
+        ("storage", "CPU"),
+        lambda m: (
+            f"read only what a sample needs (a memory map, smaller chunks, the one array): a batch "
+            f"of {size(m.moving.batch_bytes)} takes {size(m.fetching.asked_bytes)} of reading"
+        ),
+        lambda m: _left_to_compute(m) if m.waiting_s < m.occupied_s else _without(read_ms=0.0)(m),
+        _reads_much_more,
     ),
     Advice(
         "local-copy",

@@ -37,7 +37,7 @@ class Paces:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class StepParts:
     """What the step consists of."""
 
     has_device: bool = False  # a GPU, real or emulated
@@ -98,7 +98,7 @@ class Moving:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Memory:
+class WorkerMemory:
     """The memory of all workers together; bytes."""
 
     own_bytes: float = 0.0  # that each has for itself, when they had loaded a batch
@@ -112,11 +112,11 @@ class Measurements:
     """What was measured of a loader, a step, and both together."""
 
     paces: Paces
-    step: Step = Step()
+    step: StepParts = StepParts()
     setting: Setting = Setting()
     fetching: Fetching = Fetching()
     moving: Moving = Moving()
-    memory: Memory = Memory()
+    memory: WorkerMemory = WorkerMemory()
 
     @property
     def making_s(self) -> float:
@@ -240,7 +240,7 @@ def cpu_per_batch_s(fetches: Sequence[Fetch]) -> float:
     return _per_fetch(steady(fetches), "total_cpu_ns") / 1e9
 
 
-def memory_of(fetches: Sequence[Fetch]) -> Memory:
+def memory_of(fetches: Sequence[Fetch]) -> WorkerMemory:
     """Return the memory that all workers together had for themselves, and how it grew."""
     first = grown = late = 0.0
     for worker in {fetch.worker for fetch in fetches}:
@@ -250,7 +250,9 @@ def memory_of(fetches: Sequence[Fetch]) -> Memory:
             last = median(own[-third:])  # batches come and go
             first, grown = first + own[0], grown + last - own[0]
             late += last - median(own[third:-third])
-    return Memory(own_bytes=first, grown_bytes=grown, grown_late_bytes=late, watched=len(fetches))
+    return WorkerMemory(
+        own_bytes=first, grown_bytes=grown, grown_late_bytes=late, watched=len(fetches)
+    )
 
 
 def start_up_s(first_s: float, fetches: Sequence[Fetch], batch_s: float) -> float:

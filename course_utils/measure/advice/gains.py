@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from course_utils.measure.advice.estimates import Measurements
-from course_utils.measure.advice.thresholds import CROWDED
+from course_utils.measure.advice.thresholds import OTHERS
 from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.measure.spans import compute_spans
 
@@ -27,12 +27,13 @@ def gain_of_less_work(m: Measurements, *, quicker: float = 1.0, **changes: Any) 
     Where other programs take the cores, computing that is saved saves the wait for a core too.
     """
     now = pipeline(m)
-    slower = slowdown(m)
-    if slower > CROWDED:
+    at_least_ms = 0.0
+    if m.setting.others_cores > OTHERS:
+        slower, at_least_ms = slowdown(m), 1e3 * m.paces.together_s
         stretched = {name: slower * getattr(now, name) for name in ("transform_ms", "collate_ms")}
         now = replace(now, cores=max(now.cores or 1, now.num_workers), **stretched)
         changes = {k: slower * v if k in stretched else v for k, v in changes.items()}
-    return min(m.headspace, _gain(m, now, quicker, changes))
+    return min(m.headspace, _gain(m, now, quicker, changes, at_least_ms=at_least_ms))
 
 
 def slowdown(m: Measurements) -> float:
@@ -84,9 +85,16 @@ def turn_ms(pipeline: Pipeline) -> float:
     return max((half[-1].end_ns - half[0].end_ns) / (len(half) - 1) / 1e6, 1e-6)
 
 
-def _gain(m: Measurements, now: Pipeline, quicker: float, changes: dict[str, Any]) -> float:
+def _gain(
+    m: Measurements,
+    now: Pipeline,
+    quicker: float,
+    changes: dict[str, Any],
+    at_least_ms: float = 0.0,
+) -> float:
     start_ms = 1e3 * m.start_up_share_s
-    now_ms, then_ms = turn_ms(now), turn_ms(_changed(now, quicker, **changes))
+    now_ms = max(turn_ms(now), at_least_ms)
+    then_ms = turn_ms(_changed(now, quicker, **changes))
     return max(1.0, (now_ms + start_ms) / (then_ms + start_ms))
 
 

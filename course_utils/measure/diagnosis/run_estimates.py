@@ -15,11 +15,11 @@ from course_utils.measure.advice import (
     Fetching,
     Kind,
     Measurements,
-    Memory,
     Moving,
     Paces,
     Setting,
-    Step,
+    StepParts,
+    WorkerMemory,
     cpu_per_batch_s,
     fetching_of,
     filling_s,
@@ -41,7 +41,7 @@ def measured(
 ) -> Measurements:
     """Return the figures of these runs; `trial` is the loader with thread pools of one thread."""
     inner = data_loader_in(loader)
-    memories: list[Memory] = [memory_of(run.fetches) for run in (alone, together)]
+    memories: list[WorkerMemory] = [memory_of(run.fetches) for run in (alone, together)]
     fetching = _fetching(alone, step)
     if trial is not None:
         fetching = replace(fetching, one_thread_gain=_one_thread_gain(alone, trial))
@@ -111,7 +111,7 @@ def _kind(loader: Any) -> Kind:
     return "batches of samples" if inner is loader and inner.batch_sampler else "samples"
 
 
-def _parts_of(step: Run) -> Step:
+def _parts_of(step: Run) -> StepParts:
     """Divide the step by what ran: a computation, else a copy, else nothing but the host.
 
     Of a step that records no spans only the copy is known, from a copy of the same batch alone.
@@ -120,12 +120,12 @@ def _parts_of(step: Run) -> Step:
     compute = compute_spans(spans)
     if not compute:
         copy_s = min(step.copy_s, step.whole_s)
-        return Step(has_device=step.used_device, transfer_s=copy_s)
+        return StepParts(has_device=step.used_device, transfer_s=copy_s)
     copies = [span for span in spans if span.stage == "transfer"]
     computing = _length(compute) / count
     copying = _length([*compute, *copies]) / count - computing
     host = max(0.0, step.whole_s - computing - copying - step.delay_s)
-    return Step(has_device=True, compute_s=computing, transfer_s=copying, host_s=host)
+    return StepParts(has_device=True, compute_s=computing, transfer_s=copying, host_s=host)
 
 
 def _setting(loader: Any, inner: DataLoader[Any] | None, alone: Run) -> Setting:

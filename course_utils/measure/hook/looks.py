@@ -28,9 +28,13 @@ class TimedSampler:
 
 
 def time_sampler(batches: Any) -> TimedSampler | None:
-    """Time the sampler of a `DataLoader`'s iterator from now on; None if it has none."""
+    """Time the sampler of a `DataLoader`'s iterator from now on.
+
+    None if it has none, and for one that saves its state, which a `StatefulDataLoader` asks it for.
+    """
     indices = getattr(batches, "_sampler_iter", None)
-    if indices is None or isinstance(indices, TimedSampler):
+    timed = isinstance(indices, TimedSampler)
+    if indices is None or timed or hasattr(indices, "state_dict"):
         return None
     batches._sampler_iter = timed = TimedSampler(indices)
     return timed

@@ -1,7 +1,7 @@
 // What the picture is drawn from: traces unpacked, measured, searched and laid out. No DOM here.
 // `STAGES`, `LOOKS` and `CSS` are put in front of this module by timeline.py. Times are milliseconds.
 
-// Unpack the columns that columns.py wrote. Typed arrays, one entry per span, sorted by start.
+// Unpack the columns that `columns` in model.py wrote. Typed arrays, one entry per span, sorted by start.
 export function openTrace(raw) {
   const lanes = raw.lanes.map((lane) => openLane(lane, raw.tick));
   const steps = unionOf(stepLanes(lanes), (lane, i) => lane.stage[i] === COMPUTE);
@@ -160,7 +160,7 @@ export function batchStory(trace, batch) {
 // A control's value by name, "strategy=naive|load=80": how pictures are looked up.
 export const keyOf = (controls, state) => controls.map((c) => `${c.name}=${state[c.name]}`).join("|");
 
-// Bytes of gzip-compressed JSON, as columns.py packs them.
+// Bytes of gzip-compressed JSON, as `columns` in model.py packs them.
 export async function unpack(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).json();

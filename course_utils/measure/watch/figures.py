@@ -15,7 +15,7 @@ from course_utils.measure.advice import (
     Paces,
     Remedy,
     Setting,
-    Step,
+    StepParts,
     fetching_of,
     filling_s,
     judge,
@@ -105,7 +105,7 @@ class Loop:
             return None
         return Measurements(
             paces=self._paces(),
-            step=Step(has_device=any(one.device_idle_ns != UNKNOWN for one in self.steady)),
+            step=StepParts(has_device=any(one.device_idle_ns != UNKNOWN for one in self.steady)),
             setting=self._setting(),
             fetching=self._fetching(),
             moving=self._moving(),

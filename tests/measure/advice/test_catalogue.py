@@ -34,7 +34,7 @@ def test_each_row_has_its_own_id_and_each_cause_has_advice_for_every_loop() -> N
         ("storage", {**WAITS, "asked_bytes": 5e7, "batch_bytes": 10**6}, "read-less"),
         ("CPU", {"asked_bytes": 5e7, "batch_bytes": 10**6}, "read-less"),
         ("CPU", {"asked_bytes": 5e4, "batch_bytes": 10}, "precompute"),  # of little much is little
-        ("CPU", {"read_calls": 800.0, "batch_size": 32}, "open-once"),
+        ("CPU", {"read_calls": 3200.0, "batch_size": 32}, "open-once"),
         ("CPU", {"read_calls": 32.0, "batch_size": 32}, "precompute"),
         (IPC, {"sending_s": 0.2, "objects": 2000, "batch_size": 32}, "one-array-per-field"),
         (IPC, {"sending_s": 0.2, "pickle_s": 0.1}, "one-array-per-field"),
@@ -85,6 +85,12 @@ def test_the_fewest_workers_that_gain_nearly_as_much_are_advised() -> None:
 def test_less_to_compute_saves_the_wait_for_a_core_too() -> None:
     quiet = remedy(hungry(step_s=0.001, together_s=0.1, workers=0), "CPU", [])
     busy = hungry(
-        step_s=0.001, together_s=0.3, workers=0, fetch_s=0.3, computing_s=0.095, delay_s=0.2
+        step_s=0.001,
+        together_s=0.3,
+        workers=0,
+        fetch_s=0.3,
+        computing_s=0.095,
+        delay_s=0.2,
+        others_cores=1.0,
     )
     assert remedy(busy, "CPU", []).gain > 1.5 * quiet.gain

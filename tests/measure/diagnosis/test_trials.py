@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
-from course_utils.measure.advice import Cause, Change, candidates
+from course_utils.measure.advice import Cause, candidates
 from course_utils.measure.diagnosis import runs, trials
 from course_utils.measure.diagnosis.proof import Proof, prove_it
 from course_utils.measure.diagnosis.trials import (
@@ -222,20 +222,3 @@ class OnlyHere(data.Numbers):
 def test_a_thread_ahead_is_tried_where_there_is_no_data_loader() -> None:
     (trial,) = trial_of([torch.zeros(8)] * 400, kind="no DataLoader")
     assert trial.turn_s > 0
-
-
-def test_a_change_is_proved_by_both_loops_in_turns() -> None:
-    turns: list[int] = []
-    ours = loader(num_workers=0)
-    change = Change("", "whole batches")
-    proof = prove_it(ours, lambda batch: turns.append(1), hungry(), change, seconds=0.06)
-    assert proof is not None
-    assert len(proof.gains) == 3
-    assert proof.gain == pytest.approx(proof.now_s / proof.changed_s)
-    assert turns
-
-
-def test_nothing_is_proved_by_a_loop_that_ends_before_it_is_steady() -> None:
-    few = DataLoader(TensorDataset(torch.arange(8.0)), batch_size=8)
-    change = Change("", "whole batches")
-    assert prove_it(few, lambda batch: None, hungry(), change, seconds=0.06) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import sys
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +32,22 @@ def test_a_sampler_is_timed_and_gives_the_same(workers: int) -> None:
     assert timed.count > 0
     assert timed.spent_ns > 0
     assert time_sampler(iter([])) is None
+
+
+class Saved:
+    """A sampler as torchdata's, which a `StatefulDataLoader` asks for its state."""
+
+    def __next__(self) -> int:
+        return 1
+
+    def state_dict(self) -> dict[str, int]:
+        return {}
+
+
+def test_a_sampler_that_saves_its_state_is_left_alone() -> None:
+    batches = SimpleNamespace(_sampler_iter=(saved := Saved()))
+    assert time_sampler(batches) is None
+    assert batches._sampler_iter is saved
 
 
 def _wait(lock: Any, ready: Any) -> None:
