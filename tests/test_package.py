@@ -86,6 +86,16 @@ def test_no_import_leads_upstairs() -> None:
     assert wrong_ways(modules()) == set()
 
 
+def test_a_name_of_a_class_has_one_meaning() -> None:
+    homes = Counter(
+        node.name
+        for module in modules().values()
+        for node in ast.walk(ast.parse(module.path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in homes.items() if count > 1} == set()
+
+
 def test_what_is_loaded_by_name_from_upstairs_is_known() -> None:
     assert plug_ins(modules()) == {
         "course_utils.teaching.exercise loads notebooks.exercises",

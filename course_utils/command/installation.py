@@ -25,7 +25,7 @@ _INSTALL = "install again: `make lab`, or `pip install -e .` in your environment
 
 
 @dataclass(frozen=True)
-class Finding:
+class Checkup:
     """Say how one part of the installation is, and what to do where it is wrong."""
 
     part: str
@@ -47,7 +47,7 @@ class _WrongError(Exception):
     """What is seen where a part is not as it has to be, and what to do if that depends on it."""
 
 
-def findings() -> Iterator[Finding]:
+def findings() -> Iterator[Checkup]:
     """Look at one part after the other; an unforeseen error is a finding too."""
     parts: dict[str, tuple[Callable[[], str], str]] = {
         "python": (_python, "use Python 3.11 to 3.14"),
@@ -61,12 +61,12 @@ def findings() -> Iterator[Finding]:
     }
     for part, (look, next_step) in parts.items():
         try:
-            yield Finding(part, look())
+            yield Checkup(part, look())
         except _WrongError as wrong:
-            yield Finding(part, wrong.args[0], *(wrong.args[1:] or [next_step]))
+            yield Checkup(part, wrong.args[0], *(wrong.args[1:] or [next_step]))
         except Exception as error:  # whatever breaks here is what the learner needs to read
             first = str(error).splitlines()[0] if str(error) else ""
-            yield Finding(part, f"{type(error).__name__}: {first}", next_step)
+            yield Checkup(part, f"{type(error).__name__}: {first}", next_step)
 
 
 def _python() -> str:

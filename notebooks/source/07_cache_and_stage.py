@@ -283,10 +283,10 @@ print("removed:", staged.unstage())
 # `worker_mb` one worker.
 
 # %%
-from notebooks.exercises.nb07.problem import JOBS, Job
+from notebooks.exercises.nb07.problem import JOBS, StagingJob
 
 print(" " * 15, *(f"{name:>13}" for name in JOBS))
-for field in Job.__dataclass_fields__:
+for field in StagingJob.__dataclass_fields__:
     print(f"{field:15}", *(f"{getattr(job, field):13,}" for job in JOBS.values()))
 
 # %% [markdown]
@@ -303,7 +303,7 @@ for field in Job.__dataclass_fields__:
 
 
 # %%
-def stageable_mb(job: Job) -> float:
+def stageable_mb(job: StagingJob) -> float:
     """Return the MB that may lie in /dev/shm beside what the job needs there."""
     ### BEGIN SOLUTION
     batches = job.workers * job.prefetch_factor + 1 if job.workers else 0

@@ -341,10 +341,10 @@ cu.reveal("08d", pace_ms(device) / pace_ms(workers))
 # of the places where the augmentation fits into memory. The check tries these three jobs and hundreds more.
 
 # %%
-from notebooks.exercises.nb08.problem import JOBS, Job
+from notebooks.exercises.nb08.problem import JOBS, AugmentJob
 
 print(" " * 15, *(f"{name:>12}" for name in JOBS))
-for field in Job.__dataclass_fields__:
+for field in AugmentJob.__dataclass_fields__:
     print(f"{field:15}", *(f"{getattr(job, field):12,}" for job in JOBS.values()))
 
 # %% [markdown]
@@ -361,7 +361,7 @@ for field in Job.__dataclass_fields__:
 
 
 # %%
-def where_to_augment(job: Job) -> tuple[str, float]:
+def where_to_augment(job: AugmentJob) -> tuple[str, float]:
     """Return "CPU" or "GPU", and the ms of a step there."""
     ### BEGIN SOLUTION
     in_workers = max(job.step_ms, (job.load_ms + job.augment_cpu_ms) / job.cores)

@@ -26,7 +26,7 @@ Shape = tuple[int, int, int]
 Place = tuple[slice, ...]
 
 
-class Cost(NamedTuple):
+class ChunkCost(NamedTuple):
     """What a read costs on average."""
 
     requests: float
@@ -40,8 +40,8 @@ class ChunkTrial(NamedTuple):
     """What the two kinds of reads cost with one chunk shape."""
 
     chunks: Shape
-    slab: Cost  # volume[z : z + SLAB]
-    cube: Cost  # CUBE voxels along each axis, from anywhere
+    slab: ChunkCost  # volume[z : z + SLAB]
+    cube: ChunkCost  # CUBE voxels along each axis, from anywhere
 
     def __str__(self) -> str:
         return f"chunks of {self.chunks}\n  a slab: {self.slab}\n  a cube: {self.cube}"
@@ -83,9 +83,9 @@ def _places(seed: int, reads: int) -> Iterator[list[Place]]:
 
 def _cost(
     storage: SlowFileSystem, read: Callable[[Place], NDArray[Any]], places: list[Place]
-) -> Cost:
+) -> ChunkCost:
     read(places[0])  # the first read also fetches what HDF5 keeps about the dataset
     storage.reset_counters()
     wanted = sum(read(place).nbytes for place in places)
     counted = storage.counters()
-    return Cost(counted.requests / len(places), counted.bytes_read / wanted)
+    return ChunkCost(counted.requests / len(places), counted.bytes_read / wanted)

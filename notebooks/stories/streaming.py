@@ -26,7 +26,7 @@ BATCH, STEPS = 32, 16
 
 
 @dataclass(frozen=True)
-class Run:
+class StreamRun:
     """Some steps on a sorted file, and what was in their batches."""
 
     trace: Trace
@@ -50,7 +50,7 @@ class Run:
         return float(np.std(self.means)) / self.ideal
 
 
-def train_on(folder: str | Path, *, interleave: int, chunk: int, buffer: int) -> Run:
+def train_on(folder: str | Path, *, interleave: int, chunk: int, buffer: int) -> StreamRun:
     """Take 16 steps of 20 ms, with batches of 32, on events that lie on an emulated busy Lustre.
 
     Args:
@@ -69,10 +69,10 @@ def train_on(folder: str | Path, *, interleave: int, chunk: int, buffer: int) ->
         for batch in islice(trace.batches(loader, ids="event_id"), STEPS):
             gpu.step(gpu.upload(batch)).item()
             means.append(float(batch["energy"].mean()))
-    return Run(trace, storage, means, stream.events.labels.energy)
+    return StreamRun(trace, storage, means, stream.events.labels.energy)
 
 
-def draw_batch_means(runs: Mapping[str, Run]) -> Figure:
+def draw_batch_means(runs: Mapping[str, StreamRun]) -> Figure:
     """Draw the mean energy of each batch, and where 95 of 100 shuffled batches would be."""
     with drawing(7, 2.6) as (figure, (panel,)):
         for (name, run), line in zip(runs.items(), ("o-", "s--", "^:"), strict=False):

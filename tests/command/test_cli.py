@@ -14,7 +14,7 @@ import pytest
 
 from course_utils import paths
 from course_utils.command import cli, installation, lab
-from course_utils.command.installation import Finding
+from course_utils.command.installation import Checkup
 from course_utils.hardware.machine import facts
 from course_utils.teaching import notebook
 
@@ -85,7 +85,7 @@ def test_doctor_tries_the_disk_of_the_data(monkeypatch, tmp_path, capsys):
 
 
 def test_check_tells_what_is_wrong_by_its_exit_code(monkeypatch, capsys):
-    findings = [Finding("python", "fine"), Finding("widget", "broken", "mend it")]
+    findings = [Checkup("python", "fine"), Checkup("widget", "broken", "mend it")]
     monkeypatch.setattr(installation, "findings", lambda: findings)
     assert cli.main(["check"]) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "1 to mend; each line above says how."

@@ -14,7 +14,7 @@ from notebooks.exercises.nb04 import ex1_choose_workers
 from notebooks.exercises.nb04.ex1_choose_workers import enough, needed_mb, smallest
 from notebooks.exercises.nb04.problem import MACHINES, Machine
 from notebooks.exercises.nb07 import ex3_stage_how_much
-from notebooks.exercises.nb07.problem import JOBS, Job
+from notebooks.exercises.nb07.problem import JOBS, StagingJob
 from notebooks.exercises.nb08 import ex2_where_to_augment
 from notebooks.exercises.nb08 import problem as nb08
 from notebooks.exercises.nb09 import ex3_when_pinning_loses
@@ -44,7 +44,7 @@ def test_the_cases_tell_each_slip_from_the_others(
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
-def test_the_room_is_what_the_course_computes(job: Job) -> None:
+def test_the_room_is_what_the_course_computes(job: StagingJob) -> None:
     budget = ShmBudget(
         round(job.batch_mb * 1e6),
         job.workers,

@@ -9,21 +9,21 @@ from functools import partial
 
 import pytest
 
-from notebooks.stories.prefetchers import NotesPrefetcher, SideStream, Trial, prove_all
-from notebooks.stories.prefetchers.bench import Source, make_pairs
+from notebooks.stories.prefetchers import NotesPrefetcher, PrefetcherTrial, SideStream, prove_all
+from notebooks.stories.prefetchers.bench import BenchSource, make_pairs
 from notebooks.stories.prefetchers.defects import on_current
 from notebooks.stories.prefetchers.trial import Patience, Seen
 
 
 def test_the_epoch_decides_the_order_and_who_was_left_open_is_known():
-    numbers = Source(range(8), pinned=False)
+    numbers = BenchSource(range(8), pinned=False)
     numbers.set_epoch(1)
     iterator = iter(numbers)
     assert [next(iterator) for _ in range(6)] == [3, 4, 5, 6, 7, 0]
     assert (numbers.begun.value, numbers.served.value, numbers.closed.value) == (1, 6, 0)
     iterator.close()
     assert numbers.closed.value == 1
-    source = Source(make_pairs())
+    source = BenchSource(make_pairs())
     assert source.checksums(1) == source.checksums(0)[3:] + source.checksums(0)[:3]
 
 
@@ -45,7 +45,7 @@ def test_the_ten_defects_are_proven_by_counts_and_leave_no_thread_behind():
 
 @pytest.mark.parametrize("count", [2, 6])
 def test_an_epoch_of_the_notes_ends_whatever_the_queue_holds(count):
-    seen = Seen(NotesPrefetcher, Trial(partial(make_pairs, count)))
+    seen = Seen(NotesPrefetcher, PrefetcherTrial(partial(make_pairs, count)))
     assert (seen.ending, seen.spoilt) == (f"{count} batches", 0)
 
 
@@ -58,7 +58,7 @@ def never(loader, devices):
 
 def test_a_loop_that_computes_for_ever_takes_no_core_once_it_is_judged():
     before = set(threading.enumerate())
-    with closing(Seen(never, Trial(), Patience(hang=0.1))) as seen:
+    with closing(Seen(never, PrefetcherTrial(), Patience(hang=0.1))) as seen:
         assert seen.hung
         (thread,) = set(threading.enumerate()) - before
     thread.join(30)
@@ -73,7 +73,7 @@ def interrupted(loader, devices):
 def test_a_loop_that_computes_for_ever_takes_no_core_once_its_judge_is_interrupted():
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
-        Seen(interrupted, Trial())
+        Seen(interrupted, PrefetcherTrial())
     for thread in set(threading.enumerate()) - before:
         thread.join(30)
         assert not thread.is_alive()
@@ -90,7 +90,7 @@ def trace_a_call():
 
 
 def test_a_loop_that_waits_for_ever_lets_other_threads_be_traced():
-    with closing(Seen(asleep, Trial(), Patience(hang=0.1))) as seen:
+    with closing(Seen(asleep, PrefetcherTrial(), Patience(hang=0.1))) as seen:
         assert seen.hung
     thread = threading.Thread(target=trace_a_call, daemon=True)
     thread.start()
@@ -102,10 +102,10 @@ WAITING = on_current(SideStream, wait=True)
 
 
 def test_a_second_stream_without_a_wait_reads_garbage_and_with_one_all_is_right():
-    assert all(map(math.isnan, Seen(on_current(SideStream), Trial(make_pairs)).found))
-    assert Seen(WAITING, Trial(make_pairs, epochs=20)).spoilt == 0  # each loss is read
+    assert all(map(math.isnan, Seen(on_current(SideStream), PrefetcherTrial(make_pairs)).found))
+    assert Seen(WAITING, PrefetcherTrial(make_pairs, epochs=20)).spoilt == 0  # each loss is read
 
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_design_serves_a_short_epoch(count):
-    assert Seen(WAITING, Trial(partial(make_pairs, count))).ending == f"{count} batches"
+    assert Seen(WAITING, PrefetcherTrial(partial(make_pairs, count))).ending == f"{count} batches"

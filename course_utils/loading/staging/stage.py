@@ -53,7 +53,7 @@ class Staged:
     bytes: int
     seconds: float  # that the call took
     reused: bool  # whether a copy was there already
-    _place: Place
+    _place: StagingDir
     _copy: StagedCopy
     _use: Use
 
@@ -161,7 +161,7 @@ def staged_copies(
 
 
 @contextmanager
-def _explained(place: Place) -> Iterator[None]:
+def _explained(place: StagingDir) -> Iterator[None]:
     """Say in one sentence what the system refuses."""
     try:
         yield
@@ -175,7 +175,7 @@ def _explained(place: Place) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Place:
+class StagingDir:
     """A private folder for copies, in memory where there is /dev/shm."""
 
     folder: Path
@@ -235,7 +235,7 @@ class Place:
                 )
 
 
-def find_place(to: str | os.PathLike[str] | None = None) -> Place:
+def find_place(to: str | os.PathLike[str] | None = None) -> StagingDir:
     """Return the private folder in `to`, in /dev/shm or, where there is none, in the temp folder.
 
     Raises:
@@ -260,7 +260,7 @@ def find_place(to: str | os.PathLike[str] | None = None) -> Place:
         raise CourseError(f"Writing to {root} is not allowed; {_ELSEWHERE}.") from None
     except (FileExistsError, NotADirectoryError):
         raise CourseError(f"{root} is a file, not a folder; {_ELSEWHERE}.") from None
-    return Place(folder, SHM in folder.resolve().parents)
+    return StagingDir(folder, SHM in folder.resolve().parents)
 
 
 # Open lock files, by path, process and thread. Not only in the frame that opened them: an interrupt

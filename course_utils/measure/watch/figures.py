@@ -39,7 +39,7 @@ from course_utils.words import plural
 
 
 @dataclass(frozen=True)
-class Loop:
+class WatchedLoop:
     """What is known of one loader in one process."""
 
     seen: Observation
@@ -219,13 +219,13 @@ class Loop:
         return mean_s([one.receiving_ns for one in self.steady if one.receiving_ns != UNKNOWN])
 
 
-def loops(seen: Sequence[Observation]) -> list[Loop]:
+def loops(seen: Sequence[Observation]) -> list[WatchedLoop]:
     """Return what is known of each, those first for which most time was lost."""
-    found: list[Loop] = []
+    found: list[WatchedLoop] = []
     for one in sorted(seen, key=lambda s: s.totals.first_ns):
-        loop = Loop(one)
+        loop = WatchedLoop(one)
         pid = one.about["pid"]
         before = (f for f in found if f.seen.about["pid"] == pid)
-        alike = sum(Loop(f.seen).name == loop.name for f in before)
-        found.append(Loop(one, alike))
+        alike = sum(WatchedLoop(f.seen).name == loop.name for f in before)
+        found.append(WatchedLoop(one, alike))
     return sorted(found, key=lambda loop: (-loop.lost_ns, loop.seen.rank))

@@ -19,7 +19,7 @@ from course_utils.measure.ranks import find_straggler
 from course_utils.measure.records import MAIN, Fetch
 from course_utils.measure.spans import OTHERS, Span
 from course_utils.measure.trace import Trace
-from course_utils.measure.watch.figures import Loop, loops
+from course_utils.measure.watch.figures import WatchedLoop, loops
 from course_utils.measure.watch.timing.ring_file import Observation
 from course_utils.paths import replace_file
 from course_utils.words import duration, factor, percent, plural
@@ -68,7 +68,7 @@ def _filled(line: str) -> str:
     return fill(line, WIDTH, subsequent_indent=f"{indent}  ")
 
 
-def _first(found: Sequence[Loop]) -> str:
+def _first(found: Sequence[WatchedLoop]) -> str:
     """Return what to try first."""
     worst = next((loop for loop in found if loop.cause), None)
     if worst is None or worst.remedy is None or worst.measurements is None:
@@ -92,7 +92,7 @@ def _first(found: Sequence[Loop]) -> str:
     return f"Try first: {worst.remedy.change}. This is for {worst.name}."
 
 
-def _of_loader(alike: Sequence[Loop]) -> str:
+def _of_loader(alike: Sequence[WatchedLoop]) -> str:
     """Return the paragraph of one loader, with a line for each process."""
     lines = [alike[0].name]
     for loop in sorted(alike, key=lambda loop: loop.seen.rank):
@@ -101,14 +101,14 @@ def _of_loader(alike: Sequence[Loop]) -> str:
     return "\n".join(lines)
 
 
-def _who(loop: Loop, alike: Sequence[Loop]) -> str:
+def _who(loop: WatchedLoop, alike: Sequence[WatchedLoop]) -> str:
     if len(alike) == 1 and loop.seen.about["ranks"] == 1:
         return ""
     several = len({one.seen.rank for one in alike}) < len(alike)
     return f"process {loop.seen.about['pid']}: " if several else f"rank {loop.seen.rank}: "
 
 
-def _turn(loop: Loop) -> str:
+def _turn(loop: WatchedLoop) -> str:
     """Return the figures of one loader in one process."""
     totals = loop.seen.totals
     count = plural(totals.iterations, "batch")
@@ -122,7 +122,7 @@ def _turn(loop: Loop) -> str:
     return f"{count}: {waited} in next() and {worked} in the loop, {percent(loop.share)} lost"
 
 
-def _verdict(loop: Loop) -> list[str]:
+def _verdict(loop: WatchedLoop) -> list[str]:
     """Return what a diagnosis says of these figures, and the change that it names."""
     if loop.seen.totals.elsewhere:
         return [
@@ -155,7 +155,7 @@ def _verdict(loop: Loop) -> list[str]:
     return [f"{turn} {told.verdict}", f"Change: {told.change}. {gain}"]
 
 
-def _lost_at_the_start(loop: Loop, m: Measurements) -> bool:
+def _lost_at_the_start(loop: WatchedLoop, m: Measurements) -> bool:
     """Tell whether a loop that loses much does so where its turns are not steady yet."""
     return loop.share > LEAVE_IT and 2 * m.paces.wait_s < loop.share * m.paces.together_s
 
@@ -171,7 +171,7 @@ def _ms(seconds: float) -> str:
     return duration(seconds * 1e9)
 
 
-def _ranks(found: Sequence[Loop]) -> list[str]:
+def _ranks(found: Sequence[WatchedLoop]) -> list[str]:
     """Return for whom the ranks wait, if they meet at all."""
     together = [one for one in found if one.name == found[0].name and one.seen.about["ranks"] > 1]
     together.sort(key=lambda loop: loop.seen.rank)
@@ -200,7 +200,7 @@ def _arrivals(seen: Sequence[Observation]) -> list[Trace]:
     return found
 
 
-def _idle(found: Sequence[Loop]) -> list[str]:
+def _idle(found: Sequence[WatchedLoop]) -> list[str]:
     """Return how idle time divides, as far as that is known."""
     on = next((loop for loop in found if loop.seen.totals.device_iterations), None)
     if on is None:
@@ -244,7 +244,7 @@ def _trace(group: Sequence[Observation]) -> Trace:
     trace = Trace(clock=lambda: end_ns)
     trace.note, trace.sample_ids = "watched: the last turns", None
     trace.begins_amid = first.place > 0
-    if (stride := Loop(busiest).stride) > 1:
+    if (stride := WatchedLoop(busiest).stride) > 1:
         trace.mention(f"1 of {stride} batches was timed")
     if busiest.about["ranks"] > 1:
         trace.mention("computing includes the wait for other ranks")

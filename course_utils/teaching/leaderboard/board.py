@@ -21,7 +21,7 @@ _LONGEST_NAME = 30
 _MOST_NAMES = 500
 
 
-class Entry(NamedTuple):
+class BoardEntry(NamedTuple):
     """A line of the board."""
 
     name: str
@@ -51,7 +51,7 @@ class Board:
         self.entries()
         path.parent.mkdir(parents=True, exist_ok=True)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[BoardEntry]:
         """Return the lines of the board.
 
         Raises:
@@ -104,7 +104,7 @@ class Board:
         return f"{kept.name} keeps {kept.result.points} points, {place}: this was no better."
 
 
-def _entry(given: object) -> Entry:
+def _entry(given: object) -> BoardEntry:
     result = Result.from_json(given)
     name = given.get("name") if isinstance(given, dict) else None
     if not isinstance(name, str):
@@ -117,15 +117,15 @@ def _entry(given: object) -> Entry:
         )
     if not re.search(r"\w", name):
         raise ValueError("A name has a letter or a digit in it; choose another.")
-    return Entry(name, result)
+    return BoardEntry(name, result)
 
 
-def _ranked(entries: list[Entry]) -> list[Entry]:
+def _ranked(entries: list[BoardEntry]) -> list[BoardEntry]:
     """Sort by the set of faults, then the best first; of equals, whoever came first."""
     entries = sorted(entries, key=lambda entry: entry.result.rank, reverse=True)
     return sorted(entries, key=lambda entry: entry.result.seed)
 
 
-def _text(entries: list[Entry]) -> str:
+def _text(entries: list[BoardEntry]) -> str:
     lines = [json.dumps(entry.to_json(), ensure_ascii=False) for entry in entries]
     return '{"results": [\n' + ",\n".join(lines) + "\n]}\n"

@@ -25,7 +25,7 @@ _MOST_LINES = 8
 
 
 @dataclass(frozen=True, repr=False)
-class Look:
+class ProcessLook:
     """What one tool showed, and what it can and cannot see."""
 
     tool: str
@@ -47,7 +47,7 @@ def worker_pids() -> list[int]:
     return sorted(p.pid for p in multiprocessing.active_children() if p.pid is not None)
 
 
-def hot_lines(pid: int, *, seconds: float = 2.0) -> Look:
+def hot_lines(pid: int, *, seconds: float = 2.0) -> ProcessLook:
     """Count at which lines a worker was, looking a hundred times a second (`py-spy record`)."""
     with tempfile.TemporaryDirectory(prefix="py-spy-") as folder:
         file = Path(folder) / "samples.txt"
@@ -56,7 +56,7 @@ def hot_lines(pid: int, *, seconds: float = 2.0) -> Look:
         options += ["--format", "raw", "--output", str(file)]
         note = _py_spy(["record", "--pid", str(pid), *options])
         shown = _recorded("py_spy_record.txt") if note else _hottest(file.read_text("utf-8"))
-    return Look(
+    return ProcessLook(
         f"py-spy record --pid {pid}",
         shown,
         "It sees at which lines the main thread of a process spends its time, waiting included.",
@@ -65,13 +65,13 @@ def hot_lines(pid: int, *, seconds: float = 2.0) -> Look:
     )
 
 
-def cpu_use(*, seconds: float = 1.0) -> Look:
+def cpu_use(*, seconds: float = 1.0) -> ProcessLook:
     """Show how busy this process and each of its workers keep a core, as htop does."""
     start = time.perf_counter()
     used = _of_each(lambda process: process.cpu_times()[:2], seconds)  # as user and in the system
     took = time.perf_counter() - start
     rows = [f"{who} {100 * sum(cpu_s) / took:8.0f} %" for who, cpu_s in used.items()]
-    return Look(
+    return ProcessLook(
         "Processors, as htop shows them",
         "\n".join(["process      pid   core busy", *rows]),
         "It sees which processes compute and which wait.",
@@ -79,17 +79,17 @@ def cpu_use(*, seconds: float = 1.0) -> Look:
     )
 
 
-def disk_use(*, seconds: float = 1.0) -> Look:
+def disk_use(*, seconds: float = 1.0) -> ProcessLook:
     """Show what this process and each of its workers read and wrote, as iotop does."""
     tool, sees = "Disk, as iotop shows it", "It sees who reads: bytes asked for, and those fetched."
     misses = "It misses how long each read took, and bytes that came through a memory map."
     if not hasattr(psutil.Process, "io_counters") or not sys.platform.startswith("linux"):
         note = "Only Linux counts bytes for each process in /proc/PID/io; this was recorded there."
-        return Look(tool, _recorded("disk_use.txt"), sees, misses, note)
+        return ProcessLook(tool, _recorded("disk_use.txt"), sees, misses, note)
     moved = _of_each(_io, seconds)
     rows = [who + "".join(f"{b / 1e6:9.2f} MB" for b in counts) for who, counts in moved.items()]
     title = "process      pid   asked for   from disk     written"
-    return Look(tool, "\n".join([title, *rows]), sees, misses)
+    return ProcessLook(tool, "\n".join([title, *rows]), sees, misses)
 
 
 def _io(process: psutil.Process) -> Sequence[float]:

@@ -17,7 +17,7 @@ ENDLESS = 1_000  # events; all shards together have fewer
 
 
 @dataclass(eq=False)
-class Shard:
+class SharedShard:
     """A few events that count how often somebody began to read them."""
 
     events: range
@@ -56,12 +56,14 @@ def share_of_a_place(stream_class: type[Any]) -> Verdict:
     )
 
 
-def _shards(count: int) -> list[Shard]:
-    return [Shard(range(10 * shard, 10 * shard + 3 + 2 * (shard % 3))) for shard in range(count)]
+def _shards(count: int) -> list[SharedShard]:
+    return [
+        SharedShard(range(10 * shard, 10 * shard + 3 + 2 * (shard % 3))) for shard in range(count)
+    ]
 
 
 def _judge_places(
-    stream_class: type[Any], shards: Sequence[Shard], workers: int, world_size: int
+    stream_class: type[Any], shards: Sequence[SharedShard], workers: int, world_size: int
 ) -> None:
     streams = [stream_class(list(shards), rank, world_size) for rank in range(world_size)]
     events = [event for shard in shards for event in shard.events]
@@ -112,7 +114,7 @@ def _read(stream: Any) -> list[int]:
     return found
 
 
-def _judge_share(served: Served[int], shards: Sequence[Shard], where: str) -> None:
+def _judge_share(served: Served[int], shards: Sequence[SharedShard], where: str) -> None:
     expect(
         served.counts.keys() <= set(served.wanted),
         f"{where} something is served that is no event of a shard.",
@@ -154,7 +156,9 @@ def _judge_share(served: Served[int], shards: Sequence[Shard], where: str) -> No
     )
 
 
-def _judge_reading(served: Served[int], shards: Sequence[Shard], opened: int, where: str) -> None:
+def _judge_reading(
+    served: Served[int], shards: Sequence[SharedShard], opened: int, where: str
+) -> None:
     """Judge who opened what: a share of the events is no share of the reading."""
     expect(
         opened <= len(shards),

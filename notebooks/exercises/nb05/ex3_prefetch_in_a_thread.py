@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from course_utils.teaching.exercise import Verdict, exercise, right
-from notebooks.stories.prefetchers import Broken, Clause, DiskError, Make, Trial, hangs, judge_all
+from notebooks.stories.prefetchers import (
+    Broken,
+    Clause,
+    DiskError,
+    Make,
+    PrefetcherTrial,
+    hangs,
+    judge_all,
+)
 
 # whatever may lie in a batch, nothing is special
 NOTHING = (0, None, "", False, ())
@@ -20,7 +28,7 @@ PAUSE_S = 2.2  # more than the second or two that are often taken for long enoug
 def _runs_ahead(depth: int) -> Clause:
     asked = f"asked to load {depth} ahead"
     return Clause(
-        Trial(lambda: None, gpus=0, depth=depth, ahead=depth, leave_after=1),
+        PrefetcherTrial(lambda: None, gpus=0, depth=depth, ahead=depth, leave_after=1),
         Broken(
             lambda seen: seen.hung and not seen.leaving,
             "The first item never arrives: the whole source is read before, and it may be endless.",
@@ -45,7 +53,7 @@ def _runs_ahead(depth: int) -> Clause:
 def _left_near_the_end(items: int, fails_at: int | None = None) -> Clause:
     """Leave when the source is through, and the thread still has the rest in hand."""
     return Clause(
-        Trial(
+        PrefetcherTrial(
             lambda: range(items),
             pinned=False,
             gpus=0,
@@ -66,7 +74,7 @@ def _left_near_the_end(items: int, fails_at: int | None = None) -> Clause:
 
 CLAUSES = (
     Clause(
-        Trial(lambda: ITEMS, pinned=False, gpus=0, depth=20),  # the queue is never full
+        PrefetcherTrial(lambda: ITEMS, pinned=False, gpus=0, depth=20),  # the queue is never full
         hangs(
             "The loop never ends: the thread is through, and the consumer still waits for more.",
             "Put an object of your own behind the last item, and stop when it arrives.",
@@ -92,7 +100,7 @@ CLAUSES = (
     _runs_ahead(1),
     _runs_ahead(3),
     Clause(
-        Trial(lambda: ITEMS, pinned=False, gpus=0, depth=2, epochs=3),
+        PrefetcherTrial(lambda: ITEMS, pinned=False, gpus=0, depth=2, epochs=3),
         hangs(
             "The second epoch waits for ever. The thread was started once, in __init__, and is "
             "gone.",
@@ -106,7 +114,7 @@ CLAUSES = (
         ),
     ),
     Clause(
-        Trial(lambda: ITEMS, pinned=False, gpus=0, depth=1, fails_at=1),
+        PrefetcherTrial(lambda: ITEMS, pinned=False, gpus=0, depth=1, fails_at=1),
         hangs(
             "The source raises, and the loop waits for ever. An exception ends the thread it is "
             "raised in, and nobody tells the consumer.",
@@ -130,7 +138,7 @@ CLAUSES = (
         ),
     ),
     Clause(
-        Trial(lambda: None, gpus=0, depth=2, ahead=2, leave_after=3),
+        PrefetcherTrial(lambda: None, gpus=0, depth=2, ahead=2, leave_after=3),
         hangs(
             "The loop does not get out of its break: it waits for a thread that waits for room in "
             "the queue.",
@@ -198,7 +206,7 @@ def _loops(make: Make, source: Any, depth: int) -> Iterator[Any]:
 
 
 SEVERAL_LOOPS = Clause(
-    Trial(lambda: range(3), pinned=False, gpus=0, depth=1),
+    PrefetcherTrial(lambda: range(3), pinned=False, gpus=0, depth=1),
     Broken(
         lambda seen: seen.found[:6] != [0, 0, 1, 2, 1, 2],
         "Two loops over the same prefetcher, one within the other or right after a break, take "

@@ -34,7 +34,7 @@ class Asked(NamedTuple):
         return f"{plural(self.requests, 'request')} for {self.bytes_read / 1e6:,.2f} MB"
 
 
-class Case(NamedTuple):
+class FormatCase(NamedTuple):
     """Who asks for what."""
 
     name: str
@@ -129,7 +129,7 @@ _ROWS = (
     "the sake of one."
 )
 CASES = {
-    "training": Case(
+    "training": FormatCase(
         "Training on random events",
         _some_events,
         "npy",
@@ -144,14 +144,14 @@ CASES = {
         },
         "Take a format whose unit is an event, in one large file.",
     ),
-    "histogram": Case(
+    "histogram": FormatCase(
         "A histogram of all charges",
         all_charges,
         "parquet",
         {"sqlite": f"A table in SQLite lies row by row, in small pages. {_ROWS}", "": _ROWS},
         "Take a format that lies column by column.",
     ),
-    "display": Case(
+    "display": FormatCase(
         "One event by its id",
         _one_by_id,
         "sqlite",
@@ -161,7 +161,7 @@ CASES = {
         },
         "Take a format that finds a row by a tree of pages.",
     ),
-    "one_pass": Case(
+    "one_pass": FormatCase(
         "One pass over everything",
         _in_order,
         "tar",

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from course_utils.teaching.exercise import Verdict, exercise
 from notebooks.exercises.judging import Slips, draw, judge_rule, number
-from notebooks.exercises.nb07.problem import JOBS, Job
+from notebooks.exercises.nb07.problem import JOBS, StagingJob
 
 HIDDEN = draw(
-    Job,
+    StagingJob,
     60,
     seed=7,
     shm_mb=(64, 1_000, 50_000, 200_000),
@@ -19,33 +19,33 @@ HIDDEN = draw(
     prefetch_factor=range(1, 6),
     batch_mb=range(1, 40),
 )
-Count = Callable[[Job], int]
+Count = Callable[[StagingJob], int]
 
 
-def in_flight(job: Job) -> int:
+def in_flight(job: StagingJob) -> int:
     """Return how many batches are on their way; without workers none is."""
     return job.workers * job.prefetch_factor + 1 if job.workers else 0
 
 
-def room(job: Job) -> float:
+def room(job: StagingJob) -> float:
     """Return the MB that may be staged."""
     return max(0.0, _room(job))
 
 
-def _room(job: Job, batches: Count = in_flight) -> float:
+def _room(job: StagingJob, batches: Count = in_flight) -> float:
     return min(_in_shm(job, batches), _in_memory(job, batches))
 
 
-def _in_shm(job: Job, batches: Count = in_flight) -> float:
+def _in_shm(job: StagingJob, batches: Count = in_flight) -> float:
     return job.shm_mb - batches(job) * job.batch_mb
 
 
-def _in_memory(job: Job, batches: Count = in_flight) -> float:
+def _in_memory(job: StagingJob, batches: Count = in_flight) -> float:
     programs_mb = job.program_mb + job.workers * job.worker_mb
     return job.memory_mb - programs_mb - batches(job) * job.batch_mb
 
 
-SLIPS: Slips[Job, float] = {
+SLIPS: Slips[StagingJob, float] = {
     "You fill /dev/shm to the brim. The batches of the workers travel through it too: the first "
     "one dies of a bus error.": (
         "Leave room for what is on its way: (workers * prefetch_factor + 1) * batch_mb.",
@@ -102,7 +102,7 @@ SLIPS: Slips[Job, float] = {
 
 
 @exercise("07.3", title="How much may be staged?")
-def stage_how_much(stageable_mb: Callable[[Job], float]) -> Verdict:
+def stage_how_much(stageable_mb: Callable[[StagingJob], float]) -> Verdict:
     """Judge a function from a job to the MB that may lie in /dev/shm."""
     return judge_rule(
         stageable_mb,
@@ -116,7 +116,7 @@ def stage_how_much(stageable_mb: Callable[[Job], float]) -> Verdict:
     )
 
 
-def _explain(job: Job, answer: float, mb: float) -> tuple[str, str]:
+def _explain(job: StagingJob, answer: float, mb: float) -> tuple[str, str]:
     if answer < 0 == mb:
         return (
             "Where nothing fits you return less than nothing.",

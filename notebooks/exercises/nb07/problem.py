@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Job:
+class StagingJob:
     """A training job on one node. Sizes are MB."""
 
     shm_mb: float  # what /dev/shm may hold, at most
@@ -17,7 +17,7 @@ class Job:
 
 
 JOBS = {
-    "container": Job(64, 8_000, 2_000, 2, 300, 2, 8),
-    "laptop": Job(8_000, 16_000, 3_000, 4, 500, 2, 30),
-    "cluster node": Job(256_000, 120_000, 20_000, 16, 1_500, 4, 100),
+    "container": StagingJob(64, 8_000, 2_000, 2, 300, 2, 8),
+    "laptop": StagingJob(8_000, 16_000, 3_000, 4, 500, 2, 30),
+    "cluster node": StagingJob(256_000, 120_000, 20_000, 16, 1_500, 4, 100),
 }

@@ -6,29 +6,29 @@ from typing import Any
 
 from course_utils.teaching.exercise import Verdict, exercise, expect
 from notebooks.exercises.judging import Kind, Slips, draw, judge_rule, read_number
-from notebooks.exercises.nb08.problem import JOBS, Job
+from notebooks.exercises.nb08.problem import JOBS, AugmentJob
 
 HIDDEN = 400  # few of them tell what is nearly right
-NARROW = Job(4, 40, 58, 20, 4, 900, 9_000)  # 24.5 ms on the CPU, 24 on the GPU
+NARROW = AugmentJob(4, 40, 58, 20, 4, 900, 9_000)  # 24.5 ms on the CPU, 24 on the GPU
 
 Answer = tuple[str, float]
-Time = Callable[[Job], float]
+Time = Callable[[AugmentJob], float]
 
 
-def on_cpu(job: Job) -> float:
+def on_cpu(job: AugmentJob) -> float:
     """Return the step time with the augmentation in the workers."""
     return max(job.step_ms, (job.load_ms + job.augment_cpu_ms) / job.cores)
 
 
-def on_gpu(job: Job) -> float:
+def on_gpu(job: AugmentJob) -> float:
     """Return the step time with the augmentation on the device."""
     return max(job.step_ms + job.augment_gpu_ms, job.load_ms / job.cores)
 
 
-def _decide_by(cpu: Time = on_cpu, gpu: Time = on_gpu) -> Callable[[Job], Answer]:
+def _decide_by(cpu: Time = on_cpu, gpu: Time = on_gpu) -> Callable[[AugmentJob], Answer]:
     """Return the rule that takes the smaller of these times, where the memory is enough."""
 
-    def decision(job: Job) -> Answer:
+    def decision(job: AugmentJob) -> Answer:
         fits = job.augment_mb <= job.free_mb
         return ("GPU", gpu(job)) if fits and gpu(job) < cpu(job) else ("CPU", cpu(job))
 
@@ -39,7 +39,7 @@ decide = _decide_by()
 
 _T_CPU = "In the workers: T = max(C, (L + augment_cpu) / cores)."
 _T_GPU = "On the device: T = max(C + A, L / cores)."
-SLIPS: Slips[Job, Answer] = {
+SLIPS: Slips[AugmentJob, Answer] = {
     "You always augment on the GPU. Where the GPU is the bottleneck this adds A to each step, and "
     "where its memory is full it cannot be done.": (
         "Compute both times, take the smaller one, and look at free_mb.",
@@ -95,10 +95,10 @@ SLIPS: Slips[Job, Answer] = {
 
 
 @exercise("08.2", title="Where to augment?")
-def where_to_augment(where: Callable[[Job], Answer]) -> Verdict:
+def where_to_augment(where: Callable[[AugmentJob], Answer]) -> Verdict:
     """Judge a function from a job to "CPU" or "GPU" and the milliseconds of a step there."""
     hidden = draw(
-        Job,
+        AugmentJob,
         HIDDEN,
         seed=8,
         cores=(1, 2, 4, 8, 16, 32),
@@ -129,7 +129,7 @@ def where_to_augment(where: Callable[[Job], Answer]) -> Verdict:
     )
 
 
-def _read(job: Job, answer: Any) -> Answer:
+def _read(job: AugmentJob, answer: Any) -> Answer:
     expect(
         isinstance(answer, tuple | list) and len(answer) == 2,
         f"For {job} you return {answer!r}, not a place and a time.",

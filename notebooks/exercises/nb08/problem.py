@@ -11,7 +11,7 @@ STD = torch.tensor(IMAGENET_STD).view(3, 1, 1)
 
 
 @dataclass(frozen=True)
-class Job:
+class AugmentJob:
     """A training; times are ms per batch, those of the CPU for one core. Sizes are MB."""
 
     cores: int  # as many workers load, all the time
@@ -24,7 +24,7 @@ class Job:
 
 
 JOBS = {
-    "small model": Job(2, 40, 80, 30, 3, 900, 9_000),
-    "large model": Job(16, 40, 80, 200, 15, 900, 9_000),
-    "full device": Job(2, 40, 80, 30, 3, 900, 400),
+    "small model": AugmentJob(2, 40, 80, 30, 3, 900, 9_000),
+    "large model": AugmentJob(16, 40, 80, 200, 15, 900, 9_000),
+    "full device": AugmentJob(2, 40, 80, 30, 3, 900, 400),
 }

@@ -39,7 +39,7 @@ HINTS = {
 }
 
 
-class Shards:
+class BrokenShards:
     """Hidden shards: the keys in each by its URL."""
 
     def __init__(self, folder: Path):
@@ -77,7 +77,7 @@ def repair_three(*attempts: Attempt) -> Verdict:
     if as_printed == list(PRINTED):
         return todo("All are as printed. Change them, run their cells, then this one.")
     with room() as folder:
-        shards = Shards(folder)
+        shards = BrokenShards(folder)
         found = {name: _fault(name, attempt, shards) for name, attempt in each.items()}
     faults = {name: fault for name, fault in found.items() if fault}
     if not faults:
@@ -93,7 +93,7 @@ def repair_three(*attempts: Attempt) -> Verdict:
     return wrong(f"{before}`{name}`{note}: {fault.message}{after}", fault.next_step)
 
 
-def _fault(name: str, attempt: Attempt, shards: Shards) -> Verdict | None:
+def _fault(name: str, attempt: Attempt, shards: BrokenShards) -> Verdict | None:
     """Return what is wrong with a pipeline, so that the others are judged too."""
     try:
         JUDGES[name](attempt, shards)
@@ -106,7 +106,7 @@ def _fault(name: str, attempt: Attempt, shards: Shards) -> Verdict | None:
     return None
 
 
-def _judge_epoch(attempt: Attempt, shards: Shards) -> None:
+def _judge_epoch(attempt: Attempt, shards: BrokenShards) -> None:
     data = attempt(list(shards.urls))
     first, second = _keys(data), _keys(data)
     distinct = len(set(first))
@@ -143,7 +143,7 @@ def _judge_epoch(attempt: Attempt, shards: Shards) -> None:
     )
 
 
-def _judge_mixed(attempt: Attempt, shards: Shards) -> None:
+def _judge_mixed(attempt: Attempt, shards: BrokenShards) -> None:
     decoded: list[Any] = []
     served: list[str] = []
     waiting = 0  # decoded samples in the pipeline, at most
@@ -189,7 +189,7 @@ def _judge_mixed(attempt: Attempt, shards: Shards) -> None:
     )
 
 
-def _tells_of(attempt: Attempt, shards: Shards) -> bool:
+def _tells_of(attempt: Attempt, shards: BrokenShards) -> bool:
     """Tell whether an error of decode comes through."""
 
     def broken(_: Any) -> Any:
@@ -202,7 +202,7 @@ def _tells_of(attempt: Attempt, shards: Shards) -> bool:
     return False
 
 
-def _judge_complete(attempt: Attempt, shards: Shards) -> None:
+def _judge_complete(attempt: Attempt, shards: BrokenShards) -> None:
     data = attempt(list(shards.urls), COUNT)
     _expect_each_once(_keys(data), shards)
     for where, inside, again, later in CUTS:
@@ -222,7 +222,7 @@ def _judge_complete(attempt: Attempt, shards: Shards) -> None:
         )
 
 
-def _seen(attempt: Attempt, shards: Shards, *, inside: bool, later: bool) -> int:
+def _seen(attempt: Attempt, shards: BrokenShards, *, inside: bool, later: bool) -> int:
     """Count the samples that come while a shard is cut, or once it is cut behind the first."""
     keys = set[str]()
     with ExitStack() as cut:
@@ -247,7 +247,7 @@ def _key(item: Any) -> str:
     return str(item["__key__"] if isinstance(item, dict) else np.ravel(item)[0])
 
 
-def _expect_each_once(found: Sequence[str], shards: Shards) -> None:
+def _expect_each_once(found: Sequence[str], shards: BrokenShards) -> None:
     known = set(chain(*shards.keys.values()))
     expect(
         sorted(found) == sorted(known),

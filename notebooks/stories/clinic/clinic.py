@@ -25,7 +25,7 @@ from course_utils.measure.records import Fetch
 from course_utils.paths import replace_file, scratch_folder
 from course_utils.teaching.notebook import Bar, bars, card
 from course_utils.words import percent, plural
-from notebooks.stories.clinic.loops import BATCH_SIZE, CAUSES, Loop, Run, make_loops
+from notebooks.stories.clinic.loops import BATCH_SIZE, CAUSES, ClinicRun, Loop, make_loops
 
 if TYPE_CHECKING:
     from course_utils.measure.diagnosis import Diagnosis
@@ -36,10 +36,10 @@ REPLAYED = 12  # steps on one batch
 BUSY = " But the machine was busy with something else meanwhile: use this probe again."
 NOT_YET = "No second opinion yet"
 
-Found = TypeVar("Found", bound="Finding")
+Found = TypeVar("Found", bound="ProbeResult")
 
 
-class Finding:
+class ProbeResult:
     """What a probe found: a sentence, and a few bars."""
 
     def __init__(self, about: str, sentence: str, bars: Iterable[Bar] = ()):
@@ -53,27 +53,27 @@ class Finding:
         return card("plain", self.about, self.sentence, body=bars(self.bars))
 
 
-class LoopRate(Finding):
+class LoopRate(ProbeResult):
     """How fast a loop runs, and how busy it keeps the GPU."""
 
-    def __init__(self, about: str, run: Run):
+    def __init__(self, about: str, run: ClinicRun):
         self.steps_per_s, self.gpu_busy = run.per_s(), run.gpu_busy()  # busy: a share, 0 to 1
         said = f"{self.steps_per_s:.1f} steps/s, the GPU is busy {percent(self.gpu_busy)}."
         super().__init__(about, said)
 
 
-class LoaderRate(Finding):
+class LoaderRate(ProbeResult):
     """How fast a loader delivers when nobody computes."""
 
-    def __init__(self, about: str, run: Run):
+    def __init__(self, about: str, run: ClinicRun):
         self.batches_per_s = run.per_s()
         super().__init__(about, f"{self.batches_per_s:.1f} batches/s.")
 
 
-class WorkersCpu(Finding):
+class WorkersCpu(ProbeResult):
     """What the workers do with their time while the loop runs: shares of 0 to 1, by worker."""
 
-    def __init__(self, about: str, run: Run):
+    def __init__(self, about: str, run: ClinicRun):
         shares = [_shares(fetches) for fetches in run.by_worker()]
         self.computes = tuple(computes for computes, _ in shares)
         sleeps = tuple(max(0.0, 1 - computes - ready) for computes, ready in shares)
@@ -104,10 +104,10 @@ def _percents(shares: Iterable[float]) -> str:
     return " and ".join(map(percent, shares))
 
 
-class BatchTimes(Finding):
+class BatchTimes(ProbeResult):
     """How long one worker takes for a batch."""
 
-    def __init__(self, about: str, run: Run):
+    def __init__(self, about: str, run: ClinicRun):
         times = [
             (fetch.collated_ns - fetch.began_ns) / 1e6
             for fetches in run.by_worker()
@@ -190,12 +190,16 @@ class Clinic:
                 said.append(f"  {patient.name}: {', '.join(asked)}")
         return "\n".join(said)
 
-    def second_opinion(self, name: str) -> Diagnosis | Finding:
+    def second_opinion(self, name: str) -> Diagnosis | ProbeResult:
         """Return what `cu.diagnose` says of a loop, once exercise 3.1 was answered."""
         if not self._answered:
-            return Finding(NOT_YET, "First give your own answers in exercise 3.1, then ask again.")
+            return ProbeResult(
+                NOT_YET, "First give your own answers in exercise 3.1, then ask again."
+            )
         if not name:
-            return Finding(NOT_YET, f"Name one of the loops {', '.join(NAMES)}, then ask again.")
+            return ProbeResult(
+                NOT_YET, f"Name one of the loops {', '.join(NAMES)}, then ask again."
+            )
         if name not in self._patients:
             raise CourseError(f"There is no loop {name!r}; choose one of {', '.join(NAMES)}.")
         from course_utils.measure.diagnosis import diagnose
@@ -204,7 +208,7 @@ class Clinic:
         try:
             return diagnose(loop.loader, loop.step, seconds=18, synchronize=loop.gpu.synchronize)
         except CourseError as error:  # it found the machine too busy to judge
-            return Finding(NOT_YET, str(error))
+            return ProbeResult(NOT_YET, str(error))
 
 
 def admit() -> Clinic:
@@ -225,29 +229,29 @@ class _File:
 
     def __init__(self, loop: Loop):
         self.loop, self.asked = loop, list[str]()
-        self._run: Run | None = None
+        self._run: ClinicRun | None = None
         self.disturbed = False  # when it was last looked at
 
-    def run(self) -> Run:
+    def run(self) -> ClinicRun:
         """Return the recording of the loop, which is made once: several probes look at it."""
         if self._run is None or self._run.disturbed:
-            self._run = Run(self.loop)
+            self._run = ClinicRun(self.loop)
         return self._run
 
-    def fetch(self) -> Run:
-        return Run(self.loop, fetch=True)
+    def fetch(self) -> ClinicRun:
+        return ClinicRun(self.loop, fetch=True)
 
-    def replay(self) -> Run:
+    def replay(self) -> ClinicRun:
         loader = self.loop.loader
         batch = loader.collate_fn([loader.dataset[at] for at in range(BATCH_SIZE)])
-        return Run(self.loop, [batch] * REPLAYED)
+        return ClinicRun(self.loop, [batch] * REPLAYED)
 
 
 # Not an attribute of the loops: whoever looks at one shall see no more than its name.
 _FILES: WeakKeyDictionary[Patient, _File] = WeakKeyDictionary()
 
 
-def _ask(patient: Patient, probe: str, runs: Callable[[_File], Run]) -> Run:
+def _ask(patient: Patient, probe: str, runs: Callable[[_File], ClinicRun]) -> ClinicRun:
     """Count the probe, and make the run that it needs."""
     file = _FILES[patient]
     if probe not in file.asked:
@@ -258,7 +262,10 @@ def _ask(patient: Patient, probe: str, runs: Callable[[_File], Run]) -> Run:
 
 
 def _probe(
-    patient: Patient, probe: str, runs: Callable[[_File], Run], find: Callable[[str, Run], Found]
+    patient: Patient,
+    probe: str,
+    runs: Callable[[_File], ClinicRun],
+    find: Callable[[str, ClinicRun], Found],
 ) -> Found:
     run = _ask(patient, probe, runs)
     finding = find(f"{patient.name}, {probe.replace('_', ' ')}", run)

@@ -34,7 +34,7 @@ Batch = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class LoopRecipe:
     """What a loop does; times are milliseconds.
 
     All take about 80 ms a step: how slow a loop is says nothing about why.
@@ -57,19 +57,19 @@ class Recipe:
 
 SLACK = 0.75  # a loop that is far slower is disturbed
 RECIPES = {
-    "storage": Recipe(read=19),
-    "cpu": Recipe(compute=19),
-    "giant sample": Recipe(giant=500),
-    "one core": Recipe(compute=9.5, one_core=True),
-    "sync": Recipe(kernels=4, kernel=10, host=10),
-    "gpu": Recipe(kernel=80),
+    "storage": LoopRecipe(read=19),
+    "cpu": LoopRecipe(compute=19),
+    "giant sample": LoopRecipe(giant=500),
+    "one core": LoopRecipe(compute=9.5, one_core=True),
+    "sync": LoopRecipe(kernels=4, kernel=10, host=10),
+    "gpu": LoopRecipe(kernel=80),
 }
 
 
 class Samples(Dataset[Batch]):
     """Samples that take their time; each says which it is, and how many cores its maker may use."""
 
-    def __init__(self, numbers: Recipe, storage: SlowFileSystem, gate: str):
+    def __init__(self, numbers: LoopRecipe, storage: SlowFileSystem, gate: str):
         self._numbers, self._storage, self._gate = numbers, storage, gate
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class Samples(Dataset[Batch]):
         return {"sample": torch.tensor(index), "cores": torch.tensor(_cores())}
 
 
-def _pin(recipe: Recipe, worker: int) -> None:
+def _pin(recipe: LoopRecipe, worker: int) -> None:
     """Put every worker on the same core, as a wrong launcher does, if the recipe says so."""
     if recipe.one_core and _can_pin():
         process = psutil.Process()
@@ -110,7 +110,7 @@ class Loop(NamedTuple):
     """A training loop, and why it is slow."""
 
     cause: str
-    recipe: Recipe
+    recipe: LoopRecipe
     loader: DataLoader[Batch]
     gpu: EmulatedAccelerator
 
@@ -142,7 +142,7 @@ def make_loops(folder: Path, seed: int) -> Iterator[Loop]:
         yield Loop(cause, recipe, loader, gpu)
 
 
-class Run:
+class ClinicRun:
     """One recorded epoch of a loop: its steps, and what each batch cost its worker."""
 
     def __init__(self, loop: Loop, batches: Iterable[Batch] | None = None, *, fetch: bool = False):

@@ -3,4 +3,4 @@
 from notebooks.stories.prefetchers.bench import DiskError
 from notebooks.stories.prefetchers.contract import CONTRACT, RUNS, Broken, Clause, hangs, judge_all
 from notebooks.stories.prefetchers.defects import NotesPrefetcher, SideStream, prove_all
-from notebooks.stories.prefetchers.trial import Make, Trial
+from notebooks.stories.prefetchers.trial import Make, PrefetcherTrial

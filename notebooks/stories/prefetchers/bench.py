@@ -59,7 +59,7 @@ class Tally:
         return self.value
 
 
-class Source:
+class BenchSource:
     """A loader of batches, in an order that the epoch decides; None: of numbers, without end."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Source:
             yield self.batches[number % self.size]
 
 
-class Machine:
+class BenchMachine:
     """Emulated GPUs as CUDA presents them: one is current in each thread, at first GPU 0.
 
     The streams and the copies of GPU 0 are counted, and those copies that hold the program up.

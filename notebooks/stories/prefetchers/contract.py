@@ -16,7 +16,7 @@ import torch
 from course_utils.hardware.gpu import map_leaves
 from course_utils.teaching.exercise import expect
 from notebooks.stories.prefetchers.bench import DiskError, make_tensors
-from notebooks.stories.prefetchers.trial import Make, Seen, Trial, quiet_threads
+from notebooks.stories.prefetchers.trial import Make, PrefetcherTrial, Seen, quiet_threads
 
 RUNS = 20
 DEPTH = 2  # batches ahead, where those on the GPU are counted
@@ -38,7 +38,7 @@ def hangs(misconception: str, next_step: str) -> Broken:
 class Clause:
     """A trial, and the ways not to pass it; the first that fits is said."""
 
-    def __init__(self, trial: Trial, *ways: Broken):
+    def __init__(self, trial: PrefetcherTrial, *ways: Broken):
         self.trial, self.ways = trial, ways
 
     def judge(self, make: Make) -> None:
@@ -95,7 +95,7 @@ _ANEW = "Begin anew in every __iter__: make it a generator, with yield."
 
 CONTRACT = {
     "right": Clause(
-        Trial(),
+        PrefetcherTrial(),
         hangs(
             "The loop waits for ever: `error` is never set (a `for` swallows StopIteration), "
             "`staged` is never emptied, or a thread of yours takes a tensor for a pair, and dies.",
@@ -126,7 +126,7 @@ CONTRACT = {
         ),
     ),
     "nested batch": Clause(
-        Trial(nested_batches, keep=True),
+        PrefetcherTrial(nested_batches, keep=True),
         hangs(
             "A batch is a dict, and the loop waits for ever: something expects a pair of tensors.",
             "gpu.upload(batch) copies any batch, however nested, and leaves the rest as it is.",
@@ -139,7 +139,7 @@ CONTRACT = {
         ),
     ),
     "order": Clause(
-        Trial(set_epoch=1),
+        PrefetcherTrial(set_epoch=1),
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.spoilt,
@@ -149,7 +149,7 @@ CONTRACT = {
         ),
     ),
     "memory in flight": Clause(
-        Trial(depth=DEPTH, ahead=DEPTH + 1),
+        PrefetcherTrial(depth=DEPTH, ahead=DEPTH + 1),
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.peak > DEPTH + 1,
@@ -161,7 +161,7 @@ CONTRACT = {
         ),
     ),
     "depth": Clause(
-        Trial(depth=DEPTH, ahead=DEPTH),
+        PrefetcherTrial(depth=DEPTH, ahead=DEPTH),
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.peak <= DEPTH,
@@ -171,7 +171,7 @@ CONTRACT = {
         ),
     ),
     "second epoch": Clause(
-        Trial(epochs=3),
+        PrefetcherTrial(epochs=3),
         hangs(
             "The second epoch waits for ever: what fills it was started once and is through.",
             _ANEW,
@@ -189,7 +189,7 @@ CONTRACT = {
         ),
     ),
     "exception": Clause(
-        Trial(fails_at=3, depth=DEPTH),
+        PrefetcherTrial(fails_at=3, depth=DEPTH),
         hangs(
             "The loader raises, and the loop never ends: a thread that the error has ended tells "
             "nobody, or a `while` waits for what does not come.",
@@ -215,7 +215,7 @@ CONTRACT = {
         ),
     ),
     "error at once": Clause(
-        Trial(fails_at=0),
+        PrefetcherTrial(fails_at=0),
         _NEVER_ENDS,
         Broken(
             lambda seen: not isinstance(seen.error, DiskError),
@@ -225,7 +225,7 @@ CONTRACT = {
         ),
     ),
     "short loader": Clause(
-        Trial(lambda: make_tensors(1), depth=DEPTH),
+        PrefetcherTrial(lambda: make_tensors(1), depth=DEPTH),
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.count != seen.wanted,
@@ -235,7 +235,7 @@ CONTRACT = {
         ),
     ),
     "break": Clause(
-        Trial(leave_after=2),
+        PrefetcherTrial(leave_after=2),
         hangs(
             "The loop does not get out of its break: it waits for a thread that waits for room.",
             "Tell the thread to stop, and let it look while it waits; or do without a thread.",
@@ -258,7 +258,7 @@ CONTRACT = {
         ),
     ),
     "device index": Clause(
-        Trial(gpus=2),
+        PrefetcherTrial(gpus=2),
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.places != {seen.machine.gpus[1].name},
@@ -268,7 +268,7 @@ CONTRACT = {
         ),
     ),
     "stream of the loop": Clause(
-        Trial(own_stream=True, epochs=2),
+        PrefetcherTrial(own_stream=True, epochs=2),
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.garbage,
@@ -278,7 +278,9 @@ CONTRACT = {
         ),
     ),
     "losses read late": Clause(
-        Trial(mixed_batches, epochs=RUNS, depth=1, late=range(0, RUNS, 2), own_stream=True),
+        PrefetcherTrial(
+            mixed_batches, epochs=RUNS, depth=1, late=range(0, RUNS, 2), own_stream=True
+        ),
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.spoilt,
@@ -290,7 +292,7 @@ CONTRACT = {
         ),
     ),
     "overlap": Clause(
-        Trial(depth=1, ahead=1, timed=True),
+        PrefetcherTrial(depth=1, ahead=1, timed=True),
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.hidden < 0.8 and seen.machine.blocking.value,
@@ -310,7 +312,7 @@ CONTRACT = {
 }
 
 PAGEABLE = Clause(  # what the notes ask for and nobody checks; no exercise asks for it
-    Trial(pinned=False),
+    PrefetcherTrial(pinned=False),
     Broken(
         lambda seen: not seen.warnings,
         "Batches in pageable memory hold the program up, and nobody says so.",

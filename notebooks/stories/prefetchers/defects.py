@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from course_utils.hardware.gpu import Accelerator
 from course_utils.loading.prefetch import CudaPrefetcher
 from course_utils.words import percent, plural
-from notebooks.stories.prefetchers.bench import Machine, make_pairs
+from notebooks.stories.prefetchers.bench import BenchMachine, make_pairs
 from notebooks.stories.prefetchers.contract import CONTRACT, PAGEABLE, RUNS
 from notebooks.stories.prefetchers.trial import Make, Patience, Seen, quiet_threads
 
@@ -32,7 +32,7 @@ _CLAUSES = {**CONTRACT, "pageable memory": PAGEABLE}
 class NotesPrefetcher:
     """A thread copies batches to the device, into a queue from which the loop takes them."""
 
-    def __init__(self, loader: Iterable[Any], devices: Machine, queue_size: int = 3):
+    def __init__(self, loader: Iterable[Any], devices: BenchMachine, queue_size: int = 3):
         """Start the thread, which asks `loader` for its first batch at once."""
         self.loader, self.devices = loader, devices
         self.queue: Queue[Any] = Queue(queue_size)
@@ -100,7 +100,7 @@ class Try:
         self.trial = replace(self.clause.trial, **{"batches": make_pairs, "depth": None, **trial})
 
 
-class Proof:
+class DefectProof:
     """A defect that is still to be shown: how to say what was seen, and what is tried."""
 
     def __init__(self, title: str, say: Say, *tries: Try, ours: Say | None = None):
@@ -162,17 +162,17 @@ def _order(seen: Seen) -> str:
 _LONG_QUEUE = partial(NotesPrefetcher, queue_size=4)
 
 PROOFS = (
-    Proof(
+    DefectProof(
         "Copies and steps are on one stream",
         lambda seen: f"hidden, of the copies after the first: {percent(seen.hidden)}",
         Try("overlap"),
     ),
-    Proof(
+    DefectProof(
         "The copy is only enqueued, and no event tells of its end",
         lambda seen: f"{seen.garbage} of {seen.wanted} checksums wrong in a loop on its own stream",
         Try("right", own_stream=True),
     ),
-    Proof(
+    DefectProof(
         "The obvious repair computes with garbage",
         lambda unwaited, late: (
             f"with a second stream: wrong in {unwaited.spoilt} of {RUNS} runs; with a wait too, "
@@ -182,40 +182,40 @@ PROOFS = (
         Try("losses read late", on_current(SideStream, wait=True), late=range(RUNS)),
         ours=lambda _, late: f"wrong in {late.spoilt} of {RUNS} runs, losses read late",
     ),
-    Proof(
+    DefectProof(
         "An error of the loader ends the thread, and nobody hears of it",
         lambda seen: seen.ending,
         Try("exception"),
     ),
-    Proof(
+    DefectProof(
         "The second epoch hangs",
         lambda seen: f"2 epochs of {seen.wanted}: {seen.ending}",
         Try("second epoch", epochs=2),
     ),
-    Proof(
+    DefectProof(
         "Leaving the loop leaves thread, batches and loader behind",
         _left,
         Try("break", _LONG_QUEUE, leave_after=1),
     ),
-    Proof(
+    DefectProof(
         "Every rank copies to GPU 0",
         lambda seen: f"rank 1: {seen.count} batches on the {', '.join(seen.places)}",
         Try("device index"),
     ),
-    Proof(
+    DefectProof(
         "The queue fills the memory of the GPU",
         lambda seen: f"{_peak(seen)}: 4 queued, 1 waiting for a place, 1 in use",
         Try("memory in flight", _LONG_QUEUE, leave_after=1),
         ours=_peak,
     ),
-    Proof(
+    DefectProof(
         "Batches are pairs in pinned memory, and nobody checks",
         _kinds,
         Try("nested batch", batches=lambda: [(a, b, a) for a, b in make_pairs()]),
         Try("nested batch", batches=lambda: [{"inputs": a, "targets": b} for a, b in make_pairs()]),
         Try("pageable memory"),
     ),
-    Proof("It reads before the loop begins", _order, Try("order")),
+    DefectProof("It reads before the loop begins", _order, Try("order")),
 )
 
 

@@ -27,8 +27,8 @@ from course_utils.measure.trace import record
 from notebooks.stories.prefetchers.bench import (
     BATCH_BYTES,
     MANY,
-    Machine,
-    Source,
+    BenchMachine,
+    BenchSource,
     Tally,
     make_tensors,
 )
@@ -52,7 +52,7 @@ LOOK_S = 0.3  # at a thread: the system counts its time in steps of 10 ms
 
 
 @dataclass(frozen=True)
-class Trial:
+class PrefetcherTrial:
     """What a prefetcher is given, and what the loop over it does."""
 
     batches: Callable[[], Sequence[Any] | None] = make_tensors  # None: numbers without end
@@ -78,10 +78,10 @@ class Seen:
         print(seen.ending)
     """
 
-    def __init__(self, make: Make, trial: Trial, patience: Patience | None = None):
+    def __init__(self, make: Make, trial: PrefetcherTrial, patience: Patience | None = None):
         self.trial, self.patience = trial, patience or PATIENCE
-        self.source = Source(trial.batches(), fails_at=trial.fails_at, pinned=trial.pinned)
-        self.machine = Machine(max(1, trial.gpus))
+        self.source = BenchSource(trial.batches(), fails_at=trial.fails_at, pinned=trial.pinned)
+        self.machine = BenchMachine(max(1, trial.gpus))
         self.prefetcher: Iterable[Any] = ()
         self.epochs: list[list[Any]] = []  # items; with a device, what the steps read: NaN: garbage
         self.batches: list[Any] = []  # if they are kept

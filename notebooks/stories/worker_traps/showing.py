@@ -26,7 +26,7 @@ if __name__ == "__main__":
 
 
 @dataclass(frozen=True)
-class Run:
+class TrapRun:
     """How one case went."""
 
     demo: Demo
@@ -40,19 +40,19 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TrapComparison:
     """A trap, and the same mended."""
 
     title: str
-    before: Run
-    after: Run
+    before: TrapRun
+    after: TrapRun
 
     def _repr_html_(self) -> str:
         said, body = self.before.printed, [f"Before: {self.before}", f"After: {self.after}"]
         return card("plain", self.title, *body, body=block(said) if said else "")
 
 
-def compare(name: str, *, seconds: float = 20) -> Comparison:
+def compare(name: str, *, seconds: float = 20) -> TrapComparison:
     """Run a demonstration twice, as people write it and mended, each in a process of its own.
 
     Args:
@@ -60,18 +60,18 @@ def compare(name: str, *, seconds: float = 20) -> Comparison:
         seconds: a case is stopped after so long; to hang is what some are about.
     """
     before, after = (show(name, mended=mended, seconds=seconds) for mended in (False, True))
-    return Comparison(TRAPS[name].title, before, after)
+    return TrapComparison(TRAPS[name].title, before, after)
 
 
-def show(name: str, *, mended: bool, seconds: float = 20) -> Run:
+def show(name: str, *, mended: bool, seconds: float = 20) -> TrapRun:
     """Run one case of a demonstration in a process of its own; the same arguments as `compare`."""
     method = TRAPS[name].needs
     if method and method not in multiprocessing.get_all_start_methods():
         ending = f"Not shown: it is about {method}, which this system does not have"
-        return Run(Demo(ending, 0, 0.0, 0.0, ""), {}, "")
+        return TrapRun(Demo(ending, 0, 0.0, 0.0, ""), {}, "")
     program = _PROGRAM.format(module=traps.__name__, name=name, mended=mended, mark=_MARK)
     demo = run_demo(program, seconds=seconds, memory_mb=_MEMORY_MB)
     lines = demo.output.splitlines()
     said = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
     printed = "\n".join(line for line in lines if not line.startswith(_MARK)).strip("\n\0")
-    return Run(demo, json.loads(said[-1]) if said else {}, printed)
+    return TrapRun(demo, json.loads(said[-1]) if said else {}, printed)

@@ -99,7 +99,7 @@ def strings(mended: bool) -> Numbers:
 ROWS, ROW = 20_000, 8  # rows of a file, bytes in each: its number
 
 
-class Rows(Dataset[bool]):
+class TrapRows(Dataset[bool]):
     """Reads rows that hold their own numbers, and tells whether it got another."""
 
     def __init__(self, path: Path, mended: bool):
@@ -120,7 +120,7 @@ def one_handle(mended: bool) -> Numbers:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.bin"
         np.arange(ROWS, dtype="<u8").tofile(path)
-        dataset = Rows(path, mended)
+        dataset = TrapRows(path, mended)
         loader = DataLoader(dataset, 32, num_workers=2, multiprocessing_context="fork")
         wrong = sum(int(batch.sum()) for batch in loader)
         (dataset.opened_before_the_fork or dataset.lazy).close()
