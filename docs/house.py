@@ -136,7 +136,7 @@ def _begins(name: ast.expr, constants: Mapping[str, object]) -> str:
         return begins + _begins(others[0], constants) if begins and others else begins
     if isinstance(name, ast.FormattedValue):
         name = name.value
-    value = name.value if isinstance(name, ast.Constant) else None
+    value: object = name.value if isinstance(name, ast.Constant) else None
     if isinstance(name, ast.Name):
         value = constants.get(name.id)
     return value if isinstance(value, str) else ""

@@ -63,7 +63,7 @@ def _mapped(folder: Path) -> Loop:
     return _mapped_as(folder, np.float32)
 
 
-@mended("mapped batches of 2 MB, one worker")
+@mended("mapped batches of 2 MB, one worker", "narrow-dtype")
 def _mapped_bytes(folder: Path) -> Loop:
     return _mapped_as(folder, np.uint8)
 

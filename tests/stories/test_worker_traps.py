@@ -56,7 +56,7 @@ def test_a_forked_process_moves_the_position_of_a_handle_and_not_of_a_lazy_file(
     # that two of them mix up their rows is a race, which may not be lost for many epochs
     path = tmp_path / "rows.bin"
     np.arange(10, dtype="<u8").tofile(path)
-    rows = traps.Rows(path, mended)
+    rows = traps.TrapRows(path, mended)
     with rows.opened_before_the_fork or rows.lazy.file as file:
         reader = get_context("fork").Process(target=rows.__getitem__, args=(5,))
         reader.start()

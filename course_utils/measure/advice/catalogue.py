@@ -51,16 +51,18 @@ class Advice:
 
     id: str
     causes: tuple[Cause, ...]
-    words: str | Callable[[Measurements], str]
-    gain: Callable[[Measurements], float]  # how many times as fast the loop is, by the model
+    words: str | Callable[[Measurements], str] = ""  # "": those of the first change
+    gain: Callable[[Measurements], float] = lambda m: 1.0  # times as fast, by the model
     applies: Callable[[Measurements], bool] = lambda m: True
     changes: Callable[[Measurements, Cause], Sequence[Change]] = lambda m, cause: ()
     removes: bool = True  # the cause is gone altogether
     at_most: bool = True  # the gain is an upper bound
 
-    def says(self, m: Measurements) -> str:
+    def says(self, m: Measurements, cause: Cause) -> str:
         """Return the words of this advice for such a loop."""
-        return self.words if isinstance(self.words, str) else self.words(m)
+        if callable(self.words):
+            return self.words(m)
+        return self.words or self.changes(m, cause)[0].words
 
 
 def applicable(m: Measurements, cause: Cause) -> Iterator[Advice]:
@@ -162,15 +164,7 @@ def _ahead(m: Measurements) -> Change:
     return Change(f"{words}course_utils.loading.prefetch", "thread ahead")
 
 
-def _in_words(change: Callable[[Measurements], Change]) -> Callable[[Measurements], str]:
-    return lambda m: change(m).words
-
-
 # --- Gains ----------------------------------------------------------------------------------------
-
-
-def _none(m: Measurements) -> float:
-    return 1.0
 
 
 def _without(**times: Any) -> Callable[[Measurements], float]:
@@ -181,6 +175,11 @@ def _left_to_compute(m: Measurements, left_s: float = 0.0) -> float:
     """Return the gain if a fetch computes no more than `left_s`, and writes its batch."""
     left_ms = 1e3 * left_s + WRITING_MS_PER_MB * m.moving.batch_bytes / 1e6
     return gain_of_less_work(m, transform_ms=min(left_ms, pipeline(m).transform_ms))
+
+
+def _without_reading(m: Measurements) -> float:
+    computes = m.waiting_s < m.occupied_s
+    return _left_to_compute(m) if computes else gain_of_less_work(m, read_ms=0.0)
 
 
 def _smaller(m: Measurements, left: float) -> float:
@@ -225,70 +224,56 @@ def _narrow_words(m: Measurements) -> str:
 
 
 CATALOGUE: tuple[Advice, ...] = (
-    Advice(
-        "leave-it", ("GPU-bound",), "leave the loader alone; work on the step", _none, at_most=False
-    ),
+    Advice("leave-it", ("GPU-bound",), "leave the loader alone; work on the step", at_most=False),
     # loaders, in the order of the rules
     Advice(
         "thread-ahead",
         ANY_LOADER,
-        _in_words(_ahead),
-        _none,
-        lambda m: not _is_data_loader(m),
+        applies=lambda m: not _is_data_loader(m),
         changes=lambda m, cause: [_ahead(m)],
         removes=False,
     ),
     Advice(
         "all-cores",
         ("CPU",),
-        _in_words(_all_cores),
-        lambda m: gain(m, cores=min(m.setting.workers, m.setting.cores)),
-        lambda m: _is_data_loader(m) and shares_too_few_cores(m),
+        gain=lambda m: gain(m, cores=min(m.setting.workers, m.setting.cores)),
+        applies=lambda m: _is_data_loader(m) and shares_too_few_cores(m),
         changes=lambda m, cause: [_all_cores(m)],
         at_most=False,
     ),
     Advice(
         "one-thread",
         ("CPU",),
-        _in_words(_one_thread),
-        lambda m: gain(m, quicker=m.fetching.one_thread_gain),
-        lambda m: _is_data_loader(m) and oversubscribed(m),
+        gain=lambda m: gain(m, quicker=m.fetching.one_thread_gain),
+        applies=lambda m: _is_data_loader(m) and oversubscribed(m),
         changes=lambda m, cause: [_one_thread(m)],
         at_most=False,
     ),
     Advice(
         "whole-batches",
         ("storage", "CPU", "collate or IPC"),
-        WHOLE,
-        _none,
-        lambda m: m.setting.kind == "batches of samples" and _threads_are_well(m),
+        applies=lambda m: m.setting.kind == "batches of samples" and _threads_are_well(m),
         changes=lambda m, cause: [Change(WHOLE, "whole batches")],
         removes=False,
     ),
     Advice(
         "no-workers",
         ("collate or IPC",),
-        "num_workers=0",
-        _none,
-        lambda m: _is_data_loader(m) and m.setting.workers > 0,
+        applies=lambda m: _is_data_loader(m) and m.setting.workers > 0,
         changes=lambda m, cause: [with_arguments(num_workers=0)],
         removes=False,
     ),
     Advice(
         "out-of-order",
         ("uneven",),
-        "in_order=False",
-        _none,
-        lambda m: _is_data_loader(m) and m.setting.workers > 1,
+        applies=lambda m: _is_data_loader(m) and m.setting.workers > 1,
         changes=lambda m, cause: [with_arguments(in_order=False)],
         removes=False,
     ),
     Advice(
         "more-workers",
         ANY_LOADER,
-        "more workers",
-        _none,
-        lambda m: (
+        applies=lambda m: (
             _is_data_loader(m)
             and _threads_are_well(m)
             and not (m.setting.workers and m.moving.sending_s > m.making_s)
@@ -322,7 +307,7 @@ CATALOGUE: tuple[Advice, ...] = (
             f"open the file once in each worker, not for each sample: a batch takes "
             f"{plural(round(m.fetching.read_calls), 'read')}"
         ),
-        lambda m: _left_to_compute(m) if m.waiting_s < m.occupied_s else _without(read_ms=0.0)(m),
+        _without_reading,
         _opens_each_sample,
     ),
     Advice(
@@ -332,7 +317,7 @@ CATALOGUE: tuple[Advice, ...] = (
             f"read only what a sample needs (a memory map, smaller chunks, the one array): a batch "
             f"of {size(m.moving.batch_bytes)} takes {size(m.fetching.asked_bytes)} of reading"
         ),
-        lambda m: _left_to_compute(m) if m.waiting_s < m.occupied_s else _without(read_ms=0.0)(m),
+        _without_reading,
         _reads_much_more,
     ),
     Advice(
@@ -439,9 +424,8 @@ CATALOGUE: tuple[Advice, ...] = (
     Advice(
         "lasting-workers",
         ("start-up",),
-        LASTING.words,
-        _once,
-        lambda m: m.setting.workers > 0,
+        gain=_once,
+        applies=lambda m: m.setting.workers > 0,
         changes=lambda m, cause: [LASTING],
         at_most=False,
     ),
@@ -456,15 +440,13 @@ CATALOGUE: tuple[Advice, ...] = (
         "packed-strings",
         ("memory",),
         "keep the dataset's lists in arrays: course_utils.loading.workers.PackedStrings",
-        _none,
-        lambda m: m.memory.grown_bytes > m.in_flight_bytes,
+        applies=lambda m: m.memory.grown_bytes > m.in_flight_bytes,
         at_most=False,
     ),
     Advice(
         "fewer-in-flight",
         ("memory",),
         "prefetch_factor=1, or fewer workers: fewer batches in flight",
-        _none,
         at_most=False,
     ),
 )

@@ -93,7 +93,7 @@ def _advised(m: Measurements, cause: Cause) -> Remedy:
     """Return the preferred row of those that remove `cause` altogether."""
     row = next(row for row in applicable(m, cause) if row.removes)
     how = next(iter(row.changes(m, cause)), None)
-    return Remedy(row.id, sentence(m, cause), row.says(m), row.gain(m), row.at_most, how)
+    return Remedy(row.id, sentence(m, cause), row.says(m, cause), row.gain(m), row.at_most, how)
 
 
 def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:

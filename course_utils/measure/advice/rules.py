@@ -16,8 +16,8 @@ do. Then, in this order:
 
 Of the loader it is
 
-4. uneven, if the smaller part of the fetches loses more than half of the time that fetching and
-   sending take;
+4. uneven, if at most half of the fetches lose more than half of the time that fetching and sending
+   take, and not because of 6, which comes in fits;
 5. CPU, if it computes longer than it waits (where workers outnumber their cores, longer by that
    factor), and they are kept on fewer cores than they could use;
 6. CPU, if with thread pools of one thread it is twice as fast, and costs half as much;
@@ -106,6 +106,8 @@ def delayed_by_others(m: Measurements) -> bool:
 
 def is_uneven(m: Measurements) -> bool:
     """Tell whether few fetches lose most of what fetching and sending take."""
+    if oversubscribed(m):
+        return False
     lost_s = m.fetching.slow_time * m.making_s
     return m.fetching.slow_share <= FEW_FETCHES and lost_s > MOST_OF_LOADING * (
         m.making_s + m.moving.sending_s

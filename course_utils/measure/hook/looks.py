@@ -33,11 +33,11 @@ def time_sampler(batches: Any) -> TimedSampler | None:
     None if it has none, and for one that saves its state, which a `StatefulDataLoader` asks it for.
     """
     indices = getattr(batches, "_sampler_iter", None)
-    timed = isinstance(indices, TimedSampler)
-    if indices is None or timed or hasattr(indices, "state_dict"):
+    is_timed = isinstance(indices, TimedSampler)
+    if indices is None or is_timed or hasattr(indices, "state_dict"):
         return None
-    batches._sampler_iter = timed = TimedSampler(indices)
-    return timed
+    batches._sampler_iter = sampler = TimedSampler(indices)
+    return sampler
 
 
 def one_holds_up_the_others(processes: Sequence[int]) -> bool:

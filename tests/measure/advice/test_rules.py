@@ -31,6 +31,7 @@ QUICK |= {"computing_s": 0.002, "collate_s": 0.0, "workers": 4}
         ("collate or IPC", {"collate_s": 0.06}),
         ("uneven", {"slow_share": 0.1, "slow_time": 0.7}),
         ("uneven", {"slow_share": 0.36, "slow_time": 0.7}),  # a slow sample in every third batch
+        ("CPU", {"slow_share": 0.1, "slow_time": 0.7, "one_thread_gain": 3.0}),  # in fits
         ("CPU", {"slow_share": 0.6, "slow_time": 0.7}),  # so many are no exception
         # a pause in each worker, where sending costs far more than all fetching
         ("collate or IPC", {"slow_share": 0.1, "slow_time": 0.7, "sending_s": 0.2}),

@@ -77,11 +77,16 @@ def test_a_loader_of_any_kind_is_judged_and_left_as_it_was(kind: str, workers: i
 
 @pytest.mark.slow
 def test_workers_of_every_start_method_are_judged_and_end_in_silence(
-    start_method: str, capfd: pytest.CaptureFixture[str]
+    start_method: str, capfd: pytest.CaptureFixture[str], retry: Any
 ) -> None:
     gpu = get_accelerator(step_ms=2, emulate=True)
     loader = ROWS(num_workers=1, multiprocessing_context=start_method)
-    found = quick(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=0.1)
+
+    def diagnosed() -> Diagnosis:
+        return quick(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=0.1)
+
+    # On a busy machine, a step may lose more than the start of an interpreter takes.
+    found = retry(diagnosed, lambda one: start_method != "spawn" or one.cause == "start-up")
     assert found.measurements.setting.start_method == start_method
     assert found.measurements.fetching.fetch_s > 0
     assert not multiprocessing.active_children()
