@@ -117,7 +117,7 @@ class WatchedLoop:
         m = self.measurements
         if m is None or self.seen.totals.elsewhere:
             return None
-        cause = judge(m)
+        cause: Cause = "start-up" if self.epoch == 1 else judge(m)
         known = m.fetching.fetch_s or cause in ("GPU-bound", "start-up")
         return cause if known else None
 
@@ -134,13 +134,17 @@ class WatchedLoop:
         idle_ns = [one.device_idle_ns for one in self.steady if one.device_idle_ns != UNKNOWN]
         wait_s, timed_s = mean_s(waits_ns), mean_s(waits_ns) + worked_s
         together_s = timed_s
+        if not totals.worked_ns:  # the loop never comes straight back, as one over two loaders
+            lasted_ns = totals.last_ns - totals.first_ns - totals.began_ns
+            together_s = max(timed_s, lasted_ns / totals.iterations / 1e9)
         if self.stride > 1:  # to time a very short iteration extends it
             lasted_ns = totals.waited_ns - totals.began_ns + totals.worked_ns
             together_s = lasted_ns / totals.iterations / 1e9
             wait_s *= together_s / timed_s if timed_s else 1.0
         wait_s, start_up_s = mean_s(idle_ns) if idle_ns else wait_s, self._start_up_s()
-        if self.epoch == 1:  # each wait is one for the first batch
-            wait_s, together_s = max(0.0, wait_s - start_up_s), together_s - start_up_s
+        if self.epoch == 1:  # all but the fetch itself may be the iterator's beginning and end
+            fetch_s = min(together_s, mean_s([fetch.wall_ns for fetch in self._fetches]))
+            start_up_s, together_s, wait_s = together_s - fetch_s, fetch_s, fetch_s
         calls = totals.sampler_calls
         cores = totals.step_cpu_ns / totals.step_seen_ns if totals.step_seen_ns else 0.0
         return Paces(
