@@ -61,11 +61,11 @@ def candidates(m: Measurements, cause: Cause) -> list[tuple[Advice, Change]]:
 def remedy(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None) -> Remedy:
     """Return what to change about `cause`: the best of what was tried, if it gains enough.
 
-    Of the change that removes the cause altogether a trial knows more than the model does; and what
-    whole batches by one access do not gain, samples by one access do not gain either.
+    A trial knows more than the model about the change that removes the cause altogether. If whole
+    batches by one access gain nothing, samples by one access gain nothing either.
     Where nothing was tried (`trials` is None), more workers are advised if there are cores for them
-    and they gain enough although their batches have to be moved; none, if that costs more than to
-    make the batches here.
+    and they gain enough although their batches have to be moved. No workers are advised if moving a
+    batch costs more than making it here.
     """
     advised = _advised(m, cause)
     if trials is None:

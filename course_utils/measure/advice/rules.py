@@ -1,20 +1,21 @@
 """Judge a loop by its figures. Every rule is one sentence.
 
-What a turn of the loop costs is divided into computing and four losses: the start-up of the epoch,
+The cost of an iteration is divided into computing and four losses: the start-up of the epoch,
 waiting for the loader, copying while nothing computes, and the host while the device has nothing to
-do. Then, in this order:
+do. The rules, in this order:
 
 1. Memory, if the batches in flight, or the growth of the workers until the end of the epoch, will
    take more than half of the free memory.
-2. GPU-bound, if all losses together are less than a fifth of a turn (without the time in which
-   other programs had the core); memory, if meanwhile the workers' own memory grew to the double,
-   or grew on and on.
-   Workers that would load a quarter faster than the step takes, had they the cores to themselves,
-   lose no more than the main process needs to receive their batches, unless they are uneven: the
-   rest of the time the loop waits for other programs.
-3. Otherwise the largest loss is the family: start-up, transfer, main process, or the loader.
+2. GPU-bound, if all losses together are less than a fifth of an iteration (without the time in
+   which other programs had the core); memory, if the workers' own memory has doubled in that time,
+   or is still growing.
+   Some workers would load a quarter faster than the step if they had the cores to themselves. They
+   lose no more than the main process needs to receive their batches, unless they are uneven: for
+   the rest of the time, the loop waits for other programs.
+3. Otherwise the largest loss is the family: start-up, transfer, main process, or the loader. What
+   the sampler computes in next() is a loss of the main process.
 
-Of the loader it is
+If it is the loader, the cause is
 
 4. uneven, if at most half of the fetches lose more than half of the time that fetching and sending
    take, and not because of 6, which comes in fits;
@@ -23,8 +24,8 @@ Of the loader it is
 6. CPU, if with thread pools of one thread it is twice as fast, and costs half as much;
 7. collate or IPC, if moving a batch costs more processor time than fetching it takes;
 8. collate or IPC, if more than half of the fetch is collating;
-9. storage, if the fetch waits longer than it computes, reckoned as in 5;
-10. else CPU, in the longest stage, if the dataset names it.
+9. storage, if the fetch waits longer than it computes, compared as in 5;
+10. otherwise CPU, in the longest stage if the dataset names it.
 
 Processor times and waiting times are those of the threads themselves, so that other programs on the
 machine do not change the verdict.

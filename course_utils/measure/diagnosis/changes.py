@@ -64,7 +64,7 @@ def _attributes(loader: Any, change: Change) -> dict[str, Any]:
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Limit the thread pools of this process to one thread meanwhile."""
+    """Limit the thread pools of this process to one thread inside the block."""
     threads, limits = torch.get_num_threads(), _limit_threads()
     torch.set_num_threads(1)
     try:
@@ -131,7 +131,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 class OneAhead:
-    """A loader whose next batch is loaded in a thread meanwhile."""
+    """A loader that loads its next batch in a thread while the step works."""
 
     def __init__(self, loader: Any):
         self.loader = loader

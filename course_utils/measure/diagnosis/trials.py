@@ -1,10 +1,10 @@
 """Try what needs no change of code: run the loader with other arguments, and see how fast it is.
 
-What moving batches between processes costs, how many workers a storage or the cores bear and
-whether a dataset serves whole batches cannot be told from its figures: it is tried. So that the
-step trains no more than it must, something stands in for it that computes and waits as long.
-What seems to gain little is run again, in turns with the loader as it is: a machine that others
-use as well is a fifth slower in one second than in the next.
+The figures do not tell what moving batches between processes costs, how many workers a storage or
+the cores bear, and whether a dataset serves whole batches, so that is tried. A stand-in computes
+and waits as long as the step does, so that the model is trained no more than necessary. A change
+that seems to gain little is run again, in turns with the loader as it is: a machine that others use
+as well is a fifth slower in one second than in the next.
 """
 
 from __future__ import annotations

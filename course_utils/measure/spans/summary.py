@@ -145,7 +145,7 @@ def _stall(
     took, not by which one happened to be last: to shorten any of them would help as much.
 
     Time in which the loop waits for the "others", the ranks that it meets, is theirs, whatever is
-    loaded meanwhile. What is left of a gap belongs to what runs in it: first to copies, of
+    loaded in that time. What is left of a gap belongs to what runs in it: first to copies, of
     whichever batch, then to the loop's wait for a batch. In the rest the "host" was busy with the
     program between two steps.
     """

@@ -40,7 +40,7 @@ def run_watched(program: Sequence[str], out: Path, *, live: bool = False) -> int
         program: a command and its arguments; a file that ends in .py is run by this Python.
         out: the folder of the page and the trace; it is made if there is something to write. If
             it has files in it already, a numbered sibling is made instead.
-        live: show a line meanwhile.
+        live: show a line while it runs.
 
     Raises:
         CourseError: there is no such program.

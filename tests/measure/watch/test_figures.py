@@ -7,7 +7,7 @@ import pytest
 
 from course_utils.measure.records import UNKNOWN
 from course_utils.measure.watch.figures import loops
-from tests.measure.watch.handmade import loop
+from tests.measure.watch.handmade import MS, loop
 
 
 @pytest.mark.parametrize(
@@ -136,3 +136,40 @@ def test_workers_whose_batches_cost_more_to_move_than_to_make_are_not_needed() -
     told = loops([replace(one, fetches=fetches)])[0].remedy
     assert told is not None
     assert (told.change, round(told.gain, 1)) == ("num_workers=0", 4.0)
+
+
+def test_a_loop_that_begins_again_for_each_batch_is_told_so() -> None:
+    one = loop(wait=50.0, work=0.0, fetch=2.0, count=30)
+    iterations = [each._replace(place=0, left_ns=UNKNOWN) for each in one.iterations]
+    totals = one.totals._replace(epochs=0, worked_ns=0, began_ns=one.totals.waited_ns)
+    (found,) = loops([replace(one, iterations=iterations, totals=totals)])
+    assert found.remedy is not None
+    assert (found.cause, found.remedy.advice) == ("start-up", "one-loop")
+    assert found.remedy.at_most
+
+
+def test_the_time_that_a_loop_over_two_loaders_takes_is_that_of_both() -> None:
+    one = loop(wait=16.0, work=10.0)
+    iterations = [each._replace(left_ns=UNKNOWN) for each in one.iterations]
+    alone = replace(one, iterations=iterations, totals=one.totals._replace(worked_ns=0))
+    m = loops([alone])[0].measurements
+    assert m is not None
+    assert (m.paces.together_s, m.paces.step_s) == pytest.approx((26e-3, 10e-3), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("totals", "about", "advice"),
+    [
+        ({"looks": 10, "held_up": 9}, {}, "one-at-a-time"),
+        ({}, {"takes": "stream", "workers": 4}, "more-shards"),  # all by two of the four
+        ({"sampled_ns": 70 * MS, "sampler_calls": 10}, {}, "plan-batches"),
+    ],
+)
+def test_what_was_looked_at_while_watching_decides_what_is_advised(
+    totals: dict[str, int], about: dict[str, Any], advice: str
+) -> None:
+    one = loop(wait=8.0, work=2.0)
+    seen = replace(one, totals=one.totals._replace(**totals), about={**one.about, **about})
+    found = loops([seen])[0].remedy
+    assert found is not None
+    assert found.advice == advice
