@@ -22,8 +22,12 @@ from course_utils.measure.advice import Change, judge, remedy
 from course_utils.measure.diagnosis.changes import applied
 from course_utils.measure.diagnosis.proof import prove_it
 from course_utils.measure.diagnosis.report import Diagnosis
-from course_utils.measure.diagnosis.run_estimates import may_be_oversubscribed, measured
-from course_utils.measure.diagnosis.runs import Run, run_loop, run_step
+from course_utils.measure.diagnosis.run_estimates import (
+    check_batches,
+    may_be_oversubscribed,
+    measured,
+)
+from course_utils.measure.diagnosis.runs import run_loop, run_step
 from course_utils.measure.diagnosis.trials import try_out
 from course_utils.measure.hook import data_loader_in, end
 
@@ -62,7 +66,7 @@ def diagnose(
     with untouched(loader), _understandable():
         # the step sees the very first batch at once: what is wrong with it shows in a moment
         alone = run_loop(loader, None, seconds=ALONE * seconds, keep=True, first=step)
-        _check_batches(alone, seconds)
+        check_batches(alone, seconds)
         one_thread = None
         if may_be_oversubscribed(alone):
             with applied(loader, Change("", "one thread")) as changed:
@@ -70,7 +74,7 @@ def diagnose(
         alone_step = run_step(step, alone.kept, seconds=STEP * seconds, synchronize=synchronize)
         alone.kept.clear()  # batches of workers hold shared memory
         together = run_loop(loader, step, seconds=TOGETHER * seconds, synchronize=synchronize)
-        _check_batches(together, seconds)
+        check_batches(together, seconds)
         m = measured(loader, alone, alone_step, together, one_thread)
         cause = judge(m)
         share = TRIAL * seconds
@@ -102,25 +106,6 @@ def _check(loader: Any, step: Any, seconds: float) -> None:
         raise CourseError(
             f"A {type(loader).__name__} gives no batches; give a DataLoader, or a list of batches."
         )
-
-
-def _check_batches(run: Run, seconds: float) -> None:
-    """Refuse what has no steady part to be judged."""
-    if not run.iterations:
-        raise CourseError(
-            "The loader gives no batch; look at len(loader), and at drop_last if the data are few."
-        )
-    if run.steady:
-        return
-    if run.lengths:
-        raise CourseError(
-            f"An epoch of {max(run.lengths)} batches is too short to be judged; give a smaller "
-            "batch_size or more samples."
-        )
-    raise CourseError(
-        f"Only {len(run.iterations)} batches came in time, too few to judge by; "
-        f"give more of it: diagnose(loader, step, seconds={3 * seconds:g})."
-    )
 
 
 @contextmanager

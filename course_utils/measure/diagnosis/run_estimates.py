@@ -10,6 +10,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from course_utils.errors import CourseError
 from course_utils.limits import memory_free, usable_cores
 from course_utils.measure.advice import (
     Fetching,
@@ -52,6 +53,25 @@ def measured(
         fetching=fetching,
         moving=_moving(inner, alone),
         memory=max(memories, key=lambda memory: memory.grown_bytes),
+    )
+
+
+def check_batches(run: Run, seconds: float) -> None:
+    """Refuse a run that has no steady part to be judged."""
+    if not run.iterations:
+        raise CourseError(
+            "The loader gives no batch; look at len(loader), and at drop_last if the data are few."
+        )
+    if run.steady:
+        return
+    if run.lengths:
+        raise CourseError(
+            f"An epoch of {max(run.lengths)} batches is too short to be judged; give a smaller "
+            "batch_size or more samples."
+        )
+    raise CourseError(
+        f"Only {len(run.iterations)} batches came in time, too few to judge by; "
+        f"give more of it: diagnose(loader, step, seconds={3 * seconds:g})."
     )
 
 
