@@ -88,7 +88,7 @@ def _first(found: Sequence[WatchedLoop]) -> str:
             f"{_at_best(worst.measurements)}."
         )
     if worst.remedy.gain < WORTH:
-        return f"Look first at {worst.name}; watching cannot name a change that gains much."
+        return f"Look first at {worst.name}, where a change may gain a little."
     return f"Try first: {worst.remedy.change}. This is for {worst.name}."
 
 
@@ -146,7 +146,7 @@ def _verdict(loop: WatchedLoop) -> list[str]:
         ideal = f"an infinitely fast one would make this loop {_at_best(m)}"
         return [f"{turn} The loader keeps up: {ideal}."]
     if told.gain < WORTH:
-        return [f"{turn} {told.verdict}", "Watching cannot name a change that gains much."]
+        return [f"{turn} {told.verdict}", f"Change that may gain a little: {told.change}."]
     # what workers that compute take from the step cannot be seen: without them it may be quicker
     limit = "up to about " if m.setting.workers else "at most "
     most = limit if told.at_most else ""

@@ -101,3 +101,9 @@ def test_of_a_loader_that_was_asked_once_no_share_is_told() -> None:
 def test_nothing_is_written_where_nothing_was_seen(tmp_path: Path) -> None:
     assert write([], tmp_path / "out", "x").startswith("No DataLoader gave a batch")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_change_that_gains_little_is_named_as_such() -> None:
+    said = " ".join(findings([loop(wait=2.0, work=8.0, fetch=9.0, cpu=8.9)]).split())
+    assert "where a change may gain a little" in said
+    assert "Change that may gain a little: do what the dataset computes once" in said
