@@ -307,10 +307,12 @@ def _stages(fetches: Sequence[Fetch]) -> Mapping[str, float]:
 
 
 def _per_fetch(fetches: Sequence[Fetch], name: str) -> float:
-    """Return by how much a total of the workers' processes grew for each fetch."""
-    grown: list[int] = []
+    """Return by how much a total of the workers' processes grew for each fetch; some know it."""
+    grown = count = 0
     for worker in {fetch.worker for fetch in fetches}:
         own = [getattr(fetch, name) for fetch in fetches if fetch.worker == worker]
-        # a new epoch may have begun with a new process, which counts from zero
-        grown += [after - before for before, after in pairwise(own) if after >= before >= 0]
-    return fmean(grown) if grown else 0.0
+        known = [(place, total) for place, total in enumerate(own) if total >= 0]
+        for (first, before), (last, after) in pairwise(known):
+            if after >= before:  # else a new epoch began with a new process, which counts from zero
+                grown, count = grown + after - before, count + last - first
+    return grown / count if count else 0.0

@@ -18,6 +18,8 @@ from course_utils.measure.spans import Clock, SpanLog, activate, current
 # the last five figures of a `Fetch`, for the worker of that number
 AboutProcess = Callable[[int], tuple[int, int, int, int, int]]
 
+_NO_STAGES, _NOT_READ = (0,) * 3, (UNKNOWN,) * 5
+
 
 class Sink:
     """Takes the figures of each fetch; picklable, for workers get a copy."""
@@ -102,11 +104,12 @@ class FetchMeter(Listener):
         ended_ns = log.clock()
         self._lasted_ns = ended_ns - self._began_ns
         rows = log.rows[self._first_row :]
-        fetch = Fetch(
-            self.worker, self._began_ns, self._collated_ns, ended_ns, *self._spent(), *_stages(rows)
-        )
-        if self._about_process is not None:
-            fetch = Fetch(*fetch[:11], *self._about_process(self.worker))
+        about = _NOT_READ
+        if self._about_process is not None and (self._reads or not self._sparse):
+            about = self._about_process(self.worker)
+        times = self.worker, self._began_ns, self._collated_ns, ended_ns
+        stages = _stages(rows) if rows else _NO_STAGES
+        fetch = Fetch._make((*times, *self._spent(), *stages, *about))
         if log is self._own:
             log.rows.clear()
             if self.worker == MAIN:
@@ -138,8 +141,6 @@ class FetchMeter(Listener):
 
 def _stages(rows: Sequence[Row]) -> tuple[int, ...]:
     """Return how long each of `DATASET_STAGES` took, of those that the dataset names."""
-    if not rows:
-        return 0, 0, 0
     return tuple(
         sum(end - start for _, stage, start, end, _ in rows if stage == name)
         for name in DATASET_STAGES

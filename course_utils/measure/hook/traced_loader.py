@@ -58,7 +58,9 @@ def traced_batches(
         if type(loader).__iter__ is DataLoader.__iter__:  # others would look into our parcels
             running = _meter_of(inner)
             in_trace = _sink_of(running) or InTrace()
-            meter = running or FetchMeter(*sinks, in_trace, about_process=about_process)
+            meter = running or FetchMeter(
+                *sinks, in_trace, sparse=not sinks, about_process=about_process
+            )
             in_trace.on[0] = True
         begin = partial(listen_within, loader, inner, [meter], started)
     batches: Iterator[Any] | None = None

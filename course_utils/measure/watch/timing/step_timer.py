@@ -39,6 +39,7 @@ PAIR_NS, COST = 100_000, 0.005
 # Shorter iterations are skipped, because even keeping their times costs 1 %.
 VERY_SHORT_NS = 1_000_000
 MOST_SKIPPED = 4_095
+QUICK_NS = 50_000  # of a sampler for a batch: to time it costs as much
 _MAIN = threading.main_thread().ident
 
 _last = [0]  # the id of the timer whose next() was called last
@@ -82,6 +83,7 @@ class StepTimer:
         self._straight = self._quick = False  # of the iteration that begins
         self._cpu = 0
         self._sampler: TimedSampler | None = None
+        self._quick_sampler = False
         self._sampled_ns = self._sampler_calls = 0  # that are written down
         _open.add(self)
 
@@ -148,7 +150,8 @@ class StepTimer:
         """End the iteration before; return when the loop asks for the next batch."""
         if self._packed and self._place and getattr(iterator, "_num_yielded", None) == 0:
             self._new_epoch()  # of persistent workers, after a break
-        if not self._place and not self.writer.skips and (timed := time_sampler(iterator)):
+        looks = not self._place and not self.writer.skips and not self._quick_sampler
+        if looks and (timed := time_sampler(iterator)):
             self._sampler, self._sampled_ns, self._sampler_calls = timed, 0, 0
         asked, straight = perf_counter_ns(), _last[0] == id(self)
         self._straight, _last[0] = straight, id(self)
@@ -217,7 +220,7 @@ class StepTimer:
         if not self._main:
             file.figures[At.ELSEWHERE] += 1
         if self._sampler is not None and since % SOME == 1:
-            self._count_sampling(self._sampler)
+            self._count_sampling(iterator, self._sampler)
         self._place, self._since = place + 1, since + 1
         if since % SOME == 1 and self.writer.skips:
             self._skip(iterator, self.writer.skips)
@@ -283,11 +286,15 @@ class StepTimer:
         except Exception as own:
             self.lose(own)
 
-    def _count_sampling(self, sampler: TimedSampler) -> None:
+    def _count_sampling(self, iterator: Any, sampler: TimedSampler) -> None:
+        """Count what the sampler took; a quick one is timed no more."""
         figures = self.writer.file.figures
         figures[At.SAMPLED] += sampler.spent_ns - self._sampled_ns
         figures[At.SAMPLER_CALLS] += sampler.count - self._sampler_calls
         self._sampled_ns, self._sampler_calls = sampler.spent_ns, sampler.count
+        if sampler.count >= SOME and sampler.spent_ns < QUICK_NS * sampler.count:
+            iterator._sampler_iter, self._sampler = sampler.indices, None
+            self._quick_sampler = True
 
     def _look_for_locks(self, iterator: Any) -> None:
         figures, workers = self.writer.file.figures, getattr(iterator, "_workers", ())
