@@ -187,7 +187,7 @@ def ms(seconds: float) -> str:
 
 def steady(fetches: Sequence[Fetch]) -> list[Fetch]:
     """Leave out the first fetch of each worker, which opens files and imports, if others remain."""
-    firsts = {fetch.worker: fetch for fetch in reversed(fetches)}
+    firsts = _firsts(fetches)
     return [fetch for fetch in fetches if fetch is not firsts[fetch.worker]] or list(fetches)
 
 
@@ -269,11 +269,16 @@ def start_up_s(first_s: float, fetches: Sequence[Fetch], batch_s: float) -> floa
 
 def filling_s(fetches: Sequence[Fetch]) -> float:
     """Return how much longer the first fetch of a worker takes than a usual one."""
-    firsts = [fetch for fetch in fetches if fetch not in steady(fetches)]
-    if not firsts:
+    if not fetches:
         return 0.0
-    usual_s = median(fetch.wall_ns for fetch in steady(fetches)) / 1e9
-    return max(0.0, median(fetch.wall_ns for fetch in firsts) / 1e9 - usual_s)
+    usual_ns = median(fetch.wall_ns for fetch in steady(fetches))
+    first_ns = median(fetch.wall_ns for fetch in _firsts(fetches).values())
+    return max(0.0, first_ns - usual_ns) / 1e9
+
+
+def _firsts(fetches: Sequence[Fetch]) -> dict[int, Fetch]:
+    """Return the first fetch of each worker."""
+    return {fetch.worker: fetch for fetch in reversed(fetches)}
 
 
 def mean_s(times_ns: Sequence[float]) -> float:

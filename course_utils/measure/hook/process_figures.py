@@ -46,7 +46,7 @@ class ProcessFigures:
         return own
 
 
-# What the operating system tells; where it does not tell, the answer is nothing.
+# These ask the operating system; where it does not know, they return 0.
 
 
 def pool_threads() -> int:

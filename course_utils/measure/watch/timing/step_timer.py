@@ -128,7 +128,7 @@ class StepTimer:
         give_up(error)
 
     def end(self) -> None:
-        """Have persistent workers send nothing but batches to whoever loops next."""
+        """Let persistent workers send nothing but batches to the next loop."""
         if self._last is not None:
             self._last.on[0] = False
 
@@ -142,7 +142,7 @@ class StepTimer:
             self.lose(error)
 
     def __del__(self) -> None:
-        """Write down what is left when the loop is: a forked process has only a copy of it."""
+        """Write down what the loop left; a forked process has only a copy of it."""
         if (self._kept or self._gap) and self.writer.about["pid"] == os.getpid():
             self.write_down()
 
@@ -175,7 +175,7 @@ class StepTimer:
         return self._begins(iterator, asked, straight)
 
     def _begins(self, iterator: Any, asked: int, straight: bool) -> int:
-        """Begin a iteration that is written down; return when the loop began to wait."""
+        """Begin an iteration that is written down; return when the loop began to wait."""
         place, since, main = self._place, self._since, get_ident() == _MAIN
         self._main = main
         if place and self._got:
@@ -194,7 +194,7 @@ class StepTimer:
         return asked
 
     def _keep(self, batch: Any, asked: int) -> Any:
-        """Keep the times of a iteration; return its batch."""
+        """Keep the times of an iteration; return its batch."""
         got = perf_counter_ns()
         spent = thread_time_ns() - self._cpu if got - asked > LONG_NS else UNKNOWN
         self._kept.append((self._place, asked, got, self._straight, spent))
@@ -203,7 +203,7 @@ class StepTimer:
         return batch
 
     def _write(self, iterator: Any, batch: Any, asked: int) -> Any:
-        """Write down a iteration with all that can be known of it; return its batch."""
+        """Write down an iteration with all that can be known of it; return its batch."""
         place, since, file, got = self._place, self._since, self.writer.file, perf_counter_ns()
         received = thread_time_ns() - self._cpu if self._cpu else UNKNOWN
         if self._device is not None and self._main:
