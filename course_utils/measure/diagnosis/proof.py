@@ -9,8 +9,9 @@ from typing import Any
 
 from course_utils.measure.advice import Change, Measurements
 from course_utils.measure.diagnosis.changes import applied
+from course_utils.measure.diagnosis.run import Run
 from course_utils.measure.diagnosis.run_estimates import starting_s
-from course_utils.measure.diagnosis.runs import Run, Step, first_again_s, run_loop
+from course_utils.measure.diagnosis.runs import Step, first_again_s, run_loop
 from course_utils.measure.hook import data_loader_in
 
 PROOF_ROUNDS = 3

@@ -31,7 +31,7 @@ from course_utils.measure.advice import (
     steady,
 )
 from course_utils.measure.advice.thresholds import ENOUGH_TO_SHARE, POOLS, READY_NS
-from course_utils.measure.diagnosis.runs import Run
+from course_utils.measure.diagnosis.run import Run
 from course_utils.measure.hook import data_loader_in, reads_whole_batches
 from course_utils.measure.spans import Span, compute_spans, union
 from course_utils.measure.throughput import length

@@ -5,13 +5,10 @@ Every iteration of a loop is noted, and what a batch weighs. None of this judges
 
 from __future__ import annotations
 
-import io
 import os
-import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import count
 from statistics import fmean
 from typing import Any
@@ -29,10 +26,10 @@ from course_utils.measure.advice.thresholds import (
     LEAST_ITERATIONS,
 )
 from course_utils.measure.diagnosis.fetch_ring import FetchRing
+from course_utils.measure.diagnosis.run import Run
+from course_utils.measure.diagnosis.weighing import copy_s, weigh
 from course_utils.measure.hook import (
-    Contents,
     ProcessFigures,
-    TimedSampler,
     contents_of,
     data_loader_in,
     delay_ns,
@@ -41,7 +38,7 @@ from course_utils.measure.hook import (
     time_sampler,
     traced_batches,
 )
-from course_utils.measure.records import Fetch, Iteration
+from course_utils.measure.records import Iteration
 from course_utils.measure.spans import Span, compute_spans
 from course_utils.measure.throughput import first_dropped, length, prefetched
 from course_utils.measure.trace import Trace, record
@@ -52,113 +49,6 @@ LOOK_EVERY_NS = 20_000_000  # at what the workers wait for
 LOOK_AGAIN = 1.1  # times as many: to look at them takes time of the loop
 KEPT_BATCHES, KEPT_BYTES = 8, 1 << 28  # for the step alone
 WARM_UP = 3  # steps that also pay for allocations and the choice of kernels
-
-
-@dataclass
-class Run:
-    """What a loop did."""
-
-    trace: Trace
-    dropped: int = 0  # first batches of each epoch that say nothing about the steady rate
-    iterations: list[Iteration] = field(default_factory=list)
-    starts_ns: list[int] = field(default_factory=list)  # when each epoch was begun
-    lengths: list[int] = field(default_factory=list)  # of the epochs that came to their end
-    endings_ns: list[int] = field(default_factory=list)  # of theirs, after the last iteration
-    fetches: list[Fetch] = field(default_factory=list)
-    cores: set[int] = field(default_factory=set)  # that the workers may use
-    workers: int = 0
-    samplers: list[TimedSampler] = field(default_factory=list)  # of the epochs
-    pids: list[int] = field(default_factory=list)  # of the workers
-    look_again_ns: int = 0
-    looks: int = 0  # at what the workers wait for
-    held_up: int = 0  # of them found that one held up the others
-    kept: list[Any] = field(default_factory=list)
-    contents: Contents | None = None  # of a batch
-    batch_bytes: int = 0
-    pickle_s: float = 0.0  # processor seconds to pickle a batch and back, without its tensors
-    children: float = 0.0  # cores that processes started by this one kept busy, on average
-    used_device: bool = False  # took memory of a real accelerator
-    others_cores: float = 0.0  # that other programs kept busy
-    whole_epochs: bool = False  # are to be run
-    copy_s: float = 0.0  # seconds that copying a batch to a real accelerator takes by itself
-    look_at: float = ENOUGH_ITERATIONS  # when there are so many, whether they are enough
-
-    @property
-    def steady(self) -> list[tuple[Iteration, Iteration]]:
-        """The iterations that count, each with the one before it.
-
-        They are whole rounds of the workers, which take turns: if one is late, the batches of the
-        others come all at once after its own.
-        """
-        pairs = zip(self.iterations, self.iterations[1:], strict=False)
-        found = [(a, b) for a, b in pairs if b.epoch == a.epoch and b.place >= self.dropped]
-        return found[len(found) % max(1, self.workers) if len(found) > self.workers else 0 :]
-
-    def _steady_s(self, name: str) -> float:
-        """Return by how much the figure `name` grew in an iteration, on average."""
-        grown = [getattr(b, name) - getattr(a, name) for a, b in self.steady]
-        return fmean(grown) / 1e9 if grown else 0.0
-
-    @property
-    def batch_s(self) -> float:
-        """Seconds from the end of one iteration to the end of the next, on average."""
-        return self._steady_s("left_ns")
-
-    @property
-    def whole_s(self) -> float:
-        """Seconds of an iteration without its wait, on average over all of them to the very end."""
-        if not self.iterations:
-            return 0.0
-        lasted_ns = self.iterations[-1].left_ns - self.iterations[0].asked_ns
-        waited_ns = sum(iteration.wait_ns for iteration in self.iterations)
-        return (lasted_ns - waited_ns) / len(self.iterations) / 1e9
-
-    @property
-    def later_epochs_s(self) -> float | None:
-        """Seconds of a batch in whole epochs after the first, all that they take; None if none."""
-        ends_ns = {one.epoch: one.left_ns for one in self.iterations}
-        later = range(1, len(self.lengths))
-        lasted_ns = [ends_ns[e] + self.endings_ns[e] - self.starts_ns[e] for e in later]
-        count = sum(self.lengths[1:])
-        return sum(lasted_ns) / count / 1e9 if count else None
-
-    @property
-    def cpu_s(self) -> float:
-        """Processor seconds of this process in an iteration, on average."""
-        return self._steady_s("total_cpu_ns")
-
-    @property
-    def delay_s(self) -> float:
-        """Seconds of an iteration for which this process had no core, on average."""
-        return self._steady_s("total_delay_ns")
-
-    @property
-    def sampling_s(self) -> float:
-        """Processor seconds of the sampler for a batch, on average."""
-        count = sum(sampler.count for sampler in self.samplers)
-        return sum(sampler.spent_ns for sampler in self.samplers) / count / 1e9 if count else 0.0
-
-    @property
-    def first_s(self) -> float:
-        """Seconds until an epoch gave its first batch; of several epochs the quickest."""
-        firsts = (one for one in self.iterations if one.place == 0)
-        waits_ns = [one.got_ns - self.starts_ns[one.epoch] for one in firsts]
-        return min(waits_ns, default=0) / 1e9
-
-    @property
-    def first_again_s(self) -> float:
-        """Seconds until a later epoch gave its first batch; of several epochs the quickest."""
-        firsts = (one for one in self.iterations if one.place == 0 and one.epoch)
-        waits_ns = [one.got_ns - self.starts_ns[one.epoch] for one in firsts]
-        return min(waits_ns, default=0) / 1e9
-
-    @property
-    def ending_s(self) -> float:
-        """Seconds until an epoch was over after its last iteration: its workers end.
-
-        Of several epochs the quickest; 0 if none came to its end.
-        """
-        return min(self.endings_ns, default=0) / 1e9
 
 
 def run_loop(
@@ -480,56 +370,3 @@ def _copied(batch: Any) -> Any:
     if type(batch) is list:
         return [_copied(part) for part in batch]
     return batch
-
-
-def weigh(batch: Any) -> tuple[list[torch.Tensor], int, float]:
-    """Return the tensors of `batch`, its bytes, and how long all else takes to pickle and back.
-
-    Tensors travel in shared memory. Of a batch that cannot be pickled only its tensors count.
-    """
-    file = io.BytesIO()
-    pickler = _Pickler(file, protocol=pickle.HIGHEST_PROTOCOL)
-    begun = time.thread_time()
-    try:
-        pickler.dump(batch)
-        file.seek(0)
-        _Unpickler(file).load()
-        pickled, took = file.tell(), time.thread_time() - begun
-    except Exception:  # whatever a stranger's class does when it is pickled
-        pickled, took = 0, 0.0
-    return pickler.tensors, pickled + sum(tensor.nbytes for tensor in pickler.tensors), took
-
-
-class _Pickler(pickle.Pickler):
-    """Pickle all but the tensors, which are collected."""
-
-    def __init__(self, file: io.BytesIO, protocol: int):
-        super().__init__(file, protocol)
-        self.tensors: list[torch.Tensor] = []
-
-    def persistent_id(self, thing: Any) -> int | None:
-        if not isinstance(thing, torch.Tensor):
-            return None
-        self.tensors.append(thing)
-        return len(self.tensors)
-
-
-class _Unpickler(pickle.Unpickler):
-    def persistent_load(self, number: Any) -> None:
-        """Put nothing where a tensor was."""
-
-
-def copy_s(tensors: Sequence[torch.Tensor], device: torch.device) -> float:
-    """Return the seconds that copying `tensors` to `device` takes, at best of three.
-
-    Copied as they lie there, one after the other, with nothing beside it.
-    """
-    took = []
-    for _ in range(3):
-        begun = time.perf_counter()
-        copies = [tensor.to(device, copy=True) for tensor in tensors]
-        if device.type != "cpu":
-            torch.accelerator.synchronize()
-        took.append(time.perf_counter() - begun)
-        del copies
-    return min(took)

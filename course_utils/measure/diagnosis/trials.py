@@ -33,8 +33,9 @@ from course_utils.measure.diagnosis.proof import (
     prove_it,
     starts_slowly,
 )
+from course_utils.measure.diagnosis.run import Run
 from course_utils.measure.diagnosis.run_estimates import cpu_s
-from course_utils.measure.diagnosis.runs import Run, Step, run_loop
+from course_utils.measure.diagnosis.runs import Step, run_loop
 from course_utils.measure.hook import data_loader_in
 
 AGAIN = 3.0  # times the seconds of a trial, for all rounds together

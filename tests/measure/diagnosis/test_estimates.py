@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from course_utils.measure.advice import Measurements
+from course_utils.measure.diagnosis.run import Run
 from course_utils.measure.diagnosis.run_estimates import may_be_oversubscribed, measured
-from course_utils.measure.diagnosis.runs import Run
 from course_utils.measure.records import Fetch, Iteration
 from course_utils.measure.trace import Trace
 from tests.measure.handmade import figure, span, trace_of

@@ -11,7 +11,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from course_utils.measure.advice import Change
 from course_utils.measure.diagnosis.proof import first_share_s, prove_it
-from course_utils.measure.diagnosis.runs import Run, first_again_s
+from course_utils.measure.diagnosis.run import Run
+from course_utils.measure.diagnosis.runs import first_again_s
 from course_utils.measure.records import Iteration
 from course_utils.measure.trace import Trace
 from tests.measure.handmade import hungry

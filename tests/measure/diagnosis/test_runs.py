@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from course_utils.measure.diagnosis import runs
-from course_utils.measure.diagnosis.runs import copy_s, run_loop, run_step, weigh
+from course_utils.measure.diagnosis.runs import run_loop, run_step
+from course_utils.measure.diagnosis.weighing import copy_s, weigh
 
 
 @dataclass

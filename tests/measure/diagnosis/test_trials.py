@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 from course_utils.measure.advice import Cause, candidates
 from course_utils.measure.diagnosis import runs, trials
 from course_utils.measure.diagnosis.proof import Proof, prove_it
+from course_utils.measure.diagnosis.run import Run
 from course_utils.measure.diagnosis.trials import (
     OVERSLEPT_S,
     StandIn,
@@ -109,7 +110,7 @@ def test_a_thread_ahead_is_tried_with_the_step_itself_and_waits_for_its_device()
 def test_a_turn_is_predicted_from_the_trial_and_the_other_threads_of_the_step(
     step_s: float, step_cpu_s: float, turn_s: float
 ) -> None:
-    run = runs.Run(Trace(clock=lambda: 0), workers=2, dropped=0)
+    run = Run(Trace(clock=lambda: 0), workers=2, dropped=0)
     ms = 10**6
     run.iterations = [
         Iteration(n, 0, n, 0, 0, 10 * ms * n, total_cpu_ns=ms * n, total_delay_ns=0)
