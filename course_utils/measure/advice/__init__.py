@@ -2,7 +2,7 @@
 
 from course_utils.measure.advice.catalogue import CATALOGUE, Advice
 from course_utils.measure.advice.change import Change, and_lasting, with_arguments
-from course_utils.measure.advice.choice import Remedy, Trial, candidates, remedy
+from course_utils.measure.advice.choice import Remedy, Trial, candidates, predicted, remedy
 from course_utils.measure.advice.estimates import (
     Fetching,
     Kind,
@@ -23,3 +23,4 @@ from course_utils.measure.advice.estimates import (
     steady,
 )
 from course_utils.measure.advice.rules import Cause, delayed_by_others, judge
+from course_utils.measure.advice.sentences import busy_machine

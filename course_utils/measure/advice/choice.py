@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from course_utils.measure.advice.catalogue import Advice, applicable, more_workers
+from course_utils.measure.advice.catalogue import CATALOGUE, Advice, applicable, more_workers
 from course_utils.measure.advice.change import Change, and_lasting, with_arguments
 from course_utils.measure.advice.estimates import Measurements
 from course_utils.measure.advice.gains import gain, pipeline
@@ -96,17 +96,31 @@ def _advised(m: Measurements, cause: Cause) -> Remedy:
     return Remedy(row.id, sentence(m, cause), row.says(m, cause), row.gain(m), row.at_most, how)
 
 
+def predicted(m: Measurements, found: Remedy) -> float:
+    """Return the gain of the change in `found`, which was not tried, by the figures `m`."""
+    if found.advice == "more-workers" and found.how is not None:
+        return _gain_of_workers(m, found.how)
+    if found.advice == "no-workers":
+        return m.turn_s / _without_workers_s(m)
+    return next(row.gain(m) for row in CATALOGUE if row.id == found.advice)
+
+
 def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
     if m.setting.kind == "no DataLoader" and cause == "storage":
         which = f"`diagnose(loader, step)` tells which; if it is storage, {advised.change}"
         return advised._replace(change=which)
-    alone_s = m.making_s + m.paces.step_s  # where the main process makes its batches, none is moved
-    if m.setting.workers and cause == "collate or IPC" and m.turn_s > WORTH * alone_s:
+    gains = m.turn_s / _without_workers_s(m)
+    if m.setting.workers and cause == "collate or IPC" and gains > WORTH:
         none = with_arguments(num_workers=0)
-        return Remedy("no-workers", advised.verdict, none.words, m.turn_s / alone_s, how=none)
+        return Remedy("no-workers", advised.verdict, none.words, gains, how=none)
     if not m.setting.workers and m.making_s < QUICK_BATCH_S:
         return advised
     return _more_workers(m, cause, advised)
+
+
+def _without_workers_s(m: Measurements) -> float:
+    """Return the time of a batch that the main process makes, which none has to move."""
+    return m.making_s + m.paces.step_s
 
 
 def _more_workers(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
@@ -118,33 +132,44 @@ def _more_workers(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
     counts = [change.arguments["num_workers"] for _ in rows for change in more_workers(m, cause)]
     if m.fetching.computing_s > m.waiting_s:
         counts = sorted({min(count, _cores_left(m)) for count in counts})
-    gains = {n: _gain_of_workers(m, n) for n in counts if n > m.setting.workers}
-    if not gains:
+    changes = [_of_workers(m, n) for n in counts if n > m.setting.workers]
+    tried = [(_gain_of_workers(m, change), change) for change in changes]
+    most = max((gains for gains, _ in tried), default=1.0)
+    gains, change = next((one for one in tried if AS_GOOD * one[0] >= most), (1.0, advised.how))
+    if change is None or gains < max(WORTH, advised.gain / MUCH_MORE):
         return advised
-    most = max(gains.values())
-    count = min(n for n, gained in gains.items() if AS_GOOD * gained >= most)
-    if gains[count] < max(WORTH, advised.gain / MUCH_MORE):
-        return advised
+    return Remedy("more-workers", advised.verdict, change.words, gains, at_most=True, how=change)
+
+
+def _of_workers(m: Measurements, count: int) -> Change:
+    """Return the change to `count` workers, which last if starting them takes long in an epoch."""
     change, epoch = with_arguments(num_workers=count), m.paces.epoch
-    each_s = m.paces.start_up_s / m.setting.workers if m.setting.workers else STARTING_S
-    if epoch and count * each_s > NOTICED * m.turn_s * epoch:
-        change = and_lasting(change)
-    return Remedy(
-        "more-workers", advised.verdict, change.words, gains[count], at_most=True, how=change
-    )
+    starts_s = count * _starting_s(m)
+    again = epoch and m.paces.epochs != 1 and starts_s > NOTICED * m.turn_s * epoch
+    return and_lasting(change) if again else change
 
 
-def _gain_of_workers(m: Measurements, count: int) -> float:
-    """Return what the model says of `count` workers; what moving batches costs may not be known."""
-    if m.setting.workers:
-        return gain(m, num_workers=count)
-    now, mb = pipeline(m), m.moving.batch_bytes / 1e6
-    return gain(
-        m,
-        num_workers=count,
-        collate_ms=now.collate_ms + MOVING_MS + SENDING_MS_PER_MB * mb,
-        host_ms=now.host_ms + MOVING_MS + RECEIVING_MS_PER_MB * mb,
-    )
+def _gain_of_workers(m: Measurements, change: Change) -> float:
+    """Return what the model says of more workers; what moving batches costs may not be known."""
+    count, moved = change.arguments["num_workers"], dict[str, float]()
+    if not m.setting.workers:
+        now, mb = pipeline(m), m.moving.batch_bytes / 1e6
+        moved["collate_ms"] = now.collate_ms + MOVING_MS + SENDING_MS_PER_MB * mb
+        moved["host_ms"] = now.host_ms + MOVING_MS + RECEIVING_MS_PER_MB * mb
+    turn_s = m.turn_s / gain(m, num_workers=count, **moved)
+    if epoch := m.paces.epoch:
+        lasting, epochs = change.arguments.get("persistent_workers"), m.paces.epochs
+        starts = count * (1 / epochs if epochs else 0.0) if lasting else count  # in each epoch
+        turn_s += (starts - m.setting.workers) * _starting_s(m) / epoch
+    return m.turn_s / turn_s if turn_s > 0 else 1.0
+
+
+def _starting_s(m: Measurements) -> float:
+    """Return how long a worker takes to start and to end."""
+    setting = m.setting
+    if setting.workers:
+        return m.paces.start_up_s / setting.workers
+    return STARTING_S.get(setting.start_method, STARTING_S["fork"])
 
 
 def _cores_left(m: Measurements) -> int:

@@ -33,6 +33,7 @@ class Paces:
     start_up_s: float = 0.0  # per epoch: workers start and end, and nothing is loaded
     filling_s: float = 0.0  # of start_up_s: the first fetch takes so much longer than others
     epoch: int | None = None  # batches in an epoch, if known
+    epochs: int = 0  # that the program ran through; 0: not known
     step_cpu_s: float = 0.0  # of step_s: processor time of all threads of the main process
 
 
@@ -57,7 +58,7 @@ class Setting:
     workers: int = 0
     working: int = 0  # of them have sent a batch; 0: that is not known
     prefetch_factor: int = 2
-    start_method: str = ""  # of the workers
+    start_method: str = ""  # of the workers, now or to come
     cores: int = 1  # that this process may use
     worker_cores: int = 1  # that the workers may use, all together
     free_bytes: float = 1e12  # memory that the machine has left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_utils.measure.advice.catalogue import is_serialised
-from course_utils.measure.advice.estimates import Measurements, ms
+from course_utils.measure.advice.estimates import Measurements, Setting, ms
 from course_utils.measure.advice.rules import (
     Cause,
     delayed_by_others,
@@ -14,6 +14,7 @@ from course_utils.measure.advice.rules import (
     shares_too_few_cores,
     slowest_stage,
 )
+from course_utils.measure.advice.thresholds import OTHERS
 from course_utils.words import duration, factor, percent, plural, size
 
 
@@ -32,6 +33,16 @@ def sentence(m: Measurements, cause: Cause) -> str:
         "memory": _memory,
         "uneven": _uneven,
     }[cause](m)
+
+
+def busy_machine(setting: Setting) -> list[str]:
+    """Return a sentence about other programs, if they kept cores busy."""
+    if setting.others_cores < OTHERS:
+        return []
+    return [
+        f"Other programs kept {setting.others_cores:.1f} of {plural(setting.cores, 'core')} busy, "
+        "so these figures are uncertain: measure again when the machine is idle."
+    ]
 
 
 def _bound_by_the_step(m: Measurements) -> str:

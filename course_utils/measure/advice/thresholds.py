@@ -49,7 +49,7 @@ MOST_WORKERS = 16  # for a storage that makes them wait; chosen
 # What moving a batch costs: one core of the benchmarks, November 2026; measured
 MOVING_MS, SENDING_MS_PER_MB, RECEIVING_MS_PER_MB = 0.25, 0.9, 0.2
 WRITING_MS_PER_MB = 0.2  # ms: whatever makes a batch has to write it
-STARTING_S = 0.1  # s: a worker that is forked, and ends
+STARTING_S = {"fork": 0.1, "forkserver": 0.9, "spawn": 1.2}  # s: a worker starts and ends
 
 # What shows that
 LOCKED = 0.5  # share of the looks at a worker that found it held by a lock; chosen

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from course_utils.measure.advice import Cause, Change, Measurements, ms
-from course_utils.measure.advice.thresholds import NO_GAIN, OTHERS
+from course_utils.measure.advice import Cause, Change, Measurements, busy_machine, ms
+from course_utils.measure.advice.thresholds import NO_GAIN
 from course_utils.measure.diagnosis.proof import Proof
 from course_utils.measure.picture import LOOKS, Picture, as_svg, as_text
 from course_utils.measure.trace import Trace
@@ -52,7 +52,12 @@ class Diagnosis:
         found = evidence(self.measurements)
         width = max(map(len, found))
         rows = [f"  {name:<{width}}  {figure}" for name, figure in found.items()]
-        head = [*_warning(self), self.verdict, f"Change: {self.change}.", *_figures(self)]
+        head = [
+            *busy_machine(self.measurements.setting),
+            self.verdict,
+            f"Change: {self.change}.",
+            *_figures(self),
+        ]
         picture = as_text(Picture([self.trace]))
         return "\n".join([*head, "", *bars, "", "Evidence", *rows, "", picture])
 
@@ -72,7 +77,8 @@ def _page(diagnosis: Diagnosis) -> str:
         for name, figure in evidence(diagnosis.measurements).items()
     )
     said = "".join(f"<p>{escape(sentence)}</p>" for sentence in _figures(diagnosis))
-    warning = "".join(f"<p>{escape(sentence)}</p>" for sentence in _warning(diagnosis))
+    busy = busy_machine(diagnosis.measurements.setting)
+    warning = "".join(f"<p>{escape(sentence)}</p>" for sentence in busy)
     return (
         f'<style>{_STYLE}</style><div class="cd">{warning}<h4>{escape(diagnosis.verdict)}</h4>'
         f"<p>Change: <b>{escape(diagnosis.change)}</b></p>{said}<table>{bars}</table>"
@@ -87,17 +93,6 @@ def _bars(m: Measurements) -> list[tuple[str, float, str, str]]:
     runs["together"] = (m.turn_s, "wait")
     longest = max(seconds for seconds, _ in runs.values()) or 1
     return [(name, s / longest, ms(s), LOOKS[look].colour) for name, (s, look) in runs.items()]
-
-
-def _warning(diagnosis: Diagnosis) -> list[str]:
-    """Return what makes the figures uncertain."""
-    setting = diagnosis.measurements.setting
-    if setting.others_cores < OTHERS:
-        return []
-    return [
-        f"Other programs kept {setting.others_cores:.1f} of {plural(setting.cores, 'core')} busy, "
-        "so these figures are uncertain: measure again when the machine is idle."
-    ]
 
 
 def _figures(diagnosis: Diagnosis) -> list[str]:

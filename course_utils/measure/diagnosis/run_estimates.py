@@ -158,7 +158,7 @@ def _setting(loader: Any, inner: DataLoader[Any] | None, alone: Run) -> Setting:
         workers=alone.workers,
         working=_working(loader, alone),
         prefetch_factor=int(getattr(inner, "prefetch_factor", None) or 2),
-        start_method=str(context.get_start_method()) if alone.workers else "",
+        start_method=str(context.get_start_method()),
         cores=cores,
         worker_cores=min(len(alone.cores) or cores, cores),
         free_bytes=float(memory_free()),

@@ -5,7 +5,6 @@ Every iteration of a loop is noted, and what a batch weighs. None of this judges
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from course_utils.limits import affinity, all_cores, usable_cores
+from course_utils.limits import affinity
 from course_utils.measure.advice.thresholds import (
     AGREEMENT,
     ENOUGH_EPOCHS,
@@ -38,6 +37,7 @@ from course_utils.measure.hook import (
     time_sampler,
     traced_batches,
 )
+from course_utils.measure.neighbours import Neighbours, children_s
 from course_utils.measure.records import Iteration
 from course_utils.measure.spans import Span, compute_spans
 from course_utils.measure.throughput import first_dropped, length, prefetched
@@ -78,7 +78,7 @@ def run_loop(
         trace = stack.enter_context(record())
         dropped = first_dropped(prefetched(loader), length(loader))
         run = Run(trace, dropped=dropped, whole_epochs=whole_epochs)
-        stack.enter_context(_others_noted(run))
+        neighbours = Neighbours()
         ring = None
         if inner is not None:
             ring = FetchRing(inner.num_workers)
@@ -101,6 +101,7 @@ def run_loop(
         while _run_epoch(run, loader, take, deadline, ring, finish) and not is_enough(run):
             pass
         finish()
+        run.others_cores = neighbours.cores()
     run.fetches = ring.fetches() if ring else []
     if step is not None and not compute_spans(trace.spans):  # it says nothing of its device
         for number, one in enumerate(run.iterations):
@@ -113,38 +114,6 @@ def _children_noted(run: Run) -> Iterator[None]:
     before, begun = children_s(), time.perf_counter()
     yield
     run.children = max(0.0, children_s() - before) / (time.perf_counter() - begun)
-
-
-@contextmanager
-def _others_noted(run: Run) -> Iterator[None]:
-    """Note how many cores other programs keep busy, if this process may use all of them."""
-    before, begun = _of_others_s(), time.perf_counter()
-    yield
-    lasted_s = time.perf_counter() - begun
-    if usable_cores() == all_cores() and lasted_s > 0:
-        run.others_cores = max(0.0, _of_others_s() - before) / lasted_s
-
-
-def children_s() -> float:
-    """Return the processor seconds of all processes that this one has started, dead ones too."""
-    import psutil
-
-    times = os.times()
-    total = times.children_user + times.children_system
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):
-            spent = child.cpu_times()
-            total += spent.user + spent.system
-    return total
-
-
-def _of_others_s() -> float:
-    """Return the processor time of all programs but this one and its children."""
-    import psutil
-
-    times = psutil.cpu_times()
-    busy = sum(times) - times.idle - getattr(times, "iowait", 0.0)
-    return float(busy) - time.process_time() - children_s()
 
 
 def first_again_s(loader: Iterable[Any]) -> float:

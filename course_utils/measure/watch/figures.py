@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from course_utils.measure.advice import (
     filling_s,
     judge,
     mean_s,
+    predicted,
     remedy,
     sent_s,
     start_up_s,
@@ -37,6 +39,9 @@ from course_utils.measure.throughput import first_dropped
 from course_utils.measure.watch.timing.ring_file import Observation
 from course_utils.words import plural
 
+PARTS = 4  # of a loop, each of which predicts the gain
+_OF_AN_EPOCH = "start_up_s", "filling_s", "epoch"  # figures that a part does not have
+
 
 @dataclass(frozen=True)
 class WatchedLoop:
@@ -44,6 +49,7 @@ class WatchedLoop:
 
     seen: Observation
     alike: int = 0  # how many loaders of this process that read like it began before it
+    others_cores: float = 0.0  # that other programs kept busy
 
     @property
     def name(self) -> str:
@@ -127,6 +133,20 @@ class WatchedLoop:
         m, cause = self.measurements, self.cause
         return None if m is None or cause is None else remedy(m, cause)
 
+    @cached_property
+    def gains(self) -> tuple[float, float]:
+        """The lowest and the highest gain that the parts of the loop predict for the change."""
+        whole, found, iterations = self.measurements, self.remedy, self.seen.iterations
+        if whole is None or found is None:
+            return 1.0, 1.0
+        gains, length = [found.gain], math.ceil(len(iterations) / PARTS)
+        for begin in range(0, len(iterations), length):
+            part = replace(self.seen, iterations=iterations[begin : begin + length])
+            if m := replace(self, seen=part).measurements:
+                starts = {name: getattr(whole.paces, name) for name in _OF_AN_EPOCH}
+                gains.append(predicted(replace(m, paces=replace(m.paces, **starts)), found))
+        return min(gains), max(gains)
+
     def _paces(self) -> Paces:
         totals = self.seen.totals
         waits_ns = [one.wait_ns for one in self.steady]
@@ -158,6 +178,7 @@ class WatchedLoop:
             start_up_s=start_up_s,
             filling_s=filling_s(self._fetches),
             epoch=self.epoch,
+            epochs=totals.epochs,
         )
 
     def _start_up_s(self) -> float:
@@ -183,6 +204,7 @@ class WatchedLoop:
             start_method=about["start_method"],
             cores=cores,
             worker_cores=min(self.seen.totals.cores or cores, cores),
+            others_cores=self.others_cores,
         )
 
     @cached_property
@@ -223,13 +245,16 @@ class WatchedLoop:
         return mean_s([one.receiving_ns for one in self.steady if one.receiving_ns != UNKNOWN])
 
 
-def loops(seen: Sequence[Observation]) -> list[WatchedLoop]:
-    """Return what is known of each, those first for which most time was lost."""
+def loops(seen: Sequence[Observation], others_cores: float = 0.0) -> list[WatchedLoop]:
+    """Return what is known of each, those first for which most time was lost.
+
+    `others_cores` is how many cores other programs kept busy.
+    """
     found: list[WatchedLoop] = []
     for one in sorted(seen, key=lambda s: s.totals.first_ns):
         loop = WatchedLoop(one)
         pid = one.about["pid"]
         before = (f for f in found if f.seen.about["pid"] == pid)
         alike = sum(WatchedLoop(f.seen).name == loop.name for f in before)
-        found.append(WatchedLoop(one, alike))
+        found.append(WatchedLoop(one, alike, others_cores))
     return sorted(found, key=lambda loop: (-loop.lost_ns, loop.seen.rank))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import atexit
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from course_utils.measure.neighbours import Neighbours
 from course_utils.measure.watch.timing.harmless import give_up, has_failed
 from course_utils.measure.watch.timing.ring_file import (
     Observation,
@@ -50,7 +52,7 @@ class Watched(Generic[T]):
     def __repr__(self) -> str:
         from course_utils.measure.watch.report import findings
 
-        return findings(_seen())
+        return findings(_seen(), _others_cores())
 
     def timeline(self) -> Timeline:
         """Return the picture of the last iterations of the loops of this process."""
@@ -71,11 +73,22 @@ def watch(loader: Iterable[T]) -> Watched[T]:
     if not is_watched():
         try:
             records_folder()  # registers its removal first, so that it runs after `_tell`
+            _neighbours()
         except Exception as error:
             give_up(error)
         atexit.unregister(_tell)
         atexit.register(_tell)
     return Watched(loader)
+
+
+@cache
+def _neighbours() -> Neighbours:
+    """Return what counts the processor time of other programs, from the first call on."""
+    return Neighbours()
+
+
+def _others_cores() -> float:
+    return 0.0 if is_watched() else _neighbours().cores()
 
 
 def _timed(loader: Iterable[T]) -> Iterable[T]:
@@ -106,6 +119,6 @@ def _tell() -> None:
         if seen := _seen():
             from course_utils.measure.watch.report import findings
 
-            print(f"\n{findings(seen)}", file=sys.stderr)
+            print(f"\n{findings(seen, _others_cores())}", file=sys.stderr)
     except Exception as error:
         give_up(error, "the report could not be made")

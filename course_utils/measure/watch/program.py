@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -14,9 +15,10 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from shlex import join
-from typing import Any
+from typing import Any, NamedTuple
 
 from course_utils.errors import CourseError
+from course_utils.measure.neighbours import Neighbours
 from course_utils.measure.watch.attach import prepare
 from course_utils.measure.watch.timing.harmless import give_up
 from course_utils.measure.watch.timing.ring_file import (
@@ -29,8 +31,15 @@ from course_utils.measure.watch.timing.ring_file import (
 )
 from course_utils.words import duration, percent, plural
 
-COMMAND = "command.txt"  # in a kept record: the program that was watched
+PROGRAM = "program.json"  # in a kept record: what `ProgramRun` knows
 OFTEN_S, SELDOM_S = 1.0, 10.0  # between two lines of `--live`, on a terminal and elsewhere
+
+
+class ProgramRun(NamedTuple):
+    """What is known of a program that was watched, besides its records."""
+
+    command: str = ""
+    others_cores: float = 0.0  # that other programs kept busy
 
 
 def run_watched(program: Sequence[str], out: Path, *, live: bool = False) -> int:
@@ -52,8 +61,9 @@ def run_watched(program: Sequence[str], out: Path, *, live: bool = False) -> int
     except OSError as error:
         give_up(error)
         return _run(words, dict(os.environ), None)
+    neighbours = Neighbours()
     code = _run(words, environment, Live(folder) if live else None)
-    said = _report(folder, unused(out), join(program))
+    said = _report(folder, unused(out), ProgramRun(join(program), neighbours.cores()))
     with suppress(Exception):  # stderr may be closed
         sys.stderr.write(f"\n{said}\n" if said else "")
     return code
@@ -69,9 +79,10 @@ def report_later(folder: Path) -> str:
         raise CourseError(
             f"{folder} contains no record. Use the folder that `course watch` printed."
         )
-    command = folder / COMMAND
+    kept = folder / PROGRAM
+    about = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
     try:
-        return _told(folder, folder, command.read_text("utf-8") if command.exists() else "")
+        return _told(folder, folder, ProgramRun(**about))
     except ImportError as error:
         raise CourseError(
             f"The report needs the package {error.name}, which is not installed. Install it with "
@@ -89,12 +100,12 @@ def _is_unused(path: Path) -> bool:
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
-def _report(folder: Path, out: Path, command: str) -> str:
+def _report(folder: Path, out: Path, run: ProgramRun) -> str:
     """Return the report, and remove the record in `folder`; if that fails, say where it is kept."""
     try:
-        said = _told(folder, out, command)
+        said = _told(folder, out, run)
     except (Exception, KeyboardInterrupt) as error:
-        kept = _keep(folder, out, command)
+        kept = _keep(folder, out, run)
         what = " ".join(f"{type(error).__name__}: {error}".split())
         said = (
             f"course watch: The report could not be made ({what}). The record is kept in {kept}. "
@@ -106,13 +117,13 @@ def _report(folder: Path, out: Path, command: str) -> str:
     return said
 
 
-def _keep(folder: Path, out: Path, command: str) -> Path:
+def _keep(folder: Path, out: Path, run: ProgramRun) -> Path:
     """Copy the record from `folder` to `out`; return where it is, which is `folder` on an error."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         for path in (*folder.glob(f"*{ENDING}"), *folder.glob(f"*{PROCESS}")):
             shutil.copy(path, out)
-        (out / COMMAND).write_text(command, "utf-8")
+        (out / PROGRAM).write_text(json.dumps(run._asdict()), "utf-8")
     except OSError:
         return folder
     return out
@@ -165,7 +176,7 @@ def _left_to(child: subprocess.Popen[Any]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _told(folder: Path, out: Path, command: str) -> str:
+def _told(folder: Path, out: Path, run: ProgramRun) -> str:
     seen = read_all(folder)
     if not seen and not any(folder.glob(f"*{PROCESS}")):
         return (
@@ -176,7 +187,7 @@ def _told(folder: Path, out: Path, command: str) -> str:
         return ""  # the program's own process has printed why
     from course_utils.measure.watch.report import write  # torch, when the program no longer runs
 
-    return write(seen, out, command)
+    return write(seen, out, *run)
 
 
 class Live:

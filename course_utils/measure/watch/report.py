@@ -11,7 +11,8 @@ from html import escape
 from pathlib import Path
 from textwrap import fill
 
-from course_utils.measure.advice import Measurements, delayed_by_others
+from course_utils.limits import all_cores
+from course_utils.measure.advice import Measurements, Setting, busy_machine, delayed_by_others
 from course_utils.measure.advice.thresholds import LEAVE_IT, NO_GAIN, WORTH
 from course_utils.measure.exchange import chrome_ranks
 from course_utils.measure.picture import Timeline
@@ -34,9 +35,11 @@ _STYLE = """<style>:root{color-scheme:light dark}body{font:15px/1.45 system-ui,s
 pre{white-space:pre-wrap;font:13px/1.5 ui-monospace,monospace;max-width:60em}</style>"""
 
 
-def write(seen: Sequence[Observation], folder: Path, command: str) -> str:
+def write(
+    seen: Sequence[Observation], folder: Path, command: str, others_cores: float = 0.0
+) -> str:
     """Write page and trace into `folder`; return what was found, as text."""
-    text = findings(seen)
+    text = findings(seen, others_cores)
     if not seen:
         return text
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,9 +50,12 @@ def write(seen: Sequence[Observation], folder: Path, command: str) -> str:
     return f"{text}\n\nThe last turns: {page}, and for https://ui.perfetto.dev: {trace}"
 
 
-def findings(seen: Sequence[Observation]) -> str:
-    """Return in words what each loader cost each rank."""
-    found = loops(seen)
+def findings(seen: Sequence[Observation], others_cores: float = 0.0) -> str:
+    """Return in words what each loader cost each rank.
+
+    `others_cores` is how many cores other programs kept busy.
+    """
+    found = loops(seen, others_cores)
     if not found:
         return _filled(
             "No DataLoader gave a batch: this program makes its batches itself, or made none. "
@@ -58,7 +64,8 @@ def findings(seen: Sequence[Observation]) -> str:
         )
     names = list(dict.fromkeys(loop.name for loop in found))
     blocks = [_of_loader([loop for loop in found if loop.name == name]) for name in names]
-    parts = [_first(found), *blocks, *_ranks(found), *_idle(found), NOT_KNOWN]
+    busy = busy_machine(Setting(cores=all_cores(), others_cores=others_cores))
+    parts = [*busy, _first(found), *blocks, *_ranks(found), *_idle(found), NOT_KNOWN]
     return "\n".join(_filled(line) for line in "\n\n".join(parts).splitlines())
 
 
@@ -151,7 +158,9 @@ def _verdict(loop: WatchedLoop) -> list[str]:
     limit = "up to about " if m.setting.workers else "at most "
     most = limit if told.at_most else ""
     what = "each epoch after the first" if loop.cause == "start-up" else "this loop"
-    gain = f"Predicted gain: {what} {most}{factor(told.gain)} times as fast."
+    low, high = map(factor, loop.gains)
+    parts = f" ({low} to {high} by parts of the run)" if low != high else ""
+    gain = f"Predicted gain: {what} {most}{factor(told.gain)} times as fast{parts}."
     return [f"{turn} {told.verdict}", f"Change: {told.change}. {gain}"]
 
 

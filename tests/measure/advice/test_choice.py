@@ -187,6 +187,23 @@ def test_more_workers_that_were_not_tried_are_to_last_where_their_start_is_notic
 
 
 @pytest.mark.parametrize(
+    ("method", "epochs", "change"),
+    [
+        ("fork", 1, "num_workers=4"),  # workers need not last for a second epoch
+        ("fork", 10, "num_workers=4, persistent_workers=True"),
+        ("spawn", 100, "num_workers=4, persistent_workers=True"),
+        ("spawn", 1, "do what the dataset computes once"),  # to start them takes more than it gains
+    ],
+)
+def test_what_it_takes_to_start_workers_is_paid_once_a_run_at_least(
+    method: str, epochs: int, change: str
+) -> None:
+    run = {"epoch": 40, "epochs": epochs, "start_method": method}
+    found = remedy(hungry(workers=0, step_s=0.05, **run), "CPU")
+    assert found.change.startswith(change)
+
+
+@pytest.mark.parametrize(
     ("cores", "threads", "change"),
     [
         (4, 1.0, "num_workers=4"),

@@ -133,7 +133,7 @@ def test_a_record_is_kept_if_the_report_fails(before: str, said: str, tmp_path: 
         assert (run.stdout, run.returncode) == ("", 5)
         assert said in run.stderr
         assert f"course watch --report {tmp_path / out}\n" in run.stderr
-        assert {path.name for path in (tmp_path / out).iterdir()} == {"7.process", program.COMMAND}
+        assert {path.name for path in (tmp_path / out).iterdir()} == {"7.process", program.PROGRAM}
 
 
 def test_a_kept_record_is_reported_later(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

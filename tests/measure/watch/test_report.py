@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from course_utils.measure.watch import report
 from course_utils.measure.watch.report import findings
-from tests.measure.watch.handmade import loop
+from tests.measure.watch.handmade import MS, loop
 
 
 def test_a_loader_that_waits_for_storage_reads_so() -> None:
@@ -52,3 +53,21 @@ def test_a_change_that_gains_little_is_named_as_such(monkeypatch: pytest.MonkeyP
     said = " ".join(findings([loop()]).split())
     assert "where a change may gain a little" in said
     assert "Change that may gain a little: num_workers=" in said
+
+
+def test_a_busy_machine_is_said_first() -> None:
+    said = findings([loop()], others_cores=1.3)
+    assert said.startswith("Other programs kept 1.3 of ")
+    assert "\n\nTry first: num_workers=8." in said
+    assert "Other programs" not in findings([loop()], others_cores=0.2)
+
+
+def test_a_gain_is_given_with_its_range_where_the_parts_of_the_run_differ() -> None:
+    even = loop(count=400)
+    assert "by parts of the run" not in findings([even])
+    later = [  # twice as slow a step in the second half
+        one._replace(left_ns=one.left_ns + 2 * MS * (one.number >= 200)) for one in even.iterations
+    ]
+    said = " ".join(findings([replace(even, iterations=later)]).split())
+    low, high = re.findall(r"\(([\d.]+) to ([\d.]+) by parts of the run\)", said)[0]
+    assert float(low) < float(high)

@@ -91,7 +91,7 @@ def _description(loader: Any) -> dict[str, Any]:
         "prefetch_factor": getattr(loader, "prefetch_factor", None) or 2,
         "persistent": bool(getattr(loader, "persistent_workers", False)),
         "pinned": bool(getattr(loader, "pin_memory", False)),
-        "start_method": method if workers else "",
+        "start_method": method,
         "at": at,
         "made": 1,  # so many loaders, one after the other
         "inner": inner,
