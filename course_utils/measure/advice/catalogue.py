@@ -28,6 +28,7 @@ from course_utils.measure.advice.thresholds import (
     LOCKED,
     MANY_OBJECTS,
     MOST_WORKERS,
+    MOVING_SHARE,
     MUCH_READ,
     OBJECTS_COST,
     READS_A_SAMPLE,
@@ -114,6 +115,15 @@ def _opens_each_sample(m: Measurements) -> bool:
 def _collating_is_most(m: Measurements) -> bool:
     fetching = m.fetching
     return fetching.collate_s > max(fetching.fetch_s / 2, m.moving.sending_s)
+
+
+def _moving_costs_much(m: Measurements) -> bool:
+    """Tell whether workers spend much of their time on what the main process would not do.
+
+    That is to copy a batch into shared memory, and to send it.
+    """
+    moving_s = m.collating_s + m.moving.sending_s
+    return m.setting.workers > 0 and moving_s > MOVING_SHARE * m.making_s
 
 
 def _many_objects(m: Measurements) -> bool:
@@ -258,8 +268,8 @@ CATALOGUE: tuple[Advice, ...] = (
     ),
     Advice(
         "no-workers",
-        ("collate or IPC",),
-        applies=lambda m: _is_data_loader(m) and m.setting.workers > 0,
+        ("collate or IPC", "CPU"),
+        applies=_moving_costs_much,
         changes=lambda m, cause: [with_arguments(num_workers=0)],
         removes=False,
     ),
@@ -304,7 +314,8 @@ CATALOGUE: tuple[Advice, ...] = (
         "open-once",
         ("storage", "CPU"),
         lambda m: (
-            f"open the file once in each worker, not for each sample: a batch takes "
+            "open a file once in each worker, not for each sample (if each sample has a file of "
+            "its own, pack many samples into one): a batch takes "
             f"{plural(round(m.fetching.read_calls), 'read')}"
         ),
         _without_reading,

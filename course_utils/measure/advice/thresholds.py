@@ -53,10 +53,11 @@ STARTING_S = {"fork": 0.1, "forkserver": 0.9, "spawn": 1.2}  # s: a worker start
 
 # What shows that
 LOCKED = 0.5  # share of the looks at a worker that found it held by a lock; chosen
+MOVING_SHARE = 0.5  # of making a batch: loading without workers is worth a trial; chosen
 MANY_OBJECTS = 10  # Python objects of a sample that are pickled one by one; chosen
 OBJECTS_COST = 0.25  # share of sending a batch that is pickling its objects; 39 loops
 MUCH_READ = 4.0  # times the bytes of a batch that a fetch reads; chosen
-READS_A_SAMPLE = 20  # calls of read() of a sample: its file was opened for it; measured
+READS_A_SAMPLE = 12  # calls of read() of a sample: its file was opened for it; measured
 SAMPLING = 0.5  # share of what the main process loses: the sampler is named; chosen
 FILLING = 0.5  # share of a start-up that the first fetch takes; chosen
 OTHERS = 0.5  # cores that other programs keep busy: from here on the machine is busy; chosen
