@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
-from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.measure.spans import compute_spans
 from course_utils.teaching.explorer import run_pipeline
 from course_utils.teaching.notebook import start_workers
+from keepfed.measure.simulate import Pipeline, simulate
+from keepfed.measure.spans import compute_spans
 
 REPEATS = 3
 IO = Pipeline(read_ms=80, step_ms=50)  # bound by storage

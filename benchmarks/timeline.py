@@ -10,9 +10,9 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
-from course_utils.measure.picture import Control, Picture, Timeline, TimelineGrid, key, states
-from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.measure.trace import Trace
+from keepfed.measure.picture import Control, Picture, Timeline, TimelineGrid, key, states
+from keepfed.measure.simulate import Pipeline, simulate
+from keepfed.measure.trace import Trace
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 STEPS = 1_667  # six spans each

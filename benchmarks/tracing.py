@@ -20,10 +20,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.measure.spans import stage
-from course_utils.measure.trace import record
-from course_utils.measure.watch import watch
-from course_utils.measure.watch.loop import _tell
+from keepfed.measure.spans import stage
+from keepfed.measure.trace import record
+from keepfed.measure.watch import watch
+from keepfed.measure.watch.loop import _tell
 
 Recording = Callable[[Iterable[Any]], Iterable[Any]]
 REPEATS, TURNS, BATCHES = 5, 300, 1_000

@@ -6,17 +6,11 @@ The public names are loaded when they are first used, so that importing the pack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from course_utils.paths import __version__ as __version__
+from keepfed import __version__ as __version__
 
 if TYPE_CHECKING:  # the same names once more, for those who read the code without running it
     from course_utils.hardware.gpu import get_accelerator as get_accelerator
     from course_utils.hardware.storage import slow_storage as slow_storage
-    from course_utils.measure.diagnosis import diagnose as diagnose
-    from course_utils.measure.simulate import Pipeline as Pipeline
-    from course_utils.measure.simulate import simulate as simulate
-    from course_utils.measure.spans import stage as stage
-    from course_utils.measure.trace import record as record
-    from course_utils.measure.watch import watch as watch
     from course_utils.teaching.exercise import check as check
     from course_utils.teaching.explorer import explorer as explorer
     from course_utils.teaching.notebook import cleanup_workers as cleanup_workers
@@ -25,18 +19,19 @@ if TYPE_CHECKING:  # the same names once more, for those who read the code witho
     from course_utils.teaching.notebook import ready as ready
     from course_utils.teaching.notebook import reveal as reveal
     from course_utils.teaching.notebook import start_workers as start_workers
+    from keepfed import Pipeline as Pipeline
+    from keepfed import diagnose as diagnose
+    from keepfed import record as record
+    from keepfed import simulate as simulate
+    from keepfed import stage as stage
+    from keepfed import watch as watch
 
 _NAMES = {
-    "hardware.gpu": ["get_accelerator"],
-    "hardware.storage": ["slow_storage"],
-    "measure.diagnosis": ["diagnose"],
-    "measure.simulate": ["Pipeline", "simulate"],
-    "measure.spans": ["stage"],
-    "measure.trace": ["record"],
-    "measure.watch": ["watch"],
-    "teaching.exercise": ["check"],
-    "teaching.explorer": ["explorer"],
-    "teaching.notebook": [
+    "course_utils.hardware.gpu": ["get_accelerator"],
+    "course_utils.hardware.storage": ["slow_storage"],
+    "course_utils.teaching.exercise": ["check"],
+    "course_utils.teaching.explorer": ["explorer"],
+    "course_utils.teaching.notebook": [
         "cleanup_workers",
         "data_path",
         "predict",
@@ -44,6 +39,7 @@ _NAMES = {
         "reveal",
         "start_workers",
     ],
+    "keepfed": ["Pipeline", "diagnose", "record", "simulate", "stage", "watch"],
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOME)
@@ -52,7 +48,7 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'course_utils' has no attribute {name!r}")
-    value = getattr(import_module(f"course_utils.{_HOME[name]}"), name)
+    value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value
 

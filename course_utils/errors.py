@@ -1,31 +1,7 @@
-"""What is expected to go wrong, and how it is said: one sentence that ends with the next step."""
+"""Errors of the course."""
 
-import errno
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
-_NO_FOLDER = (errno.EEXIST, errno.ENOTDIR)
+from keepfed.errors import KeepfedError
 
 
-class CourseError(RuntimeError):
-    """Tell of something expected to go wrong: one sentence that ends with the next step."""
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]  # IPython asks for this: a notebook then shows the sentence alone
-
-
-def sentence(
-    error: CourseError | OSError, *, elsewhere: str = "put the project in a folder of your own"
-) -> str:
-    """Say what went wrong, and what to do; `elsewhere` is how to choose another place."""
-    if isinstance(error, CourseError):
-        return str(error)
-    place = error.filename or "the folder"
-    if error.errno in _FULL:
-        at = f" at {error.filename}" if error.filename else ""
-        return f"The disk is full{at}; free some space or {elsewhere}, and run again."
-    if error.errno in _FORBIDDEN:
-        return f"Writing to {place} is not allowed; {elsewhere}, and run again."
-    if error.errno in _NO_FOLDER:
-        return f"{place} is a file, not a folder; {elsewhere}, and run again."
-    return f"{place}: {error.strerror or error}; mend that and run again."
+class CourseError(KeepfedError):
+    """Report an expected problem of the course in one sentence that ends with the next step."""

@@ -1,19 +1,42 @@
-"""Where the course keeps data, recordings and what a notebook leaves; its version and sizes."""
+"""Where the course keeps what learners read, what they make, and the sizes of its data.
 
-import atexit
+What is read lies in the checkout, or comes with the installed package. What is written lies in one
+folder, `course_home()`, so that many users can share one installation that they cannot change.
+"""
+
 import os
-import shutil
-import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
 
 from course_utils.errors import CourseError
+from keepfed.files import folder_for_now
 
-__version__ = "0.1.0"  # `notebooks/build.py` writes it into every notebook
-REPO = Path(__file__).resolve().parents[1]
+REPO = Path(__file__).resolve().parents[1]  # where our packages stand
+_SHIPPED = Path(__file__).with_name("shipped")  # only in an installed package; see setup.py
 SIZES = ("S", "M", "L")
 SCRATCH = ".course_cells"
+
+
+def shipped(name: str) -> Path:
+    """Return a file or folder that comes with the course, such as "notebooks"; it is only read."""
+    return (REPO if is_checkout() else _SHIPPED) / name
+
+
+def is_checkout() -> bool:
+    """Return whether the course runs from its repository."""
+    return (REPO / "notebooks" / "source").is_dir()
+
+
+def course_home() -> Path:
+    """Return the folder of notebooks, data and Jupyter's state of this user.
+
+    It is `$COURSE_HOME`; else the checkout, if it can be written; else a folder in the home
+    directory.
+    """
+    if chosen := os.environ.get("COURSE_HOME"):
+        return Path(chosen).expanduser().resolve()
+    own = is_checkout() and os.access(REPO, os.W_OK)
+    return REPO if own else Path.home() / "fast-data-loaders"
 
 
 def recording(name: str) -> Path:
@@ -22,12 +45,7 @@ def recording(name: str) -> Path:
     Raises:
         CourseError: there is no such recording.
     """
-    path = REPO / "recordings" / name
-    if not path.parent.is_dir():
-        raise CourseError(
-            f"There are no recordings in {path.parent}; install the course from its checkout with "
-            "`pip install -e .`."
-        )
+    path = shipped("recordings") / name
     if not path.is_file():
         there = ", ".join(sorted(file.name for file in path.parent.glob("[!.]*")))
         raise CourseError(f"There is no recording {name!r}; choose one of: {there}.")
@@ -35,22 +53,8 @@ def recording(name: str) -> Path:
 
 
 def data_root() -> Path:
-    """Return the folder of all data sets: `$COURSE_DATA`, or `data` in the project."""
-    return Path(os.environ.get("COURSE_DATA") or REPO / "data").expanduser().resolve()
-
-
-def need_room(folder: Path, size: int, *, otherwise: str) -> None:
-    """Make sure that `size` bytes are free in `folder`.
-
-    Raises:
-        CourseError: they are not; free some space, or what `otherwise` says.
-    """
-    free = shutil.disk_usage(folder).free
-    if free < size:
-        raise CourseError(
-            f"{folder} has {free / 1e6:,.0f} MB free and {size / 1e6:,.0f} MB are needed; free "
-            f"some space, {otherwise}."
-        )
+    """Return the folder of all data sets: `$COURSE_DATA`, or `data` in `course_home()`."""
+    return Path(os.environ.get("COURSE_DATA") or course_home() / "data").expanduser().resolve()
 
 
 def data_size(size: str | None = None) -> str:
@@ -78,30 +82,3 @@ def scratch_folder() -> Path:
     except OSError:
         return folder_for_now(SCRATCH)
     return folder
-
-
-def folder_for_now(suffix: str = "") -> Path:
-    """Make a temporary folder that goes when Python ends."""
-    own = tempfile.TemporaryDirectory(suffix=suffix, ignore_cleanup_errors=True)
-    atexit.register(own.cleanup)
-    return Path(own.name)
-
-
-def open_file(path: str, fs: Any = None) -> BinaryIO:
-    """Open a file for reading, on the disk or on a file system of fsspec."""
-    if fs is None:
-        return Path(path).open("rb")
-    file: BinaryIO = fs.open(path)
-    return file
-
-
-def exists(path: str, fs: Any = None) -> bool:
-    """Tell whether there is such a file or folder, on the disk or on a file system of fsspec."""
-    return Path(path).exists() if fs is None else bool(fs.exists(path))
-
-
-def replace_file(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader, a kill or a full disk finds the old or the new one whole."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    partial.write_bytes(content if isinstance(content, bytes) else content.encode())
-    os.replace(partial, path)

@@ -22,7 +22,7 @@ import tomllib
 from pathlib import Path
 
 from course_utils.paths import REPO
-from course_utils.words import size
+from keepfed.words import size
 
 OUT = REPO / "build" / "bundle"
 SIZES = "S", "M"

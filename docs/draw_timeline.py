@@ -8,18 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from course_utils.measure.picture import Picture, as_svg
-from course_utils.measure.picture.static import (
-    GAP,
-    GPU_HEIGHT,
-    HEADER,
-    LANE_HEIGHT,
-    LEFT,
-    TOP,
-    WIDTH,
-)
-from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.measure.spans import lanes
+from keepfed.measure.picture import Picture, as_svg
+from keepfed.measure.picture.static import GAP, GPU_HEIGHT, HEADER, LANE_HEIGHT, LEFT, TOP, WIDTH
+from keepfed.measure.simulate import Pipeline, simulate
+from keepfed.measure.spans import lanes
 
 # What hides the future is moved out to the right, and there it stays for a while.
 MOTION = f"""<style>

@@ -21,17 +21,23 @@ from statistics import median
 from typing import NamedTuple
 
 REPO = Path(__file__).resolve().parents[1]
-ROOTS = ("course_utils", "data_scripts", "notebooks/exercises", "notebooks/stories")
-# each may import those after it; `command` and `course_utils` itself stand above all but exercises
+ROOTS = ("course_exercises", "course_stories", "course_data", "course_utils", "keepfed")
+DOORS = ("course_utils", "keepfed")  # their own `__init__` hands on names from all rooms
+# each may import those after it
 FLOORS = (
-    "notebooks.exercises",
-    "notebooks.stories",
+    "course_exercises",
+    "course_stories",
     "course_utils.command",
     "course_utils.teaching",
-    "data_scripts",
+    "course_data",
     "course_utils.loading",
     "course_utils.hardware",
-    "course_utils.measure",
+    "course_utils",
+    "keepfed.command",
+    "keepfed.loaders",
+    "keepfed.device",
+    "keepfed.measure",
+    "keepfed",
 )
 # what people start from; whatever of the house it does not lead to, nobody needs
 STARTS = (
@@ -42,9 +48,11 @@ STARTS = (
     "notebooks/source/*.py",
     "benchmarks/**/*.py",
     "tests/gpu/*.py",
-    "data_scripts/*.py",
+    "course_data/*.py",
     "course_utils/__init__.py",
     "course_utils/command/*.py",
+    "keepfed/__init__.py",
+    "keepfed/command.py",
 )
 
 Graph = Mapping[str, set[str]]
@@ -76,9 +84,9 @@ def folders(house: Mapping[str, Module]) -> dict[str, set[str]]:
     """Return which folders each folder imports; the names at the very bottom lie in none."""
     graph: dict[str, set[str]] = defaultdict(set)
     for module in house.values():
-        if module.name != "course_utils":
+        if module.name not in DOORS:
             graph[module.folder] |= {house[name].folder for name in module.imports}
-    return {folder: others - {folder, "course_utils"} for folder, others in graph.items()}
+    return {folder: others - {folder, *DOORS} for folder, others in graph.items()}
 
 
 def circle(graph: Graph) -> list[str]:
@@ -91,8 +99,11 @@ def circle(graph: Graph) -> list[str]:
 
 
 def floor(name: str) -> int:
-    """Return on which floor a module lives; -1: at the very bottom, or at the very top."""
-    return next((i for i, room in enumerate(FLOORS) if f"{name}.".startswith(f"{room}.")), -1)
+    """Return on which floor a module lives; a door is on the highest floor of its house."""
+    rooms = [room for room in FLOORS if f"{name}.".startswith(f"{room}.")]
+    if name in DOORS:
+        rooms = [room for room in FLOORS if room.startswith(f"{name}.")]
+    return FLOORS.index(rooms[0])
 
 
 def wrong_ways(house: Mapping[str, Module]) -> set[str]:
@@ -101,8 +112,7 @@ def wrong_ways(house: Mapping[str, Module]) -> set[str]:
         f"{module.name} imports {other}"
         for module in house.values()
         for other in module.imports
-        if module.name != "course_utils"
-        and (floor(other) < floor(module.name) if floor(other) >= 0 else other == "course_utils")
+        if floor(other) < floor(module.name)
     }
 
 
@@ -152,9 +162,9 @@ def report(house: Mapping[str, Module]) -> Iterator[str]:
         lines = [module.lines for module in found]
         imports = sum(module.import_lines for module in found)
         yield f"{room:28}{len(found):8}{sum(lines):8,}{median(lines):8.0f}{imports:8,}"
-    for title, prefix in (("course_utils", "course_utils"), ("notebooks", "notebooks")):
-        found = [module for name, module in house.items() if name.startswith(prefix)]
-        yield f"{title + ', all':28}{len(found):8}{sum(m.lines for m in found):8,}"
+    for root in ROOTS:
+        found = [module for name, module in house.items() if name.split(".")[0] == root]
+        yield f"{root + ', all':28}{len(found):8}{sum(m.lines for m in found):8,}"
     yield ""
     sizes: dict[str, int] = defaultdict(int)
     for module in house.values():
@@ -212,7 +222,7 @@ def unreached(house: Mapping[str, Module]) -> list[str]:
         for module_name in {one.module for one in reached} - seen:
             seen.add(module_name)
             words |= tops[module_name]
-    mine = [one for one in left if not one.module.startswith("data_scripts")]
+    mine = [one for one in left if not one.module.startswith("course_data")]
     return sorted(f"{one.module}.{one.name}" for one in mine if not one.name.startswith("_"))
 
 
@@ -285,7 +295,7 @@ def drawing(house: Mapping[str, Module]) -> str:
     """
     graph, parts = folders(house), list[str]()
     y = 40
-    for room in (*FLOORS, "course_utils"):
+    for room in FLOORS:
         mine = sorted({module.folder for module in house.values() if _room(module.name) == room})
         beside = {folder: graph.get(folder, set()) & set(mine) for folder in mine}
         order = _importers_first(beside)
@@ -324,7 +334,7 @@ def _floor(
     height: int,
 ) -> Iterator[str]:
     inside = [module for module in house.values() if _room(module.name) == room]
-    name = "bottom" if room == "course_utils" else room.rpartition(".")[2]
+    name = room.rpartition(".")[2] if room not in DOORS else f"{room}, bottom"
     yield f'<rect class="floor" x="4" y="{y}" width="{WIDTH - 8}" height="{height}" rx="5"/>'
     middle = y + GAP + BOX / 2
     yield f'<text class="room" x="{MARGIN + 4}" y="{middle - 9:g}">{name}</text>'
@@ -388,8 +398,7 @@ def _in_words(house: Mapping[str, Module]) -> str:
 
 
 def _room(name: str) -> str:
-    index = floor(name)
-    return FLOORS[index] if index >= 0 else "course_utils"
+    return name if name in DOORS else FLOORS[floor(name)]
 
 
 def _name(path: Path) -> str:

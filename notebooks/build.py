@@ -197,10 +197,10 @@ def _check_marks(path: Path, notebook: NotebookNode) -> None:
 
 
 def _course_version() -> str:
-    text = (HERE.parent / "course_utils" / "paths.py").read_text("utf-8")
+    text = (HERE.parent / "keepfed" / "__init__.py").read_text("utf-8")
     found = re.search(r'^__version__ = "(.+?)"', text, re.MULTILINE)
     if not found:
-        raise BuildError("course_utils/paths.py names no __version__; add it and build again.")
+        raise BuildError("keepfed/__init__.py names no __version__; add it and build again.")
     return found[1]
 
 

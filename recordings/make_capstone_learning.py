@@ -12,9 +12,9 @@ from datetime import date
 from pathlib import Path
 
 import course_utils as cu
+from course_stories.capstone import Job, load, script_with
+from course_stories.capstone.learning import learnt
 from course_utils.hardware.machine import usable_cores
-from notebooks.stories.capstone import Job, load, script_with
-from notebooks.stories.capstone.learning import learnt
 
 PLAN = ["masked"] * 2 + ["direction"] * 4
 

@@ -3,7 +3,7 @@
     python recordings/make_dftracer_loader.py EVENTS TRACES
 
 DFTracer runs on Linux (`pip install dftracer`). EVENTS is a folder with events as npz
-(`python -m data_scripts.convert_events`); TRACES, a new folder, gets one .pfw.gz file for each
+(`python -m course_data.convert_events`); TRACES, a new folder, gets one .pfw.gz file for each
 process.
 """
 

@@ -13,10 +13,10 @@ from zlib import crc32
 
 import pytest
 
-from course_utils import limits
 from course_utils.paths import scratch_folder
 from course_utils.teaching.notebook import cleanup_workers
 from course_utils.teaching.notebook.start import PRELOAD
+from keepfed import limits
 
 os.environ.setdefault("COURSE_SIZE", "S")
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -114,7 +114,7 @@ def start_method(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def events_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with 600 events in the usual formats. Do not write into it."""
-    from data_scripts import make_events
+    from course_data import make_events
 
     folder = tmp_path_factory.mktemp("data") / "events"
     with pytest.MonkeyPatch.context() as patch:

@@ -7,9 +7,9 @@ import torch
 from torch.utils._device import _device_constructors
 
 from course_utils.hardware.gpu import checksum, timed_accelerator
-from course_utils.loading.prefetch import CudaPrefetcher
-from course_utils.measure.trace import record
 from course_utils.paths import REPO
+from keepfed.loaders.prefetch import CudaPrefetcher
+from keepfed.measure.trace import record
 
 FACTORIES = {function.__name__ for function in _device_constructors()}
 

@@ -18,7 +18,7 @@ from docs.house import circle, drawing, folders, modules, plug_ins, unreached, w
 
 LIMIT = 12  # entries of a folder, so that one look takes it in
 # which pins what it imports, and installs it into environments of their own
-ON_DEMAND = "notebooks.stories.peers.libraries"
+ON_DEMAND = "course_stories.peers.libraries"
 
 
 def test_the_public_names_are_these() -> None:
@@ -66,8 +66,8 @@ def test_an_import_takes_nothing_heavy(module: str) -> None:
 @pytest.mark.slow
 def test_what_a_bare_machine_with_a_gpu_runs_needs_torch_and_numpy_alone() -> None:
     code = (
-        "import sys, course_utils.measure.exchange.chrome, course_utils.measure.spans, "
-        "course_utils.measure.trace, course_utils.hardware.gpu; print(*sys.modules)"
+        "import sys, keepfed.measure.exchange.chrome, keepfed.measure.spans, "
+        "keepfed.measure.trace, course_utils.hardware.gpu; print(*sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     ours = {"anywidget", "fsspec", "h5py", "IPython", "matplotlib", "psutil", "threadpoolctl"}
@@ -98,8 +98,8 @@ def test_a_name_of_a_class_has_one_meaning() -> None:
 
 def test_what_is_loaded_by_name_from_upstairs_is_known() -> None:
     assert plug_ins(modules()) == {
-        "course_utils.teaching.exercise loads notebooks.exercises",
-        "course_utils.teaching.lecture.show loads notebooks.stories.lecture",
+        "course_utils.teaching.exercise loads course_exercises",
+        "course_stories.lecture.show loads course_stories.lecture",
     }
 
 
@@ -135,7 +135,7 @@ def test_every_package_that_is_imported_is_declared() -> None:
         if module.name != ON_DEMAND
         for node in ast.walk(ast.parse(module.path.read_text("utf-8")))
         for name in plain_imports(node)
-        if name not in sys.stdlib_module_names | {"course_utils", "data_scripts", "notebooks"}
+        if name not in sys.stdlib_module_names | {"course_utils", "course_data", "notebooks"}
         and declared.isdisjoint(homes.get(name, {name}))
     }
     assert undeclared == set()

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from course_utils import paths
-from course_utils.errors import CourseError, sentence
+from course_utils.errors import CourseError
+from keepfed.errors import sentence
 
 
 def test_the_environment_says_where_data_lie_and_how_large_they_are(monkeypatch, tmp_path):

@@ -14,9 +14,9 @@ TEXTS = [
     *sorted((REPO / "notebooks/source").glob("*.py")),
 ]
 FILES = re.compile(
-    r"(?<![\w./])(?:course_utils|data_scripts|notebooks|benchmarks|tests|docs)/[\w/]+\.\w+"
+    r"(?<![\w./])(?:course_utils|course_data|notebooks|benchmarks|tests|docs)/[\w/]+\.\w+"
 )
-MODULES = re.compile(r"[`\"]((?:course_utils|notebooks\.stories|data_scripts)(?:\.[a-z_]+)+)[`\"]")
+MODULES = re.compile(r"[`\"]((?:course_utils|notebooks\.stories|course_data)(?:\.[a-z_]+)+)[`\"]")
 HOLDS = re.compile(r"`(\w+)`\s(?:\w+,?\s){0,4}?(?:in|from)\s`(course_utils/[\w/]+\.py)`")
 
 
@@ -40,7 +40,7 @@ def _module(name: str) -> bool:
 
 CODE = [
     path
-    for folder in ("course_utils", "notebooks", "benchmarks", "data_scripts", "docs", "slides")
+    for folder in ("course_utils", "notebooks", "benchmarks", "course_data", "docs", "slides")
     for kind in ("*.py", "*.js", "*.css")
     for path in (REPO / folder).rglob(kind)
 ]

@@ -1,5 +1,8 @@
-"""A wheel of the course works by itself: away from its checkout, with nothing but what it holds."""
+"""The wheel works by itself: away from its checkout, with nothing but its contents."""
 
+from __future__ import annotations
+
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -9,53 +12,177 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from course_utils.paths import REPO
 
-PROGRAM = """
-import importlib, pkgutil, sys
-sys.path[:] = [{wheel!r}, *[path for path in sys.path if path], *{libraries!r}]
+PACKAGES = ("course_data", "course_exercises", "course_stories", "course_utils", "keepfed")
+MOST_BYTES, MOST_ADDED = 5_000_000, 7
+HEADER = (
+    "import sys; sys.path[:] = [{wheel!r}, *[path for path in sys.path if path], *{libraries!r}]"
+)
+
+COURSE = """
+import importlib, pkgutil
 import course_utils as cu
-import notebooks.exercises, notebooks.stories
-from course_utils.errors import CourseError
-from course_utils.paths import recording
+import course_exercises, course_stories, keepfed
+from course_utils.paths import course_home, recording, shipped
 
 print(cu.check("02.1", 10_000_000, 1007.2, 10.07).status)
 print("<svg" in cu.simulate(cu.Pipeline()).timeline().to_html())
-try:
-    recording("disk_use.txt")
-except CourseError as error:
-    print("checkout" in str(error))
-for package in (cu, notebooks.exercises, notebooks.stories):
+print(recording("disk_use.txt").is_file(), len(list(shipped("notebooks").glob("*.ipynb"))))
+for package in (cu, course_exercises, course_stories, keepfed):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        found = importlib.import_module(module.name)
-        assert found.__file__.startswith({wheel!r}), found
+        if not module.name.endswith(".widget"):
+            found = importlib.import_module(module.name)
+            assert found.__file__.startswith({wheel!r}), found
+"""
+
+LIGHT = """
+import importlib.util, torch, keepfed
+from torch.utils.data import DataLoader, TensorDataset
+
+assert importlib.util.find_spec("anywidget") is None
+loader = DataLoader(TensorDataset(torch.arange(640.0)), batch_size=4)
+print(sum(len(batch) for batch, in keepfed.CudaPrefetcher(loader, "cpu")))
+def step(batch):
+    return batch[0].sum()
+print(keepfed.diagnose(loader, step, seconds=3).cause)
+with keepfed.record() as trace:
+    for batch in trace.batches(loader):
+        step(batch)
+print("text/html" in trace.timeline()._repr_mimebundle_()[0])
 """
 
 
-@pytest.mark.slow
-def test_what_the_notebooks_import_check_and_show_comes_in_the_wheel(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel from a copy of the files that it needs."""
     if importlib.util.find_spec("setuptools") is None and not os.environ.get("CI"):
         pytest.skip("setuptools, which builds the wheel, is not installed here")
-    source, wheel = tmp_path / "source", tmp_path / "wheel"
-    leave = shutil.ignore_patterns("*.egg-info", "__pycache__", ".*", "data", "work", "build")
-    for name in ("course_utils", "data_scripts", "notebooks"):
+    folder = tmp_path_factory.mktemp("built")
+    source = folder / "source"
+    leave = shutil.ignore_patterns("*.egg-info", "__pycache__", ".*")
+    for name in (*PACKAGES, "notebooks", "recordings"):
         shutil.copytree(REPO / name, source / name, ignore=leave)
-    for name in ("pyproject.toml", "README.md", "LICENSE", "LICENSE-texts"):
+    names = ("pyproject.toml", "setup.py", "requirements.lock", "LICENSE", "LICENSE-texts")
+    for name in names:
         shutil.copy(REPO / name, source)
     alone = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
-    run(tmp_path, "-m", "pip", "wheel", "-q", *alone, "-w", str(tmp_path), str(source))
-    (built,) = tmp_path.glob("*.whl")
-    zipfile.ZipFile(built).extractall(wheel)
+    run(folder, "-m", "pip", "wheel", "-q", *alone, "-w", str(folder), str(source))
+    (wheel,) = folder.glob("*.whl")
     shutil.rmtree(source)
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(built: Path) -> Path:
+    """Unpack the wheel as pip does, in a folder that nobody may write to."""
+    folder = built.parent / "site"
+    zipfile.ZipFile(built).extractall(folder)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_wheel_is_small_and_installs_no_name_that_others_use(built: Path) -> None:
+    assert built.stat().st_size <= MOST_BYTES
+    tops = {name.partition("/")[0] for name in zipfile.ZipFile(built).namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+
+
+@pytest.mark.slow
+def test_the_course_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     libraries = [path for path in sys.path if path.endswith("-packages")]
-    program = PROGRAM.format(wheel=str(wheel), libraries=libraries)
-    assert run(tmp_path, "-I", "-S", "-c", program).split() == ["right", "True", "True"]
+    said = python(installed, libraries, COURSE, tmp_path)
+    assert said.split() == ["right", "True", "True", "16"]
 
 
-def run(folder: Path, *arguments: str) -> str:
+@pytest.mark.slow
+def test_two_users_of_one_installation_have_a_home_each(installed: Path, tmp_path: Path) -> None:
+    before = sorted(installed.rglob("*"))
+    libraries = [path for path in sys.path if path.endswith("-packages")]
+    command = "from course_utils.command.cli import main; main(['hand-out', 'mine'])\n"
+    command += "from course_utils.paths import course_home, data_root; print(data_root())"
+    for user in ("ada", "emmy"):
+        home = tmp_path / user
+        home.mkdir()
+        said = python(installed, libraries, command, home, HOME=str(home), USERPROFILE=str(home))
+        assert str(home / "fast-data-loaders" / "data") in said
+        assert len(list(home.glob("mine/*.ipynb"))) == 16
+    assert sorted(installed.rglob("*")) == before
+
+
+@pytest.mark.slow
+def test_beside_torch_and_numpy_the_light_package_works(installed: Path, tmp_path: Path) -> None:
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    for name in closure(Requirement("keepfed")) - {"keepfed"}:
+        for top in tops_of(name):
+            (libraries / top.name).symlink_to(top)
+    said = python(installed, [str(libraries)], LIGHT, tmp_path)
+    assert said.split()[0] == "640"
+    assert said.split()[-1] == "True"
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import time, torch\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+        "for batch in DataLoader(TensorDataset(torch.arange(640.0)), batch_size=4):\n"
+        "    time.sleep(0.005)\n"
+    )
+    watch = f"from keepfed.command import main; main(['watch', sys.executable, {str(script)!r}])"
+    python(installed, [str(libraries)], watch, tmp_path, PYTHONPATH=f"{installed}:{libraries}")
+    assert "160 batches" in (tmp_path / "keepfed-watch" / "timeline.html").read_text("utf-8")
+
+
+def test_the_light_package_adds_few_packages() -> None:
+    there = closure(Requirement("torch")) | closure(Requirement("numpy"))
+    assert len(closure(Requirement("keepfed")) - there) <= MOST_ADDED
+
+
+def python(
+    installed: Path, libraries: list[str], program: str, folder: Path, **environment: str
+) -> str:
+    """Run `program` with the wheel and `libraries`, and nothing else, on the path."""
+    head = HEADER.format(wheel=str(installed), libraries=libraries)
+    text = f"{head}\n{program.replace('{wheel!r}', repr(str(installed)))}"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("COURSE_")}
+    flags = ["-B", "-S", *([] if environment.get("PYTHONPATH") else ["-I"])]
+    return run(folder, *flags, "-c", text, **{**kept, **environment})
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> str:
+    """Run Python in `folder`; return what it prints."""
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment or None,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def closure(wanted: Requirement) -> set[str]:
+    """Return the names of all packages that this one needs here, itself among them."""
+    found, left = set[str](), [wanted]
+    while left:
+        one = left.pop()
+        name = canonicalize_name(one.name)
+        if name not in found:
+            found.add(name)
+            lines = importlib.metadata.requires(name) or []
+            needed = map(Requirement, lines)
+            left += [r for r in needed if not r.marker or r.marker.evaluate({"extra": ""})]
+    return found
+
+
+def tops_of(name: str) -> set[Path]:
+    """Return the files and folders that a package puts into site-packages."""
+    files = importlib.metadata.files(name) or []
+    tops = {Path(file.parts[0]) for file in files if file.parts[0] not in ("..", "__pycache__")}
+    root = Path(str(importlib.metadata.distribution(name).locate_file("")))
+    return {root / top for top in tops}

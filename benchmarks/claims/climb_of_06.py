@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.loading.records import RecordLoader, write_records
-from course_utils.loading.workers import LazyFile
-from notebooks.stories.peers.measure import threads
+from course_stories.peers.measure import threads
+from keepfed.loaders.records import RecordLoader, write_records
+from keepfed.loaders.workers import LazyFile
 
 RECORDS, FILES = 40_000, 1_000
 FIELDS = "pulses", "direction", "energy", "event_id"

@@ -5,9 +5,9 @@ from dataclasses import replace
 from tempfile import TemporaryDirectory
 
 from course_utils.hardware.storage import BLOCK, slow_storage
-from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.teaching.explorer import run_pipeline
 from course_utils.teaching.notebook import start_workers
+from keepfed.measure.simulate import Pipeline, simulate
 
 LOOP = Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=2)
 CHANGED = (

@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
+from course_exercises.nb04.ex3_pack_strings import grown_mb
+from course_stories.worker_traps import compare
 from course_utils.hardware.machine import usable_cores
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import NpzEvents, pad_collate
-from course_utils.loading.images import Jpegs
-from course_utils.loading.workers import PackedStrings
-from course_utils.measure.throughput import steady_rate
 from course_utils.teaching.explorer import use_cpu
 from course_utils.teaching.notebook import data_path, start_workers
-from notebooks.exercises.nb04.ex3_pack_strings import grown_mb
-from notebooks.stories.worker_traps import compare
+from keepfed.loaders.images import Jpegs
+from keepfed.loaders.workers import PackedStrings
+from keepfed.measure.throughput import steady_rate
 
 
 class Counted(Dataset[int]):

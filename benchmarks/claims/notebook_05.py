@@ -10,10 +10,12 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from course_utils.hardware.gpu import get_accelerator
 from course_utils.hardware.storage import slow_storage
+from course_utils.loading.event_shards import EventShards
 from course_utils.loading.events import Sample, pad_collate, read_labels
-from course_utils.loading.prefetch import ThreadPrefetcher
-from course_utils.loading.stream import EventShards, Place, batched, buffer_shuffle, mixing, split
+from course_utils.loading.quality import mixing
 from course_utils.teaching.notebook import data_path
+from keepfed.loaders.prefetch import ThreadPrefetcher
+from keepfed.loaders.stream import Place, batched, buffer_shuffle, split
 
 
 class Numbers(IterableDataset[int]):

@@ -11,13 +11,13 @@ import torch
 from fsspec.implementations.local import LocalFileSystem
 from torch.utils.data import DataLoader, Dataset, Subset
 
+from course_stories.data_places import break_even, epoch_s
+from course_stories.staging_scripts import AS_IN_THE_LECTURES, run_script
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.cache import SampleCache
 from course_utils.loading.events import MemmapEvents, NpzEvents, Sample
-from course_utils.loading.staging import stage_to_shm
 from course_utils.teaching.notebook import data_path
-from notebooks.stories.data_places import break_even, epoch_s
-from notebooks.stories.staging_scripts import AS_IN_THE_LECTURES, run_script
+from keepfed.loaders.cache import SampleCache
+from keepfed.loaders.staging import stage_to_shm
 
 FEW = 200  # files, where a count does not depend on how many there are
 

@@ -8,9 +8,10 @@ from kornia.augmentation import RandomResizedCrop
 from torch import Tensor
 from torchvision.transforms import v2
 
-from course_utils.loading.images import Augment, Jpegs, per_sample
+from course_stories.peers.measure import threads
+from course_utils.loading.images import Augment, per_sample
 from course_utils.teaching.notebook import data_path
-from notebooks.stories.peers.measure import threads
+from keepfed.loaders.images import Jpegs
 
 AUGMENT = Augment(size=224)
 

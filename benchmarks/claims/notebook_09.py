@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
+from course_stories.prefetchers import SideStream, prove_all
 from course_utils.hardware.gpu import checksum, timed_accelerator
-from course_utils.loading.prefetch import CudaPrefetcher
-from course_utils.measure.spans import hidden_share
-from course_utils.measure.trace import record
-from notebooks.stories.prefetchers import SideStream, prove_all
+from keepfed.loaders.prefetch import CudaPrefetcher
+from keepfed.measure.spans import hidden_share
+from keepfed.measure.trace import record
 
 BATCHES, RUNS = 6, 20
 Design = Callable[[Any, Iterable[Any]], Iterator[Any]]

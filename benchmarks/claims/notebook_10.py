@@ -11,11 +11,11 @@ import numpy as np
 import webdataset as wds
 from torch.utils.data import DataLoader
 
+from course_exercises.nb10.hidden import room, small_shards
 from course_utils.hardware.storage import VirtualClock, counting_storage, slow_storage
 from course_utils.loading.events import NpzEvents
 from course_utils.loading.shards import event_samples, stream_shards, write_shards
 from course_utils.teaching.notebook import data_path
-from notebooks.exercises.nb10.hidden import room, small_shards
 
 FEW = 200  # events, where a ratio does not depend on how many there are
 

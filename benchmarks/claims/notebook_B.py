@@ -2,8 +2,8 @@
 
 import os
 
+from course_exercises.nb10.hidden import room
 from course_utils.loading.shards import write_shards
-from notebooks.exercises.nb10.hidden import room
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # else datasets may ask its hub
 

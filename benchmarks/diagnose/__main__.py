@@ -25,9 +25,9 @@ from typing import Any
 from benchmarks.diagnose.loops import CAUSES, LOOPS, MENDED, loop
 from benchmarks.diagnose.watched import advice_of_watching
 from course_utils.errors import CourseError
-from course_utils.measure.advice import Cause, Remedy
-from course_utils.measure.advice.thresholds import WORTH
-from course_utils.measure.diagnosis import applied, diagnose
+from keepfed.measure.advice import Cause, Remedy
+from keepfed.measure.advice.thresholds import WORTH
+from keepfed.measure.diagnosis import applied, diagnose
 
 BAR = 11 / 12
 WITHIN = 1.3

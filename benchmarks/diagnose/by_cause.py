@@ -21,10 +21,10 @@ from benchmarks.diagnose.loops import (
     mended,
     step_of,
 )
-from course_utils.loading.images import Jpegs
-from course_utils.loading.workers import PackedStrings
 from course_utils.teaching.explorer import use_cpu
 from course_utils.teaching.notebook import data_path
+from keepfed.loaders.images import Jpegs
+from keepfed.loaders.workers import PackedStrings
 
 
 class PythonTransform(InMemory):

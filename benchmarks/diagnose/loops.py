@@ -20,8 +20,8 @@ from torch.utils.data import Dataset
 
 from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator
 from course_utils.hardware.storage import UNLIMITED, slow_storage
-from course_utils.measure.advice import Cause
 from course_utils.teaching.explorer import use_cpu
+from keepfed.measure.advice import Cause
 
 Loop = tuple[Any, Callable[[Any], Any]]
 Make = Callable[[Path], Loop]

@@ -8,10 +8,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, get_start_method, set_start_method
 
 from benchmarks.diagnose.loops import LOOPS, loop
-from course_utils.measure.advice import Cause, Remedy
-from course_utils.measure.watch.figures import loops
-from course_utils.measure.watch.loop import Watched
-from course_utils.measure.watch.timing.ring_file import read_all, records_folder
+from keepfed.measure.advice import Cause, Remedy
+from keepfed.measure.watch.figures import loops
+from keepfed.measure.watch.loop import Watched
+from keepfed.measure.watch.timing.ring_file import read_all, records_folder
 
 WATCHED_S = 8.0
 

@@ -27,7 +27,7 @@ from benchmarks.peers.report import BARS, print_bars, print_cold, print_table
 from benchmarks.peers.rounds import QUICK_ROUNDS, ROUNDS, measure
 from benchmarks.peers.tables import TABLES
 from course_utils.hardware.machine import usable_cores
-from course_utils.paths import replace_file
+from keepfed.files import replace_file
 
 
 def main(argv: Sequence[str] = ()) -> int:

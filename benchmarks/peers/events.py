@@ -16,12 +16,10 @@ import pyarrow.parquet as pq
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from course_utils.loading.prefetch import ThreadPrefetcher
-from course_utils.loading.records import RecordLoader
-from notebooks.stories.peers import formats
-from notebooks.stories.peers.course import LIMIT, RECORDS, Mapped, MappedBatches, records
-from notebooks.stories.peers.libraries import ALL, GRAIN
-from notebooks.stories.peers.peer import (
+from course_stories.peers import formats
+from course_stories.peers.course import LIMIT, RECORDS, Mapped, MappedBatches, records
+from course_stories.peers.libraries import ALL, GRAIN
+from course_stories.peers.peer import (
     Epoch,
     Package,
     Peers,
@@ -31,6 +29,8 @@ from notebooks.stories.peers.peer import (
     same,
     shuffled,
 )
+from keepfed.loaders.prefetch import ThreadPrefetcher
+from keepfed.loaders.records import RecordLoader
 
 FFCV = Package("ffcv", "1.0.2", megabytes=300)
 TENSORSTORE = Package("tensorstore", "0.1.86", megabytes=60)

@@ -10,9 +10,9 @@ from benchmarks.peers.images import DECODER, OURS, PILLOW, ROUGH, V2
 from benchmarks.peers.images.wanted import CORES
 from benchmarks.peers.rounds import Loaded
 from benchmarks.peers.tables import Table
+from course_stories.peers.course import BATCHED, LIMIT, RECORDS
+from course_stories.peers.measure import Measured, threads
 from course_utils.hardware.machine import drop_cache
-from notebooks.stories.peers.course import BATCHED, LIMIT, RECORDS
-from notebooks.stories.peers.measure import Measured, threads
 
 Rows = Mapping[str, Measured]
 Bar = tuple[str, str, float]  # whose rate over whose, and how much it has to be

@@ -24,11 +24,11 @@ from pathlib import Path
 import psutil
 
 from benchmarks.peers.tables import TABLES, Table
+from course_stories.peers.environment import is_installed, python_of
+from course_stories.peers.ledger import ledger
+from course_stories.peers.measure import Measured, threads
+from course_stories.peers.peer import Package
 from course_utils.paths import REPO
-from notebooks.stories.peers.environment import is_installed, python_of
-from notebooks.stories.peers.ledger import ledger
-from notebooks.stories.peers.measure import Measured, threads
-from notebooks.stories.peers.peer import Package
 
 ROUNDS, QUICK_ROUNDS, QUICK_S = 3, 21, 0.4  # who takes less than QUICK_S has more rounds
 LONGEST_S = 600.0  # of one answer; then a loader counts as hung

@@ -11,10 +11,10 @@ from typing import Any
 
 from benchmarks.peers import events
 from benchmarks.peers.images import DECODER, OURS, PILLOW, V2, image_peers, make
-from course_utils.words import size
-from notebooks.stories.peers.libraries import ALL
-from notebooks.stories.peers.measure import TASKS
-from notebooks.stories.peers.peer import Peer, Peers, numbered
+from course_stories.peers.libraries import ALL
+from course_stories.peers.measure import TASKS
+from course_stories.peers.peer import Peer, Peers, numbered
+from keepfed.words import size
 
 
 @dataclass(frozen=True)

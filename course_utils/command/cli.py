@@ -7,13 +7,15 @@ import secrets
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from textwrap import fill
 
-from course_utils import paths, words
+from course_utils import paths
 from course_utils.command import lab, workfolder
-from course_utils.errors import CourseError, sentence
+from course_utils.errors import CourseError
+from keepfed import __version__
+from keepfed import command as light
 
 _FIRST = "work/00_start_here.ipynb"
 _LEGIBLE = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -22,24 +24,16 @@ _SHARDS = "shards.json"  # the list that `write_shards` writes: its module needs
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command of the course and return its exit code."""
-    arguments = _parser().parse_args(argv)
-    command: Callable[[argparse.Namespace], int] = arguments.command
-    try:
-        return command(arguments)
-    except (CourseError, OSError) as error:
-        print(f"course: {sentence(error)}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nStopped.", file=sys.stderr)
-        return 130
+    return light.run(_parser(), argv)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="course", description=__doc__)
+    parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(
         required=True,
-        metavar="lab | doctor | data | check | stage | serve | watch | why | capstone | demo | "
-        "leaderboard",
+        metavar="lab | hand-out | doctor | data | check | stage | serve | watch | why | capstone | "
+        "demo | leaderboard",
     )
     sized = argparse.ArgumentParser(add_help=False)
     sized.add_argument("--size", choices=paths.SIZES, help="how much data (default: M)")
@@ -50,19 +44,16 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--ip", default="127.0.0.1", help="address to serve on, in a container")
     command.add_argument("--no-browser", action="store_true", help="serve without opening a window")
     command.set_defaults(command=_lab)
+    command = commands.add_parser("hand-out", help="copy the notebooks to a folder of yours")
+    command.add_argument("folder", metavar="DIR", help="files that are there are not overwritten")
+    command.set_defaults(command=_hand_out)
     command = commands.add_parser("doctor", help="show what this machine has to offer")
     command.set_defaults(command=_doctor)
     command = commands.add_parser("data", parents=[sized], help="make the data")
     command.set_defaults(command=_data)
     command = commands.add_parser("check", help="verify the installation")
     command.set_defaults(command=_check)
-    command = commands.add_parser("stage", help="copy data to /dev/shm for all jobs here")
-    command.add_argument("path", nargs="?", help="file, folder, or URL of fsspec")
-    command.add_argument("--to", metavar="DIR", help="keep copies there (default: /dev/shm)")
-    command.add_argument("--list", action="store_true", help="show what is staged")
-    command.add_argument("--remove", action="store_true", help="remove the copy of PATH")
-    command.add_argument("--all", action="store_true", help="with --remove: all of your copies")
-    command.set_defaults(command=_stage)
+    light.add_stage(commands)
     command = commands.add_parser(
         "serve",
         help="serve a folder as an object store would, by HTTP",
@@ -89,21 +80,8 @@ def _parser() -> argparse.ArgumentParser:
         help="let the network reach it, at this address of the machine (default: it finds one)",
     )
     command.set_defaults(command=_leaderboard)
-    command = commands.add_parser(
-        "watch",
-        help="run a training and say what each of its loaders cost it",
-        usage="course watch [--live] [--out DIR] python train.py ... | torchrun ... | -m MODULE\n"
-        "       course watch --report DIR",
-    )
-    command.add_argument("--live", action="store_true", help="show a line meanwhile")
-    command.add_argument("--out", metavar="DIR", help="for page and trace (default: course-watch)")
-    command.add_argument("--report", metavar="DIR", help="make the report of a kept record")
-    command.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
-    command.add_argument("program", nargs=argparse.REMAINDER, help="as you run it without this")
-    command.set_defaults(command=_watch)
-    command = commands.add_parser("why", help="say what a message means, and what to do")
-    command.add_argument("text", nargs="*", help="the message; a log is read by `why < log`")
-    command.set_defaults(command=_why)
+    light.add_watch(commands)
+    light.add_why(commands)
     command = commands.add_parser("capstone", help="write the script that a class has to rescue")
     command.add_argument("--seed", type=int, default=0, help="which faults it has (default: 0)")
     command.add_argument("--out", metavar="DIR", default=".", help="folder (default: this one)")
@@ -120,37 +98,45 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _lab(arguments: argparse.Namespace) -> int:
-    shipped, work, state = (paths.REPO / name for name in ("notebooks", "work", ".jupyter"))
+    home, shipped = paths.course_home(), paths.shipped("notebooks")
+    work, state = home / "work", home / ".jupyter"
     if arguments.fresh:
         copy = workfolder.hand_out_beside(shipped, work, number=arguments.fresh)
-        print(f"The new version is {copy.relative_to(paths.REPO)}; your own is as it was.")
+        print(f"The new version is {copy.relative_to(home)}; your own is as it was.")
         return 0
     if code := _data(arguments):
         return code
-    _tell(workfolder.hand_out(shipped, work))
+    _tell(workfolder.hand_out(shipped, work), work)
     if url := lab.running(state, _FIRST):
         _show(url, arguments)
         return 0
     for ending in ("SIGTERM", "SIGHUP"):  # a closed terminal ends JupyterLab too
         if hasattr(signal, ending):
             signal.signal(getattr(signal, ending), signal.default_int_handler)
-    with lab.serve(paths.REPO, _FIRST, state=state, port=arguments.port, ip=arguments.ip) as server:
+    with lab.serve(home, _FIRST, state=state, port=arguments.port, ip=arguments.ip) as server:
         _show(server.url, arguments)
         print("It runs until you press Ctrl-C here.", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             server.process.wait()
-    print("JupyterLab has ended; your notebooks are in work/.")
+    print(f"JupyterLab has ended; your notebooks are in {work}.")
     return 0
 
 
-def _tell(handed_out: workfolder.HandedOut) -> None:
+def _hand_out(arguments: argparse.Namespace) -> int:
+    folder = Path(arguments.folder)
+    _tell(workfolder.hand_out(paths.shipped("notebooks"), folder), folder)
+    print(f"The notebooks are in {folder}.")
+    return 0
+
+
+def _tell(handed_out: workfolder.HandedOut, work: Path) -> None:
     for verb, names in (("new", handed_out.new), ("updated", handed_out.refreshed)):
         if names:
             print(f"Notebooks, {verb}: {', '.join(names)}")
     # `make lab` leaves the environment inactive
     course = "course" if shutil.which("course") else Path(sys.executable).with_name("course")
     for name in handed_out.kept:
-        print(f"work/{name} is yours and stays; there is a newer version of it.")
+        print(f"{work.name}/{name} is yours and stays; there is a newer version of it.")
         print(f"  To have it beside yours: {course} lab --fresh {workfolder.number_of(name)}")
 
 
@@ -170,12 +156,21 @@ def _doctor(arguments: argparse.Namespace) -> int:
 def _data(arguments: argparse.Namespace) -> int:
     if arguments.size:
         os.environ["COURSE_SIZE"] = arguments.size
+    _name_home()
     from course_utils.teaching.notebook import DATA_SETS, make_data
 
     for name in DATA_SETS:
         if code := make_data(name):
             return code
     return 0
+
+
+def _name_home() -> None:
+    """Say once where notebooks and data go, if that is not the checkout."""
+    home = paths.course_home()
+    if not home.exists() and home != paths.REPO:
+        print(f"Notebooks and data go to {home}; set COURSE_HOME for another place.", flush=True)
+        home.mkdir(parents=True)
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -187,35 +182,6 @@ def _check(arguments: argparse.Namespace) -> int:
         wrong += finding.is_wrong
     print("All is well." if not wrong else f"{wrong} to mend; each line above says how.")
     return 1 if wrong else 0
-
-
-def _stage(arguments: argparse.Namespace) -> int:
-    from course_utils.loading import staging
-
-    if arguments.remove:
-        copies = staging.staged_copies(arguments.path, to=arguments.to)
-        found = f"{len(copies)} staged, {words.size(sum(copy.seal['bytes'] for copy in copies))}"
-        if arguments.path and not copies:
-            raise CourseError(
-                f"There is no copy of {arguments.path}; `course stage --list` shows what is staged."
-            )
-        if not arguments.path and not arguments.all:
-            raise CourseError(
-                f"{found}, for whichever project; name what to remove, or add --all to remove all."
-            )
-        if not staging.unstage(arguments.path, to=arguments.to):
-            raise CourseError("A job uses a copy, which stays until it ends; then remove it again.")
-        print(f"Removed: {found}.")
-    elif arguments.path:
-        staged = staging.stage_to_shm(arguments.path, to=arguments.to)
-        staged.keep()
-        print(repr(staged))
-    elif not arguments.list:
-        raise CourseError("Name what is to be staged, or add --list or --remove.")
-    if arguments.list:
-        copies = staging.staged_copies(to=arguments.to)
-        print("\n".join(map(str, copies)) or "Nothing is staged.")
-    return 0
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -252,54 +218,24 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _leaderboard(arguments: argparse.Namespace) -> int:
-    from course_utils.teaching.leaderboard import board_address, network_address, serve_board
+    board = import_module("course_stories.leaderboard")
 
-    path = Path(arguments.file or paths.REPO / "work" / "leaderboard.json")
+    path = Path(arguments.file or paths.course_home() / "work" / "leaderboard.json")
     here = arguments.lan is None
-    address = "127.0.0.1" if here else arguments.lan or network_address()
+    address = "127.0.0.1" if here else arguments.lan or board.network_address()
     # short, and without letters that look alike: it is typed from a blackboard
     token = os.environ.get("COURSE_TOKEN") or "".join(map(secrets.choice, [_LEGIBLE] * 8))
 
     def show(port: int) -> None:
         reach = "this machine alone; --lan is for a class" if here else "all who have its token"
-        print(f"The board, for {reach}: {board_address(port, address, token)}")
+        print(f"The board, for {reach}: {board.board_address(port, address, token)}")
         print(f"  It is kept in {path}; take a line out of that file to take a name off.")
         print("It runs until you press Ctrl-C here.", flush=True)
 
     with contextlib.suppress(KeyboardInterrupt):
-        serve_board(path, token=token, ready=show, port=arguments.port, address=address)
+        board.serve_board(path, token=token, ready=show, port=arguments.port, address=address)
     print(f"The board has ended; it is in {path}.")
     return 0
-
-
-def _watch(arguments: argparse.Namespace) -> int:
-    from course_utils.measure.watch import report_later, run_watched
-
-    if arguments.report:
-        print(report_later(Path(arguments.report)))
-        return 0
-    program = [word for word in arguments.program[:1] if word != "--"] + arguments.program[1:]
-    if arguments.module:
-        program = [sys.executable, "-m", *arguments.module]
-    if not program:
-        raise CourseError("Say what to run, such as `course watch python train.py`.")
-    # where each rank is started by a `course watch` of its own
-    rank = os.environ.get("RANK") or os.environ.get("SLURM_PROCID")
-    default = f"course-watch-{rank}" if rank else "course-watch"
-    return run_watched(program, Path(arguments.out or default), live=arguments.live)
-
-
-def _why(arguments: argparse.Namespace) -> int:
-    from course_utils.teaching.field_guide import NOT_KNOWN, look_up
-
-    text = " ".join(arguments.text)
-    if not text and not sys.stdin.isatty():
-        text = sys.stdin.buffer.read().decode("utf-8", "replace")
-    if not text.strip():
-        raise CourseError('Say which message, `course why "..."`, or `course why < log`.')
-    found = look_up(text)
-    print("\n\n".join(map(str, found)) or fill(f"Not known. {NOT_KNOWN}", 98))
-    return 0 if found else 1
 
 
 def _capstone(arguments: argparse.Namespace) -> int:
@@ -315,7 +251,7 @@ def _capstone(arguments: argparse.Namespace) -> int:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from course_utils.teaching import lecture
+    lecture = import_module("course_stories.lecture")
 
     name = arguments.name
     if arguments.record:

@@ -13,7 +13,8 @@ from packaging.requirements import Requirement
 
 from course_utils import paths
 
-_PROJECT = "fast-data-loaders"
+_PROJECT = "keepfed"
+_EXTRAS = ("", "course", "images", "notebook")  # of the project, that the course needs
 _IMPORT_NAMES = {
     "ipython": "IPython",
     "opencv-python-headless": "cv2",
@@ -79,8 +80,14 @@ def _python() -> str:
 
 
 def _required() -> list[Requirement]:
-    required = map(Requirement, importlib.metadata.requires(_PROJECT) or [])
-    return [package for package in required if package.marker is None]
+    required = [Requirement(line) for line in importlib.metadata.requires(_PROJECT) or []]
+    return [package for package in required if package.name != _PROJECT and _belongs(package)]
+
+
+def _belongs(package: Requirement) -> bool:
+    """Tell whether the course needs this package, which may belong to an extra."""
+    marker = package.marker
+    return marker is None or any(marker.evaluate({"extra": extra}) for extra in _EXTRAS)
 
 
 def _installed(package: str) -> str | None:
@@ -101,7 +108,7 @@ def _packages() -> str:
 
 
 def _versions() -> str:
-    lines = (paths.REPO / "requirements.lock").read_text("utf-8").splitlines()
+    lines = paths.shipped("requirements.lock").read_text("utf-8").splitlines()
     tested = [Requirement(line) for line in lines if line and not line.startswith("#")]
     needed = {package.name for package in _required()}
     other = [
@@ -123,7 +130,7 @@ def _imports() -> str:
 def _folders() -> str:
     own = "set COURSE_DATA to a folder that you may write to, or unset it"
     advice = {paths.data_root(): [own] if os.environ.get("COURSE_DATA") else []}
-    advice |= {paths.REPO / "work": [], paths.REPO / ".jupyter": []}
+    advice |= {paths.course_home() / name: [] for name in ("work", ".jupyter")}
     for folder, steps in advice.items():
         there = next(above for above in (folder, *folder.parents) if above.exists())
         try:
@@ -152,7 +159,7 @@ def _lacking(size: str) -> list[str]:
 
 
 def _is_whole(folder: Path) -> bool:
-    from data_scripts.files import read_manifest, sizes_match
+    from course_data.files import read_manifest, sizes_match
 
     manifest = read_manifest(folder)
     return manifest is not None and sizes_match(folder, manifest)
@@ -168,7 +175,7 @@ def _worker() -> str:
 
 
 def _widget() -> str:
-    from course_utils.measure.simulate import Pipeline, simulate
+    from keepfed.measure.simulate import Pipeline, simulate
 
     simulate(Pipeline()).timeline()
     extensions = Path(sys.prefix, "share", "jupyter", "labextensions")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from course_utils.errors import CourseError
-from course_utils.paths import replace_file
+from keepfed.files import replace_file
 
 _MANIFEST = ".handed_out.json"
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from course_utils.forks import set_in_every_fork
+from keepfed.forks import set_in_every_fork
 
 # Windows counts the computing of a process in steps of 15.6 ms
 _FINE = time.get_clock_info("process_time").resolution < 1e-4

@@ -8,7 +8,7 @@ A check is a function that takes the learner's object and judges it:
         expect("mask" in batch, "The batch has no mask.", "Return the mask beside the pulses.")
         return right("Any mixture of lengths becomes one batch.")
 
-It lives in `notebooks/exercises/nb01/ex1_pad.py`, and is found there by its number. What is
+It lives in `course_exercises/nb01/ex1_pad.py`, and is found there by its number. What is
 unwritten never reaches it, and what the learner's code raises becomes a verdict.
 """
 
@@ -152,12 +152,12 @@ def _verdict(judge: Judge, attempt: tuple[Any, ...], seconds: float) -> Verdict:
 
 def judge_modules() -> dict[str, str]:
     """Return which module judges each exercise: "01.2" is nb01/ex2_*.py."""
-    home = find_spec("notebooks.exercises")
+    home = find_spec("course_exercises")
     folders = (home.submodule_search_locations if home else None) or ()
     paths = [path for folder in folders for path in Path(folder).glob("nb[0-9][0-9]/ex[0-9]*_*.py")]
     return {
         f"{path.parent.name[2:]}.{path.stem[2:].partition('_')[0]}": (
-            f"notebooks.exercises.{path.parent.name}.{path.stem}"
+            f"course_exercises.{path.parent.name}.{path.stem}"
         )
         for path in paths
     }
@@ -165,7 +165,7 @@ def judge_modules() -> dict[str, str]:
 
 def problem(notebook: str) -> ModuleType:
     """Return what the exercises of a notebook, such as "13", hand out."""
-    return import_module(f"notebooks.exercises.nb{notebook}.problem")
+    return import_module(f"course_exercises.nb{notebook}.problem")
 
 
 class Refused(Exception):

@@ -10,14 +10,14 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
+from course_stories.capstone import handed_out, script_with
 from course_utils.paths import REPO
-from course_utils.teaching.field_guide import entries
 from docs.book import guide
 from docs.book.api import reference
 from docs.book.execute import executed
 from docs.book.pages import page
+from keepfed.field_guide import entries
 from notebooks.build import HERE, number
-from notebooks.stories.capstone import handed_out, script_with
 
 BOOK = Path(__file__).parent
 _PART = re.compile(r"^\{\{ (.+) \}\}$", re.MULTILINE)

@@ -11,8 +11,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxTranslator
 
-from course_utils.measure.picture import module_source
-from course_utils.paths import __version__
+from keepfed import __version__
+from keepfed.measure.picture import module_source
 from slides.build.maths import formula
 
 _HEADING = re.compile(r"(Args|Returns|Yields|Raises|Attributes):")  # Google style

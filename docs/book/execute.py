@@ -1,7 +1,7 @@
 """Run the notebooks with their solutions, each once; what they showed is kept for the next time.
 
-An execution is known by the code of its notebook, by the version of the course and by how pictures
-are packed: a text may change without a new one.
+An execution is known by the code of its notebook and by all files of our packages. A text may change
+without a new one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,15 +18,16 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from course_utils.measure.picture import model
-from course_utils.paths import REPO, __version__, data_root
+from course_utils.paths import REPO, data_root
 from course_utils.teaching.exercise import VERDICT_MIME
 
 KEPT = Path(__file__).with_name("executed")
 TRIES = 3
 LONGEST_CELL_S = 600  # some cells measure, and the machine may be busy
 _LIBRARIES = re.compile(r"(?:/[\w.+-]+)+/(?=(?:site-packages|python3\.\d+)/)")
-_SHOWS = (Path(__file__).with_name("in_kernel.py"), Path(model.__file__))
+_SHOWS = (Path(__file__).with_name("in_kernel.py"),)
+PACKAGES = ("course_data", "course_exercises", "course_stories", "course_utils", "keepfed")
+SOURCES = {".py", ".js", ".css", ".toml", ".html", ".mplstyle", ".sh"}
 
 
 def executed(path: Path) -> NotebookNode:
@@ -53,8 +55,23 @@ def executed(path: Path) -> NotebookNode:
 def fingerprint(notebook: NotebookNode) -> str:
     """Name all that an execution depends on, but for the machine."""
     code = "\0".join(cell.source for cell in _code(notebook))
-    parts = [code.encode(), __version__.encode(), *(path.read_bytes() for path in _SHOWS)]
+    parts = [code.encode(), *(path.read_bytes() for path in _SHOWS), _packages()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
+
+
+@cache
+def _packages() -> bytes:
+    return digest_of(REPO)
+
+
+def digest_of(root: Path) -> bytes:
+    """Return a digest of all files of our packages: any of them may change what a cell shows."""
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*")):
+            if path.is_file() and path.suffix in SOURCES:
+                digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return digest.digest()
 
 
 def without_homes(outputs: str) -> str:

@@ -9,7 +9,7 @@ from html import escape
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_output
 
-from course_utils.teaching.field_guide import ANY, NOT_KNOWN, SMALL_WORDS, TOPICS, Entry, entries
+from keepfed.field_guide import ANY, NOT_KNOWN, SMALL_WORDS, TOPICS, Entry, entries
 
 FOLDER = "field_guide"
 EXAMPLE = "DataLoader worker (pid 46794) is killed by signal: Bus error."

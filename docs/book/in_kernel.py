@@ -11,9 +11,9 @@ from typing import Any
 import ipywidgets as widgets
 from IPython.core.interactiveshell import InteractiveShell
 
-from course_utils.measure.picture import TimelineGrid, as_text
 from course_utils.teaching.notebook import Form, card, inline
 from course_utils.teaching.notebook.prediction import Reveal
+from keepfed.measure.picture import TimelineGrid, as_text
 
 FORM = "Here the notebook shows a form. It needs Python behind it, so this page leaves it out."
 

@@ -753,7 +753,7 @@ cu.check("01.4", counts, weights)
 # loaded. This one has a row for each event: its kind, and two numbers that a small classifier may use.
 
 # %%
-from notebooks.stories.imbalance import draw_calibration, event_table, fit
+from course_stories.imbalance import draw_calibration, event_table, fit
 
 database = event_table(folder)  # in memory, by the sqlite3 of Python
 query = """SELECT cascade, pulses, charge FROM events

@@ -125,7 +125,7 @@ def hit_share(data_over_cache: float, shuffled: bool) -> float:
 
 
 # %%
-from notebooks.stories.figures import curves
+from course_stories.figures import curves
 
 sizes = [0.5, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5]
 found = {
@@ -153,7 +153,7 @@ from torch.utils.data import DataLoader
 
 from course_utils.hardware.gpu import Accelerator
 from course_utils.loading.events import MemmapEvents, pad_collate
-from course_utils.measure.trace import Trace
+from keepfed.measure.trace import Trace
 
 
 def events_on(storage) -> DataLoader:
@@ -183,7 +183,7 @@ cu.predict(
 )
 
 # %%
-from course_utils.measure.picture import Timeline
+from keepfed.measure.picture import Timeline
 
 fits = train(gpu, events_on(roomy), steps=30)
 does_not_fit = train(gpu, events_on(tight), steps=30)
@@ -520,7 +520,7 @@ def crop(image: torch.Tensor) -> torch.Tensor:
 # %%
 from torch.utils.data import Subset
 
-from course_utils.loading.images import Jpegs
+from keepfed.loaders.images import Jpegs
 
 images = cu.data_path("images")
 all_photos = Jpegs(images, crop, fs=cu.slow_storage(images, "NFS", cache_mb=0))

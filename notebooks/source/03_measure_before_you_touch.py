@@ -152,7 +152,7 @@ cu.predict(
 )
 
 # %%
-from notebooks.stories.figures import Bars
+from course_stories.figures import Bars
 
 with_item = stopwatch(cached, read_loss=True)
 Bars("item() in every step", with_item, "ms")
@@ -286,7 +286,7 @@ print(f"together     {per_second(loader, train_step):5.1f} /s")
 # </details>
 
 # %%
-from notebooks.stories.clinic import admit
+from course_stories.clinic import admit
 
 clinic = admit()
 A, B, C, D, E, F = clinic
@@ -467,7 +467,7 @@ cu.reveal("03d", answers["the next 8"] / answers["the last 20"])
 # %% [markdown]
 # While the warm-up ran, the workers loaded on: two workers, four batches each. Eight batches then came
 # out of a full queue. Whoever counts the start of the workers errs in the other direction. So leave out the first
-# `num_workers × prefetch_factor + 1` batches. `steady_rate` in `course_utils.measure.diagnosis` does so, and names
+# `num_workers × prefetch_factor + 1` batches. `steady_rate` in `keepfed.measure.diagnosis` does so, and names
 # the start-up separately.
 #
 # **Warm and cold.** The second run of a benchmark finds its file in the page cache. `drop_cache` makes files cold
@@ -605,8 +605,8 @@ class SlowEvents(Dataset):
 from torch.profiler import profile, schedule
 
 from course_utils.loading.events import NpzEvents
-from course_utils.measure.exchange import load_profile
 from course_utils.paths import scratch_folder
+from keepfed.measure.exchange import load_profile
 
 slow = SlowEvents(NpzEvents(folder))
 slow_loader = DataLoader(Subset(slow, range(72)), 8, num_workers=2, collate_fn=pad_collate)
@@ -618,7 +618,7 @@ with profile(schedule=schedule(wait=2, warmup=1, active=6)) as profiler, cu.reco
 profiler.export_chrome_trace(str(scratch_folder() / "profile.json"))
 
 # %%
-from course_utils.measure.picture import Timeline
+from keepfed.measure.picture import Timeline
 
 Timeline({"torch.profiler": load_profile(scratch_folder() / "profile.json"), "our trace": trace})
 
@@ -670,8 +670,8 @@ watched
 # running loader (`htop` and `iotop` are imitated):
 
 # %%
+from course_stories.process_tools import cpu_use, disk_use, hot_lines, worker_pids
 from course_utils.hardware.machine import pressure
-from course_utils.teaching.notebook import cpu_use, disk_use, hot_lines, worker_pids
 
 batches = iter(DataLoader(slow, 16, num_workers=2, prefetch_factor=10, collate_fn=pad_collate))
 next(batches)  # with 20 batches ahead, the workers go on while we look
@@ -716,7 +716,7 @@ machine
 # a GPU would compute. Here are recordings by DFTracer, of our loader and of DLIO:
 
 # %%
-from course_utils.measure.exchange import load_dftracer
+from course_stories.dftracer import load_dftracer
 from course_utils.paths import recording
 
 names = {"our loader": "dftracer_loader.pfw.gz", "DLIO": "dlio_unet3d.pfw.gz"}

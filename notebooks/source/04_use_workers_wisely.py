@@ -102,7 +102,7 @@ cu.reveal("04a", who.calls)
 from torch.utils.data import Subset
 
 from course_utils.loading.events import NpzEvents, pad_collate
-from course_utils.measure.trace import Trace
+from keepfed.measure.trace import Trace
 
 folder = cu.data_path("events", "S")
 lustre = cu.slow_storage(folder, "busy Lustre", cache_mb=0)
@@ -119,7 +119,7 @@ def one_epoch(loader: DataLoader) -> Trace:
 
 
 # %%
-from course_utils.measure.picture import Timeline
+from keepfed.measure.picture import Timeline
 
 how = {"num_workers": 1, "multiprocessing_context": "spawn", "persistent_workers": True}
 spawned = DataLoader(Subset(reading, range(64)), 4, collate_fn=pad_collate, **how)
@@ -138,8 +138,8 @@ Timeline({"first epoch": one_epoch(spawned), "second epoch": one_epoch(spawned)}
 # %%
 from torch.utils.data import Dataset, RandomSampler
 
-from course_utils.loading.images import Jpegs
-from course_utils.measure.throughput import steady_rate
+from keepfed.loaders.images import Jpegs
+from keepfed.measure.throughput import steady_rate
 
 decoding = Jpegs(cu.data_path("images"))
 
@@ -170,8 +170,8 @@ cu.reveal("04c", decode_rates[4] / decode_rates[1])
 # at a time; for decoding it is the number of cores.
 
 # %%
+from course_stories.figures import rates_and_model
 from course_utils.hardware.machine import usable_cores
-from notebooks.stories.figures import rates_and_model
 
 rates_and_model(
     {"reading waits": (read_rates, 8), "decoding computes": (decode_rates, usable_cores())}
@@ -207,7 +207,7 @@ rates_and_model(
 # holds one more, which is in use.
 
 # %%
-from notebooks.exercises.nb04.problem import MACHINES, Machine, table
+from course_exercises.nb04.problem import MACHINES, Machine, table
 
 print(table(MACHINES))
 
@@ -316,7 +316,7 @@ cu.reveal("04d", slower if hasattr(os, "sched_setaffinity") else "possible on Li
 # forked workers read rows that hold their own numbers:
 
 # %%
-from notebooks.stories.worker_traps import show
+from course_stories.worker_traps import show
 
 one_handle = show("one_handle", mended=False)
 print(one_handle.numbers or one_handle.demo.ending)
@@ -376,7 +376,7 @@ class Rows(Dataset):
 cu.check("04.2", Rows)
 
 # %% [markdown]
-# Ours is `LazyFile` in `course_utils/loading/workers/worker.py`; it opens HDF5 and SQLite, too.
+# Ours is `LazyFile` in `keepfed/loaders/workers/worker.py`; it opens HDF5 and SQLite, too.
 #
 # ## When a worker fails
 #
@@ -414,7 +414,7 @@ cu.cleanup_workers()  # it also ends the persistent worker from above
 # ## The finished loader
 
 # %%
-from course_utils.loading.workers import worker_init
+from keepfed.loaders.workers import worker_init
 
 loader = DataLoader(
     reading,
@@ -480,7 +480,7 @@ def first_batch_s(method: str) -> float:
 
 
 # %%
-from notebooks.stories.figures import bars
+from course_stories.figures import bars
 
 # the first worker of a forkserver waits for the server itself
 start_s = {m: [first_batch_s(m) for _ in range(1 if m == "spawn" else 2)][-1] for m in methods}
@@ -503,7 +503,7 @@ cu.reveal("04f", start_s["spawn"] / min(start_s.values()))
 import torch
 from torch.utils.data import BatchSampler, TensorDataset
 
-from notebooks.stories.figures import bars
+from course_stories.figures import bars
 
 rows = TensorDataset(torch.randn(100_000, 16))
 batches = BatchSampler(RandomSampler(rows), batch_size=512, drop_last=False)
@@ -528,8 +528,8 @@ bars({name: rate / speed["rows"] for name, rate in speed.items()}, "samples per 
 import torch
 from torch.utils.data import Dataset
 
-from course_utils.measure.spans import stage
 from course_utils.teaching.explorer import use_cpu
+from keepfed.measure.spans import stage
 
 
 class SomeGiants(Dataset):
@@ -576,7 +576,7 @@ cu.predict(
 )
 
 # %%
-from notebooks.stories.worker_traps import compare
+from course_stories.worker_traps import compare
 
 threads = compare("threads", seconds=12)
 threads
@@ -586,7 +586,7 @@ slow, fast = (run.numbers.get("seconds", 12) for run in (threads.before, threads
 cu.reveal("04g", slow / fast)
 
 # %% [markdown]
-# `worker_init_fn=worker_init` did it, from `course_utils/loading/workers/worker.py`. Its heart is one line,
+# `worker_init_fn=worker_init` did it, from `keepfed/loaders/workers/worker.py`. Its heart is one line,
 # `threadpool_limits(1)` of the package `threadpoolctl`. How much it brings depends on the machine; virtual
 # machines exaggerate.
 #
@@ -604,8 +604,8 @@ cu.predict(
 )
 
 # %%
-from notebooks.stories.figures import bars
-from notebooks.stories.worker_traps import compare
+from course_stories.figures import bars
+from course_stories.worker_traps import compare
 
 lists = compare("strings", seconds=15)
 ways = {"a list": lists.before, "packed": lists.after}
@@ -678,7 +678,7 @@ class MyStrings:
 cu.check("04.3", MyStrings)
 
 # %% [markdown]
-# Ours is `PackedStrings` in `course_utils/loading/workers/worker.py`.
+# Ours is `PackedStrings` in `keepfed/loaders/workers/worker.py`.
 #
 # ## Memory: what is sent at the start
 #
@@ -859,7 +859,7 @@ class MyShifts(Dataset):
 cu.check("04.4", MyShifts)
 
 # %% [markdown]
-# Ours is `worker_rng` in `course_utils/loading/workers/worker.py`: it returns such a generator, wherever you call it.
+# Ours is `worker_rng` in `keepfed/loaders/workers/worker.py`: it returns such a generator, wherever you call it.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*

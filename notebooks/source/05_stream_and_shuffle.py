@@ -193,7 +193,7 @@ class ShardStream(IterableDataset):
 cu.check("05.1", ShardStream)
 
 # %% [markdown]
-# The course has this ready: `split(shards, Place.here())`, in `course_utils.loading.stream`.
+# The course has this ready: `split(shards, Place.here())`, in `keepfed.loaders.stream`.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
@@ -224,8 +224,8 @@ cu.check("05.1", ShardStream)
 cu.predict("05b", "16 spots for each batch, not one: how many times longer is a run?", unit="times")
 
 # %%
-from course_utils.measure.picture import Timeline
-from notebooks.stories.streaming import draw_batch_means, train_on
+from course_stories.streaming import draw_batch_means, train_on
+from keepfed.measure.picture import Timeline
 
 folder = cu.data_path("events", "S")  # the small set: 2,000 events, sorted by energy
 runs = {
@@ -273,7 +273,7 @@ cu.predict(
 # %%
 import numpy as np
 
-from course_utils.loading import stream
+from keepfed.loaders import stream
 
 energy = runs["one spot"].energy
 n, rng = len(energy), np.random.default_rng(0)
@@ -343,7 +343,7 @@ cu.reveal("05d", 10_000 * torch.zeros(3, 224, 224).nbytes / 1e9)
 
 
 # %%
-from notebooks.exercises.nb05.problem import try_out
+from course_exercises.nb05.problem import try_out
 
 stream.draw_together({"tried": try_out(at_once=1, chunk=200, buffer=800)})
 
@@ -394,7 +394,7 @@ cu.check("05.2", at_once, chunk, buffer)
 import numpy as np
 from torch.utils.data import IterableDataset
 
-from course_utils.loading.stream import Place, split
+from keepfed.loaders.stream import Place, split
 
 
 class Numbers(IterableDataset):
@@ -458,7 +458,7 @@ cu.reveal("05f", CHOICES[firsts[0] == firsts[1]])
 
 # %% [markdown]
 # We changed *our* copy of the dataset. The workers keep the copies that they got when they started. A number in
-# shared memory does reach them. `SharedEpoch` in `course_utils.loading.workers` is one, and `EventShards` uses it:
+# shared memory does reach them. `SharedEpoch` in `keepfed.loaders.workers` is one, and `EventShards` uses it:
 # call `set_epoch(epoch)` before each epoch.
 
 # %% [markdown]
@@ -470,7 +470,7 @@ cu.reveal("05f", CHOICES[firsts[0] == firsts[1]])
 # %%
 import matplotlib.pyplot as plt
 
-from notebooks.stories.small_training import held_out_loss
+from course_stories.small_training import held_out_loss
 
 orders = {
     "in order": lambda n, rng: range(n),
@@ -505,7 +505,7 @@ figure
 from itertools import islice
 
 from course_utils.loading.events import pad_collate
-from course_utils.loading.prefetch import ThreadPrefetcher
+from keepfed.loaders.prefetch import ThreadPrefetcher
 
 
 def steps_of(batches):

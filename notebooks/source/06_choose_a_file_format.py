@@ -66,7 +66,7 @@ cu.predict(
 # from anywhere. <!-- given --> This disk is timed; Lustre, the storage of many clusters, and S3, a storage in the cloud, are emulated.
 
 # %%
-from notebooks.stories.formats_compared import compare_formats
+from course_stories.formats_compared import compare_formats
 
 events = cu.data_path("events", "S")  # the small set: 2,000 events
 formats = compare_formats(events)
@@ -244,7 +244,7 @@ for chunks in (256, 4), (65536, 4), (65536, 1), True:
 # </details>
 
 # %%
-from notebooks.stories.chunk_trial import try_chunks
+from course_stories.chunk_trial import try_chunks
 
 print(try_chunks((1, 192, 192)))
 print(try_chunks(True))  # h5py chooses
@@ -339,7 +339,7 @@ climb("npz per event", DataLoader(FileEach(here / "npz", 1000), 256, shuffle=Tru
 import numpy as np
 from torch.utils.data import Dataset
 
-from course_utils.loading.workers import LazyFile
+from keepfed.loaders.workers import LazyFile
 
 
 class Mapped(Dataset):
@@ -411,7 +411,7 @@ columns = Columns(here, [*fields], 1024)
 climb("three lines", columns)
 
 # %%
-from notebooks.stories.figures import bars
+from course_stories.figures import bars
 
 faster = {name: rate / ladder["npz per event"] for name, rate in ladder.items()}
 bars(faster, "times as many events/s as npz per event", "{:,.0f}".format, xscale="log", xlim=0.7)
@@ -468,7 +468,7 @@ cu.reveal("06d", ladder["two workers"] / ladder["whole batches"])
 # %%
 from itertools import islice
 
-from course_utils.measure.picture import Timeline
+from keepfed.measure.picture import Timeline
 
 
 def train(loader):
@@ -551,10 +551,10 @@ cu.reveal("06e", NUMBERS[0 if gain < 0.8 else 1 if gain > 1.25 else 2])
 #
 # Four fields in four files mean four gathers for a batch, and four places on disk for each event. `RecordLoader` keeps all
 # fields of an event side by side, with a checksum, and gathers once, into a buffer that it uses again. Read it:
-# `course_utils/loading/records.py`.
+# `keepfed/loaders/records.py`.
 
 # %%
-from course_utils.loading.records import RecordLoader, write_records
+from keepfed.loaders.records import RecordLoader, write_records
 
 write_records(here / "records.npy", fields)
 climb("three lines", Columns(here, [*fields], 1024))
@@ -747,7 +747,7 @@ print("npz:", type(from_npz).__name__, "  npy:", type(from_npy).__name__)
 # column of hundreds of events; and Parquet with all events in **one large group**.
 
 # %%
-from notebooks.stories.formats_compared import VARIANTS
+from course_stories.formats_compared import VARIANTS
 
 compare_formats(events, VARIANTS).picture()
 
@@ -838,7 +838,7 @@ cu.predict(
 )
 
 # %%
-from notebooks.stories.formats_compared import compare_codecs
+from course_stories.formats_compared import compare_codecs
 
 codecs = compare_codecs(events)
 codecs.picture()

@@ -51,8 +51,8 @@ cu.ready("07")
 cu.predict("07a", "How many times faster is /dev/shm than a warm page cache?", unit="times")
 
 # %%
-from course_utils.loading.staging import stage_to_shm
-from notebooks.stories.data_places import draw_rungs, emulated_s, warm_s
+from course_stories.data_places import draw_rungs, emulated_s, warm_s
+from keepfed.loaders.staging import stage_to_shm
 
 folder = cu.data_path("events", "S")  # the small set: 2,000 events
 staged = stage_to_shm(folder, progress=False)
@@ -84,7 +84,7 @@ cu.reveal("07a", rungs["page cache"] / rungs["/dev/shm"])
 cu.predict("07b", "The 2,000 small files: after how many epochs has staging paid?", unit="epochs")
 
 # %%
-from notebooks.stories.data_places import draw_break_even
+from course_stories.data_places import draw_break_even
 
 figure, small_files, one_file = draw_break_even(folder)
 figure
@@ -102,7 +102,7 @@ cu.reveal("07b", small_files)
 # This is how three lectures stage:
 
 # %%
-from notebooks.stories.staging_scripts import AS_IN_THE_LECTURES, REPAIRED, half_staged, run_script
+from course_stories.staging_scripts import AS_IN_THE_LECTURES, REPAIRED, half_staged, run_script
 
 print(AS_IN_THE_LECTURES)
 
@@ -172,8 +172,8 @@ cu.predict("07d", "64 files, two workers: how many does the second epoch read ag
 # %%
 from torch.utils.data import DataLoader, Subset
 
-from course_utils.loading.cache import SampleCache
 from course_utils.loading.events import NpzEvents, pad_collate
+from keepfed.loaders.cache import SampleCache
 
 nfs = cu.slow_storage(folder, "NFS", cache_mb=0)
 few = Subset(NpzEvents(folder, fs=nfs), range(64))
@@ -283,7 +283,7 @@ print("removed:", staged.unstage())
 # `worker_mb` one worker.
 
 # %%
-from notebooks.exercises.nb07.problem import JOBS, StagingJob
+from course_exercises.nb07.problem import JOBS, StagingJob
 
 print(" " * 15, *(f"{name:>13}" for name in JOBS))
 for field in StagingJob.__dataclass_fields__:
@@ -321,7 +321,7 @@ cu.check("07.3", stageable_mb)
 
 # %%
 from course_utils.hardware.machine import memory, memory_free
-from course_utils.loading.workers import shm_budget
+from keepfed.loaders.workers import shm_budget
 
 batch = pad_collate([few[event] for event in range(16)])
 shm_budget(batch, num_workers=2, programs_bytes=memory() - memory_free())  # what is in use now
@@ -435,8 +435,8 @@ import tempfile
 
 import fsspec
 
+from course_stories.data_places import epoch_s
 from course_utils.loading.events import MemmapEvents
-from notebooks.stories.data_places import epoch_s
 
 slow = cu.slow_storage(folder, "busy Lustre", cache_mb=0)
 room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)

@@ -44,8 +44,9 @@ cu.ready("08")
 # %%
 import torch
 
-from course_utils.loading.images import Augment, Jpegs
-from notebooks.stories.augmenting import bars, places, show
+from course_stories.augmenting import bars, places, show
+from course_utils.loading.images import Augment
+from keepfed.loaders.images import Jpegs
 
 folder = cu.data_path("images", "S")
 photos, augment = Jpegs(folder), Augment(size=224)
@@ -96,7 +97,7 @@ print(f"read and decode: {decode_ms:.1f} ms, and augment: {both_ms:.1f} ms")
 cu.predict("08a", "Two workers decode and augment. How idle is the GPU, start-up aside?", unit="%")
 
 # %%
-from notebooks.stories.augmenting import load_ms, pace_ms, photo_loader, steady, train_epoch
+from course_stories.augmenting import load_ms, pace_ms, photo_loader, steady, train_epoch
 
 gpu = cu.get_accelerator(step_ms=0.4 * both_ms)
 augmenting, decoding = photo_loader(augmented), photo_loader(photos)
@@ -136,7 +137,7 @@ cu.reveal("08a", idle(starved))
 # computed there, since that would cost the cores that the workers need. On CUDA everything is real. <!-- given -->
 
 # %%
-from course_utils.measure.picture import Timeline
+from keepfed.measure.picture import Timeline
 
 device = {"augment": augment, "augment_ms": 1}
 fed = steady(lambda: train_epoch(gpu, decoding, step_ms=gpu.step_ms, **device))
@@ -158,7 +159,7 @@ for name, trace in ("in the workers", starved), ("on the device", fed):
 cu.predict("08b", "How many times as long do the float32 crops take over the bus?", unit="times")
 
 # %%
-from notebooks.stories.augmenting import copy_ms
+from course_stories.augmenting import copy_ms
 
 images = torch.stack([photos[index][0] for index in range(0, 192, 3)])  # 64 photographs
 crops = images[:, :, :224, :224].contiguous()
@@ -187,7 +188,7 @@ cu.reveal("08b", bus_ms["float32, 224²"] / bus_ms["uint8, 256²"])
 # %%worker_module all_in_the_worker
 import torch
 
-from notebooks.exercises.nb08.problem import MEAN, STD
+from course_exercises.nb08.problem import MEAN, STD
 
 
 def all_in_the_worker(image: torch.Tensor, top: int, left: int, flip: bool) -> torch.Tensor:
@@ -222,7 +223,7 @@ def all_in_the_worker(image: torch.Tensor, top: int, left: int, flip: bool) -> t
 # %%worker_module my_split
 import torch
 
-from notebooks.exercises.nb08.problem import MEAN, STD
+from course_exercises.nb08.problem import MEAN, STD
 
 
 def in_worker(image: torch.Tensor, top: int, left: int) -> torch.Tensor:
@@ -341,7 +342,7 @@ cu.reveal("08d", pace_ms(device) / pace_ms(workers))
 # of the places where the augmentation fits into memory. The check tries these three jobs and hundreds more.
 
 # %%
-from notebooks.exercises.nb08.problem import JOBS, AugmentJob
+from course_exercises.nb08.problem import JOBS, AugmentJob
 
 print(" " * 15, *(f"{name:>12}" for name in JOBS))
 for field in AugmentJob.__dataclass_fields__:
@@ -494,7 +495,7 @@ ways = {
 cpu_ms = {name: best_ms(way, times=3) for name, way in ways.items()}
 
 # %%
-from notebooks.stories.operations import count_operations
+from course_stories.operations import count_operations
 
 operations = {name: count_operations(way)[0].calls for name, way in ways.items()}
 bars({"ms on one core of this CPU": cpu_ms, "operations of torch": operations})
@@ -548,7 +549,7 @@ def climb(name, loader):
 from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
 
-from course_utils.loading.images import IMAGENET_MEAN, IMAGENET_STD
+from keepfed.loaders.images import IMAGENET_MEAN, IMAGENET_STD
 
 chain = v2.Compose(
     [
@@ -578,7 +579,7 @@ climb("two workers", DataLoader(files.dataset, 50, shuffle=True, **options))
 import tempfile
 from pathlib import Path
 
-from course_utils.loading.images import ImageLoader, pack_images
+from keepfed.loaders.images import ImageLoader, pack_images
 
 room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
 packed = Path(room.name, "train.images")
@@ -594,7 +595,7 @@ climb("a thread for each core", ImageLoader(packed, 50))
 climb("uint8", ImageLoader(packed, 50, dtype="uint8"))
 
 # %%
-from notebooks.stories.figures import bars as rungs
+from course_stories.figures import bars as rungs
 
 faster = {name: rate / ladder["ImageFolder"] for name, rate in ladder.items()}
 rungs(faster, "times as many photographs/s as ImageFolder", "{:.1f}".format)
@@ -619,7 +620,7 @@ print(f"{sum(same)} of {len(same)} are bit for bit those of torchvision")
 # %% [markdown]
 # Photographs that become smaller by two or more are decoded smaller in the first place: the codec leaves out the fine parts of each
 # block of 8 × 8 pixels. That changes a pixel by about one level of 255. <!-- given --> Read it:
-# `course_utils/loading/images/decoding.py` cuts and decodes, `restarts.py` beside it makes that possible. Appendix B holds the loader against those of other libraries.
+# `keepfed/loaders/images/decoding.py` cuts and decodes, `restarts.py` beside it makes that possible. Appendix B holds the loader against those of other libraries.
 #
 # With `antialias=False` OpenCV resizes, as it does in most fast loaders: each new pixel mixes only the four that are nearest to it,
 # which is quicker. `make peers` measures both ways beside the other libraries.

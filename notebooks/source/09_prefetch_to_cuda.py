@@ -71,7 +71,7 @@ def times(copy):
 
 
 # %%
-from notebooks.stories.prefetchers.pictures import draw_copies
+from course_stories.prefetchers.pictures import draw_copies
 
 pageable, pinned = images[0], gpu.pin(images[0])
 cases = {
@@ -173,8 +173,8 @@ def one_ahead(stage, batches):
 
 # %%
 from course_utils.hardware.gpu import checksum
-from course_utils.measure.picture import Timeline
-from course_utils.measure.spans import hidden_share, stage
+from keepfed.measure.picture import Timeline
+from keepfed.measure.spans import hidden_share, stage
 
 loader = list(gpu.pinned(images))  # as if from DataLoader(pin_memory=True)
 wanted = [checksum([batch]).item() for batch in images]
@@ -314,7 +314,7 @@ for read_late in False, True:
 # steps ahead:
 #
 # ```python
-# from course_utils.loading.prefetch import CudaPrefetcher
+# from keepfed.loaders.prefetch import CudaPrefetcher
 #
 # loader = DataLoader(dataset, batch_size=256, num_workers=8, pin_memory=True)
 # for batch in CudaPrefetcher(loader, "cuda"):
@@ -330,7 +330,7 @@ for read_late in False, True:
 # %%
 import inspect
 
-from notebooks.stories.prefetchers import NotesPrefetcher
+from course_stories.prefetchers import NotesPrefetcher
 
 print(inspect.getsource(NotesPrefetcher))
 
@@ -340,7 +340,7 @@ cu.predict("09g", "How many defects do you see?", unit="defects")
 # %%
 from IPython.display import Markdown
 
-from notebooks.stories.prefetchers import prove_all
+from course_stories.prefetchers import prove_all
 
 defects = prove_all()  # measured now on emulated GPUs, with the notes' design and with ours
 rows = [f"| {d.number} | {d.title} | {d.notes} | {d.ours} |" for d in defects]
@@ -363,7 +363,7 @@ cu.reveal("09g", sum(defect.proven for defect in defects))
 # </details>
 
 # %%
-from notebooks.exercises.nb09.problem import CAUSES, SYMPTOMS
+from course_exercises.nb09.problem import CAUSES, SYMPTOMS
 
 for letter, symptom in SYMPTOMS.items():
     print(f"({letter}) {symptom}")
@@ -533,7 +533,7 @@ def stream_first(batches):
 cu.predict("09h", "whole_stream, each loss read: what share of the copying is hidden?", unit="%")
 
 # %%
-from notebooks.stories.prefetchers.pictures import draw_designs
+from course_stories.prefetchers.pictures import draw_designs
 
 designs = [in_the_loop, default_stream, without_wait, with_wait, with_record]
 designs += [whole_stream, stream_first]
@@ -590,7 +590,7 @@ print("read at once:", right_results(wait=False), " after an event:", right_resu
 # a line says how to make one.
 
 # %%
-from course_utils.measure.exchange import listing, recordings
+from course_utils.hardware.gpu.recordings import listing, recordings
 
 recorded = recordings()
 print(listing(recorded))
@@ -607,7 +607,7 @@ display(*(recording.timeline() for recording in recorded))
 # %%
 from itertools import islice
 
-from course_utils.loading.prefetch import CudaPrefetcher
+from keepfed.loaders.prefetch import CudaPrefetcher
 
 (many,) = gpu.pinned([torch.zeros(640, 3, 224, 224, dtype=torch.uint8)])
 
@@ -636,7 +636,7 @@ cu.predict(
 )
 
 # %%
-from notebooks.stories.prefetchers.pictures import draw_gains
+from course_stories.prefetchers.pictures import draw_gains
 
 trainings = {  # ms of a step: in any case, and for each image; ms of the workers for each image
     "small model": (1, 1 / 160, 0),
@@ -664,7 +664,7 @@ cu.reveal("09i", gains["small model, slow workers"][640])
 # a step take, in ms? MB divided by GB/s is ms, and pinning runs at `PAGEABLE_GB_S`, whoever does it. (That rate was measured with 64 MiB; smaller copies from pageable memory are faster, so that pinning gains less.) <!-- given -->
 
 # %%
-from notebooks.exercises.nb09.problem import CASES, PAGEABLE_GB_S, PINNED_GB_S, Case
+from course_exercises.nb09.problem import CASES, PAGEABLE_GB_S, PINNED_GB_S, Case
 
 print(f"pageable: {PAGEABLE_GB_S} GB/s, pinned: {PINNED_GB_S} GB/s")
 for name, case in CASES.items():

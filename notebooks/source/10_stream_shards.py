@@ -94,7 +94,7 @@ def from_files(fs):
 
 
 # %%
-from notebooks.stories.shard_pipelines import plot_epochs
+from course_stories.shard_pipelines import plot_epochs
 
 epochs = {
     "a file each": seconds(events, "files", from_files),
@@ -129,7 +129,7 @@ from torch.utils.data import DataLoader
 
 from course_utils.hardware.object_store import object_store
 from course_utils.loading.events import pad_collate
-from course_utils.measure.picture import Timeline
+from keepfed.measure.picture import Timeline
 
 gpu = cu.get_accelerator(step_ms=30)
 
@@ -363,7 +363,7 @@ cu.check("10.1", epoch, mixed, complete)
 # - and where the data are too small for that, there are as few shards as possible.
 
 # %%
-from notebooks.stories.shard_pipelines import SHOWN
+from course_stories.shard_pipelines import SHOWN
 
 for name, case in SHOWN.items():
     print(f"{name:9}  {case}: {case.mb:,.0f} MB")
@@ -503,7 +503,7 @@ with object_store(shards, None) as store:
 # never removes a shard from it (`cache_size=-1`).
 
 # %%
-from notebooks.stories.snippets import compare_snippets, numbered_shards
+from course_stories.snippets import compare_snippets, numbered_shards
 
 numbered = numbered_shards(tempfile.mkdtemp(dir=room.name))
 compare_snippets(numbered, "labels", "images", "cached")

@@ -55,7 +55,7 @@ import torch.distributed as dist
 
 import course_utils as cu
 from course_utils.hardware.gpu import rank_accelerator
-from course_utils.measure.ranks import save_rank
+from keepfed.measure.ranks import save_rank
 
 
 def train(loader, traces):
@@ -101,8 +101,8 @@ cu.predict(
 # %%
 import tempfile
 
-from course_utils.measure.ranks import load_ranks
 from course_utils.teaching.notebook import torchrun
+from keepfed.measure.ranks import load_ranks
 
 events = cu.data_path("events", "S")  # the small set: 2,000 events
 room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -130,7 +130,7 @@ cu.predict("11c", "A rank goes through its sampler three times. How many differe
 # %%
 from torch.utils.data import DistributedSampler
 
-from notebooks.stories.many_ranks import plot_shares
+from course_stories.many_ranks import plot_shares
 
 shares = [list(DistributedSampler(range(10), num_replicas=4, rank=rank)) for rank in range(4)]
 plot_shares(shares)
@@ -289,8 +289,8 @@ from rank_loop import train
 from torch import distributed
 from torch.utils.data import DataLoader
 
+from course_utils.loading.event_shards import EventShards
 from course_utils.loading.events import pad_collate
-from course_utils.loading.stream import EventShards
 
 if __name__ == "__main__":
     distributed.init_process_group("gloo", timeout=timedelta(seconds=5))  # not half an hour
@@ -421,8 +421,8 @@ cu.reveal("11r", len(asked_for))
 # %%worker_module survivor
 import psutil
 
-from course_utils.loading.resume import load_checkpoint, save_checkpoint
-from notebooks.stories.small_training import Training
+from course_stories.small_training import Training
+from keepfed.loaders.resume import load_checkpoint, save_checkpoint
 
 
 def go_on(events, path, workers, die_after=None):
@@ -460,8 +460,8 @@ live("killed", workers=2, die_after=23)
 live("killed", workers=0)
 
 # %%
-from course_utils.loading.resume import load_checkpoint
-from notebooks.stories.small_training import draw_losses
+from course_stories.small_training import draw_losses
+from keepfed.loaders.resume import load_checkpoint
 
 killed, whole = (load_checkpoint(f"{room.name}/{name}.pt") for name in ("killed", "whole"))
 print("the same events in the same order:", killed["events"] == whole["events"])
@@ -496,7 +496,7 @@ draw_losses(whole["losses"], killed["losses"], at=23)
 # %%
 import torch
 
-from notebooks.stories.small_training import light_and_energy
+from course_stories.small_training import light_and_energy
 
 light, energy = light_and_energy(events)
 order = torch.randperm(len(energy), generator=torch.Generator().manual_seed(0))
@@ -643,7 +643,7 @@ torchrun("diagnose_ranks", events, ranks=3)
 
 # %%
 # %%worker_module my_resume
-from notebooks.exercises.nb11.problem import OrderedLoader
+from course_exercises.nb11.problem import OrderedLoader
 
 
 class ResumableLoader(OrderedLoader):
@@ -733,7 +733,7 @@ for name, form in FORMATS.items():
         print(f"{name}: {len(arrays.slices(form.write.size))} parts, such as {form.write.name(1)}")
 
 # %% [markdown]
-# `python -m data_scripts.convert_events FOLDER --to npz tar --engine ray` makes each part a task of [Ray](https://docs.ray.io) (after
+# `python -m course_data.convert_events FOLDER --to npz tar --engine ray` makes each part a task of [Ray](https://docs.ray.io) (after
 # `pip install -e ".[cluster]"`). When a node dies, its tasks run again.
 
 # %%
@@ -746,7 +746,7 @@ cu.predict(
 # %%
 from pathlib import Path
 
-from data_scripts.on_ray import write_part
+from course_data.on_ray import write_part
 
 half = Path(room.name, "tar", ".events-00001.tar.of-a-dead-task.unfinished")
 half.parent.mkdir()
@@ -789,14 +789,14 @@ else:
 #
 # ### Run on Slurm
 #
-# `data_scripts/slurm` has scripts that stage, convert and train. `train.sh` asks for:
+# `course_data/slurm` has scripts that stage, convert and train. `train.sh` asks for:
 
 # %%
 import re
 
 import course_utils.paths
 
-job = (course_utils.paths.REPO / "data_scripts/slurm/train.sh").read_text()
+job = (course_utils.paths.REPO / "course_data/slurm/train.sh").read_text()
 print(*re.findall("^#SBATCH.*", job, re.MULTILINE), sep="\n")
 
 # %% [markdown]

@@ -82,7 +82,7 @@ def from_file(piece):
 
 
 # %%
-from course_utils.measure.picture import Timeline
+from keepfed.measure.picture import Timeline
 
 gpu = cu.get_accelerator(step_ms=5)
 
@@ -106,7 +106,7 @@ cu.reveal("12a", 100 * runs["text"].summary().idle)
 # goes to the model becomes int64, since its first layer takes no uint16.
 
 # %%
-from notebooks.stories.figures import bars
+from course_stories.figures import bars
 
 places = BATCH * STEPS
 kb = {"text": len("".join(texts).encode()) / 1e3, "int64": places * 8e-3, "uint16": places * 2e-3}
@@ -183,7 +183,7 @@ cu.predict(
 cu.predict("12d", "If an offset moves each window, how much is in none?", unit="% of tokens")
 
 # %%
-from notebooks.stories.token_windows import plot_coverage, times_served
+from course_stories.token_windows import plot_coverage, times_served
 
 n_tokens, length = len(tokens), 128
 rng = np.random.default_rng(0)
@@ -398,8 +398,8 @@ cu.reveal("12f", wasted["per batch"])
 # windows goes on with the next one.
 
 # %%
+from course_stories.token_windows import plot_mask
 from course_utils.loading.tokens import END, PackedWindows
-from notebooks.stories.token_windows import plot_mask
 
 docs = PackedWindows(corpora["docs"], 256)
 index = docs.index(epoch=0)

@@ -49,7 +49,7 @@ cu.ready("13")
 # On the slow storage of a computing centre, the script starves its GPU. Here it is:
 
 # %%
-from notebooks.stories.capstone import hand_out
+from course_stories.capstone import hand_out
 
 script = hand_out()
 print(f"{script}: {len(script.read_text('utf-8').splitlines())} lines")
@@ -68,7 +68,7 @@ cu.predict(
 )
 
 # %%
-from notebooks.stories.capstone import load, timed_job
+from course_stories.capstone import load, timed_job
 
 events = cu.data_path("events", "S")
 job = timed_job(events)
@@ -130,7 +130,7 @@ cu.reveal("13a", 100 * job.trace.summary().au)
 # </details>
 
 # %% tags=["solution"]
-from notebooks.stories.capstone import script_with
+from course_stories.capstone import script_with
 
 _ = script.write_text(script_with([]), "utf-8")
 
@@ -143,7 +143,7 @@ cu.check("13.1", script)
 # %% tags=["solution"]
 from textwrap import fill
 
-from notebooks.stories.capstone import faults_of
+from course_stories.capstone import faults_of
 
 for fault in faults_of(0):
     text = f"{fault.place:9}  {fault.name}. {fault.why}"
@@ -163,8 +163,8 @@ cu.predict(
 # %%
 from math import exp
 
-from notebooks.stories.capstone import Job
-from notebooks.stories.capstone.learning import learnt, plot_learning, recorded
+from course_stories.capstone import Job
+from course_stories.capstone.learning import learnt, plot_learning, recorded
 
 earnest = Job(events, ["masked"] * 4, seconds=12)  # with the real model, on your machine
 earnest.run(load(script).train)
@@ -187,7 +187,7 @@ cu.reveal("13b", exp(recorded().ends("masked")[1][-1]))
 # The form keeps every letter that you type. What you hand in is `capstone_report.md`, which appears beside this notebook.
 
 # %%
-from notebooks.stories.capstone.report import write_report
+from course_stories.capstone.report import write_report
 
 write_report()
 
@@ -240,8 +240,8 @@ write_report()
 # about you. It believes what it is told, and so it is for fun: an exam would run your script itself.
 
 # %%
-from course_utils.teaching.leaderboard import post
-from notebooks.stories.capstone import best, seed_of
+from course_stories.capstone import best, seed_of
+from course_stories.leaderboard import post
 
 name, board = "", ""
 print(post(name, best(seed_of(script)), board))

@@ -47,12 +47,12 @@ cu.ready("A")
 # Copy the end of a traceback into the box, or write a few words, and look it up. Below each entry is a button that runs it.
 
 # %%
-from notebooks.stories.field_guide import Search
+from course_stories.field_guide import Search
 
 Search("DataLoader worker (pid 46794) is killed by signal: Bus error.")
 
 # %% [markdown]
-# The entries are in no model and on no server, only in files of this project: one for each thing that goes wrong, in `docs/field_guide`. Nothing
+# The entries are in no model and on no server, only in files of this project: one for each thing that goes wrong, in `keepfed/field_guide`. Nothing
 # that you paste leaves this machine. In a terminal the same is
 #
 # ```bash
@@ -65,7 +65,7 @@ Search("DataLoader worker (pid 46794) is killed by signal: Bus error.")
 # A worker has its own traceback, and the loop that waits for it has another one. The last line is often the one that says least:
 
 # %%
-from course_utils.teaching.field_guide import look_up
+from keepfed.field_guide import look_up
 
 log = """
 AttributeError: Can't get attribute 'Events' on <module '__main__' (built-in)>
@@ -94,7 +94,7 @@ print(*look_up("RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedl
 # that may hang or die. This one makes no message at all, which is the worst kind:
 
 # %%
-from notebooks.stories.field_guide import show
+from course_stories.field_guide import show
 
 show("same_numbers")
 
@@ -113,7 +113,7 @@ show("unpicklable")
 # says so instead.
 
 # %%
-from notebooks.stories.field_guide import pages
+from course_stories.field_guide import pages
 
 pages()
 

@@ -73,7 +73,7 @@ cu.predict(
 )
 
 # %%
-from notebooks.stories.peers import compare
+from course_stories.peers import compare
 
 small = compare("small")
 small.picture()
@@ -136,7 +136,7 @@ small
 # the button nothing is installed, and the environment of the course never changes; remove the folder to be rid of it all.
 
 # %%
-from notebooks.stories.peers import LibraryForm
+from course_stories.peers import LibraryForm
 
 LibraryForm()
 
@@ -194,7 +194,7 @@ LibraryForm()
 # what else the machine does meets all of them alike. First events, many times as many as above.
 
 # %%
-from notebooks.stories.peers import recorded
+from course_stories.peers import recorded
 
 recorded("events")
 
@@ -258,7 +258,7 @@ cu.reveal("Bc", len(origins))
 # runs, and reads one file after the other. Each card says what the printed code does and what the mended code does; unfold it to read both.
 
 # %%
-from notebooks.stories.snippets import compare_snippets, numbered_shards
+from course_stories.snippets import compare_snippets, numbered_shards
 
 numbered = numbered_shards(tempfile.mkdtemp(dir=room.name))
 compare_snippets(numbered, "script", "columns", "padding", "tf_data")

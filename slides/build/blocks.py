@@ -15,10 +15,10 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from course_utils.measure.picture import Control, Picture, TimelineGrid, key
-from course_utils.measure.simulate import Pipeline, simulate
+from course_stories.lecture import demos, load_finding
 from course_utils.paths import recording
-from course_utils.teaching.lecture import demos, load_finding
+from keepfed.measure.picture import Control, Picture, TimelineGrid, key
+from keepfed.measure.simulate import Pipeline, simulate
 from slides.build.rich_text import render
 
 STYLES = ("course_utils.plots", Path(__file__).with_name("figures.mplstyle"))

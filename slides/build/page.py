@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from course_utils.measure.picture import module_source
+from keepfed.measure.picture import module_source
 from notebooks.claims import Claim
 from slides.build.markdown import Deck, Slide, to_html
 from slides.build.rich_text import render

@@ -15,6 +15,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from course_stories.dftracer import load_dftracer
+from course_stories.figures import value_bars
 from course_utils.hardware.storage import (
     StoragePreset,
     VirtualClock,
@@ -22,10 +24,8 @@ from course_utils.hardware.storage import (
     slow_storage,
     storage_preset,
 )
-from course_utils.measure.exchange import load_dftracer
-from course_utils.measure.picture import LOOKS
 from course_utils.paths import recording
-from notebooks.stories.figures import value_bars
+from keepfed.measure.picture import LOOKS
 
 GOOD, BAD = LOOKS["collate"].colour, "#d55e00"  # what helps, what costs
 BOX, PLAIN = LOOKS["read"].colour, "#7f7f7f"

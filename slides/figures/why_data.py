@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from course_data.simulate import draw_events, simulate
+from course_data.telescope import sensor_positions
 from course_utils.hardware.storage import PRESETS
 from course_utils.loading.events.draw import colours
-from data_scripts.simulate import draw_events, simulate
-from data_scripts.telescope import sensor_positions
 
 Floats = NDArray[np.float64]
 

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+from course_stories.lecture.programs import DEMOS
 from course_utils.paths import REPO
 from notebooks.build import HERE as NOTEBOOKS
 from notebooks.build import BuildError, number, parts, read_source, sources, tags
-from notebooks.stories.lecture import DEMOS
 from slides.instructor.room import budget
 from slides.instructor.schedule import days
 

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Iterator
 
-from course_utils.loading.workers import ShmBudget
 from course_utils.paths import REPO
-from course_utils.words import size
+from keepfed.loaders.workers import ShmBudget
+from keepfed.words import size
 
 LEARNERS = (1, 20, 60)
 BATCH, WORKERS = 8_000_000, 3  # the most that is on its way in a notebook: prediction 04i

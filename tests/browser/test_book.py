@@ -10,14 +10,14 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from course_utils.paths import REPO
-from course_utils.teaching.field_guide import look_up
 from docs.book.build import BUILT
+from keepfed.field_guide import look_up
 
 pytestmark = [pytest.mark.browser, pytest.mark.full, pytest.mark.slow]
 
 MB = 1e6
 POSTED = tomllib.loads(
-    (REPO / "tests/teaching/field_guide_messages.toml").read_text("utf-8"),
+    (REPO / "tests/keepfed/field_guide_messages.toml").read_text("utf-8"),
 )["posted"]
 
 

@@ -8,7 +8,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.full]
 
 
 def test_a_log_is_asked_by_keyboard_and_what_is_found_is_run(lab_root, lab_page):
-    source = "from notebooks.stories.field_guide import Search\nSearch()"
+    source = "from course_stories.field_guide import Search\nSearch()"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     nbformat.write(notebook, lab_root / "work" / "guide.ipynb")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from course_utils.teaching.leaderboard import post
+from course_stories.leaderboard import post
 from tests.browser.lab_page import SHOTS, GuardedPage
-from tests.teaching.leaderboard.posted import GOOD, serving
+from tests.stories.leaderboard.posted import GOOD, serving
 
 pytestmark = pytest.mark.browser
 

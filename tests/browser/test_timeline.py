@@ -6,19 +6,11 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from course_utils.measure.picture import (
-    LOOKS,
-    Control,
-    Picture,
-    Timeline,
-    TimelineGrid,
-    key,
-    states,
-)
-from course_utils.measure.picture.model import pack
-from course_utils.measure.picture.timeline import module_source
-from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.measure.trace import Trace
+from keepfed.measure.picture import LOOKS, Control, Picture, Timeline, TimelineGrid, key, states
+from keepfed.measure.picture.model import pack
+from keepfed.measure.picture.timeline import module_source
+from keepfed.measure.simulate import Pipeline, simulate
+from keepfed.measure.trace import Trace
 
 pytestmark = pytest.mark.browser
 

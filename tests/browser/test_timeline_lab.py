@@ -9,8 +9,8 @@ from tests.browser.lab_page import LabPage
 pytestmark = pytest.mark.browser
 
 CELLS = [
-    "from course_utils.measure.simulate import Pipeline, simulate\n"
-    "from course_utils.measure.picture.timeline import Timeline",
+    "from keepfed.measure.simulate import Pipeline, simulate\n"
+    "from keepfed.measure.picture.timeline import Timeline",
     "times = dict(read_ms=60, decode_ms=20, copy_ms=8, step_ms=40, steps=20)\n"
     "slow = simulate(Pipeline(**times))\n"
     "fast = simulate(Pipeline(**times, num_workers=2))",

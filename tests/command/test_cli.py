@@ -95,7 +95,7 @@ def test_check_tells_what_is_wrong_by_its_exit_code(monkeypatch, capsys):
 
 
 def test_stage_copies_lists_and_removes_all_but_what_a_job_uses(tmp_path, capsys):
-    from course_utils.loading.staging import stage_to_shm, staged_copies
+    from keepfed.loaders.staging import stage_to_shm, staged_copies
 
     (tmp_path / "events.db").write_bytes(b"events")
     (tmp_path / "used").write_bytes(b"1")

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import torch
 
+from course_exercises.nb09.problem import PAGEABLE_GB_S, PRESET, Case
 from course_utils.hardware.gpu import Accelerator, HostClock, timed_accelerator
-from notebooks.exercises.nb09.problem import PAGEABLE_GB_S, PRESET, Case
 
 
 def measure_ms(case: Case) -> float:

@@ -16,8 +16,8 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
+from course_utils.loading.event_shards import EventShards
 from course_utils.loading.events import MemmapEvents, pad_collate
-from course_utils.loading.stream import EventShards
 
 EPOCHS, SHARDS = 3, 10  # ten shards on four ranks: some have three, others two
 
@@ -41,7 +41,7 @@ def main(events: str, out: str, workers: str, start_method: str, *answers: str) 
     make_sampler = importlib.import_module(sampler_module).EverySampleOnce
     in_step = importlib.import_module(steps_module).in_step
     if start_method == "forkserver":
-        multiprocessing.set_forkserver_preload(["torch", "course_utils.loading.stream"])
+        multiprocessing.set_forkserver_preload(["torch", "keepfed.loaders.stream"])
     distributed.init_process_group("gloo")
     rank, world_size = distributed.get_rank(), distributed.get_world_size()
     model = DistributedDataParallel(torch.nn.Linear(1, 1))

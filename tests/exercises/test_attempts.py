@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from course_exercises.nb05 import ex3_prefetch_in_a_thread
+from course_exercises.nb07 import ex1_stage_a_file
+from course_stories.prefetchers import trial
 from notebooks.build import HERE
-from notebooks.exercises.nb05 import ex3_prefetch_in_a_thread
-from notebooks.exercises.nb07 import ex1_stage_a_file
-from notebooks.stories.prefetchers import trial
 from tests.exercises.solutions import (
     Change,
     assert_refused,

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from course_utils.teaching.exercise import Verdict, check
-from notebooks.exercises.nb13 import ex1_rescue_the_run as judge
-from notebooks.stories.capstone import (
+from course_exercises.nb13 import ex1_rescue_the_run as judge
+from course_stories.capstone import (
     Result,
     all_faults,
     best,
@@ -19,6 +18,7 @@ from notebooks.stories.capstone import (
     results,
     script_with,
 )
+from course_utils.teaching.exercise import Verdict, check
 from tests.exercises.solutions import assert_refused
 
 FAULTS = {fault.name: fault for fault in all_faults()}
@@ -37,7 +37,7 @@ def _scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr(sys, "path", [*sys.path])  # a loaded script adds its folder to both
         patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         for module in ("script", "result"):
-            patch.setattr(f"notebooks.stories.capstone.{module}.scratch_folder", lambda: folder)
+            patch.setattr(f"course_stories.capstone.{module}.scratch_folder", lambda: folder)
         yield
 
 

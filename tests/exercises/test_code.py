@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from course_utils.loading.prefetch import CudaPrefetcher, ThreadPrefetcher
+from course_exercises.nb07 import job
+from course_stories.shard_pipelines import SHOWN
 from course_utils.teaching.exercise import check
+from keepfed.loaders.prefetch import CudaPrefetcher, ThreadPrefetcher
 from notebooks.build import for_learner
-from notebooks.exercises.nb07 import job
-from notebooks.stories.shard_pipelines import SHOWN
 from tests.exercises.solutions import assert_refused, attempt, judge
 
 

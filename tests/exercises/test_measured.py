@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
+from course_exercises.nb00.ex1_use_the_switches import JOB
+from course_stories.clinic import CAUSES, NAMES, Clinic, discharge
 from course_utils.hardware.storage.calendar import Counters
-from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.measure.trace import Trace
 from course_utils.teaching.exercise import Verdict, check
 from course_utils.teaching.explorer import Explorer, explorer
 from course_utils.teaching.notebook import data_path
-from notebooks.exercises.nb00.ex1_use_the_switches import JOB
-from notebooks.stories.clinic import CAUSES, NAMES, Clinic, discharge
+from keepfed.measure.simulate import Pipeline, simulate
+from keepfed.measure.trace import Trace
 from tests.exercises.solutions import assert_refused
 
 NAIVE = Pipeline(read_ms=500, step_ms=100, steps=24, batch_size=32, sync=False)

@@ -22,8 +22,8 @@ def test_notebooks_import_problems_and_no_other_module_of_the_exercises() -> Non
 
 @pytest.mark.parametrize("folder", [path.parent.name for path in PROBLEMS])
 def test_a_problem_knows_no_judge(folder: str) -> None:
-    problem = modules()[f"notebooks.exercises.{folder}.problem"]
-    above = ("notebooks.exercises", "course_utils.teaching")
+    problem = modules()[f"course_exercises.{folder}.problem"]
+    above = ("course_exercises", "course_utils.teaching")
     assert not [other for other in problem.imports if other.startswith(above)]
 
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from course_utils.loading.workers import ShmBudget
-from course_utils.measure.simulate import Pipeline, simulate
+from course_exercises.nb04 import ex1_choose_workers
+from course_exercises.nb04.ex1_choose_workers import enough, needed_mb, smallest
+from course_exercises.nb04.problem import MACHINES, Machine
+from course_exercises.nb07 import ex3_stage_how_much
+from course_exercises.nb07.problem import JOBS, StagingJob
+from course_exercises.nb08 import ex2_where_to_augment
+from course_exercises.nb08 import problem as nb08
+from course_exercises.nb09 import ex3_when_pinning_loses
+from course_exercises.nb09.problem import CASES
 from course_utils.teaching.exercise import check
-from notebooks.exercises.nb04 import ex1_choose_workers
-from notebooks.exercises.nb04.ex1_choose_workers import enough, needed_mb, smallest
-from notebooks.exercises.nb04.problem import MACHINES, Machine
-from notebooks.exercises.nb07 import ex3_stage_how_much
-from notebooks.exercises.nb07.problem import JOBS, StagingJob
-from notebooks.exercises.nb08 import ex2_where_to_augment
-from notebooks.exercises.nb08 import problem as nb08
-from notebooks.exercises.nb09 import ex3_when_pinning_loses
-from notebooks.exercises.nb09.problem import CASES
+from keepfed.loaders.workers import ShmBudget
+from keepfed.measure.simulate import Pipeline, simulate
 from tests.exercises.pinning_loops import measure_ms
 from tests.exercises.solutions import assert_refused
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from notebooks.exercises.nb13 import mended
-from notebooks.exercises.nb13.same_steps import learns_as_before
-from notebooks.stories.capstone import FirstStep, PulseTransformer
+from course_exercises.nb13 import mended
+from course_exercises.nb13.same_steps import learns_as_before
+from course_stories.capstone import FirstStep, PulseTransformer
 
 EVENTS, PULSES = 4, 8
 AMP = "with torch.autocast('cpu', torch.bfloat16):\n        loss = model.loss(task, batch)"

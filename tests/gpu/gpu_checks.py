@@ -15,10 +15,10 @@ import torch
 from gpu_loops import lengths, noise, stage
 
 from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator, checksum
-from course_utils.loading.prefetch import CudaPrefetcher
-from course_utils.measure.exchange import load_profile
-from course_utils.measure.spans import Span, hidden_share
-from course_utils.measure.trace import record
+from keepfed.loaders.prefetch import CudaPrefetcher
+from keepfed.measure.exchange import load_profile
+from keepfed.measure.spans import Span, hidden_share
+from keepfed.measure.trace import record
 
 
 def expected(batch: torch.Tensor) -> float:

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator
-from course_utils.loading.prefetch import CudaPrefetcher
-from course_utils.measure.trace import Trace, record
+from keepfed.loaders.prefetch import CudaPrefetcher
+from keepfed.measure.trace import Trace, record
 
 SIDE = 224
 TOLERANCE = 0.03  # by which the utilisation of the two devices may differ

@@ -27,7 +27,7 @@ from gpu_notes import Notes
 if TYPE_CHECKING:
     from gpu_loops import Loop
 
-    from course_utils.measure.trace import Trace
+    from keepfed.measure.trace import Trace
 
 REPO = Path(__file__).resolve().parents[2]
 Part = Callable[[Notes, argparse.Namespace], None]
@@ -97,7 +97,7 @@ def cards(notes: Notes, options: argparse.Namespace) -> None:
     """The programs of the field guide that need a GPU, as people write them and repaired."""
     if options.emulated:
         raise ImportError("these programs need CUDA itself")
-    from course_utils.teaching.field_guide import entries
+    from keepfed.field_guide import entries
 
     for name, entry in entries().items():
         if entry.needs == "a GPU":
@@ -130,7 +130,7 @@ def loops(notes: Notes, options: argparse.Namespace) -> None:
 
 def save(loop: Loop, notes: Notes, real: Trace, emulated: Trace) -> None:
     """Write both traces, for `load_chrome` and Perfetto, with all that is needed to repeat them."""
-    from course_utils.measure.exchange import save_chrome
+    from keepfed.measure.exchange import save_chrome
 
     about = {**notes.about, "command": f"{notes.about['command']} loops"}
     for kind, trace in (("measured", real), ("emulated", emulated)):
@@ -174,7 +174,7 @@ def tests(notes: Notes, options: argparse.Namespace) -> None:
     runs = [] if options.emulated else ["tests/gpu"]
     runs += ["tests/hardware/gpu", "tests/loading/prefetch", "tests/loading/images/test_augment.py"]
     chosen = {run: [run] for run in runs}
-    guide = (REPO / "docs" / "field_guide").glob("*.toml")
+    guide = (REPO / "keepfed" / "field_guide").glob("*.toml")
     programs = [path.stem for path in guide if 'needs = "a GPU"' in path.read_text("utf-8")]
     chosen["field guide"] = ["tests/stories/test_field_guide.py", "-k", " or ".join(programs)]
     for name, arguments in chosen.items():

@@ -15,7 +15,7 @@ import torch
 from gpu_loops import noise
 
 from course_utils.hardware.gpu import Accelerator, HostClock, checksum
-from course_utils.hardware.gpu.cuda import round_trip, timer
+from keepfed.device.cuda import round_trip, timer
 
 Figures = dict[str, Any]
 SIZES_MB = (0.016, 0.064, 0.25, 1, 4, 8, 16, 24, 64, 256)

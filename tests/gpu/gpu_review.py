@@ -16,7 +16,7 @@ from gpu_loops import noise
 
 from course_utils.hardware.gpu import checksum, dense_parts, leaves, tensors
 from course_utils.hardware.gpu.cuda import CudaAccelerator
-from course_utils.loading.prefetch import CudaPrefetcher
+from keepfed.loaders.prefetch import CudaPrefetcher
 
 
 class Graph:
@@ -148,7 +148,7 @@ def review_captured_graph(gpu: CudaAccelerator) -> str:
     from threading import Event as Flag
     from threading import Thread
 
-    from course_utils.measure.watch.timing.device import DeviceClock, device_at_work
+    from keepfed.measure.watch.timing.device import DeviceClock, device_at_work
 
     begun, marked, found = Flag(), Flag(), list[str]()
     x, told = torch.zeros(1024, device=gpu.device), list[float]()

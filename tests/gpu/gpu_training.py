@@ -18,8 +18,8 @@ from torch.utils.data import DataLoader
 
 from course_utils.errors import CourseError
 from course_utils.hardware.gpu import Accelerator
-from course_utils.loading.prefetch import CudaPrefetcher
-from course_utils.measure.trace import record
+from keepfed.loaders.prefetch import CudaPrefetcher
+from keepfed.measure.trace import record
 
 WAYS = ("naive", "workers", "pinned", "prefetcher")
 Step = Callable[[Any], torch.Tensor]
@@ -84,8 +84,8 @@ def trainer(device: torch.device, classes: int, width: int = 64) -> Step:
 
 def course_images() -> Path:
     """Return the folder of the course's images, which are made where they are not there yet."""
+    from course_data import make_images
     from course_utils.paths import data_root
-    from data_scripts import make_images
 
     if make_images.main(["--size", "M"]) != 0:
         raise CourseError("The images could not be made; name others, --images DIR.")
@@ -116,7 +116,7 @@ def train(
         size: pixels of a side that are left of an image.
         width: channels of the first layers of the network.
     """
-    from course_utils.loading.images import Jpegs
+    from keepfed.loaders.images import Jpegs
 
     data = Jpegs(folder, Crop(size))
     if len(data) < batch_size:

@@ -12,7 +12,7 @@ from gpu_parts import machine_facts, save
 from gpu_probes import PROBES
 
 from course_utils.hardware.gpu import get_accelerator, timed_accelerator
-from course_utils.measure.exchange.chrome import load_chrome
+from keepfed.measure.exchange.chrome import load_chrome
 
 
 @pytest.fixture(scope="module")

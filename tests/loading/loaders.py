@@ -10,14 +10,15 @@ import numpy as np
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.loading.contract import EpochLoader
+from course_utils.loading.event_shards import EventShards
 from course_utils.loading.events import pad_collate
-from course_utils.loading.images import ImageLoader, pack_images
-from course_utils.loading.records import RecordLoader, write_records
-from course_utils.loading.resume import ResumableBatches
 from course_utils.loading.shards import decode_event, event_samples, stream_shards, write_shards
-from course_utils.loading.stream import BlockSampler, EventShards
 from course_utils.loading.tokens import END, Blend, Corpus, PackedWindows
+from keepfed.loaders.contract import EpochLoader
+from keepfed.loaders.images import ImageLoader, pack_images
+from keepfed.loaders.records import RecordLoader, write_records
+from keepfed.loaders.resume import ResumableBatches
+from keepfed.loaders.stream import BlockSampler
 
 N = 41  # samples of all but the streams; odd, so that ranks cannot share them equally
 LENGTH = 5  # inputs of a window of tokens

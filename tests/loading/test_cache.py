@@ -14,9 +14,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from course_utils.errors import CourseError
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading import cache as loading_cache
-from course_utils.loading.cache import SampleCache, from_bytes, to_bytes
 from course_utils.loading.events import MemmapEvents, pad_collate
+from keepfed.loaders import cache as loading_cache
+from keepfed.loaders.cache import SampleCache, from_bytes, to_bytes
 from tests.loading.staging.staging_sources import start
 
 unix = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes")

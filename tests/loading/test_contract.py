@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 import torch
 
-from course_utils.loading.cache import SampleCache
-from course_utils.loading.contract import EpochLoader, Place
 from course_utils.loading.events import MemmapEvents, pad_collate
 from course_utils.loading.images import Augment
-from course_utils.loading.workers import SharedEpoch
 from course_utils.teaching.notebook import torchrun
+from keepfed.loaders.cache import SampleCache
+from keepfed.loaders.contract import EpochLoader, Place
+from keepfed.loaders.workers import SharedEpoch
 from tests.loading import rank_loaders
 from tests.loading.loaders import KINDS, Kind, N, prepare
 from tests.loading.stream.ranks import MORE_WORKERS_THAN_CORES, set_rank, start_server

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from course_utils.errors import CourseError
-from course_utils.loading.prefetch import ThreadPrefetcher
-from course_utils.loading.records import RecordLoader, write_records
+from keepfed.loaders.prefetch import ThreadPrefetcher
+from keepfed.loaders.records import RecordLoader, write_records
 
 N, SIZE = 1000, 104  # records, and the bytes of one
 
@@ -34,7 +34,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a file with 1,000 records. Do not write into it."""
     file = tmp_path_factory.mktemp("records") / "train.npy"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("course_utils.loading.records._AT_ONCE", 64)
+        patch.setattr("keepfed.loaders.records._AT_ONCE", 64)
         assert write_records(file, fields()) == file.stat().st_size
     return file
 
@@ -220,7 +220,7 @@ def test_a_writer_that_fails_leaves_the_former_file(
 
     file = tmp_path / "a.npy"
     write_records(file, fields(10))
-    monkeypatch.setattr("course_utils.loading.records._AT_ONCE", 50)
+    monkeypatch.setattr("keepfed.loaders.records._AT_ONCE", 50)
     with pytest.raises(OSError, match="the disk is gone"):
         write_records(file, {"number": np.arange(100).view(Unreadable)})
 

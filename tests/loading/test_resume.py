@@ -9,15 +9,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.loading.prefetch import ThreadPrefetcher
-from course_utils.loading.resume import (
-    ResumableBatches,
-    load_checkpoint,
-    sample_rng,
-    save_checkpoint,
-)
-from course_utils.loading.stream import Place, epoch_rng
-from course_utils.loading.workers import SharedEpoch
+from keepfed.loaders.prefetch import ThreadPrefetcher
+from keepfed.loaders.resume import ResumableBatches, load_checkpoint, sample_rng, save_checkpoint
+from keepfed.loaders.stream import Place, epoch_rng
+from keepfed.loaders.workers import SharedEpoch
 
 
 class Noisy(Dataset[torch.Tensor]):

@@ -14,7 +14,7 @@ import pytest
 from torch import distributed
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.loading.resume import ResumableBatches, load_checkpoint, save_checkpoint
+from keepfed.loaders.resume import ResumableBatches, load_checkpoint, save_checkpoint
 
 if not hasattr(os, "fork"):
     pytest.skip("forks its ranks", allow_module_level=True)

@@ -4,12 +4,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from course_stories.augmenting import copy_ms, load_ms, loops, pace_ms, photo_loader, train_epoch
 from course_utils.hardware.gpu import get_accelerator
-from course_utils.loading.images import Augment, Jpegs
-from course_utils.measure.spans import Span
-from course_utils.measure.trace import Trace
+from course_utils.loading.images import Augment
 from course_utils.teaching.notebook import data_path
-from notebooks.stories.augmenting import copy_ms, load_ms, loops, pace_ms, photo_loader, train_epoch
+from keepfed.loaders.images import Jpegs
+from keepfed.measure.spans import Span
+from keepfed.measure.trace import Trace
 
 
 @pytest.mark.slow

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from course_stories.capstone import PulseTransformer
+from course_stories.capstone.account import CountedStorage
+from course_stories.capstone.learning import Learnt, line_fit, recorded
 from course_utils.hardware.clock import VirtualClock
-from notebooks.stories.capstone import PulseTransformer
-from notebooks.stories.capstone.account import CountedStorage
-from notebooks.stories.capstone.learning import Learnt, line_fit, recorded
 
 SENSORS = np.random.default_rng(0).uniform(-500, 500, (40, 3)).astype(np.float32)
 Batch = dict[str, torch.Tensor]

@@ -8,10 +8,10 @@ from pathlib import Path
 import ipywidgets as widgets
 import pytest
 
+from course_stories.capstone import keep
+from course_stories.capstone.report import write_report
 from course_utils.teaching.notebook import Form
-from notebooks.stories.capstone import keep
-from notebooks.stories.capstone.report import write_report
-from tests.teaching.leaderboard.posted import GOOD
+from tests.stories.leaderboard.posted import GOOD
 
 WRITTEN = {
     "Hypothesis 1": "Every event opens its file anew.",
@@ -119,7 +119,7 @@ def test_a_disk_that_is_full_is_told_beside_the_fields(
     def full(path: Path, content: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("notebooks.stories.capstone.report.replace_file", full)
+    monkeypatch.setattr("course_stories.capstone.report.replace_file", full)
     fill(form, WRITTEN)
     assert "Not kept" in said(form)
     assert "The disk is full; free some space" in said(form)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from notebooks.stories.chunk_trial import CUBE, SHAPE, SLAB, try_chunks
+from course_stories.chunk_trial import CUBE, SHAPE, SLAB, try_chunks
 
 
 def test_a_chunk_is_read_whole_for_every_read() -> None:

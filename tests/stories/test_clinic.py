@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from course_stories.clinic import CAUSES, NAMES, Clinic, admit, discharge
+from course_stories.clinic import clinic as clinic_module
+from course_stories.clinic.clinic import _FILES, Patient, WorkersCpu
 from course_utils.errors import CourseError
-from course_utils.measure.records import Fetch
+from keepfed.measure.records import Fetch
 from notebooks.build import HERE, read_source, with_solutions
-from notebooks.stories.clinic import CAUSES, NAMES, Clinic, admit, discharge
-from notebooks.stories.clinic import clinic as clinic_module
-from notebooks.stories.clinic.clinic import _FILES, Patient, WorkersCpu
 
 SOURCE = HERE / "source/03_measure_before_you_touch.py"
 PROBES = {"batch_times", "loader_alone", "step_alone", "timeline", "together", "workers_cpu"}

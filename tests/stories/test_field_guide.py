@@ -9,10 +9,10 @@ import pytest
 from torch import device
 from torch.utils.data import DataLoader
 
+from course_stories.field_guide import Search, lacking, pages, search, show
+from course_stories.field_guide.cards import Shown
 from course_utils.errors import CourseError
-from course_utils.teaching.field_guide import ANY, TOPICS, entries, look_up
-from notebooks.stories.field_guide import Search, lacking, pages, search, show
-from notebooks.stories.field_guide.cards import Shown
+from keepfed.field_guide import ANY, TOPICS, entries, look_up
 
 QUICK = {"sizes", "served_twice"}
 EACH = [

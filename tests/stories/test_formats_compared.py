@@ -10,15 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course_utils.errors import CourseError
-from course_utils.hardware.machine import can_forget
-from course_utils.hardware.storage import storage_preset
-from course_utils.loading.events import FORMATS, EventArrays
-from course_utils.teaching.notebook import data_path
-from notebooks.stories.formats_compared import compare_codecs, compare_formats
-from notebooks.stories.formats_compared import formats as formats_module
-from notebooks.stories.formats_compared.compression import CODECS, CompressionTable
-from notebooks.stories.formats_compared.formats import (
+from course_stories.formats_compared import compare_codecs, compare_formats
+from course_stories.formats_compared import formats as formats_module
+from course_stories.formats_compared.compression import CODECS, CompressionTable
+from course_stories.formats_compared.formats import (
     AMPLIFICATION,
     COLD,
     NAMES,
@@ -32,6 +27,11 @@ from notebooks.stories.formats_compared.formats import (
     draws,
     write,
 )
+from course_utils.errors import CourseError
+from course_utils.hardware.machine import can_forget
+from course_utils.hardware.storage import storage_preset
+from course_utils.loading.events import FORMATS, EventArrays
+from course_utils.teaching.notebook import data_path
 
 LUSTRE = "emulated busy Lustre"
 SSD, NFS = "emulated laptop SSD", "emulated NFS"

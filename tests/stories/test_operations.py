@@ -1,6 +1,6 @@
 import torch
 
-from notebooks.stories.operations import count_operations
+from course_stories.operations import count_operations
 
 
 def test_what_computes_is_counted_with_what_it_writes_and_a_view_writes_nothing() -> None:

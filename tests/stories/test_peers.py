@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from course_stories.peers import LIBRARIES, LibraryForm, compare, recorded
+from course_stories.peers.comparison import Comparison, keep
+from course_stories.peers.environment import install, is_installed, measure_there
+from course_stories.peers.ledger import Ledger, ledger
+from course_stories.peers.libraries import ALL, LITDATA, SPDL
+from course_stories.peers.measure import TASKS, Measured, Task, measure, threads
 from course_utils.errors import CourseError
-from notebooks.stories.peers import LIBRARIES, LibraryForm, compare, recorded
-from notebooks.stories.peers.comparison import Comparison, keep
-from notebooks.stories.peers.environment import install, is_installed, measure_there
-from notebooks.stories.peers.ledger import Ledger, ledger
-from notebooks.stories.peers.libraries import ALL, LITDATA, SPDL
-from notebooks.stories.peers.measure import TASKS, Measured, Task, measure, threads
 
 HERE = [name for name, peer in ALL.items() if peer.needs is None]
 BOOKS = Ledger(n_events=100, served=100, distinct=100, neighbours=1.0)
@@ -47,7 +47,7 @@ def test_the_books_tell_what_is_dropped_repeated_or_not_shuffled(
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # webdataset closes none
 @pytest.mark.parametrize("name", HERE)
 def test_every_loader_serves_every_sample_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("notebooks.stories.peers.measure.ENOUGH_S", 0)
+    monkeypatch.setattr("course_stories.peers.measure.ENOUGH_S", 0)
     for task in Task(2100, 300, rows=128, batch_size=64), Task(24, 24, rows=9000, batch_size=8):
         found = measure(name, ALL[name], task)
         assert found.books.complete
@@ -106,7 +106,7 @@ def test_a_column_that_says_nothing_is_left_out() -> None:
 def test_what_was_measured_in_an_environment_of_its_own_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("notebooks.stories.peers.comparison.measure_all", lambda task: [])
+    monkeypatch.setattr("course_stories.peers.comparison.measure_all", lambda task: [])
     assert not compare("small", tmp_path).here
     keep("small", ONE, tmp_path)
     assert compare("small", tmp_path).here == {"LitData": ONE}
@@ -125,7 +125,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Note which environments would be made, and make none."""
     made: list[Path] = []
     monkeypatch.setattr("venv.create", lambda folder, **options: made.append(folder))
-    monkeypatch.setattr("notebooks.stories.peers.environment._share", lambda folder: None)
+    monkeypatch.setattr("course_stories.peers.environment._share", lambda folder: None)
     return made
 
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_installed_is_told_in_a_sentence(
     made: list[Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("notebooks.stories.peers.environment._run", ends(1, said=said))
+    monkeypatch.setattr("course_stories.peers.environment._run", ends(1, said=said))
     with pytest.raises(CourseError, match=f"{sentence}.*read what we measured instead"):
         install(LITDATA, tmp_path)
     assert made == [tmp_path / "litdata"]
@@ -153,7 +153,7 @@ def test_what_cannot_be_installed_is_told_in_a_sentence(
 def test_a_library_that_crashes_is_told_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("notebooks.stories.peers.environment._run", ends(-11, said="one\nSegfault"))
+    monkeypatch.setattr("course_stories.peers.environment._run", ends(-11, said="one\nSegfault"))
     with pytest.raises(CourseError, match=r"LitData came to no end \(Segfault\); read what"):
         measure_there("small", "LitData", LITDATA, tmp_path)
 
@@ -162,7 +162,7 @@ def test_a_form_does_nothing_until_its_button_is_pressed(
     tmp_path: Path, made: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = "progress\n" + json.dumps(ONE.row())
-    monkeypatch.setattr("notebooks.stories.peers.environment._run", ends(0, out=row))
+    monkeypatch.setattr("course_stories.peers.environment._run", ends(0, out=row))
     form = LibraryForm(tmp_path)
     assert form.boxes.keys() == {name for name in LIBRARIES if LIBRARIES[name].needs}
     form.button.click()
@@ -174,14 +174,14 @@ def test_a_form_does_nothing_until_its_button_is_pressed(
     assert made == [tmp_path / "litdata"]
     assert "LitData: 200 small and 200 large samples per second" in form.said.value
     assert not form.button.disabled
-    monkeypatch.setattr("notebooks.stories.peers.comparison.measure_all", lambda task: [])
+    monkeypatch.setattr("course_stories.peers.comparison.measure_all", lambda task: [])
     assert compare("large", tmp_path).here == {"LitData": ONE}
 
 
 def test_a_form_says_what_went_wrong(
     tmp_path: Path, made: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("notebooks.stories.peers.environment._run", ends(1, said="ProxyError"))
+    monkeypatch.setattr("course_stories.peers.environment._run", ends(1, said="ProxyError"))
     form = LibraryForm(tmp_path)
     form.boxes["LitData"].value = True
     form.button.click()

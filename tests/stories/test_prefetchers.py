@@ -9,10 +9,10 @@ from functools import partial
 
 import pytest
 
-from notebooks.stories.prefetchers import NotesPrefetcher, PrefetcherTrial, SideStream, prove_all
-from notebooks.stories.prefetchers.bench import BenchSource, make_pairs
-from notebooks.stories.prefetchers.defects import on_current
-from notebooks.stories.prefetchers.trial import Patience, Seen
+from course_stories.prefetchers import NotesPrefetcher, PrefetcherTrial, SideStream, prove_all
+from course_stories.prefetchers.bench import BenchSource, make_pairs
+from course_stories.prefetchers.defects import on_current
+from course_stories.prefetchers.trial import Patience, Seen
 
 
 def test_the_epoch_decides_the_order_and_who_was_left_open_is_known():

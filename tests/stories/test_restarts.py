@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from course_utils.loading.resume import load_checkpoint, save_checkpoint
-from notebooks.stories.small_training import Training
+from course_stories.small_training import Training
+from keepfed.loaders.resume import load_checkpoint, save_checkpoint
 
 if not hasattr(os, "fork"):
     pytest.skip("uses signals and forks of Unix", allow_module_level=True)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from course_stories.small_training import EPOCHS, held_out_loss
 from course_utils.teaching.notebook import data_path
-from notebooks.stories.small_training import EPOCHS, held_out_loss
 
 
 @pytest.mark.slow

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from course_stories import snippets
+from course_stories.snippets import SNIPPETS, compare_snippets, numbered_shards
 from course_utils.errors import CourseError
 from course_utils.teaching.notebook import Demo
-from notebooks.stories import snippets
-from notebooks.stories.snippets import SNIPPETS, compare_snippets, numbered_shards
 
 HERE = {
     "labels": r"torch.Size\(\[1, 16\]\)",

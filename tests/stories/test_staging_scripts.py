@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from course_stories.staging_scripts import AS_IN_THE_LECTURES, REPAIRED, run_script
 from course_utils.errors import CourseError
-from notebooks.stories.staging_scripts import AS_IN_THE_LECTURES, REPAIRED, run_script
 
 
 @pytest.fixture(params=["bash", "python"], autouse=True)

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from notebooks.stories.token_windows import plot_coverage, plot_mask, times_served
+from course_stories.token_windows import plot_coverage, plot_mask, times_served
 
 
 def test_a_token_is_counted_in_each_window_that_it_is_in() -> None:

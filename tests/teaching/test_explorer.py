@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from course_utils.measure.simulate import Pipeline, simulate
 from course_utils.teaching.explorer import STRATEGIES, explorer, run_pipeline
-from course_utils.words import percent
+from keepfed.measure.simulate import Pipeline, simulate
+from keepfed.words import percent
 
 LOOPS = {
     "naive": Pipeline(read_ms=40, decode_ms=10, step_ms=30, steps=20),

@@ -30,9 +30,9 @@ from benchmarks.peers.images.wanted import (
     Wanted,
     image_peer,
 )
-from course_utils.loading.images import Crops, ImageLoader, pack_images
-from notebooks.stories.peers.libraries import GRAIN, SPDL
-from notebooks.stories.peers.peer import Package
+from course_stories.peers.libraries import GRAIN, SPDL
+from course_stories.peers.peer import Package
+from keepfed.loaders.images import Crops, ImageLoader, pack_images
 
 DALI = Package("nvidia-dali-cuda120", "2.4.0", megabytes=900)
 OURS, DECODER = "image loader", "limit: decode whole images"

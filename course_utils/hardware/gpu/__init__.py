@@ -7,8 +7,10 @@ from course_utils.hardware.gpu.accelerator import (
     rank_accelerator,
     timed_accelerator,
 )
-from course_utils.hardware.gpu.batches import (
-    checksum,
+from course_utils.hardware.gpu.emulated import PRESETS, EmulatedAccelerator
+from course_utils.hardware.gpu.loss import checksum
+from course_utils.hardware.gpu.memory import mark_pinned
+from keepfed.device.batches import (
     dense_parts,
     has_gaps,
     leaves,
@@ -18,6 +20,4 @@ from course_utils.hardware.gpu.batches import (
     record_stream,
     tensors,
 )
-from course_utils.hardware.gpu.cuda import CudaDevice
-from course_utils.hardware.gpu.emulated import PRESETS, EmulatedAccelerator
-from course_utils.hardware.gpu.memory import mark_pinned
+from keepfed.device.cuda import CudaDevice

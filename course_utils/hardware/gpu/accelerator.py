@@ -17,50 +17,22 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
 
 from course_utils.hardware.clock import HostClock, RealClock, VirtualClock
-from course_utils.hardware.gpu.batches import Loss, PinnedBatches
 from course_utils.hardware.gpu.cuda import CudaAccelerator
 from course_utils.hardware.gpu.emulated import PRESETS, EmulatedAccelerator
+from course_utils.hardware.gpu.loss import Loss
 from course_utils.hardware.gpu.smi import Smi
+from keepfed.device import Device
 
 
-class Accelerator(Protocol):
-    """A device that copies batches and computes steps beside the host."""
+class Accelerator(Device, Protocol):
+    """A device that also computes training steps of a chosen length."""
 
-    emulated: bool
-    name: str
     step_ms: float
-
-    def Stream(self) -> Any:
-        """Hand out a stream: there are 32 of them, and the 33rd is the first one again."""
-
-    @property
-    def copy_stream(self) -> Any:
-        """The one stream of this device for copies ahead: memory is kept for each stream apart."""
-
-    def Event(self, *, enable_timing: bool = False) -> Any:
-        """Make an event; `enable_timing` for those between which `elapsed_time` is asked for."""
-
-    def stream(self, stream: Any) -> AbstractContextManager[Any]:
-        """Make `stream` the current one of this thread inside the `with` block."""
-
-    def current_stream(self) -> Any:
-        """Return the stream that this thread launches on."""
-
-    def synchronize(self) -> None:
-        """Block the host until everything launched is finished."""
-
-    def upload(self, batch: Any, *, non_blocking: bool = False) -> Any:
-        """Copy the tensors of a batch, however nested, to the device; leave the rest as it is.
-
-        `non_blocking=True` returns at once if the tensors are pinned.
-        """
 
     def step(self, batch: Any, *, ms: float | None = None, occupancy: float = 1.0) -> Loss:
         """Launch a training step on `batch` and return at once.
@@ -70,35 +42,6 @@ class Accelerator(Protocol):
             ms: how long it takes; default `step_ms`.
             occupancy: share of the device's multiprocessors that it keeps busy.
         """
-
-    def launch(
-        self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
-    ) -> Any:
-        """Launch `function(*buffers)`, which returns new tensors, e.g. an augmentation.
-
-        On CUDA it takes as long as it takes; `ms` and `occupancy` are for the emulated device.
-        """
-
-    def pin(self, batch: Any) -> Any:
-        """Return a copy of `batch` in pinned host memory; making it takes the host some time."""
-
-    def pinned(self, batches: Iterable[Any]) -> PinnedBatches:
-        """Hand over the batches of a loader in pinned memory, as `pin_memory=True` does on CUDA.
-
-        When recording: `for batch in gpu.pinned(trace.batches(loader))`.
-        """
-
-    def is_pinned(self, batch: Any) -> bool:
-        """Tell whether all tensors of `batch` are in pinned host memory."""
-
-    def memory_allocated(self) -> int:
-        """Return the bytes of device memory in use."""
-
-    def max_memory_allocated(self) -> int:
-        """Return the most bytes that were in use at a time."""
-
-    def memory_reserved(self) -> int:
-        """Return the bytes taken from the device: in use, or kept for the next of their stream."""
 
     def smi(self) -> Smi:
         """Return what nvidia-smi shows, beside what it does not show."""

@@ -1,139 +1,18 @@
-"""The accelerator interface on a real GPU: a thin skin over torch.
-
-Spans come from CUDA events around each copy and step. They are read when the recording ends, so
-that recording never makes the host wait for the device.
-"""
+"""The accelerator interface on a real GPU, with steps of a chosen length."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from functools import cache, partial
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from course_utils.hardware.gpu.batches import (
-    IN_HOST_MEMORY,
-    ON_ANOTHER_GPU,
-    Loss,
-    PinnedBatches,
-    checksum,
-    dense_parts,
-    map_tensors,
-    move,
-    pin_as_a_loader,
-    tensors,
-)
+from course_utils.hardware.gpu.loss import Loss, checksum
 from course_utils.hardware.gpu.smi import Smi, nvidia_smi
-from course_utils.measure.spans import Span, SpanLog, current, stage
+from keepfed.device.cuda import CudaDevice, batch_number, device_tensors, timer
 
-ROUND_TRIPS = 5  # of an anchor, of which the quickest counts
 LEAST_PRODUCT_MS = 0.5  # a stream takes about 1,000 launches, and then holds up the host
 _SPIN_CYCLES = 10_000_000  # some 5 ms: long enough to calibrate with
-
-
-class CudaDevice:
-    """One CUDA device, fixed for good: its streams, its memory, the copies to it."""
-
-    emulated = False
-
-    def __init__(self, device: torch.device | None = None):
-        """Take `device`, or the one current in this thread: in other threads that is device 0."""
-        index = None if device is None else device.index
-        self.device = torch.device("cuda", torch.cuda.current_device() if index is None else index)
-        self.name = torch.cuda.get_device_name(self.device)
-        self._marks: DeviceMarks | None = None
-
-    def __repr__(self) -> str:
-        return f"{self.name} ({self.device})"
-
-    def Stream(self) -> torch.cuda.Stream:
-        """Make a stream."""
-        return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-
-    @property
-    def copy_stream(self) -> torch.cuda.Stream:
-        """The stream of this device for copies ahead, the same one to all who ask."""
-        return stream_for("copies", self.device)
-
-    def Event(self, *, enable_timing: bool = False) -> torch.cuda.Event:
-        """Make an event; a host that waits for it sleeps instead of keeping a core busy."""
-        return torch.cuda.Event(enable_timing=enable_timing, blocking=True)  # type: ignore[no-untyped-call]
-
-    def stream(self, stream: torch.cuda.Stream | None) -> AbstractContextManager[Any]:
-        """Make `stream` the current one of this thread inside the `with` block."""
-        return torch.cuda.stream(stream)
-
-    def current_stream(self) -> torch.cuda.Stream:
-        """Return the stream that this thread launches on."""
-        return torch.cuda.current_stream(self.device)
-
-    def synchronize(self) -> None:
-        """Block the host until everything launched is finished."""
-        torch.cuda.synchronize(self.device)
-
-    def upload(self, batch: Any, *, non_blocking: bool = False) -> Any:
-        """Copy the tensors of `batch` to the device."""
-        number = _batch_number()
-        with self._span("copy", "transfer", number):
-            return _numbered(move(batch, self.device, non_blocking=non_blocking), number)
-
-    def launch(
-        self, function: Callable[..., Any], *buffers: Any, ms: float, occupancy: float = 1.0
-    ) -> Any:
-        """Launch `function(*buffers)`; it takes as long as it takes."""
-        number = _batch_number(_device_tensors(buffers, self.device))
-        with self._span("gpu", "compute", number):
-            return _numbered(function(*buffers), number)
-
-    def pin(self, batch: Any) -> Any:
-        """Return `batch` in pinned host memory, copied unless it is there already."""
-        return self._pin(map_tensors, batch)
-
-    def pinned(self, batches: Iterable[Any]) -> PinnedBatches:
-        """Hand over `batches` pinned; a `DataLoader(pin_memory=True)` has done it already.
-
-        As there, a dataclass stays as it is unless it has a method `pin_memory`.
-        """
-        return PinnedBatches(batches, partial(self._pin, pin_as_a_loader))
-
-    @staticmethod
-    def _pin(to_tensors: Callable[..., Any], batch: Any) -> Any:
-        with stage("transfer", lane="main"):
-            return to_tensors(torch.Tensor.pin_memory, batch)
-
-    def is_pinned(self, batch: Any) -> bool:
-        """Return whether all tensors of `batch` in host memory are pinned."""
-        here = (tensor for tensor in tensors(batch) if tensor.device.type == "cpu")
-        return all(part.is_pinned() for tensor in here for part in dense_parts(tensor))
-
-    def memory_allocated(self) -> int:
-        """Return the bytes of device memory in use, also by steps whose batches were dropped."""
-        torch.empty(1, device=self.device)  # asked for memory, PyTorch looks which steps are done
-        return int(torch.cuda.memory_stats(self.device).get("active_bytes.all.current", 0))
-
-    def max_memory_allocated(self) -> int:
-        """Return the most bytes that were in use at a time."""
-        return int(torch.cuda.memory_stats(self.device).get("active_bytes.all.peak", 0))
-
-    def memory_reserved(self) -> int:
-        """Return the bytes that PyTorch has taken from the device, free ones of its pools too."""
-        return torch.cuda.memory_reserved(self.device)
-
-    @contextmanager
-    def _span(self, lane: str, name: str, batch: int) -> Iterator[None]:
-        trace = current()
-        if trace is None:
-            yield
-            return
-        if self._marks is None or self._marks.trace is not trace:
-            self._marks = DeviceMarks(trace, self)
-        stream, start, end = self.current_stream(), timer(), timer()
-        start.record(stream)
-        yield
-        end.record(stream)
-        self._marks.spans.append((lane, name, start, end, batch))
 
 
 class CudaAccelerator(CudaDevice):
@@ -151,8 +30,8 @@ class CudaAccelerator(CudaDevice):
         The work is matrix products, as in a training step, which fill the device. With an occupancy
         below one half it is a kernel that counts cycles on a single multiprocessor.
         """
-        read = _device_tensors(batch, self.device)
-        with self._span("gpu", "compute", _batch_number(read)):
+        read = device_tensors(batch, self.device)
+        with self.span("gpu", "compute", batch_number(read)):
             self._work.run(self.step_ms if ms is None else ms, occupancy)
             return CudaLoss(checksum(read), self.current_stream())
 
@@ -216,96 +95,3 @@ class Work:
         end.synchronize()
         elapsed: float = start.elapsed_time(end)
         return elapsed / times
-
-
-class DeviceMarks:
-    """The events of one trace, and two anchors that tie the device's time to the host's."""
-
-    def __init__(self, trace: SpanLog, gpu: CudaDevice):
-        self.trace = trace
-        self.spans: list[tuple[str, str, torch.cuda.Event, torch.cuda.Event, int]] = []
-        self._gpu = gpu
-        self._first = self._anchor()
-        trace.mention(gpu.name)
-        trace.on_close(self.resolve)
-
-    def resolve(self) -> None:
-        """Turn the events into spans."""
-        self._gpu.synchronize()
-        (first, first_ns), (last, last_ns) = self._first, self._anchor()
-        length_ms = first.elapsed_time(last)
-        for lane, name, start, end, batch in self.spans:
-            begin_ns, end_ns = (
-                host_time(first.elapsed_time(mark), length_ms, first_ns, last_ns)
-                for mark in (start, end)
-            )
-            self.trace.add(Span(lane, name, begin_ns, end_ns, batch))
-
-    def _anchor(self) -> tuple[torch.cuda.Event, int]:
-        """Return an event, and when the host saw it pass: of some round trips the quickest."""
-        trips = [round_trip(self._gpu.device, self.trace.clock) for _ in range(ROUND_TRIPS)]
-        _, event, seen_ns = min(trips, key=lambda trip: trip[0])
-        return event, seen_ns
-
-
-@cache
-def stream_for(purpose: str, device: torch.device, priority: int = 0) -> torch.cuda.Stream:
-    """Return the stream of `device` for `purpose`: one, however often it is asked for.
-
-    PyTorch has 32 streams of each priority and gives them out in turn, and its allocator keeps a
-    pool of memory for each: whoever makes one for every epoch ends up with 32 pools.
-    """
-    return torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]
-
-
-def round_trip(device: torch.device, clock: Callable[[], int]) -> tuple[int, torch.cuda.Event, int]:
-    """Let an idle stream of `device` pass an event, and the host see it.
-
-    The stream has a high priority: of those hardly anybody makes one, so it stays empty.
-
-    Returns:
-        Nanoseconds from launch to sight, the event, and when it was seen.
-    """
-    idle, event = stream_for("anchors", device, -1), timer()
-    launched_ns = clock()
-    event.record(idle)
-    event.synchronize()
-    seen_ns = clock()
-    return seen_ns - launched_ns, event, seen_ns
-
-
-def timer() -> torch.cuda.Event:
-    """Return an event that notes the time at which the device passes it."""
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-
-
-def host_time(device_ms: float, length_ms: float, first_ns: int, last_ns: int) -> int:
-    """Return the host's time of an event `device_ms` after the first anchor.
-
-    The clocks drift apart, by some 0.01 ms per second. The second anchor, `length_ms` later by the
-    device's clock, takes that out.
-    """
-    return first_ns + round(device_ms / length_ms * (last_ns - first_ns))
-
-
-def _device_tensors(batch: Any, device: torch.device) -> list[torch.Tensor]:
-    found = [part for tensor in tensors(batch) for part in dense_parts(tensor)]
-    for tensor in found:
-        if tensor.device.type == "cpu":
-            raise ValueError(IN_HOST_MEMORY)
-        if tensor.device != device:
-            raise RuntimeError(ON_ANOTHER_GPU.format(tensor.device, device))
-    return found
-
-
-def _numbered(batch: Any, number: int) -> Any:
-    """Note its number on the tensors of `batch`: the loop may be at the next when it uses them."""
-    for tensor in tensors(batch):
-        tensor._trace_batch = number  # type: ignore[attr-defined]
-    return batch
-
-
-def _batch_number(read: Sequence[torch.Tensor] = ()) -> int:
-    trace = current()
-    default = -1 if trace is None else trace.batch
-    return getattr(read[0], "_trace_batch", default) if read else default

@@ -26,23 +26,7 @@ from typing import Any, NamedTuple
 import torch
 
 from course_utils.hardware.clock import HostClock, RealClock
-from course_utils.hardware.gpu.batches import (
-    IN_HOST_MEMORY,
-    ON_ANOTHER_GPU,
-    SMALL,
-    Handle,
-    Loss,
-    PinnedBatches,
-    checksum,
-    dense_parts,
-    has_gaps,
-    leaves,
-    map_leaves,
-    map_tensors,
-    pin_as_a_loader,
-    tensors,
-    without_tensors,
-)
+from course_utils.hardware.gpu.loss import Loss, checksum
 from course_utils.hardware.gpu.memory import Content, Memory, is_pinned, mark_pinned, poison
 from course_utils.hardware.gpu.smi import SAMPLE_NS, Smi
 from course_utils.hardware.gpu.streams import (
@@ -52,7 +36,22 @@ from course_utils.hardware.gpu.streams import (
     Engine,
     Operation,
 )
-from course_utils.measure.spans import Span, current, stage
+from keepfed.device.batches import (
+    IN_HOST_MEMORY,
+    ON_ANOTHER_GPU,
+    SMALL,
+    Handle,
+    PinnedBatches,
+    dense_parts,
+    has_gaps,
+    leaves,
+    map_leaves,
+    map_tensors,
+    pin_as_a_loader,
+    tensors,
+    without_tensors,
+)
+from keepfed.measure.spans import Span, current, stage
 
 UNREAD_LOSSES = 32  # as many losses may be kept unread before the first is computed
 # How much work the default step is: the model the GPU is imagined to train.

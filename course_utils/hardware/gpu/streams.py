@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from course_utils.forks import set_in_every_fork
 from course_utils.hardware.clock import HostClock
+from keepfed.forks import set_in_every_fork
 
 STREAMS = 32  # that PyTorch hands out for a device, one after the other, and then again
 # Operations that a stream takes, about: the host waits with the next one.

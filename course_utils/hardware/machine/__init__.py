@@ -1,6 +1,6 @@
 """What this machine is: facts, limits, pressure, its disk, and how it starts workers."""
 
 from course_utils.hardware.machine.disk import can_forget, drop_cache
-from course_utils.hardware.machine.facts import SHM, pressure, probe, shm_size, stamp
+from course_utils.hardware.machine.facts import pressure, probe, stamp
 from course_utils.hardware.machine.starting import modules_of_server, start_method, use_start_method
-from course_utils.limits import all_cores, known, memory, memory_free, usable_cores
+from keepfed.limits import SHM, all_cores, known, memory, memory_free, shm_size, usable_cores

@@ -19,11 +19,10 @@ from pathlib import Path
 
 from course_utils.hardware.machine.disk import measure_disk
 from course_utils.hardware.machine.starting import start_method
-from course_utils.limits import all_cores, known, memory, memory_free, usable_cores
 from course_utils.paths import data_root
-from course_utils.words import size
+from keepfed.limits import SHM, all_cores, known, memory, memory_free, shm_size, usable_cores
+from keepfed.words import size
 
-SHM = Path("/dev/shm")
 PRESSURE = Path("/proc/pressure")
 _GB = 1e9
 _PAGE = 106  # characters; JupyterLab breaks longer lines in the middle of a word
@@ -37,11 +36,6 @@ def system() -> str:
 def stamp() -> str:
     """Return machine and date, to stand beside what was measured here and now."""
     return f"{system()}, {usable_cores()} cores, {date.today():%Y-%m-%d}"
-
-
-def shm_size() -> int:
-    """Return the bytes that /dev/shm may hold."""
-    return shutil.disk_usage(SHM).total
 
 
 def gpus() -> tuple[str, ...]:

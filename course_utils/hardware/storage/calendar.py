@@ -13,7 +13,6 @@ import sys
 import threading
 from dataclasses import asdict, dataclass
 
-from course_utils.forks import set_in_every_fork
 from course_utils.hardware.clock import HostClock, RealClock
 from course_utils.hardware.storage.page_cache import BLOCK, UNIT, PageCache
 from course_utils.hardware.storage.presets import StoragePreset
@@ -23,7 +22,8 @@ from course_utils.hardware.storage.shared_state import (
     remove_abandoned,
     remove_at_exit,
 )
-from course_utils.words import percent, plural, size
+from keepfed.forks import set_in_every_fork
+from keepfed.words import percent, plural, size
 
 _MAX_LATE_NS = 1_000_000
 

@@ -154,9 +154,9 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
         return SlowFile(self, path, local, **kwargs)
 
     def _mention(self) -> None:
-        if "course_utils.measure.spans" not in sys.modules:
+        if "keepfed.measure.spans" not in sys.modules:
             return  # nobody records, and the import would take torch's seconds
-        from course_utils.measure.spans import current
+        from keepfed.measure.spans import current
 
         if trace := current():
             trace.mention(f"emulated {self.preset.name}")

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from course_utils.forks import set_in_every_fork
+from keepfed.forks import set_in_every_fork
 
 _PREFIX = "slow-storage-"
 _SPARE = 16  # a state takes no more than this part of the free memory: batches travel there too

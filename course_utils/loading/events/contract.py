@@ -23,9 +23,9 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from course_utils.loading.events.labels import read_labels
-from course_utils.loading.workers import LazyFile
-from course_utils.measure.spans import stage
-from course_utils.paths import exists
+from keepfed.files import exists
+from keepfed.loaders.workers import LazyFile
+from keepfed.measure.spans import stage
 
 Pulses = NDArray[np.float32]  # (n, 4): time in ns, charge in photoelectrons, sensor_id, auxiliary
 
@@ -96,7 +96,7 @@ class Events(Dataset[Sample]):
         self.labels = read_labels(folder, fs)
         if not exists(self.path, fs):
             raise FileNotFoundError(
-                f"There is no {self.path}; `python -m data_scripts.convert_events --help` says how "
+                f"There is no {self.path}; `python -m course_data.convert_events --help` says how "
                 "to add a file format."
             )
         self._lazy = LazyFile(self._open, self.path, fs)
@@ -179,7 +179,7 @@ class Events(Dataset[Sample]):
     def _cannot_be_read(self, index: int, path: str) -> OSError:
         return OSError(
             f"Event {index} cannot be read, {path} is missing or corrupted; to see what to do "
-            f"about it, run `python -m data_scripts.make_events --check --out {self.folder}`."
+            f"about it, run `python -m course_data.make_events --check --out {self.folder}`."
         )
 
 

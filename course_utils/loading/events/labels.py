@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from course_utils.paths import exists, open_file
+from keepfed.files import exists, open_file
 
 CASCADE, TRACK = 0, 1
 
@@ -59,7 +59,7 @@ def read_labels(folder: str | Path, fs: Any = None) -> Labels:
     path = f"{folder}/events.parquet"
     if not exists(path, fs):
         raise FileNotFoundError(
-            f"{folder} holds no events; make some with `python -m data_scripts.make_events --out "
+            f"{folder} holds no events; make some with `python -m course_data.make_events --out "
             f"{folder}`."
         )
     try:
@@ -68,7 +68,7 @@ def read_labels(folder: str | Path, fs: Any = None) -> Labels:
     except (OSError, ValueError, pa.ArrowException) as error:
         raise OSError(
             f"The labels cannot be read, {path} is corrupted; to see what to do about it, run "
-            f"`python -m data_scripts.make_events --check --out {folder}`."
+            f"`python -m course_data.make_events --check --out {folder}`."
         ) from error
     return Labels(
         event_id=column["event_id"],

@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from course_utils.loading.events.contract import Pulses, RowEvents
 from course_utils.loading.events.labels import EVENT, EVENT_COLUMNS, write_labels
-from course_utils.paths import open_file
+from keepfed.files import open_file
 
 Block = tuple[Pulses, NDArray[np.int64]]
 

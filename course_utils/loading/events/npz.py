@@ -11,8 +11,8 @@ import numpy as np
 
 from course_utils.loading.events.contract import Events, Pulses
 from course_utils.loading.events.npy import EventArrays, Parts
-from course_utils.measure.spans import stage
-from course_utils.paths import open_file
+from keepfed.files import open_file
+from keepfed.measure.spans import stage
 
 _FILES_PER_FOLDER = 1000
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from course_utils.loading.events.contract import PULSE, GroupEvents, Pulses
 from course_utils.loading.events.npy import EVENTS_AT_ONCE, EventArrays
-from course_utils.measure.spans import stage
+from keepfed.measure.spans import stage
 
 _LARGE_GROUP = 200_000  # events
 

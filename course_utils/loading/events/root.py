@@ -10,8 +10,8 @@ import numpy as np
 from course_utils.loading.events.contract import PULSE, GroupEvents, Pulses
 from course_utils.loading.events.labels import EVENT, EVENT_COLUMNS
 from course_utils.loading.events.npy import EventArrays
-from course_utils.measure.spans import stage
-from course_utils.paths import open_file
+from keepfed.files import open_file
+from keepfed.measure.spans import stage
 
 
 class RootEvents(GroupEvents):

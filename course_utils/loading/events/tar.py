@@ -15,8 +15,8 @@ import numpy as np
 from course_utils.loading.events.contract import Events, Pulses, neighbours
 from course_utils.loading.events.labels import EVENT_COLUMNS
 from course_utils.loading.events.npy import EventArrays, Parts
-from course_utils.measure.spans import stage
-from course_utils.paths import open_file
+from keepfed.files import open_file
+from keepfed.measure.spans import stage
 
 _EVENTS_PER_SHARD = 250
 

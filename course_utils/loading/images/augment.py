@@ -14,22 +14,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-Numbers = NDArray[np.float32]
-N = TypeVar("N", Tensor, Numbers)
+from keepfed.loaders.images.crops import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    TRIES,
+    between,
+    choose_windows,
+)
 
-# Mean and standard deviation of the channels of ImageNet, as torchvision's models expect them.
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
 GREY = (0.2989, 0.587, 0.114)  # weights of red, green, blue in the grey of torchvision
-TRIES = 10  # candidates for a crop, as in torchvision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +48,7 @@ class Augment:
         batch, _, *size = shape
         low, high = max(0.0, 1 - self.spread), 1 + self.spread
         factors = [
-            _between(torch.rand(batch, generator=generator, device="cpu"), low, high)
+            between(torch.rand(batch, generator=generator, device="cpu"), low, high)
             for _ in range(2)
         ]
         windows = draw_windows(batch, size, self.scale, self.ratio, generator)
@@ -160,49 +159,6 @@ def draw_windows(
     corners = torch.rand(batch, 2, generator=generator, device="cpu").numpy()
     windows = choose_windows(areas, ratios, corners, np.array([size]), scale, ratio)
     return torch.from_numpy(windows)
-
-
-def choose_windows(
-    areas: Numbers,
-    ratios: Numbers,
-    corners: Numbers,
-    sizes: NDArray[np.int64],
-    scale: tuple[float, float],
-    ratio: tuple[float, float],
-) -> NDArray[np.int64]:
-    """Return the windows that numbers in 0..1 stand for, (batch, 4); see `draw_windows`.
-
-    In NumPy, as torch shares `exp` out among threads even where there is next to nothing to do.
-
-    Args:
-        areas: float32 (batch, TRIES).
-        ratios: the same.
-        corners: float32 (batch, 2).
-        sizes: (batch, 2), or (1, 2) if all images are alike: height and width.
-        scale: smallest and largest share of the image.
-        ratio: smallest and largest width over height.
-
-    Raises:
-        ValueError: `scale` or `ratio` is no range of positive numbers.
-    """
-    for name, (low, high) in (("scale", scale), ("ratio", ratio)):
-        if not 0 < low <= high:
-            raise ValueError(f"{name}=({low}, {high}) is no range; give 0 < lowest <= highest.")
-    area = sizes.prod(1, keepdims=True) * _between(areas, *scale)
-    aspect = np.exp(_between(ratios, log(ratio[0]), log(ratio[1])))
-    tries = np.rint(np.sqrt([area / aspect, area * aspect])).astype(np.int64).transpose(1, 2, 0)
-    fits = np.logical_and.reduce((tries > 0) & (tries <= sizes[:, None]), axis=2)
-    first, found = fits.argmax(1), fits.any(1, keepdims=True)
-    largest = np.minimum(sizes, np.rint(sizes[:, ::-1] * [1 / ratio[0], ratio[1]]).astype(np.int64))
-    sides = np.where(found, tries[np.arange(len(tries)), first], largest)
-    room = sizes - sides
-    places = np.where(found, (corners * (room + 1)).astype(np.int64), room // 2)
-    return np.concatenate([places, sides], 1)
-
-
-def _between(numbers: N, low: float, high: float) -> N:
-    """Stretch numbers in 0..1 to low..high."""
-    return low + (high - low) * numbers
 
 
 def crop_resize(images: Tensor, windows: Tensor, size: int) -> Tensor:

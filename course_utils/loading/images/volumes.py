@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from course_utils.measure.spans import stage
-from course_utils.paths import exists, open_file
+from keepfed.files import exists, open_file
+from keepfed.measure.spans import stage
 
 NPY_HEADER = 128  # bytes: the start of an .npy file
 Values = NDArray[np.float32]
@@ -49,7 +49,7 @@ class Volumes(Dataset[torch.Tensor]):
             raise ValueError(f"There are no volumes as {form!r}; choose npz, npy or h5.")
         if not exists(f"{folder}/volumes.json", fs):
             raise FileNotFoundError(
-                f"{folder} holds no volumes; make some with `python -m data_scripts.make_volumes "
+                f"{folder} holds no volumes; make some with `python -m course_data.make_volumes "
                 f"--out {folder}`."
             )
         self.folder, self.form, self.fs = str(folder), form, fs
@@ -102,7 +102,7 @@ class Volumes(Dataset[torch.Tensor]):
         except Exception as error:  # corrupted bytes make each library fail in ways of its own
             raise OSError(
                 f"Volume {index} cannot be read, {self.path(index)} is missing or corrupted; to "
-                "see what to do about it, run `python -m data_scripts.make_volumes --check --out "
+                "see what to do about it, run `python -m course_data.make_volumes --check --out "
                 f"{self.folder}`."
             ) from error
         return torch.from_numpy(values)

@@ -31,10 +31,10 @@ import fsspec
 from webdataset.shardlists import expand_urls
 from webdataset.tariterators import group_by_keys
 
-from course_utils.loading.contract import Place
 from course_utils.loading.shards.write import LIST, Shard, read_list
-from course_utils.loading.stream import ShardedStream
-from course_utils.measure.spans import stage
+from keepfed.loaders.contract import Place
+from keepfed.loaders.stream import ShardedStream
+from keepfed.measure.spans import stage
 
 _REQUEST_BYTES = 4 * 2**20  # what one request asks for, and what a stream holds at most
 _LEAST_BYTES = 64 * 2**10  # what is asked for at least after connections broke

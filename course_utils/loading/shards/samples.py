@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 from course_utils.loading.events import MemmapEvents, Sample
-from course_utils.loading.images import Jpegs
-from course_utils.measure.spans import stage
+from keepfed.loaders.images import Jpegs
+from keepfed.measure.spans import stage
 
 
 def event_samples(folder: str | Path, *, seed: int | None = None) -> Iterator[dict[str, Any]]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import webdataset
 
-from course_utils.paths import replace_file
+from keepfed.files import replace_file
 
 LIST = "shards.json"
 

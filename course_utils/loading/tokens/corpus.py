@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from course_utils.loading.workers import LazyFile
+from keepfed.loaders.workers import LazyFile
 
 Tokens = NDArray[np.uint16]
 END = 0  # behind each document
@@ -45,7 +45,7 @@ class Corpus(Sequence[Tokens]):
                 + (
                     f"choose one of {there}."
                     if there
-                    else f"make some with `python -m data_scripts.make_tokens --out {folder}`."
+                    else f"make some with `python -m course_data.make_tokens --out {folder}`."
                 )
             )
         self.offsets: NDArray[np.int64] = np.load(path / "offsets.npy")

@@ -10,7 +10,6 @@ from course_utils.teaching.notebook.learners_code import (
     statements,
 )
 from course_utils.teaching.notebook.leftovers import cleanup_workers
-from course_utils.teaching.notebook.onlookers import cpu_use, disk_use, hot_lines, worker_pids
 from course_utils.teaching.notebook.prediction import Form, predict, reveal
 from course_utils.teaching.notebook.start import (
     DATA_SETS,

@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 from IPython.core.getipython import get_ipython
 
-import course_utils.forks  # noqa: F401  (so that an interrupt during a fork is heard)
-from course_utils.words import plural
+import keepfed.forks  # noqa: F401  (so that an interrupt during a fork is heard)
+from keepfed.words import plural
 
 _HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 

@@ -19,8 +19,9 @@ from typing import Any
 import ipywidgets as widgets
 
 from course_utils.errors import CourseError
-from course_utils.paths import replace_file, scratch_folder
+from course_utils.paths import scratch_folder
 from course_utils.teaching.notebook.cards import Bar, bars, card, inline
+from keepfed.files import replace_file
 
 Answer = float | str
 

@@ -14,14 +14,15 @@ import numpy as np
 
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import memory, usable_cores, use_start_method
-from course_utils.interrupts import hear_lost_ones
-from course_utils.paths import __version__, data_root, data_size
+from course_utils.paths import data_root, data_size
 from course_utils.teaching.notebook.leftovers import (
     end_without_helpers,
     let_workers_begin_anew,
     spare_the_kernel,
 )
 from course_utils.teaching.notebook.worker_module import register
+from keepfed import __version__
+from keepfed.interrupts import hear_lost_ones
 
 # What every worker imports: loaded once into the server that forks them, it costs no worker time.
 PRELOAD = (
@@ -32,8 +33,8 @@ PRELOAD = (
     "pyarrow.parquet",
     "course_utils.loading.events",
     "course_utils.loading.shards",
-    "course_utils.loading.stream",
-    "course_utils.measure.hook",
+    "keepfed.loaders.stream",
+    "keepfed.measure.hook",
     "course_utils.teaching.explorer",
 )
 
@@ -110,7 +111,7 @@ def make_data(name: str, size: str | None = None) -> int:
     """Make a data set, or look whether it is whole, in words of its own; return an exit code."""
     if name not in DATA_SETS:
         raise CourseError(f"There is no data set {name!r}; choose one of {', '.join(DATA_SETS)}.")
-    from data_scripts import make_events, make_images, make_tokens, make_volumes
+    from course_data import make_events, make_images, make_tokens, make_volumes
 
     makers: dict[str, Callable[[Sequence[str]], int]] = {
         "events": make_events.main,

@@ -54,7 +54,7 @@ def torchrun(
     program = _PROGRAM.format(
         path=sys.path,
         method=loaded_context().get_start_method(),
-        preload=[*PRELOAD, "course_utils.hardware.gpu", "course_utils.measure.ranks"],
+        preload=[*PRELOAD, "course_utils.hardware.gpu", "keepfed.measure.ranks"],
         ranks=ranks,
         script=str(path),
         args=[str(arg) for arg in args],

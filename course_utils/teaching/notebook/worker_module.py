@@ -18,8 +18,9 @@ from types import ModuleType
 from typing import Any
 
 from course_utils.errors import CourseError
-from course_utils.paths import replace_file, scratch_folder
+from course_utils.paths import scratch_folder
 from course_utils.teaching.notebook.learners_code import advice, explain, name_copy
+from keepfed.files import replace_file
 
 _CELL = "the cell"
 _ran: dict[str, str] = {}  # name of a module -> the cell that made it in this kernel, last one last

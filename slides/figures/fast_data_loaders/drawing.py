@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_utils.measure.simulate import Pipeline, simulate
+from keepfed.measure.simulate import Pipeline, simulate
 
 POINTS = 24  # no text on a slide is smaller
 BLUE, RED, GREEN = "#2a85c4", "#d55e00", "#009e73"

@@ -12,13 +12,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
+from course_stories.figures import value_bars
 from course_utils.hardware.storage import counting_storage
 from course_utils.loading.events import FORMATS, EventArrays, colours, open_events
-from course_utils.loading.stream import batched, blocks, buffer_shuffle, mixing, shuffled
-from course_utils.measure.picture import LOOKS
-from course_utils.measure.simulate import Pipeline
+from course_utils.loading.quality import mixing
 from course_utils.teaching.notebook import data_path
-from notebooks.stories.figures import value_bars
+from keepfed.loaders.stream import batched, blocks, buffer_shuffle, shuffled
+from keepfed.measure.picture import LOOKS
+from keepfed.measure.simulate import Pipeline
 from slides.figures.fast_data_loaders.drawing import BLUE, RED, rate, slide
 
 FORMAT_NAMES = ("npy", "hdf5", "tar", "npz", "sqlite", "root", "parquet")

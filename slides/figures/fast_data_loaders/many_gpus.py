@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from course_utils.measure.picture import LOOKS
+from keepfed.measure.picture import LOOKS
 from slides.figures.fast_data_loaders.drawing import GREEN, RED, slide
 
 

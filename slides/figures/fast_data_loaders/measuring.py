@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from notebooks.stories.figures import value_bars
+from course_stories.figures import value_bars
 from slides.figures.fast_data_loaders.drawing import BLUE, GREEN, LOOP, RED, rate, slide
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_utils.measure.picture import LOOKS
-from course_utils.measure.spans import Span
-from notebooks.stories.figures import value_bars
+from course_stories.figures import value_bars
+from keepfed.measure.picture import LOOKS
+from keepfed.measure.spans import Span
 from slides.figures.fast_data_loaders.drawing import BLUE, RED, slide
 from slides.figures.fast_data_loaders.waiting import hit_percent
 
@@ -115,7 +115,7 @@ def _default_stream(gpu: Any, batches: Sequence[Any]) -> Iterator[Any]:
 
 
 def _side_stream(*, wait: bool) -> Callable[[Any, Sequence[Any]], Iterator[Any]]:
-    from notebooks.stories.prefetchers import SideStream
+    from course_stories.prefetchers import SideStream
 
     return lambda gpu, batches: iter(SideStream(batches, gpu, wait=wait))
 
@@ -125,7 +125,7 @@ def _train(design: Callable[[Any, Sequence[Any]], Iterator[Any]]) -> tuple[list[
     import torch
 
     from course_utils.hardware.gpu import checksum, timed_accelerator
-    from course_utils.measure.trace import record
+    from keepfed.measure.trace import record
 
     gpu, clock = timed_accelerator("RTX 3090", step_ms=0.3, emulate=True)
     rows = torch.arange(6, dtype=torch.float32)[:, None] + 1

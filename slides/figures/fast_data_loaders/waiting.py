@@ -12,9 +12,9 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
+from course_stories.figures import value_bars
 from course_utils.hardware.storage import BLOCK, slow_storage
-from course_utils.measure.picture import LOOKS
-from notebooks.stories.figures import value_bars
+from keepfed.measure.picture import LOOKS
 from slides.figures.fast_data_loaders.drawing import BLUE, LOOP, RED, rate, slide
 
 CACHED = 40  # blocks of 32 KiB in the page cache of the cliff

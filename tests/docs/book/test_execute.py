@@ -7,7 +7,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from course_utils.paths import data_root
 from course_utils.teaching.exercise import VERDICT_MIME
 from docs.book import execute
-from docs.book.execute import fingerprint, not_right, without_homes
+from docs.book.execute import digest_of, fingerprint, not_right, without_homes
 
 SHOWN = new_output("stream", name="stdout", text="1")
 
@@ -18,6 +18,17 @@ def test_an_execution_is_known_by_its_code_and_a_text_may_change() -> None:
         for text, code in (("one", "1"), ("other", "1"), ("one", "2"))
     ]
     assert names[0] == names[1] != names[2]
+
+
+def test_a_change_of_a_package_makes_a_new_execution(tmp_path: Path) -> None:
+    module = tmp_path / "keepfed" / "words.py"
+    module.parent.mkdir()
+    module.write_text("one")
+    before = digest_of(tmp_path)
+    (module.parent / "notes.txt").write_text("no code")
+    assert digest_of(tmp_path) == before
+    module.write_text("two")
+    assert digest_of(tmp_path) != before
 
 
 def test_what_was_kept_is_shown_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,9 @@
 
 import re
 
-from course_utils.measure.spans import STAGES
 from course_utils.teaching.explorer import STRATEGIES
 from docs.book.assemble import BOOK
+from keepfed.measure.spans import STAGES
 from notebooks.build import HERE, for_learner, number, read_source, sources
 
 TEXT = (BOOK / "glossary.md").read_text("utf-8")

@@ -2,8 +2,8 @@ import json
 
 from nbformat.v4 import new_code_cell, new_notebook
 
-from course_utils.teaching.field_guide import entries
 from docs.book import guide
+from keepfed.field_guide import entries
 from notebooks.build import HERE, number
 
 NOTEBOOKS = {number(path): path.stem for path in HERE.glob("*.ipynb")}

@@ -5,10 +5,10 @@ import ipywidgets as widgets
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from course_utils.measure.picture import Timeline
 from course_utils.teaching.notebook import predict, reveal
 from docs.book.in_kernel import FORM, load_ipython_extension
-from tests.measure.handmade import naive
+from keepfed.measure.picture import Timeline
+from tests.keepfed.measure.handmade import naive
 
 
 @pytest.fixture

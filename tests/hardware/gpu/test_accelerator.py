@@ -14,7 +14,7 @@ from course_utils.hardware.gpu import (
     rank_accelerator,
     timed_accelerator,
 )
-from course_utils.measure.trace import record
+from keepfed.measure.trace import record
 
 
 def test_every_figure_of_a_preset_names_its_source():

@@ -5,8 +5,8 @@ from itertools import chain, product
 import pytest
 import torch
 
-from course_utils.measure.simulate import Pipeline, simulate
-from course_utils.measure.trace import record
+from keepfed.measure.simulate import Pipeline, simulate
+from keepfed.measure.trace import record
 from tests.hardware.fake_device import fake_device
 
 WAYS = [{}, {"pinned": True}, {"pinned": True, "overlap": True}]

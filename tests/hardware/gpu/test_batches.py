@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from course_utils.hardware.gpu import checksum, leaves, map_leaves
-from course_utils.hardware.gpu.batches import SAMPLE
+from course_utils.hardware.gpu.loss import SAMPLE
 
 Pair = namedtuple("Pair", ["pulses", "labels"])
 

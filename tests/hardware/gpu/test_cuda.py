@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator, cuda
-from course_utils.hardware.gpu.cuda import CudaAccelerator, CudaDevice, host_time
-from course_utils.measure.trace import record
+from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator
+from course_utils.hardware.gpu.cuda import CudaAccelerator
+from keepfed.device import cuda
+from keepfed.device.cuda import CudaDevice, host_time
+from keepfed.measure.trace import record
 from tests.hardware.fake_device import MS, FakeClock
 
 AHEAD_MS = 5000  # what the device's clock reads when the host's reads 0

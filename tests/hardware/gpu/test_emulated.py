@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_utils.hardware.gpu import PRESETS, EmulatedAccelerator, checksum
-from course_utils.measure.trace import record
+from keepfed.measure.trace import record
 from tests.hardware.fake_device import FakeClock, fake_device, megabytes
 
 

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from course_utils.hardware.gpu import batches, checksum, leaves, mark_pinned, move, tensors
-from course_utils.loading.prefetch import CudaPrefetcher
+from course_utils.hardware.gpu import checksum, leaves, mark_pinned, move, tensors
+from keepfed.device import batches
+from keepfed.loaders.prefetch import CudaPrefetcher
 from tests.hardware.fake_device import fake_device
 
 

@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 
 from course_utils.hardware.gpu.streams import QUEUE, STREAMS
-from course_utils.measure.trace import record
+from keepfed.measure.trace import record
 from tests.hardware.fake_device import MS, fake_device, megabytes
 
 

@@ -16,7 +16,7 @@ from course_utils.hardware.storage import (
     counting_storage,
     slow_storage,
 )
-from course_utils.measure.trace import record
+from keepfed.measure.trace import record
 
 INSTANT = replace(UNLIMITED, name="busy Lustre", requests_at_once=8, cache_mb=1_000)
 PULSES = np.arange(40_000, dtype="f4").reshape(-1, 4)

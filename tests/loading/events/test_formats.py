@@ -121,7 +121,7 @@ def test_a_dataset_is_sent_without_file_and_pulses_and_a_forked_process_opens_it
     if "npz" not in name:
         first = dataset.file
         assert dataset.file is first
-        monkeypatch.setattr("course_utils.loading.workers.worker.os.getpid", lambda: -7)
+        monkeypatch.setattr("keepfed.loaders.workers.worker.os.getpid", lambda: -7)
         assert dataset.file is not first
 
 

@@ -11,7 +11,7 @@ from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import Events, open_events
 from course_utils.loading.events.contract import neighbours
 from course_utils.loading.events.tar import Shards
-from course_utils.measure.trace import record
+from keepfed.measure.trace import record
 
 SOME = np.random.default_rng(0).permutation(600)[:64].tolist()
 

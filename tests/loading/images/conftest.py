@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from skimage import data
 
-from course_utils.loading.images import pack_images
+from keepfed.loaders.images import pack_images
 
 
 @pytest.fixture(scope="session")

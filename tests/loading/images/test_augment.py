@@ -5,8 +5,9 @@ import torch
 from torch import Tensor
 
 from course_utils.hardware.gpu import get_accelerator
-from course_utils.loading.images import IMAGENET_MEAN, IMAGENET_STD, Augment, normalise, per_sample
+from course_utils.loading.images import Augment, normalise, per_sample
 from course_utils.loading.images.augment import Draws, adjust, crop_resize, draw_windows, flip
+from keepfed.loaders.images import IMAGENET_MEAN, IMAGENET_STD
 
 USUAL = {"scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3)}
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from course_utils.loading.images import Crops
-from course_utils.loading.images.crops import uniform
+from keepfed.loaders.images import Crops
+from keepfed.loaders.images.crops import uniform
 
 
 def test_numbers_are_even_and_those_of_neighbours_have_nothing_in_common() -> None:

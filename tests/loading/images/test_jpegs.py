@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.images import Jpegs
-from course_utils.measure.trace import record
+from keepfed.loaders.images import Jpegs
+from keepfed.measure.trace import record
 
 
 def test_images_and_classes_are_those_of_torchvision(images_folder: Path) -> None:

@@ -8,17 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from course_utils.loading.contract import Place
-from course_utils.loading.images import (
-    CentreCrop,
-    Crops,
-    ImageLoader,
-    Jpegs,
-    PackedImages,
-    decoding,
-    normalise,
-)
-from course_utils.loading.images.decoding import Decoder
+from course_utils.loading.images import normalise
+from keepfed.loaders.contract import Place
+from keepfed.loaders.images import CentreCrop, Crops, ImageLoader, Jpegs, PackedImages, decoding
+from keepfed.loaders.images.decoding import Decoder
 
 N = 40
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from course_utils.loading.images import Jpegs, PackedImages, pack_images
+from keepfed.loaders.images import Jpegs, PackedImages, pack_images
 
 
 def test_every_image_comes_back_with_its_pixels_and_its_label(photos: Path, packed: Path) -> None:

@@ -7,7 +7,7 @@ from PIL import Image
 from simplejpeg import decode_jpeg
 from skimage import data
 
-from course_utils.loading.images.restarts import Restarting, with_restarts
+from keepfed.loaders.images.restarts import Restarting, with_restarts
 
 
 def jpeg(height: int, width: int, mode: str = "RGB", **options: Any) -> bytes:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from course_utils.loading.prefetch import CudaPrefetcher, ThreadPrefetcher
+from keepfed.loaders.prefetch import CudaPrefetcher, ThreadPrefetcher
 from tests.hardware.fake_device import fake_device
 
 

@@ -8,9 +8,9 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 
 from course_utils.hardware.gpu import CudaDevice, checksum
-from course_utils.loading.prefetch import CudaPrefetcher
-from course_utils.measure.spans import hidden_share, stage
-from course_utils.measure.trace import record
+from keepfed.loaders.prefetch import CudaPrefetcher
+from keepfed.measure.spans import hidden_share, stage
+from keepfed.measure.trace import record
 from tests.hardware.fake_device import fake_device, megabytes
 
 MB = 1_000_000

@@ -13,8 +13,8 @@ from typing import Any
 from fsspec.implementations.local import LocalFileSystem
 
 from course_utils.errors import CourseError
-from course_utils.loading.staging import stage_to_shm
-from course_utils.loading.staging.stage import find_place
+from keepfed.loaders.staging import stage_to_shm
+from keepfed.loaders.staging.stage import find_place
 
 CHANGES = {f"os.{call}" for call in ("mkdir", "rename", "remove", "rmdir", "chmod", "truncate")}
 CHANGES |= {"fcntl.flock"}

@@ -14,9 +14,9 @@ import pytest
 
 from course_utils.errors import CourseError
 from course_utils.hardware.storage import slow_storage
-from course_utils.loading.staging import stage as staging
-from course_utils.loading.staging import stage_to_shm, unstage
-from course_utils.loading.staging.stage import find_place
+from keepfed.loaders.staging import stage as staging
+from keepfed.loaders.staging import stage_to_shm, unstage
+from keepfed.loaders.staging.stage import find_place
 from tests.loading.staging.staging_sources import Meddling, contents, left
 
 
@@ -228,7 +228,7 @@ def test_a_place_that_is_a_file_or_a_link_of_somebody_is_refused(
     with pytest.raises(CourseError, match="is a file, not a folder; name another place"):
         stage_to_shm(source, to=source)
     (tmp_path / "trap").mkdir()
-    (shm / f"fast-data-loaders-{os.getuid()}").symlink_to(tmp_path / "trap")
+    (shm / f"keepfed-{os.getuid()}").symlink_to(tmp_path / "trap")
     with pytest.raises(CourseError, match="is not yours; name another place with to="):
         stage_to_shm(source, to=shm)
     assert list((tmp_path / "trap").iterdir()) == []

@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from course_utils.loading.staging import stage as staging
-from course_utils.loading.staging import stage_to_shm, staged_copy, unstage
-from course_utils.loading.staging.stage import find_place
-from course_utils.loading.staging.staged_source import Source
 from course_utils.paths import REPO
+from keepfed.loaders.staging import stage as staging
+from keepfed.loaders.staging import stage_to_shm, staged_copy, unstage
+from keepfed.loaders.staging.stage import find_place
+from keepfed.loaders.staging.staged_source import Source
 from tests.loading.staging.staging_sources import (
     contents,
     hold,
@@ -178,7 +178,7 @@ IN_SMALL_TMPFS = """
 import sys
 from pathlib import Path
 from course_utils.errors import CourseError
-from course_utils.loading.staging import stage_to_shm
+from keepfed.loaders.staging import stage_to_shm
 from tests.loading.staging.staging_sources import Meddling
 
 large, small, to = sys.argv[1:]

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from course_utils.hardware.object_store import object_store
+from course_utils.loading.event_shards import EventShards
 from course_utils.loading.shards import decode_event, event_samples, stream_shards, write_shards
-from course_utils.loading.stream import EventShards, Place, ShardedStream, batched
+from keepfed.loaders.stream import Place, ShardedStream, batched
 from tests.loading.stream.ranks import (
     event_ids,
     load,

@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from course_utils.loading.stream import batched, blocks, buffer_shuffle, draw_together, shuffled
-from course_utils.loading.stream.quality import BRIGHTEST, Mixing, mixing, who_sits_with_whom
+from course_utils.loading.quality import (
+    BRIGHTEST,
+    Mixing,
+    draw_together,
+    mixing,
+    who_sits_with_whom,
+)
+from keepfed.loaders.stream import batched, blocks, buffer_shuffle, shuffled
 
 N = 100_000
 BATCH = 128

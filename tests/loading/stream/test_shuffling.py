@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from torch import distributed
 
-from course_utils.loading.stream import (
+from keepfed.loaders.stream import (
     BlockSampler,
     Place,
     batched,

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from course_utils.hardware.storage import slow_storage
+from course_utils.loading.event_shards import EventShards
 from course_utils.loading.events import MemmapEvents
-from course_utils.loading.stream import EventShards
 
 
 @pytest.mark.parametrize("shards", [1, 7, 600])

@@ -29,7 +29,5 @@ def test_a_corpus_goes_to_a_worker_without_its_tokens(corpora: dict[str, Corpus]
 def test_what_is_there_instead_is_named(corpora: dict[str, Corpus], tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no corpus 'code' in .*; choose one of few, numb"):
         Corpus(tmp_path, "code")
-    with pytest.raises(
-        FileNotFoundError, match=r"make some with `python -m data_scripts\.make_tok"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"make some with `python -m course_data\.make_tok"):
         Corpus(tmp_path / "few", "code")

@@ -12,7 +12,7 @@ import fsspec
 import pytest
 
 from course_utils.hardware.object_store import object_store
-from course_utils.loading.workers import worker_init
+from keepfed.loaders.workers import worker_init
 
 if not hasattr(os, "fork"):
     pytest.skip("forks processes", allow_module_level=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course_utils.loading.workers import LazyFile, worker
+from keepfed.loaders.workers import LazyFile, worker
 
 
 def test_it_opens_on_first_use_stays_open_and_is_sent_without_the_open_file(

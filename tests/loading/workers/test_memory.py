@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from course_utils.hardware.machine import memory
-from course_utils.loading.workers import ShmBudget, nbytes, shm_budget, shm_free, unique_mb
+from keepfed.loaders.workers import ShmBudget, nbytes, shm_budget, shm_free, unique_mb
 
 KB = torch.zeros(250)  # 1,000 bytes
 MB = 10**6

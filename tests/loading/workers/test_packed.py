@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from course_utils.loading.workers import PackedStrings
+from keepfed.loaders.workers import PackedStrings
 
 STRINGS = ["", "a", "νµ → µ", "\0", "emoji 🔭", "\udcff not UTF-8", "a\nb", "", "é", "é", ""]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.loading.workers import worker_init, worker_rng
+from keepfed.loaders.workers import worker_init, worker_rng
 from tests.loading.workers.worker_datasets import Draws, Epochs, Pools, crash, first
 
 QUICK = "spawn" if sys.platform == "win32" else "fork"

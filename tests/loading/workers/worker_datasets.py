@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from course_utils.loading.workers import SharedEpoch, worker_init, worker_rng
+from keepfed.loaders.workers import SharedEpoch, worker_init, worker_rng
 
 
 def first(samples: list[Any]) -> Any:

@@ -108,7 +108,7 @@ def test_a_data_set_is_made_once_in_the_size_asked_for_or_it_is_said_what_to_do(
         return 2 - len(made)
 
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
-    monkeypatch.setattr("data_scripts.make_events.main", main)
+    monkeypatch.setattr("course_data.make_events.main", main)
     folder = tmp_path / "events-S"
     folder.mkdir()  # without a manifest it is not whole
     with pytest.raises(CourseError, match="mend what is named above, then run `course data`"):

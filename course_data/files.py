@@ -1,0 +1,163 @@
+"""Make a folder of data so that it is there whole or not at all, and find out if it still is.
+
+A folder is built under another name beside its place, sealed with checksums and, last of all, a
+manifest, and then renamed. A run that is killed leaves the place as it was; the next one clears up.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from keepfed.files import need_room
+
+MANIFEST = "manifest.json"
+CHECKSUMS = "SHA256SUMS"
+_SMALLER = "choose a smaller --size, or name another place in COURSE_DATA"
+
+Facts = Mapping[str, Any]
+
+
+def make_folder(folder: Path, build: Callable[[Path], Facts], *, facts: Facts, room: int) -> None:
+    """Let `build` fill an empty folder, then put it in the place of `folder`.
+
+    Args:
+        folder: where the data shall be; what is there is replaced.
+        build: writes into the path it is given and returns further facts for the manifest.
+        facts: what the manifest says about the data.
+        room: bytes that must be free.
+    """
+    unfinished, former = _beside(folder, "unfinished"), _beside(folder, "former")
+    need_room(folder.parent, room, otherwise=_SMALLER)
+    unfinished.mkdir()
+    try:
+        seal(unfinished, {**facts, **build(unfinished)})
+        if folder.exists():
+            folder.rename(former)
+        unfinished.rename(folder)
+    finally:
+        sweep(folder)
+
+
+def add_entry(folder: Path, name: str, write: Callable[[Path], None], *, room: int) -> None:
+    """Let `write` make one more file or folder in `folder`, then seal it anew."""
+    unfinished = _beside(folder / name, "unfinished")
+    _remove(unfinished)
+    _remove(folder / name)  # a run that was killed before it sealed
+    need_room(folder, room, otherwise=_SMALLER)
+    try:
+        write(unfinished)
+        unfinished.rename(folder / name)
+    finally:
+        _remove(unfinished)
+    seal(folder, read_manifest(folder) or {})
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the right to write `folder`; the system gives it back when the holder is killed."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(_beside(folder, "lock"))
+    try:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            print(f"Another process is making {folder}; waiting for it.", flush=True)
+            lock.acquire()
+        sweep(folder)
+        yield
+    finally:  # also after an interrupt on the way in; what is not held is released in silence
+        lock.release()
+
+
+def sweep(folder: Path) -> None:
+    """Clear away what a run that failed or was killed left; put back what it had moved aside."""
+    former = _beside(folder, "former")
+    if former.exists() and not folder.exists():
+        former.rename(folder)
+    _remove(former)
+    _remove(_beside(folder, "unfinished"))
+    for entry in folder.glob(".*.unfinished"):
+        _remove(entry)
+
+
+def seal(folder: Path, facts: Facts) -> None:
+    """Write the checksums of all files and then the manifest, whose presence means whole."""
+    lines = [f"{_sha256(folder / name)}  {name}\n" for name in _file_names(folder)]
+    _write(folder / CHECKSUMS, "".join(lines))
+    sizes = {path.name: _bytes_below(path) for path in sorted(folder.iterdir())}
+    for seal_itself in (MANIFEST, CHECKSUMS):
+        sizes.pop(seal_itself, None)
+    manifest = {**facts, "bytes": sum(sizes.values()), "sizes": sizes}
+    _write(folder / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of `folder`, or None where there is none that can be read."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return manifest if isinstance(manifest, dict) else None
+
+
+def sizes_match(folder: Path, manifest: Facts) -> bool:
+    """Tell whether everything in the manifest is there in the right size: a quick look."""
+    return all(size_matches(folder, manifest, name) for name in manifest["sizes"])
+
+
+def size_matches(folder: Path, manifest: Facts, name: str) -> bool:
+    """Tell whether one file or folder is in the manifest, and there in the right size."""
+    there = (folder / name).exists()
+    return there and _bytes_below(folder / name) == manifest["sizes"].get(name)
+
+
+def corrupted(folder: Path) -> list[str]:
+    """Return the names of the files that are missing or not as they were sealed: a full read."""
+    if not (folder / CHECKSUMS).is_file():
+        return [CHECKSUMS]
+    lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
+    sealed = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    return [name for name in sorted(sealed) if not _is(folder / name, sealed[name])]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is(path: Path, digest: str) -> bool:
+    return path.is_file() and _sha256(path) == digest
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _file_names(folder: Path) -> list[str]:
+    files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted({path.as_posix() for path in files} - {MANIFEST, CHECKSUMS})
+
+
+def _bytes_below(path: Path) -> int:
+    files = [path] if path.is_file() else path.rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file in one step."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8", newline="\n")
+    new.replace(path)
+
+
+def _beside(folder: Path, what: str) -> Path:
+    return folder.with_name(f".{folder.name}.{what}")

@@ -1,0 +1,70 @@
+"""Make events of a neutrino telescope: ragged pulses with direction, energy and kind.
+
+    python -m course_data.make_events --size M
+    python -m course_data.make_events --size M --check
+
+Muon tracks and particle cascades in a cubic kilometre of ice with 5,160 light sensors, in the
+columns of the public IceCube data. The physics and its sources are in telescope and simulate. L
+leaves out the folder with one file per event; convert_events adds it, and many
+more formats.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from course_data import files
+from course_data.command import Recipe, run
+from course_data.simulate import Runs, draw_events, simulate
+from course_data.telescope import sensor_positions
+from course_utils.loading.events import FORMATS, Block, EventArrays, write_events, write_sensors
+
+COUNTS = {"S": 2_000, "M": 20_000, "L": 200_000}
+FORMATS_OF = {
+    "S": ("npz", "hdf5", "parquet"),
+    "M": ("npz", "hdf5", "parquet"),
+    "L": ("hdf5", "parquet"),
+}
+EVENTS_AT_ONCE = 500
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make the events that the arguments ask for and return the exit code."""
+    return run(RECIPE, argv, usage=__doc__)
+
+
+def build(folder: Path, size: str, seed: int) -> files.Facts:
+    """Fill an empty folder with the events of `size` in all their formats."""
+    table, runs = draw_events(COUNTS[size], np.random.default_rng(seed))
+    write_sensors(folder, sensor_positions())
+    pulses = write_events(folder, table, _simulated(table, runs, seed))
+    events = EventArrays.load(folder)
+    for name in FORMATS_OF[size]:
+        FORMATS[name].write(events, folder / FORMATS[name].entry)
+    return {"counts": {"events": len(events), "pulses": pulses}}
+
+
+def _simulated(table: NDArray[np.void], runs: Runs, seed: int) -> Iterator[Block]:
+    """Yield the pulses of a few events at a time: memory stays small, each block has its seed."""
+    with tqdm(total=len(table), desc="events", unit="event", disable=None) as bar:
+        for first in range(0, len(table), EVENTS_AT_ONCE):
+            block = table[first : first + EVENTS_AT_ONCE]
+            yield simulate(block, runs, np.random.default_rng([seed, first]))
+            bar.update(len(block))
+
+
+RECIPE = Recipe(
+    name="events",
+    version=2,
+    counts=COUNTS,
+    bytes_each={"S": 10_000, "M": 10_000, "L": 5_000},
+    build=build,
+)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

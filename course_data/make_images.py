@@ -1,0 +1,145 @@
+"""Make JPEG images in class folders: random crops of the photographs that scikit-image brings.
+
+    python -m course_data.make_images --size M
+    python -m course_data.make_images --size M --check
+
+The photographs are files inside the installed scikit-image; nothing is downloaded. Each is one
+class, with more pictures of some than of others, as in real collections: images-M/cat/00012.jpg.
+Same seed, same bytes, as long as scikit-image and Pillow stay the same.
+"""
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from tqdm import tqdm
+
+from course_data import files
+from course_data.command import Recipe, run
+from course_utils.errors import CourseError
+
+SIDE = 256
+QUALITY = 90
+SHARES = {
+    "cat": 0.30,
+    "coffee": 0.22,
+    "motorcycle": 0.16,
+    "astronaut": 0.12,
+    "rocket": 0.08,
+    "galaxies": 0.06,
+    "tissue": 0.04,
+    "retina": 0.02,
+}
+PHOTOGRAPHS = {
+    "cat": "chelsea.png",
+    "coffee": "coffee.png",
+    "motorcycle": "motorcycle_left.png",
+    "astronaut": "astronaut.png",
+    "rocket": "rocket.jpg",
+    "galaxies": "hubble_deep_field.jpg",
+    "tissue": "ihc.png",
+    "retina": "retina.jpg",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make the images that the arguments ask for and return the exit code."""
+    return run(RECIPE, argv, usage=__doc__)
+
+
+def build(folder: Path, size: str, seed: int) -> files.Facts:
+    """Fill an empty folder with one folder of images per class."""
+    counts = class_counts(RECIPE.counts[size])
+    photographs = {name: _photograph(name) for name in counts}
+    for name in counts:
+        (folder / name).mkdir()
+    jobs = [(name, index) for name, count in counts.items() for index in range(count)]
+    cut = partial(_cut, folder, photographs, seed)
+    with ThreadPoolExecutor() as pool, tqdm(total=len(jobs), unit="image", disable=None) as bar:
+        for _ in pool.map(cut, jobs):
+            bar.update()
+    return {"counts": counts}
+
+
+def cut_sizes(folder: Path, count: int, width: int, height: int, *, seed: int = 0) -> None:
+    """Write JPEGs whose sides differ by up to 15 %, as photographs do that people took.
+
+    What is larger than a photograph of scikit-image continues it as a mirror would, so that it has
+    as many details as a photograph of that size.
+
+    Args:
+        folder: where `00000.jpg` and the following will be; it is there, and empty.
+        count: how many.
+        width: of an average one, pixels.
+        height: of an average one, pixels.
+        seed: of crops and sizes.
+    """
+    names = [name for name, number in class_counts(count).items() for _ in range(number)]
+    photographs = {name: np.asarray(_photograph(name)) for name in set(names)}
+
+    def cut(index: int) -> None:
+        rng = np.random.default_rng([seed, index])
+        sides = np.rint((width, height) * rng.uniform(0.85, 1.15, 2)).astype(int)
+        across, down = np.rint(sides * rng.uniform(0.6, 1.0)).astype(int)
+        whole = photographs[names[index]]
+        more = max(0, down - whole.shape[0]), max(0, across - whole.shape[1])
+        whole = np.pad(whole, [(0, more[0]), (0, more[1]), (0, 0)], "symmetric")
+        top = rng.integers(0, whole.shape[0] - down + 1)
+        left = rng.integers(0, whole.shape[1] - across + 1)
+        crop = Image.fromarray(whole[top : top + down, left : left + across])
+        resized = crop.resize((int(sides[0]), int(sides[1])), Image.Resampling.BICUBIC)
+        resized.save(folder / f"{index:05d}.jpg", quality=QUALITY)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(cut, range(count)))
+
+
+def class_counts(total: int) -> dict[str, int]:
+    """Return how many of `total` images each class gets; the classes differ on purpose."""
+    borders = np.rint(np.cumsum([0, *SHARES.values()]) * total).astype(int)
+    return dict(zip(SHARES, np.diff(borders).tolist(), strict=True))
+
+
+def _photograph(name: str) -> Image.Image:
+    package = find_spec("skimage")
+    path = Path(package.origin or "").parent / "data" / PHOTOGRAPHS[name] if package else None
+    if path is None or not path.is_file():
+        raise CourseError(
+            f"scikit-image brings no {PHOTOGRAPHS[name]} here; run `pip install scikit-image`."
+        )
+    with Image.open(path) as photograph:
+        return photograph.convert("RGB")
+
+
+def _cut(
+    folder: Path, photographs: dict[str, Image.Image], seed: int, job: tuple[str, int]
+) -> None:
+    """Write one random crop. Each has its own seed: the order of the threads does not matter."""
+    name, index = job
+    photograph = photographs[name]
+    rng = np.random.default_rng([seed, list(SHARES).index(name), index])
+    side = rng.uniform(0.4, 1.0) * min(photograph.size)
+    left, top = rng.uniform(0, 1, 2) * (np.array(photograph.size) - side)
+    box = (left, top, left + side, top + side)
+    crop = photograph.resize((SIDE, SIDE), Image.Resampling.BICUBIC, box)
+    if rng.random() < 0.5:
+        crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    crop.save(folder / name / f"{index:05d}.jpg", quality=QUALITY)
+
+
+RECIPE = Recipe(
+    name="images",
+    version=1,
+    counts={"S": 200, "M": 2_000, "L": 20_000},
+    bytes_each=dict.fromkeys("SML", 40_000),
+    build=build,
+)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

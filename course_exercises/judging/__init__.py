@@ -1,0 +1,25 @@
+"""What judges share: rules, numbers, labels, loaders, streams that are divided, ranks."""
+
+from course_exercises.judging.chance import (
+    Elsewhere,
+    in_a_worker_of_another_rank,
+    in_another_process,
+    random_numbers_of,
+    random_state,
+    stay_together,
+)
+from course_exercises.judging.labels import expect_known, judge_labels, words_beside
+from course_exercises.judging.loading import loader
+from course_exercises.judging.ranks import Failure, run_ranks
+from course_exercises.judging.rules import (
+    Kind,
+    Number,
+    Slips,
+    draw,
+    judge_numbers,
+    judge_rule,
+    number,
+    read_number,
+    read_whole,
+)
+from course_exercises.judging.served import Served, expect_the_same_in_real_workers, serve

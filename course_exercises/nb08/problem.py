@@ -1,0 +1,30 @@
+"""What the exercises are about: photographs to normalise, and what augmentation costs a job."""
+
+from dataclasses import dataclass
+
+import torch
+
+from keepfed.loaders.images import IMAGENET_MEAN, IMAGENET_STD
+
+MEAN = torch.tensor(IMAGENET_MEAN).view(3, 1, 1)
+STD = torch.tensor(IMAGENET_STD).view(3, 1, 1)
+
+
+@dataclass(frozen=True)
+class AugmentJob:
+    """A training; times are ms per batch, those of the CPU for one core. Sizes are MB."""
+
+    cores: int  # as many workers load, all the time
+    load_ms: float  # L: read, decode, collate
+    augment_cpu_ms: float  # what the augmentation adds to L in a worker
+    step_ms: float  # C
+    augment_gpu_ms: float  # A
+    augment_mb: float  # device memory that the augmentation needs
+    free_mb: float  # what the training leaves free there
+
+
+JOBS = {
+    "small model": AugmentJob(2, 40, 80, 30, 3, 900, 9_000),
+    "large model": AugmentJob(16, 40, 80, 200, 15, 900, 9_000),
+    "full device": AugmentJob(2, 40, 80, 30, 3, 900, 400),
+}

@@ -1,0 +1,21 @@
+"""The capstone: a training script to rescue, and what it runs in.
+
+Not imported here, because workers need neither: `learning`, which draws what the model learns, and
+`report`, a form.
+"""
+
+from course_stories.capstone.account import CountedJob, FirstStep
+from course_stories.capstone.job import EVENTS, Job, RecordedJob, timed_job
+from course_stories.capstone.model import PulseTransformer
+from course_stories.capstone.result import best, keep, now, results
+from course_stories.capstone.script import (
+    Fault,
+    all_faults,
+    faults_of,
+    hand_out,
+    handed_out,
+    load,
+    script_with,
+    seed_of,
+)
+from course_stories.leaderboard import TARGET_AU, Result

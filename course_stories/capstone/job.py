@@ -1,0 +1,226 @@
+"""What a training script is run with: events, a storage, a GPU, and what to learn for how long.
+
+    job = Job(data_path("events"), ["masked"] * 2 + ["direction"] * 3)  # in earnest
+    job.run(script.train)
+    job = timed_job(data_path("events", "S"))  # on an emulated storage and GPU, recorded
+    job.run(script.train)
+
+In earnest it really trains. A recorded job is for looking at the loading: its GPU is emulated,
+takes `STEP_MS` for a step and computes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils.data import Dataset, get_worker_info
+
+from course_utils.hardware.clock import HostClock, RealClock
+from course_utils.hardware.gpu import Accelerator, get_accelerator, leaves, map_tensors, tensors
+from course_utils.hardware.storage import SlowFileSystem, slow_storage
+from course_utils.loading.events import Events, Sample, open_events, read_labels
+from keepfed.measure.trace import Trace, record
+
+STEP_MS = 50.0
+STORAGE = "busy Lustre"
+EVENTS = 795  # in an epoch of a recorded job: no multiple of a batch
+MOST_WORKERS = 64
+HELD_OUT = 5  # of so many runs one is for looking how well the model does
+
+
+class CountedEvents(Dataset[Sample]):
+    """Events in one of their formats, and a count of how many were read, by all workers."""
+
+    def __init__(self, events: Events, read: torch.Tensor):
+        self.events, self.read = events, read
+        self.labels, self.path_of = events.labels, events.path_of
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
+        """Return the samples of some events; those that lie side by side take one request."""
+        worker = get_worker_info()
+        self.read[worker.id + 1 if worker else 0] += len(indices)
+        return self.events.__getitems__(indices)
+
+    def close(self) -> None:
+        """Close the file in this process; the next event opens it again."""
+        self.events.close()
+
+
+class Job:
+    """A training in earnest, on this machine: `losses` and `scores` tell how it went."""
+
+    storage: SlowFileSystem | None = None
+
+    def __init__(self, folder: str | Path, plan: Sequence[str], *, seconds: float = 600):
+        """Choose what to learn from, and what in each epoch.
+
+        Args:
+            folder: events as make_events writes them; one run of five is held out.
+            plan: the task of each epoch, "masked" or "direction".
+            seconds: so long after the first batch an epoch ends early, and all behind it.
+        """
+        self.folder, self.plan = Path(folder), list(plan)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        runs = read_labels(folder).run_id
+        self.training: list[int] = np.flatnonzero(runs % HELD_OUT).tolist()
+        self.held_out: list[int] = np.flatnonzero(runs % HELD_OUT == 0).tolist()
+        self.losses: list[tuple[str, list[float]]] = []  # of each epoch: its task, every step
+        self.scores: list[tuple[str, float]] = []  # and after it: the loss on what was held out
+        self._read = torch.zeros(MOST_WORKERS + 1, dtype=torch.int64)
+        self._read.share_memory_()  # type: ignore[no-untyped-call]
+        self._seconds, self._until = seconds, 0.0
+
+    def run(self, train: Callable[[Job], None]) -> None:
+        """Run the training."""
+        train(self)
+
+    def events(self, form: str) -> CountedEvents:
+        """Return the events in a file format: "npy", or "npz", a file for each."""
+        return CountedEvents(open_events(self.folder, form, fs=self.storage), self._read)
+
+    def follow(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """Yield the batches of an epoch."""
+        for batch in self._batches(loader):
+            self._until = self._until or time.monotonic() + self._seconds
+            yield batch
+            if self.late:
+                return
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is up."""
+        return 0 < self._until < time.monotonic()
+
+    def upload(self, batch: Any) -> Any:
+        """Copy the tensors of a batch to the device."""
+        return map_tensors(lambda tensor: tensor.to(self.device), batch)
+
+    def compute(self, function: Callable[..., Any], *given: Any) -> Any:
+        """Compute `function(*given)` on the device; return its result, which may come later."""
+        return function(*given)
+
+    def note(self, task: str, losses: Sequence[Any], seen: Sequence[Any]) -> None:
+        """Note how an epoch went: the losses of its steps, and those on what is held out."""
+        self.losses.append((task, [float(loss) for loss in losses]))
+        if seen:
+            self.scores.append((task, float(np.mean([float(loss) for loss in seen]))))
+
+    def _batches(self, loader: Iterable[Any]) -> Iterable[Any]:
+        return loader
+
+
+class RecordedJob(Job):
+    """A job on an emulated storage and GPU; `trace`, `epochs` and `held` tell what was loaded.
+
+    It has some events in two epochs, and holds none out: there is the loop alone to be looked at.
+    """
+
+    storage: SlowFileSystem
+
+    def __init__(
+        self, folder: str | Path, storage: SlowFileSystem, *, first: int, seconds: float = 600
+    ):
+        """Take `EVENTS` events from the `first` on."""
+        super().__init__(folder, ["masked", "masked"], seconds=seconds)
+        self.storage, self.device = storage, torch.device("cpu")
+        self.training, self.held_out = list(range(first, first + EVENTS)), []
+        self.clock: HostClock = RealClock()
+        self.gpu = self._make_gpu()
+        self.trace = Trace()
+        self.epochs: list[list[int]] = []  # the ids that came in each
+        self.sizes: list[int] = []  # of all batches
+        self.held = 0  # most events that were read and not yet learnt from, or kept after that
+        self.start_up_s = float("inf")
+        self._served = 0
+        self._came: list[list[Callable[[], bool]]] = []  # of each batch: are its large parts alive?
+
+    def run(self, train: Callable[[Job], None]) -> None:
+        """Run the training and record it."""
+        with record(clock=self.clock) as self.trace:
+            train(self)
+            self.gpu.synchronize()
+        steps = [span.start_ns for span in self.trace.spans if span.lane == "gpu"]
+        if steps:
+            self.start_up_s = (min(steps) - self.trace.start_ns) / 1e9
+
+    @property
+    def read(self) -> int:
+        """How many events were read so far, by all processes."""
+        return int(self._read.sum())
+
+    def upload(self, batch: Any) -> Any:
+        """Copy the tensors of a batch to the emulated GPU."""
+        uploaded = self.gpu.upload(batch)
+        buffers = [one for one in leaves(uploaded) if hasattr(one, "shape")]
+        if self._came:
+            self._came[-1] += [partial(_is_alive, ref(one)) for one in _large(buffers)]
+        return uploaded
+
+    def compute(self, function: Callable[..., Any], *given: Any) -> Any:
+        """Let the GPU be busy for a step, and read the loss of it; `function` is not called."""
+        return self.gpu.step(given[-1]).item()
+
+    def note(self, task: str, losses: Sequence[Any], seen: Sequence[Any]) -> None:
+        """Note nothing: nothing was learnt."""
+
+    def _make_gpu(self) -> Accelerator:
+        return get_accelerator("RTX 3090", step_ms=STEP_MS, emulate=True, clock=self.clock)
+
+    def _batches(self, loader: Iterable[Any]) -> Iterator[Any]:
+        self.epochs.append([])
+        for batch in self._received(loader):
+            self._weigh(batch)
+            yield batch
+            del batch  # else it would be kept until the next one is there
+
+    def _received(self, loader: Iterable[Any]) -> Iterator[Any]:
+        return self.trace.batches(loader, ids="event_id")
+
+    def _weigh(self, batch: Any) -> None:
+        """Enter a batch that has come, and count what is held now."""
+        ids = batch["event_id"].tolist()
+        alive = sum(any(lives() for lives in some) for some in self._came[:-2])
+        kept = alive * len(ids)
+        # fewer read than served: they came from memory
+        self.held = max(self.held, abs(self.read - self._served) + kept)
+        self._served += len(ids)
+        self.sizes.append(len(ids))
+        parts = [StorageWeakRef(one.untyped_storage()) for one in _large(tensors(batch))]  # type: ignore[no-untyped-call]
+        self._came.append([partial(_is_stored, one) for one in parts])
+        self.epochs[-1] += ids
+
+
+def _large(parts: Sequence[Any]) -> list[Any]:
+    """Return the tensors that are not far smaller than the largest."""
+    sizes = [math.prod(one.shape) for one in parts]
+    return [one for one, size in zip(parts, sizes, strict=True) if size >= max(sizes) / 4]
+
+
+def _is_alive(buffer: ref[Any]) -> bool:
+    return buffer() is not None
+
+
+def _is_stored(memory: StorageWeakRef) -> bool:
+    """Tell whether anything has the memory of a tensor: that, a view of it, or an array."""
+    return not memory.expired()  # type: ignore[no-untyped-call]
+
+
+def timed_job(folder: str | Path, *, seconds: float = 12) -> RecordedJob:
+    """Return a job on a busy Lustre without a page cache, which ends early after `seconds`."""
+    storage = slow_storage(folder, STORAGE, cache_mb=0)
+    return RecordedJob(folder, storage, first=200, seconds=seconds)

@@ -1,0 +1,121 @@
+"""What the model of the capstone learns, beside what one could say without it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from course_stories.capstone.job import Job
+from course_stories.figures import drawing
+from course_utils.loading.events import MemmapEvents, read_sensors
+from course_utils.paths import recording
+
+Pulses = NDArray[np.float32]  # (n, 4): time, charge, sensor_id, alone
+RECORDING = "capstone_learning.json"
+SMOOTH, SMOOTH_SHORT = 25, 10  # steps that a point of a curve stands for, and of a short one
+AT_ONCE = 64  # events
+TASKS = {
+    "masked": "surprise at a hidden sensor (nats)",
+    "direction": "1 − cos of the angle to the truth",
+}
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """How a training went: of each epoch its task, the loss of its steps, and what came after."""
+
+    losses: Sequence[tuple[str, Sequence[float]]]
+    scores: Sequence[tuple[str, float]]  # after an epoch: the loss on what was held out
+    without: dict[str, float]  # the same of a guess that needs no model
+    about: str  # where it ran
+
+    def curve(self, task: str, smooth: int = SMOOTH) -> tuple[list[int], list[float]]:
+        """Return steps and losses of one task; a point is the mean over `smooth` steps."""
+        losses = [loss for name, epoch in self.losses if name == task for loss in epoch]
+        ends = range(smooth, len(losses) + 1, smooth)
+        return [*ends], [float(np.mean(losses[end - smooth : end])) for end in ends]
+
+    def ends(self, task: str) -> tuple[list[int], list[float]]:
+        """Return after how many steps each epoch of a task ended, and the score then."""
+        steps = accumulate(len(epoch) for name, epoch in self.losses if name == task)
+        scores = [score for name, score in self.scores if name == task]
+        return [*steps][: len(scores)], scores
+
+
+def learnt(job: Job, about: str) -> Learnt:
+    """Return how the training of a job went, which has run."""
+    return Learnt(job.losses, job.scores, without_a_model(job), about)
+
+
+def recorded() -> Learnt:
+    """Return how the mended script trained on 20,000 events; `about` says where and when."""
+    return Learnt(**json.loads(recording(RECORDING).read_text("utf-8")))
+
+
+def without_a_model(job: Job) -> dict[str, float]:
+    """Return for both tasks the loss of a guess without a model, on what is held out.
+
+    "masked": each sensor as often as it is hit in the training; "direction": a line through the
+    pulses, fitted to the times of those in company.
+    """
+    events, sensors = MemmapEvents(job.folder), read_sensors(job.folder)
+    counts, surprise, fitted = np.ones(len(sensors)), list[float](), list[float]()
+    for pulses, _ in _read(events, job.training):
+        np.add.at(counts, _in_company(pulses)[:, 2].astype(int), 1)
+    nats = -np.log(counts / counts.sum())
+    for pulses, truth in _read(events, job.held_out):
+        surprise += nats[_in_company(pulses)[:, 2].astype(int)].tolist()
+        fitted.append(1 - float(line_fit(pulses, sensors) @ truth))
+    return {"masked": float(np.mean(surprise)), "direction": float(np.mean(fitted))}
+
+
+def line_fit(pulses: Pulses, sensors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return where a particle came from that flew straight through the pulses, a unit vector.
+
+    Its velocity is the one whose line is nearest to all of them, each weighted by its charge.
+    """
+    time, charge, sensor, _ = _in_company(pulses).T
+    place = sensors[sensor.astype(int)]
+    late = time - np.average(time, weights=charge)
+    off = place - np.average(place, axis=0, weights=charge)
+    velocity = (charge * late) @ off
+    return np.asarray(-velocity / max(float(np.linalg.norm(velocity)), 1e-9))
+
+
+def plot_learning(full: Learnt, mine: Learnt | None = None) -> Figure:
+    """Draw both tasks of a full training, and beside it the beginning of one's own."""
+    with drawing(8.5, 3.2, columns=2, title=full.about) as (figure, panels):
+        for panel, (task, label) in zip(panels, TASKS.items(), strict=True):
+            panel.plot(*full.curve(task), label="20,000 events, recorded")
+            panel.plot(*full.ends(task), "o", color="C0", label="on events held out")
+            if mine and (curve := mine.curve(task, SMOOTH_SHORT))[0]:
+                panel.plot(*curve, ".-", color="C1", label=f"2,000 events, {mine.about}")
+            _guess(panel, full.without[task], task)
+            panel.set(xlabel="steps", ylabel=label, ylim=(0, None))
+            panel.legend(fontsize="small")
+    return figure
+
+
+def _guess(panel: Axes, value: float, task: str) -> None:
+    name = "how often each sensor is hit" if task == "masked" else "a line fit"
+    panel.axhline(value, color="gray", linestyle="--", label=name)
+
+
+def _read(events: MemmapEvents, wanted: Sequence[int]) -> Any:
+    for first in range(0, len(wanted), AT_ONCE):
+        for sample in events.__getitems__(wanted[first : first + AT_ONCE]):
+            yield sample["pulses"].numpy(), sample["direction"].numpy()
+
+
+def _in_company(pulses: Pulses) -> Pulses:
+    """Return the pulses whose neighbours were hit too; all, if there are hardly any."""
+    chosen = pulses[pulses[:, 3] == 0]
+    return chosen if len(chosen) > 2 else pulses

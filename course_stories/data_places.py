@@ -1,0 +1,83 @@
+"""What notebook 07 measures of the places where data can lie, and draws: an epoch from each.
+
+draw_rungs({"page cache": epoch_s(folder), "emulated NFS": emulated_s(folder, "NFS")})
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from course_stories.figures import drawing, value_bars
+from course_utils.hardware.storage import VirtualClock, slow_storage
+from course_utils.loading.events import Events, MemmapEvents, NpzEvents
+from keepfed.loaders.staging import stage_to_shm
+from keepfed.loaders.stream import batched
+
+
+def epoch_s(events: Any, clock: Callable[[], int] = time.perf_counter_ns) -> float:
+    """Return the seconds in which a dataset gives all samples once, shuffled, 64 at a time."""
+    order, start = np.random.default_rng(0).permutation(len(events)), clock()
+    for batch in batched(order.tolist(), 64):
+        events.__getitems__(batch)
+    return (clock() - start) / 1e9
+
+
+def emulated_s(folder: Path, preset: str) -> float:
+    """Return the seconds of an epoch of events on an emulated storage; nobody waits for it."""
+    storage = slow_storage(folder, preset, cache_mb=0)
+    return epoch_s(MemmapEvents(folder, fs=storage), VirtualClock(storage))
+
+
+def warm_s(*folders: Path) -> list[float]:
+    """Return the seconds of an epoch from each folder, the best of seven taken in turn."""
+    each = [MemmapEvents(folder) for folder in folders]
+    return list(np.min([[epoch_s(events) for events in each] for _ in range(7)], axis=0))
+
+
+def draw_rungs(seconds: Mapping[str, float]) -> Figure:
+    """Draw how long an epoch takes from each place."""
+    colours = ["C0" if name.startswith("emulated") else "C1" for name in seconds]
+    with drawing(7, 2.2) as (figure, (panel,)):
+        value_bars(panel, seconds, "{:.2g} s".format, color=colours)
+        panel.set(xscale="log", xlabel="seconds for an epoch, loading only (log)")
+    return figure
+
+
+def break_even(preset: str, kind: type[Events], folder: Path, part: str) -> tuple[float, ...]:
+    """Stage a part of the events from an emulated storage.
+
+    Returns:
+        Seconds to stage, of a cold epoch from the storage, and of one from the copy.
+    """
+    storage = slow_storage(folder, preset, cache_mb=0)
+    clock = VirtualClock(storage)
+    cold, start = epoch_s(kind(folder, fs=storage), clock), clock()
+    with tempfile.TemporaryDirectory() as place:
+        stage_to_shm(folder / part, fs=storage, to=place, progress=False)
+        stage_s = (clock() - start) / 1e9
+    return stage_s, cold, epoch_s(kind(folder))
+
+
+def draw_break_even(folder: Path) -> tuple[Figure, float, float]:
+    """Draw when staging pays, and return that in epochs: small files on NFS, one file on Lustre."""
+    cases = {
+        "2,000 files on NFS": break_even("NFS", NpzEvents, folder, "npz"),
+        "one file on Lustre": break_even("busy Lustre", MemmapEvents, folder, "npy"),
+    }
+    paid, epochs = [], np.linspace(0, 3, 50)
+    with drawing(9, 2.6, columns=2) as (figure, panels):
+        for panel, (name, (stage_s, cold_s, staged_s)) in zip(panels, cases.items(), strict=True):
+            paid.append(stage_s / (cold_s - staged_s))
+            panel.plot(epochs, cold_s * epochs, "--", label="from the storage")
+            panel.plot(epochs, stage_s + staged_s * epochs, label="staged")
+            panel.axvline(paid[-1], color="0.5", ls=":")
+            title = f"{name}: paid after {paid[-1]:.2f} epochs"
+            panel.set(title=title, xlabel="epochs", xticks=range(4))
+        panels[0].set_ylabel("seconds of loading\n(emulated)")
+        panels[0].legend()
+    return figure, paid[0], paid[1]

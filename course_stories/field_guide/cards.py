@@ -1,0 +1,81 @@
+"""Draw entries of the field guide: one as a card, all of them as a book with folded pages."""
+
+import re
+from dataclasses import dataclass
+from html import escape
+
+from course_utils.teaching.notebook import block, card, inline
+from keepfed.field_guide import ANY, TOPICS, Entry, entries
+
+_SHORT = 4  # lines
+_PAGE = "https://github.com/{}/issues/{}"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An entry, and what its program printed as people write it, and mended."""
+
+    entry: Entry
+    before: str
+    after: str
+
+    def _repr_html_(self) -> str:
+        before = _said("As people write it", self.before, self.entry.shows)
+        return entry_card(self.entry, before + _said("Mended", self.after, self.entry.then))
+
+
+class Pages(list[Entry]):
+    """Entries, drawn as folded cards below the headings of their topics."""
+
+    def _repr_html_(self) -> str:
+        parts = []
+        for topic, heading in TOPICS.items():
+            mine = [entry for entry in self if entry.topic == topic]
+            parts += [f"<h4>{escape(heading)}</h4>"] if mine else []
+            parts += [_folded(inline(entry.title), entry_card(entry)) for entry in mine]
+        return "".join(parts)
+
+
+def pages() -> Pages:
+    """Return all entries."""
+    return Pages(entries().values())
+
+
+def entry_card(entry: Entry, result: str = "") -> str:
+    """Return the HTML of an entry, with its program folded and what that printed below."""
+    where = ", ".join([f"notebook {entry.notebook}", *map(_link, entry.threads)])
+    body = [
+        block("\n".join(entry.says)) if entry.says else "",
+        *(_line(name, inline(text)) for name, text in (("Why", entry.why), ("Do", entry.do))),
+        _line("More", where),
+        _line("Run it", f"<code>show({entry.name!r})</code>"),
+        _folded("The program: what people write (-), and what mends it (+)", block(entry.program)),
+        result,
+    ]
+    return card("plain", entry.title, body="".join(body))
+
+
+def _said(name: str, output: str, telling: str) -> str:
+    """Return what a program printed; if that is long, the line that tells and how it ended."""
+    pattern = re.compile(".*".join(map(re.escape, telling.split(ANY))))
+    lines = output.splitlines()
+    told = [line for line in lines if pattern.search(line)]
+    if len(lines) <= _SHORT or not told:
+        return f"{name}:{block(output)}" if output else ""
+    short = block("\n".join([told[-1], lines[-1]]))
+    return f"{name}:{short}{_folded('All that it printed', block(output))}"
+
+
+def _line(name: str, html: str) -> str:
+    return f'<div style="margin-top:4px"><b>{name}:</b> {html}</div>'
+
+
+def _link(thread: str) -> str:
+    repository, number = thread.split("#")
+    # among widgets JupyterLab takes from links all that tells them from text
+    seen = 'style="text-decoration: underline"'
+    return f'<a {seen} href="{_PAGE.format(repository, number)}">{escape(thread)}</a>'
+
+
+def _folded(summary: str, body: str) -> str:
+    return f"<details><summary>{summary}</summary>{body}</details>"

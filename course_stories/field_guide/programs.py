@@ -1,0 +1,65 @@
+"""Run the program of an entry as people write it and mended, each in a process that may break."""
+
+import multiprocessing
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+
+import torch
+
+from course_stories.field_guide.cards import Shown
+from course_utils.errors import CourseError
+from course_utils.hardware.machine import usable_cores
+from course_utils.teaching.notebook import run_demo
+from keepfed.field_guide import Entry, entries
+
+# Where an entry does not hang on the start method, it takes the one that is quick.
+_QUICK = "fork" if sys.platform == "linux" else "spawn"
+_MEMORY_MB = 4000
+
+
+def show(name: str) -> Shown:
+    """Run an entry as people write it and mended; where it cannot be run, say why.
+
+    Raises:
+        CourseError: there is no such entry.
+    """
+    if name not in entries():
+        raise CourseError(f"There is no entry {name!r}; choose one of: {', '.join(entries())}.")
+    entry = entries()[name]
+    if why := lacking(entry):
+        return Shown(entry, f"Not run here: {why}.", "")
+    return Shown(entry, _run(entry, entry.broken), _run(entry, entry.mended))
+
+
+def lacking(entry: Entry) -> str:
+    """Say why this machine cannot show an entry, or nothing."""
+    if entry.method and entry.method not in multiprocessing.get_all_start_methods():
+        return f"it is about {entry.method}, which this system does not have"
+    is_met: dict[str, Callable[[], bool]] = {
+        "": lambda: True,
+        "a GPU": torch.cuda.is_available,
+        "a machine without a GPU": lambda: not torch.accelerator.is_available(),
+        "Linux": lambda: sys.platform == "linux",
+        "two cores": lambda: usable_cores() > 1,
+        "a /dev/shm of its own": _may_mount,
+    }
+    return "" if is_met[entry.needs]() else f"it needs {entry.needs}"
+
+
+@cache
+def _may_mount() -> bool:
+    """Tell whether anybody may mount something here that others do not see."""
+    if not shutil.which("unshare"):
+        return False
+    tried = subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+def _run(entry: Entry, program: str) -> str:
+    method = entry.method or _QUICK
+    start = f"import multiprocessing; multiprocessing.set_start_method({method!r}, force=True); "
+    demo = run_demo(start + program, seconds=entry.seconds, memory_mb=_MEMORY_MB)
+    return f"{demo.output}\n[{demo.ending}]".strip()

@@ -1,0 +1,309 @@
+"""Compare the file formats on this machine and on emulated storage, here and now.
+
+    table = compare_formats(cu.data_path("events"))  # or with names=VARIANTS
+    table  # the tables, one for each storage
+    table.picture()
+
+The files are written into a temporary folder, so that writing is measured too. Nobody waits for the
+emulated storage: its time is added up (see hardware.storage.VirtualClock). Every figure is that of
+a file that is open already, since a worker opens it once, and of storage that has forgotten it,
+except where it says "warm". What is counted includes the opening of files that hold one event each.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory, gettempdir
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from course_stories.figures import drawing
+from course_stories.formats_compared import shown
+from course_utils.hardware.machine import can_forget, drop_cache
+from course_utils.hardware.machine import facts as machine_facts
+from course_utils.hardware.storage import (
+    SlowFileSystem,
+    VirtualClock,
+    counting_storage,
+    slow_storage,
+)
+from course_utils.loading.events import FORMATS, EventArrays, Events, open_events, read_labels
+from keepfed.files import need_room
+from keepfed.words import duration
+
+PRESETS = ("busy Lustre", "S3")
+WARM, COLD, S3 = "this disk, warm", "this disk, cold", "emulated S3"
+AMPLIFICATION = "bytes read for each byte wanted"
+NAMES = ("npz", "npy", "hdf5", "parquet", "sqlite", "tar", "root")
+VARIANTS = ("npz-deflate", "hdf5-chunked", "hdf5-gzip", "hdf5-misfit", "parquet-zstd")
+MOST = 1_000  # events that are written; more take longer and say the same
+PULSE = 16  # bytes
+
+Batch = list[int]
+Draw = list[Batch]
+
+
+class Pattern(NamedTuple):
+    """A way to ask for events."""
+
+    size: int  # of a batch
+    batches: int
+    repeats: int  # draws, of which the median counts
+    marker: str  # shape as well as colour tells them apart
+    colour: str
+
+
+# Events at random out of a terabyte share no unit and no page: each costs what "one event" does.
+PATTERNS = {
+    "in order": Pattern(64, 4, 3, "s", shown.COLOURS[0]),
+    "one event": Pattern(1, 1, 7, "o", shown.COLOURS[3]),
+}
+_NOTE = (
+    "“In order” is 256 neighbouring events, “one event” one from anywhere. Time is that of a file "
+    "which is open; first comes how many times the best of its column it is. Requests are reads "
+    "that reach the storage; opened files stand in brackets. Amplification is bytes read for each "
+    "byte of pulses. On this disk both are counted without page cache, and a mapped npy reads "
+    "pages of 4 KiB."
+)
+_NEVER_COLD = " This system cannot be asked to forget a file, so that nothing here is cold."
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What it took to read some events, as a median over a few draws of them."""
+
+    seconds: float  # the wall's on this disk; emulated and computing time on emulated storage
+    requests: float  # reads that went to the storage
+    opens: float  # how often a file was opened or looked up
+    amplification: float  # bytes that the storage delivered for each byte of pulses
+
+
+@dataclass(frozen=True)
+class FormatRow:
+    """What one format costs to write and to read."""
+
+    write_s: float  # what the system still keeps in memory then is not waited for
+    size: int  # bytes of its files
+    costs: Mapping[tuple[str, str], Cost]  # by storage and pattern
+
+
+@dataclass(frozen=True)
+class FormatTable:
+    """What each format costs on each storage, by its name; it draws itself."""
+
+    rows: Mapping[str, FormatRow]
+    events: int
+    pulses: int
+    machine: str
+
+    @property
+    def names(self) -> list[str]:
+        """The formats, the fastest over all storages and patterns first."""
+
+        def slowness(name: str) -> float:
+            return float(np.log([self.ratio(name, *at) for at in self.rows[name].costs]).mean())
+
+        return sorted(self.rows, key=slowness)
+
+    @property
+    def storages(self) -> list[str]:
+        """The storages, this disk first; it is left out cold where it cannot be made so."""
+        return list(dict.fromkeys(storage for storage, _ in self.rows["npy"].costs))
+
+    def cost(self, name: str, storage: str, pattern: str) -> Cost:
+        """Return what it costs to read a format from a storage in one of two ways."""
+        return self.rows[name].costs[storage, pattern]
+
+    def ratio(self, name: str, storage: str, pattern: str) -> float:
+        """Return how many times as long it takes as with the best format there."""
+        best = min(row.costs[storage, pattern].seconds for row in self.rows.values())
+        return self.cost(name, storage, pattern).seconds / best
+
+    def picture(self) -> Figure:
+        """Draw the time of each format relative to the best, and how much it reads in vain."""
+        names, titles = self.names, (WARM, *self.storages[-2:], AMPLIFICATION)
+        height, tall = range(len(names), 0, -1), 1.6 + 0.3 * len(names)
+        with drawing(11.5, tall, columns=4, title=repr(self), sharey=True) as (figure, axes):
+            for panel, title in zip(axes, titles, strict=True):
+                for how, look in PATTERNS.items():
+                    if title == AMPLIFICATION:
+                        found = [self.cost(name, S3, how).amplification for name in names]
+                    else:
+                        found = [self.ratio(name, title, how) for name in names]
+                    panel.plot(found, height, look.marker, color=look.colour, label=how)
+                panel.set(xscale="log", xlabel="times the best" * (title != AMPLIFICATION))
+                panel.set_title(title, fontsize="medium")
+                panel.grid(color="gray", alpha=0.3, linewidth=0.5)
+            axes[0].set_yticks(height, [FORMATS[name].title for name in names])
+            legend = axes[0].get_legend_handles_labels()
+            figure.legend(*legend, loc="outside lower right", ncols=2, frameon=False)
+        return figure
+
+    def __repr__(self) -> str:
+        size = PULSE * self.pulses / 1e6
+        return f"{self.events:,} events, {size:,.1f} MB of pulses · {self.machine}"
+
+    def _repr_html_(self) -> str:
+        """Show a table for each storage, of which the first is open."""
+        kinds = "time", "requests", "amplification"
+        head = [
+            "format",
+            "size",
+            "write",
+            *(f"{kind}, {how}" for kind in kinds for how in PATTERNS),
+        ]
+        tables = [
+            f"<summary>{escape(storage)}</summary>"
+            f"{shown.table(head, self._cells(storage))}</details>"
+            for storage in self.storages
+        ]
+        note = _NOTE + _NEVER_COLD * (COLD not in self.storages)
+        return shown.page(repr(self), f'<details open="">{"<details>".join(tables)}', note)
+
+    def _cells(self, storage: str) -> Iterator[list[str]]:
+        """Yield 9 cells for each format: name, size, writing, two times, twice two counts."""
+        for name in self.names:
+            row = self.rows[name]
+            costs = [row.costs[storage, pattern] for pattern in PATTERNS]
+            ratios = [self.ratio(name, storage, pattern) for pattern in PATTERNS]
+            times = [f"{each:.2g}×" if each < 10 else f"{each:,.0f}×" for each in ratios]
+            yield [
+                FORMATS[name].title,
+                f"{row.size / (PULSE * self.pulses):.2f}×",
+                duration(1e9 * row.write_s),
+                *(f"{a} {duration(1e9 * b.seconds)}" for a, b in zip(times, costs, strict=True)),
+                *(
+                    f"{each.requests:,.0f}" + f" (+{each.opens:,.0f})" * (each.opens > 0)
+                    for each in costs
+                ),
+                *(f"{each.amplification:.3g}" for each in costs),
+            ]
+
+
+def compare_formats(
+    folder: str | Path, names: Sequence[str] = NAMES, *, most: int = MOST
+) -> FormatTable:
+    """Write events in some formats, read them in two ways, and return what that cost.
+
+    "In order" is 256 events as they lie, "one event" one from anywhere; 1,000 events or more should
+    be there, or the two mean the same.
+
+    Args:
+        folder: events as make_events writes them.
+        names: formats, of those that events can have; "npy" is always among them.
+        most: how many of them to take, evenly spread over the folder.
+
+    Raises:
+        FileNotFoundError: the folder holds no events.
+        CourseError: there is no room for a copy in each format.
+    """
+    read_labels(folder)  # says it in words where there are no events
+    events = EventArrays.load(Path(folder))
+    events = events.take(np.arange(len(events))[:: -(-len(events) // most)])  # from all over it
+    # beside the data: a temporary folder is often kept in memory, which is never cold
+    data = Path(folder).absolute().parent
+    beside = data if os.access(data, os.W_OK) else Path(gettempdir())
+    names = ["npy", *(name for name in names if name != "npy")]  # it brings the labels, for all
+    room = len(names) * (2 * events.pulses.nbytes + 8192 * len(events))
+    need_room(beside, room, otherwise="or compare fewer events with most=500")
+    rows = {}
+    with TemporaryDirectory(prefix=".formats-", dir=beside, ignore_cleanup_errors=True) as place:
+        for name in tqdm(names, unit="format", disable=None):
+            rows[name] = FormatRow(
+                *write(name, events, Path(place)), Reader(name, Path(place)).costs()
+            )
+    return FormatTable(rows, len(events), len(events.pulses), machine_facts.stamp())
+
+
+def write(name: str, events: EventArrays, folder: Path) -> tuple[float, int]:
+    """Write format `name` into `folder`, "npy" with the labels; return the seconds and bytes."""
+    entry, start = folder / FORMATS[name].entry, time.perf_counter()
+    if name == "npy":
+        events.save(folder)
+    else:
+        FORMATS[name].write(events, entry)
+    seconds = time.perf_counter() - start
+    files = [entry, *entry.rglob("*")] if entry.is_dir() else [entry]
+    return seconds, sum(file.stat().st_size for file in files if file.is_file())
+
+
+def draws(count: int, pattern: str) -> Iterator[Draw]:
+    """Yield which events to read: a few draws, each a list of batches; event 0 opens the file."""
+    rng = np.random.default_rng([0, list(PATTERNS).index(pattern)])
+    size, batches, repeats = PATTERNS[pattern][:3]
+    length = min(size * batches, count - 1)
+    for _ in range(repeats):
+        chosen = rng.integers(1, count - length + 1) + np.arange(length)
+        yield [chosen[first : first + size].tolist() for first in range(0, length, size)]
+
+
+class Reader:
+    """One format of the events in a folder, to be read in all ways."""
+
+    def __init__(self, name: str, folder: Path):
+        """Take format `name` of the events in `folder`; npy has to be there too."""
+        self._name, self._folder = name, folder.absolute()
+        self._lengths: NDArray[np.int64] = np.diff(np.load(folder / "npy/offsets.npy"))
+
+    def costs(self) -> dict[tuple[str, str], Cost]:
+        """Return the cost by storage and pattern: this disk, and emulated ones over its files."""
+        found = {}
+        counting = counting_storage(self._folder)
+        emulated = [slow_storage(self._folder, preset) for preset in PRESETS]
+        for pattern in PATTERNS:
+            chosen = list(draws(len(self._lengths), pattern))
+            # what is emulated hardly scatters; a cold draw of 256 files takes a second to prepare
+            few = chosen if pattern == "one event" else chosen[:1]
+            counted = self._on(counting, few)
+            for storage, seconds in self._on_disk(chosen, few).items():
+                found[storage, pattern] = replace(counted, seconds=seconds)
+            for fs in emulated:
+                found[f"emulated {fs.preset.name}", pattern] = self._on(fs, few)
+        return found
+
+    def _opened(self, fs: SlowFileSystem | None = None) -> Events:
+        dataset = open_events(self._folder, self._name, fs=fs)
+        dataset[0]
+        return dataset
+
+    def _on_disk(self, chosen: list[Draw], few: list[Draw]) -> dict[str, float]:
+        dataset = self._opened()
+        _seconds(dataset, chosen[-1])  # imports, and what the system reads ahead
+        seconds = {WARM: median(_seconds(dataset, draw) for draw in chosen)}
+        if can_forget():
+            seconds[COLD] = median(self._cold(draw) for draw in few)
+        return seconds
+
+    def _cold(self, draw: Draw) -> float:
+        dataset = self._opened()  # anew: a mapped page that was touched cannot be forgotten
+        for path in {dataset.path_of(index) for batch in draw for index in batch}:
+            drop_cache(path)
+        return _seconds(dataset, draw)
+
+    def _on(self, fs: SlowFileSystem, chosen: Iterable[Draw]) -> Cost:
+        clock, dataset = VirtualClock(fs), self._opened(fs)
+        found, read, wanted = [], 0, 0
+        for draw in chosen:
+            fs.drop_caches()
+            fs.reset_counters()
+            taken, counters = _seconds(dataset, draw, clock), fs.counters()
+            found.append((taken, counters.requests, counters.opens + counters.lookups))
+            read += counters.bytes_read
+            wanted += PULSE * sum(int(self._lengths[batch].sum()) for batch in draw)
+        seconds, requests, opens = map(median, zip(*found, strict=True))
+        return Cost(seconds, requests, opens, read / max(1, wanted))
+
+
+def _seconds(dataset: Events, draw: Draw, clock: Callable[[], int] = time.perf_counter_ns) -> float:
+    start = clock()
+    for batch in draw:
+        dataset.__getitems__(batch)
+    return (clock() - start) / 1e9

@@ -1,0 +1,95 @@
+"""What a lecture demo finds: a sentence, a table and traces; kept as JSON, drawn as one page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from keepfed.files import replace_file
+from keepfed.measure.exchange import trace_of
+from keepfed.measure.picture import Timeline, columns
+from keepfed.measure.spans import STAGES, Span, SpanLog
+
+TICK_NS = 1_000  # of the times in a file
+Table = Sequence[Sequence[str]]
+
+_STYLE = """<style>
+body{font:22px/1.4 system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;color:#1b1f24}
+h1{font-size:34px;margin:0}table{border-collapse:collapse;margin:.6em 0}p{max-width:60em}
+@media(min-width:1200px){body>div{zoom:1.2}}@media(min-width:1700px){body>div{zoom:1.7}}
+td{padding:.1em 1.2em .1em 0;border-bottom:1px solid #8886}tr:first-child{font-weight:600}
+.foot{font-size:16px;opacity:.8}summary{cursor:pointer}
+@media(prefers-color-scheme:dark){body{color:#f2f4f7;background:#15181c!important}}</style>"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a demo shows, and where, when and how it was found."""
+
+    sentence: str
+    traces: Mapping[str, SpanLog]
+    table: Table = ()  # the first row names the columns
+    about: Mapping[str, Any] = field(default_factory=dict)  # machine (with date), command, ...
+
+    def timeline(self) -> Timeline:
+        """Return the picture of the traces, to switch between them; at first there is one."""
+        picture = Timeline(self.traces)
+        picture.state = {"show": next(iter(self.traces))}
+        return picture
+
+    def page(self, title: str, *, recorded: bool) -> str:
+        """Return a whole page in one file, which says whether this is a recording."""
+        how = "Recorded on" if recorded else "Measured just now on"
+        foot = f"{how} {self.about['machine']}, torch {self.about['torch']}: "
+        return self.timeline().to_html(
+            title,
+            above=f"{_STYLE}<h1>{escape(title)}</h1>",
+            # folded, because a class says first what it sees
+            below=f"<details><summary>What was found</summary><p>{escape(self.sentence)}</p>"
+            f"{_html(self.table)}</details>"
+            f'<p class="foot">{escape(foot)}<code>{escape(self.about["command"])}</code></p>',
+        )
+
+
+def _html(table: Table) -> str:
+    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in table]
+    return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
+
+
+def save_finding(finding: Finding, path: Path, **about: Any) -> None:
+    """Write `finding` as JSON, with what else is known `about` it."""
+    traces = {
+        name: {**columns(trace, TICK_NS), "samples": trace.samples, "served": trace.served}
+        for name, trace in finding.traces.items()
+    }
+    found = {"sentence": finding.sentence, "table": finding.table, "about": about, "traces": traces}
+    replace_file(path, json.dumps(found, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def load_finding(path: Path, *, recorded: bool = True) -> Finding:
+    """Read what `save_finding` wrote; a recording says on its pictures that it is one."""
+    found = json.loads(path.read_text("utf-8"))
+    traces = {}
+    for name, data in found["traces"].items():
+        note = ", ".join(filter(None, ("recorded" if recorded else "", data["note"])))
+        trace = trace_of(_spans(data), label="", note=note, batches=data["served"])
+        trace.samples = data["samples"]
+        traces[name] = trace
+    return Finding(found["sentence"], traces, found["table"], found["about"])
+
+
+def _spans(data: Mapping[str, Any]) -> Iterator[Span]:
+    """Yield the spans that `columns` packed."""
+    tick_ns = round(data["tick"] * 1e6)
+    for lane in data["lanes"]:
+        end = batch = 0
+        packed = zip(lane["stage"], lane["gap"], lane["length"], lane["batch"], strict=True)
+        for stage, gap, length, further in packed:
+            start, batch = end + gap, batch + further
+            end = start + length
+            times = start * tick_ns, end * tick_ns
+            yield Span(lane["name"], STAGES[int(stage)], *times, batch)

@@ -1,0 +1,40 @@
+"""Four loops of the blind clinic: as fast as each other, and each slow for a reason of its own."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from course_stories.clinic import Clinic, discharge
+from course_stories.lecture import Finding
+from course_stories.lecture.programs.loop import DISTURBED
+from keepfed.words import percent
+
+SEED = 2  # by which the first four are these
+REASONS = {
+    "storage": "the storage",
+    "gpu": "nobody: the GPU computes",
+    "sync": "the host, which waits for each kernel",
+    "cpu": "its workers, which compute",
+}
+
+
+def run() -> Finding:
+    """Ask each loop for three probes."""
+    table = [["loop", "steps/s", "step alone, steps/s", "GPU busy", "workers compute", "waits for"]]
+    traces, reasons = {}, []
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        clinic = Clinic(SEED, Path(folder))
+        causes = discharge(clinic)
+        for loop in [*clinic][: len(REASONS)]:
+            together, alone, cpu = loop.together(), loop.step_alone(), loop.workers_cpu()
+            (traces[f"loop {loop.name}"],) = loop.timeline().picture.traces
+            rates = f"{together.steps_per_s:.1f}", f"{alone.steps_per_s:.1f}"
+            works = percent(sum(cpu.computes) / len(cpu.computes))
+            reason = REASONS[causes[loop.name]]
+            table.append([loop.name, *rates, percent(together.gpu_busy), works, reason])
+            reasons.append(f"{loop.name} waits for {reason}")
+    return Finding(
+        f"They look alike from outside: {'; '.join(reasons)}. The step alone and the workers' use "
+        f"of the cores tell them apart.{DISTURBED * clinic.disturbed}",
+        traces,
+        table,
+    )

@@ -1,0 +1,137 @@
+"""Run a lecture demo in a process of its own, and show its recording where that fails.
+
+A demo is a module `course_stories/lecture/NAME.py` with a function `run()`, which returns a
+`Finding`. Its recording is `recordings/demos/NAME.json`; that needs no torch, and less than a
+second.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from importlib import import_module, metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+
+from course_stories.lecture.finding import Finding, load_finding, save_finding
+from course_utils import paths
+from course_utils.errors import CourseError
+from course_utils.hardware.machine import stamp
+from course_utils.teaching.notebook import data_path, run_demo, start_workers
+from keepfed.errors import sentence
+from keepfed.files import replace_file
+
+_HOME = "course_stories.lecture.programs"
+_PATIENCE = 2  # a demo that takes so many times as long as it does as a rule is given up,
+_PATIENCE_S = 20  # but not before; a busy machine imports torch for so long
+_LONGEST_S = 300
+_PROGRAM = """
+from pathlib import Path
+from course_stories.lecture.show import run_and_save
+
+if __name__ == "__main__":
+    run_and_save({name!r}, Path({path!r}))
+"""
+
+
+def demos() -> Mapping[str, str]:
+    """Return the demos in the order of a lecture: what each shows, by name."""
+    named: Mapping[str, str] = import_module(_HOME).DEMOS
+    return named
+
+
+def seconds_of(name: str) -> float:
+    """Return how long a demo took when it was recorded."""
+    return float(_recorded(name).about["seconds"])
+
+
+def show(name: str, *, recorded: bool = False, timeout: float | None = None) -> tuple[Path, str]:
+    """Run demo `name`, or take its recording; return the page, and what to say of it.
+
+    Args:
+        name: one of `demos`.
+        recorded: take the recording at once.
+        timeout: seconds after which the demo is stopped; default: twice what it took before, and
+            at least 20.
+
+    Raises:
+        CourseError: there is no such demo, or no recording where one is needed.
+    """
+    title, finding, said = _title(name), None, []
+    if not recorded:
+        with TemporaryDirectory(prefix="demo-") as folder:
+            found = Path(folder) / "found.json"
+            patience = (
+                max(_PATIENCE_S, _PATIENCE * seconds_of(name)) if timeout is None else timeout
+            )
+            if failure := _run(name, found, patience):
+                said.append(f"{failure}. Here is its recording instead.")
+            else:
+                finding = load_finding(found, recorded=False)
+    if live := finding is not None:
+        said.append(finding.sentence)
+    else:
+        finding = _recorded(name)
+        said += [f"Recorded on {finding.about['machine']}:", finding.sentence]
+    page = paths.course_home() / "work" / "demos" / f"{name}.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(page, finding.page(title, recorded=not live))
+    return page, "\n".join(said)
+
+
+def record(name: str) -> Path:
+    """Run demo `name` and keep what it finds, to be shown where it fails; return the file.
+
+    Raises:
+        CourseError: there is no such demo, or it failed here too.
+    """
+    _title(name)
+    folder = paths.shipped("recordings") / "demos"
+    folder.mkdir(parents=True, exist_ok=True)
+    if failure := _run(name, folder / f"{name}.json", _LONGEST_S):
+        raise CourseError(f"{failure}; mend that and record it again.")
+    return folder / f"{name}.json"
+
+
+def run_and_save(name: str, path: Path) -> None:
+    """Run a demo in this process, and write what it finds to `path`."""
+    start_workers()  # first: its server loads torch while this process does the same
+    finding: Finding = import_module(f"{_HOME}.{name}").run()
+    save_finding(
+        finding,
+        path,
+        machine=stamp(),
+        torch=metadata.version("torch"),
+        command=f"course demo {name}",
+        seconds=round(time.time() - psutil.Process().create_time(), 1),
+    )
+
+
+def _run(name: str, path: Path, seconds: float) -> str:
+    """Run a demo in a process of its own; return in words why it failed, if it did."""
+    program = _PROGRAM.format(name=name, path=str(path))
+    try:
+        data_path("events", "S")
+        demo = run_demo(program, seconds=seconds, memory_mb=math.inf, fresh=True)
+    except KeyboardInterrupt:
+        return "The demo was interrupted"
+    except (CourseError, OSError) as error:
+        return f"The demo cannot run ({sentence(error)})"
+    if demo.returncode == 0:
+        return ""
+    last = f" ({demo.output.splitlines()[-1]})" if demo.returncode > 0 and demo.output else ""
+    return f"{demo.ending}{last}"
+
+
+def _recorded(name: str) -> Finding:
+    _title(name)
+    return load_finding(paths.recording(f"demos/{name}.json"))
+
+
+def _title(name: str) -> str:
+    if name not in demos():
+        raise CourseError(f"There is no demo {name!r}; choose one of: {', '.join(demos())}.")
+    return demos()[name]

@@ -1,0 +1,74 @@
+"""A form that installs libraries, in an environment of their own, and measures them here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as widgets
+
+from course_stories.peers.comparison import keep
+from course_stories.peers.environment import HOME, install, measure_there
+from course_stories.peers.libraries import LIBRARIES
+from course_stories.peers.measure import TASKS
+from course_stories.peers.peer import Peer
+from course_utils.errors import CourseError
+from course_utils.teaching.notebook import card
+from keepfed.errors import sentence
+
+
+class LibraryForm(widgets.VBox):  # type: ignore[misc]
+    """A box for each library, a button, and what happens; nothing does before it is pressed."""
+
+    def __init__(self, home: Path = HOME):
+        """Offer every library that is not part of the course."""
+        self.home = home
+        self.boxes = {
+            name: widgets.Checkbox(description=_label(name, peer), indent=False)
+            for name, peer in LIBRARIES.items()
+            if peer.needs
+        }
+        for box in self.boxes.values():
+            box.layout.width = "auto"
+        self.button = widgets.Button(description="Install and measure here")
+        self.button.layout = widgets.Layout(width="auto", align_self="flex-start")
+        self.said = widgets.HTML()
+        self.button.on_click(self._run)
+        super().__init__([*self.boxes.values(), self.button, self.said])
+
+    def _run(self, button: Any) -> None:
+        chosen = [name for name, box in self.boxes.items() if box.value]
+        lines: list[str] = [] if chosen else ["Choose a library first."]
+        self._say(lines)
+        self.button.disabled = True
+        try:
+            for name in chosen:
+                self._say([*lines, f"{name}: is being installed and measured; this takes a while."])
+                lines.append(self._try(name))
+                self._say(lines)
+        finally:
+            self.button.disabled = False
+
+    def _try(self, name: str) -> str:
+        """Install and measure one; say how it went."""
+        package = LIBRARIES[name].needs
+        assert package is not None
+        rates = []
+        try:
+            install(package, self.home)
+            for task in TASKS:
+                one = measure_there(task, name, package, self.home)
+                keep(task, one, self.home)
+                rates.append(f"{one.rate:,.0f} {task}")
+        except (CourseError, OSError) as error:
+            return f"{name}: " + sentence(error)
+        return f"{name}: {' and '.join(rates)} samples per second. Compare again to see more."
+
+    def _say(self, lines: list[str]) -> None:
+        self.said.value = card("plain", "Libraries", *lines) if lines else ""
+
+
+def _label(name: str, peer: Peer) -> str:
+    package = peer.needs
+    assert package is not None
+    return f"{name} ({package.name} {package.version}, {package.megabytes:,} MB)"

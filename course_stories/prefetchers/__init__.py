@@ -1,0 +1,6 @@
+"""Prefetchers that are not right yet, what all have to keep, and the proof of each defect."""
+
+from course_stories.prefetchers.bench import DiskError
+from course_stories.prefetchers.contract import CONTRACT, RUNS, Broken, Clause, hangs, judge_all
+from course_stories.prefetchers.defects import NotesPrefetcher, SideStream, prove_all
+from course_stories.prefetchers.trial import Make, PrefetcherTrial

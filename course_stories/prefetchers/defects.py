@@ -1,0 +1,224 @@
+"""The prefetcher of the notes, its ten defects, and a design on the way to `CudaPrefetcher`.
+
+`NotesPrefetcher` has the design that a lecture note prints (the code is ours, the idea is not).
+`SideStream` is a step between. A defect is a clause of the contract that the notes break, and
+`CudaPrefetcher` keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from queue import Empty, Queue
+from threading import Thread
+from typing import Any, NamedTuple
+
+from course_stories.prefetchers.bench import BenchMachine, make_pairs
+from course_stories.prefetchers.contract import CONTRACT, PAGEABLE, RUNS
+from course_stories.prefetchers.trial import Make, Patience, Seen, quiet_threads
+from course_utils.hardware.gpu import Accelerator
+from keepfed.loaders.prefetch import CudaPrefetcher
+from keepfed.words import percent, plural
+
+NOTES_HANG = Patience(hang=0.4, leave=0.1)  # their thread is dead or stuck then
+OURS_DOES_NOT = Patience(hang=30, settle=0.01)  # and has no thread to wait for
+Say = Callable[..., str]
+_CLAUSES = {**CONTRACT, "pageable memory": PAGEABLE}
+
+
+class NotesPrefetcher:
+    """A thread copies batches to the device, into a queue from which the loop takes them."""
+
+    def __init__(self, loader: Iterable[Any], devices: BenchMachine, queue_size: int = 3):
+        """Start the thread, which asks `loader` for its first batch at once."""
+        self.loader, self.devices = loader, devices
+        self.queue: Queue[Any] = Queue(queue_size)
+        self.thread = Thread(target=self._fill, daemon=True, name="notes prefetcher")
+        self.thread.start()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.queue.get, None)
+
+    def _fill(self) -> None:
+        for inputs, targets in self.loader:
+            gpu = self.devices.current()  # as torch.device("cuda"), without a number
+            inputs = gpu.upload(inputs, non_blocking=True)
+            targets = gpu.upload(targets, non_blocking=True)
+            self.queue.put((inputs, targets))
+        self.queue.put(None)  # the end
+
+
+class SideStream:
+    """Copies one batch ahead, on a stream of its own; a step that does not wait reads garbage.
+
+    With a wait it is right, until a batch is dropped that is still read.
+    """
+
+    def __init__(self, loader: Iterable[Any], gpu: Accelerator, *, wait: bool = False):
+        self.loader, self.gpu, self.wait = loader, gpu, wait
+
+    def __iter__(self) -> Iterator[Any]:
+        copies, ready = self.gpu.Stream(), None
+        for batch in chain(self.loader, [None]):
+            before, ready = ready, None
+            if batch is not None:
+                with self.gpu.stream(copies):
+                    ready = self.gpu.upload(batch, non_blocking=True), copies.record_event()
+            if before is not None:
+                if self.wait:
+                    self.gpu.current_stream().wait_event(before[1])
+                yield before[0]
+            del before  # or it would be kept until the copy after the next
+
+
+def on_current(design: Callable[..., Iterable[Any]], **options: Any) -> Make:
+    """Return how to make a design that is told its GPU: on the one that is current."""
+    return lambda loader, devices: design(loader, devices.current(), **options)
+
+
+OURS = on_current(CudaPrefetcher)
+
+
+class Defect(NamedTuple):
+    """One defect, and what was measured."""
+
+    number: int
+    title: str
+    notes: str  # seen with the design of the notes
+    ours: str  # seen with CudaPrefetcher
+    proven: bool  # the notes break each clause that was tried, and ours keeps it
+
+
+class Try:
+    """A clause, tried in a way of its own; batches are pairs, which is all that the notes take."""
+
+    def __init__(self, clause: str, make: Make = NotesPrefetcher, **trial: Any):
+        self.clause, self.make = _CLAUSES[clause], make
+        self.trial = replace(self.clause.trial, **{"batches": make_pairs, "depth": None, **trial})
+
+
+class DefectProof:
+    """A defect that is still to be shown: how to say what was seen, and what is tried."""
+
+    def __init__(self, title: str, say: Say, *tries: Try, ours: Say | None = None):
+        """Say of ours what is said of the notes, unless it has words of its own."""
+        self.title, self.tries, self.say, self.say_ours = title, tries, say, ours or say
+
+    def run(self, number: int) -> Defect:
+        """Try the design of the notes, and ours."""
+        with quiet_threads():
+            theirs = [Seen(one.make, one.trial, NOTES_HANG) for one in self.tries]
+            mine = [Seen(OURS, one.trial, OURS_DOES_NOT) for one in self.tries]
+            proven = all(
+                one.clause.broken(broken) and not one.clause.broken(kept)
+                for one, broken, kept in zip(self.tries, theirs, mine, strict=True)
+            )
+            said = self.say(*theirs), self.say_ours(*mine)
+            for seen in theirs:
+                _set_free(seen.prefetcher)
+        return Defect(number, self.title, *said, proven)
+
+
+def _set_free(prefetcher: object) -> None:
+    """End the thread of a prefetcher of the notes, and the loop that waits for it."""
+    if not isinstance(prefetcher, NotesPrefetcher):
+        return
+    while prefetcher.thread.is_alive() or not prefetcher.queue.empty():
+        with suppress(Empty):
+            prefetcher.queue.get(timeout=0.001)
+    prefetcher.queue.put(None)
+
+
+def _left(seen: Seen) -> str:
+    thread = "thread alive" if seen.threads else "no thread"
+    loader = "open" if seen.is_open else "closed"
+    return f"after break: {thread}, {seen.kept} batches kept, loader {loader}"
+
+
+def _peak(seen: Seen) -> str:
+    return f"{seen.peak} batches on the GPU at a time"
+
+
+def _kinds(threes: Seen, dicts: Seen, pageable: Seen) -> str:
+    got = dicts.batches[0]
+    got = f"a dict of {', '.join(got)}" if isinstance(got, dict) else got
+    return (
+        f"three tensors: {threes.ending}; a dict: the loop gets {got}; "
+        f"pageable batches: {plural(pageable.warnings, 'warning')}"
+    )
+
+
+def _order(seen: Seen) -> str:
+    served = [f"epoch {epoch}" for epoch in (0, 1) if seen.found == seen.source.checksums(epoch)]
+    return (
+        f"set_epoch(1), then the loop: {seen.early} batches read before the loop; the order served "
+        f"was that of {served[0] if served else 'no epoch'}"
+    )
+
+
+_LONG_QUEUE = partial(NotesPrefetcher, queue_size=4)
+
+PROOFS = (
+    DefectProof(
+        "Copies and steps are on one stream",
+        lambda seen: f"hidden, of the copies after the first: {percent(seen.hidden)}",
+        Try("overlap"),
+    ),
+    DefectProof(
+        "The copy is only enqueued, and no event tells of its end",
+        lambda seen: f"{seen.garbage} of {seen.wanted} checksums wrong in a loop on its own stream",
+        Try("right", own_stream=True),
+    ),
+    DefectProof(
+        "The obvious repair computes with garbage",
+        lambda unwaited, late: (
+            f"with a second stream: wrong in {unwaited.spoilt} of {RUNS} runs; with a wait too, "
+            f"but no record_stream, and losses read late: wrong in {late.spoilt}"
+        ),
+        Try("losses read late", on_current(SideStream), late=()),
+        Try("losses read late", on_current(SideStream, wait=True), late=range(RUNS)),
+        ours=lambda _, late: f"wrong in {late.spoilt} of {RUNS} runs, losses read late",
+    ),
+    DefectProof(
+        "An error of the loader ends the thread, and nobody hears of it",
+        lambda seen: seen.ending,
+        Try("exception"),
+    ),
+    DefectProof(
+        "The second epoch hangs",
+        lambda seen: f"2 epochs of {seen.wanted}: {seen.ending}",
+        Try("second epoch", epochs=2),
+    ),
+    DefectProof(
+        "Leaving the loop leaves thread, batches and loader behind",
+        _left,
+        Try("break", _LONG_QUEUE, leave_after=1),
+    ),
+    DefectProof(
+        "Every rank copies to GPU 0",
+        lambda seen: f"rank 1: {seen.count} batches on the {', '.join(seen.places)}",
+        Try("device index"),
+    ),
+    DefectProof(
+        "The queue fills the memory of the GPU",
+        lambda seen: f"{_peak(seen)}: 4 queued, 1 waiting for a place, 1 in use",
+        Try("memory in flight", _LONG_QUEUE, leave_after=1),
+        ours=_peak,
+    ),
+    DefectProof(
+        "Batches are pairs in pinned memory, and nobody checks",
+        _kinds,
+        Try("nested batch", batches=lambda: [(a, b, a) for a, b in make_pairs()]),
+        Try("nested batch", batches=lambda: [{"inputs": a, "targets": b} for a, b in make_pairs()]),
+        Try("pageable memory"),
+    ),
+    DefectProof("It reads before the loop begins", _order, Try("order")),
+)
+
+
+def prove_all() -> list[Defect]:
+    """Prove the ten, in the order of their numbers; what hangs takes less than half a second."""
+    return [proof.run(number) for number, proof in enumerate(PROOFS, 1)]

@@ -1,0 +1,52 @@
+"""What notebook 10 shows: a plot, data sets and who reads them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from course_stories.figures import drawing, value_bars
+from keepfed.words import plural
+
+
+def plot_epochs(seconds: Mapping[str, float]) -> Figure:
+    """Return bars of the seconds that each epoch takes, on a logarithmic axis."""
+    with drawing(7, 1.4) as (figure, (panel,)):
+        value_bars(panel, seconds, "{:.3g} s".format)
+        panel.set(xscale="log", xlim=(1, 1500), xlabel="seconds for an epoch, emulated S3 (log)")
+    return figure
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set, and who reads it."""
+
+    samples: int
+    sample_mb: float
+    workers: int  # of each rank; 0: the rank reads by itself
+    ranks: int
+
+    @property
+    def places(self) -> int:
+        """How many read at once."""
+        return max(1, self.workers) * self.ranks
+
+    @property
+    def mb(self) -> float:
+        """The size of all samples."""
+        return self.samples * self.sample_mb
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return (
+            f"{self.samples:,} samples of {self.sample_mb:g} MB, {plural(self.workers, 'worker')} "
+            f"on each of {plural(self.ranks, 'rank')}"
+        )
+
+
+SHOWN = {
+    "ImageNet": DataSet(1_281_167, 0.11, 8, 8),
+    "telescope": DataSet(2_000_000, 0.002, 4, 1),
+    "volumes": DataSet(168, 140, 2, 4),
+    "laptop": DataSet(50_000, 0.01, 0, 1),
+}

@@ -1,0 +1,54 @@
+"""Train a small network on events in a given order, to see what the order does to it."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from course_utils.loading.events import MemmapEvents
+from keepfed.loaders.stream import batched
+
+Order = Callable[[int, np.random.Generator], Iterable[int]]  # of n events, in one epoch
+HELD_OUT, BATCH, EPOCHS = 400, 32, 4
+
+
+def held_out_loss(folder: str | Path, order: Order) -> list[float]:
+    """Return the mean squared error on held-out events after every step of four epochs.
+
+    The network guesses the energy from the number of pulses and their charge, all standardised.
+
+    Args:
+        folder: events as make_events writes them.
+        order: gives the positions of the training events, in the order on disk, for one epoch.
+    """
+    light, energy = light_and_energy(folder)
+    chosen = np.random.default_rng(0).permutation(len(energy))
+    test, keep = torch.from_numpy(chosen[:HELD_OUT]), np.sort(chosen[HELD_OUT:])
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1), nn.Flatten(0))
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
+    losses = []
+    for epoch in range(EPOCHS):
+        for batch in batched(order(len(keep), np.random.default_rng(epoch)), BATCH):
+            rows = torch.from_numpy(keep[np.asarray(batch)])
+            optimiser.zero_grad()
+            loss = nn.functional.mse_loss(network(light[rows]), energy[rows])
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            with torch.no_grad():
+                losses.append(nn.functional.mse_loss(network(light[test]), energy[test]).item())
+    return losses
+
+
+def light_and_energy(folder: str | Path) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the pulses and the charge of all events, (events, 2), and their energies, (events,).
+
+    All are logarithms, standardised.
+    """
+    events = MemmapEvents(folder)
+    samples = events.__getitems__(range(len(events)))
+    light = torch.tensor([[s["n_pulses"], s["pulses"][:, 1].sum()] for s in samples]).log10()
+    energy = torch.from_numpy(events.labels.energy)
+    return (light - light.mean(0)) / light.std(0), (energy - energy.mean()) / energy.std()

@@ -1,0 +1,98 @@
+"""What notebook 11 shows of restarts: a training that may be killed, and where it goes on."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from course_stories.figures import drawing
+from course_stories.small_training.orders import light_and_energy
+from keepfed.loaders.resume import ResumableBatches, sample_rng
+from keepfed.loaders.workers import SharedEpoch
+
+BATCH, SEED = 64, 1
+Sample = dict[str, Any]
+
+
+class SmearedEvents(Dataset[Sample]):
+    """The light of each event, smeared in another way in each epoch, and its energy."""
+
+    def __init__(self, light: torch.Tensor, energy: torch.Tensor, epoch: SharedEpoch):
+        """Keep all events; `epoch` is that of the batches, which workers see too."""
+        self.light, self.energy, self.epoch = light, energy, epoch
+
+    def __len__(self) -> int:
+        return len(self.energy)
+
+    def __getitem__(self, index: int) -> Sample:
+        noise = sample_rng(SEED, self.epoch.value, index).normal(0, 0.1, 2)
+        light = self.light[index] + torch.tensor(noise, dtype=torch.float32)
+        return {"index": index, "light": light, "energy": self.energy[index]}
+
+
+class Training:
+    """A small network with dropout that learns the energy, with all that a restart has to know."""
+
+    def __init__(self, folder: str | Path, *, workers: int):
+        """Begin anew; the same numbers are drawn each time."""
+        torch.manual_seed(SEED)
+        torch.set_num_threads(1)  # sums of several threads may differ in their last digit
+        layers = nn.Linear(2, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 1), nn.Flatten(0)
+        self.network = nn.Sequential(*layers)
+        self.optimiser = torch.optim.SGD(self.network.parameters(), lr=0.01, momentum=0.9)
+        light, energy = light_and_energy(folder)
+        self.batches = ResumableBatches(len(energy), BATCH, seed=SEED)
+        self.loader = DataLoader(
+            SmearedEvents(light, energy, self.batches.epoch),
+            batch_sampler=self.batches,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            generator=torch.Generator(),  # else each loop takes a number that dropout would get
+        )
+        self.losses: list[float] = []
+        self.events: list[int] = []  # that it has trained on, in their order
+
+    def step(self, batch: Mapping[str, torch.Tensor]) -> None:
+        """Learn from one batch, and note which events were in it."""
+        self.optimiser.zero_grad()
+        loss = nn.functional.mse_loss(self.network(batch["light"]), batch["energy"])
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+        self.losses.append(loss.item())
+        self.events.extend(batch["index"].tolist())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that the next step depends on, and what was noted."""
+        return {
+            "network": self.network.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "random": torch.get_rng_state(),
+            "batches": self.batches.state_dict(),
+            "losses": self.losses,
+            "events": self.events,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.network.load_state_dict(state["network"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        torch.set_rng_state(state["random"])
+        self.batches.load_state_dict(state["batches"])
+        self.losses, self.events = [*state["losses"]], [*state["events"]]
+
+
+def draw_losses(whole: Sequence[float], killed: Sequence[float], at: int) -> Figure:
+    """Draw the losses of a run that nobody killed, and on them those of one killed after `at`."""
+    steps = range(1, len(whole) + 1)
+    with drawing(7, 2.6) as (figure, (panel,)):
+        panel.plot(steps, whole, color="0.6", linewidth=5, alpha=0.6, label="nobody kills it")
+        panel.plot(steps[:at], killed[:at], "o-", markersize=4, label="first life, 2 workers")
+        panel.plot(steps[at:], killed[at:], "s--", markersize=4, label="second life, no workers")
+        panel.axvline(at + 0.5, color="0.5", linestyle=":")
+        panel.set(xlabel="step", ylabel="loss")
+        panel.legend()
+    return figure

@@ -1,0 +1,93 @@
+"""Stream the events of a folder as shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course_utils.loading.events import MemmapEvents, Sample
+from keepfed.loaders.contract import Place
+from keepfed.loaders.stream import ShardedStream, blocks, interleave
+
+
+class EventShards(ShardedStream[Sample, range]):
+    """The events of a folder as contiguous shards, each of which one worker of one rank reads.
+
+        stream = EventShards(data_path("events"), shards=16, buffer=500)
+        loader = DataLoader(stream, batch_size=64, num_workers=2, collate_fn=pad_collate)
+        for epoch in range(3):
+            stream.set_epoch(epoch)
+            for batch in loader: ...
+
+    A worker holds `buffer` events and at most `interleave` x `chunk` that it has read ahead.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        shards: int = 32,
+        interleave: int = 4,
+        chunk: int = 64,
+        buffer: int = 1000,
+        shuffle_shards: bool = True,
+        seed: int = 0,
+        place: Place | None = None,
+        fs: Any = None,
+    ):
+        """Read labels and offsets, and no pulses.
+
+        Args:
+            folder: events as make_events writes them.
+            shards: number of contiguous runs, equal to within one event.
+            interleave: shards that a worker reads in turn.
+            chunk: events that a worker reads with one request.
+            buffer: events that a worker holds to draw from; 1 draws nothing.
+            shuffle_shards: whether the order of shards changes; False: order on disk.
+            seed: what the order depends on, besides the epoch.
+            place: rank that this stream serves; None: the rank of the process.
+            fs: fsspec file system to read from, such as `slow_storage(...)`; None: local disk.
+
+        Raises:
+            FileNotFoundError: the folder holds no events, or not in this format.
+            ValueError: a number is less than 1, or there are more shards than events.
+        """
+        self.events = MemmapEvents(folder, fs=fs)
+        for name, value in {"interleave": interleave, "chunk": chunk}.items():
+            if value < 1:
+                raise ValueError(f"{name}={value} cannot be; take at least 1.")
+        if not 1 <= shards <= len(self.events):
+            raise ValueError(
+                f"{len(self.events):,} events make no {shards:,} shards; take 1 to "
+                f"{len(self.events):,}."
+            )
+        edges = np.linspace(0, len(self.events), shards + 1).astype(int).tolist()
+        super().__init__(
+            [range(*pair) for pair in pairwise(edges)],
+            shuffle_shards=shuffle_shards,
+            buffer=buffer,
+            seed=seed,
+            place=place,
+        )
+        self.interleave, self.chunk = interleave, chunk
+
+    def read(self, shards: Sequence[range]) -> Iterator[Sample]:
+        """Yield events of `interleave` shards in turn, `chunk` at a time."""
+        return interleave(map(self._read, shards), self.interleave)
+
+    def close(self) -> None:
+        """Close the files of this process; the next loop opens them again."""
+        super().close()
+        self.events.close()
+
+    def size(self, shard: range) -> int:
+        """Return the number of events of a shard."""
+        return len(shard)
+
+    def _read(self, shard: range) -> Iterator[Sample]:
+        for run in blocks(len(shard), self.chunk):
+            yield from self.events.__getitems__(shard[run.start : run.stop])

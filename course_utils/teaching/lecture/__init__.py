@@ -1,4 +1,0 @@
-"""Show a class what a loop does, live or as it was recorded."""
-
-from course_utils.teaching.lecture.finding import Finding, load_finding
-from course_utils.teaching.lecture.show import demos, record, run_and_save, seconds_of, show

@@ -1,0 +1,137 @@
+"""Measure and speed up a training from a terminal: `keepfed watch python train.py`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from keepfed import __version__, words
+from keepfed.errors import KeepfedError, sentence
+
+Commands = Any  # argparse has no public name for what `add_subparsers` returns
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    parser = argparse.ArgumentParser(prog="keepfed", description=__doc__)
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(required=True, metavar="watch | why | stage")
+    for add in (add_watch, add_why, add_stage):
+        add(commands)
+    return run(parser, argv)
+
+
+def run(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
+    """Run the command that `argv` names; an expected error is one sentence on stderr."""
+    arguments = parser.parse_args(argv)
+    command: Callable[[argparse.Namespace], int] = arguments.command
+    try:
+        return command(arguments)
+    except (KeepfedError, OSError) as error:
+        print(f"{parser.prog}: {sentence(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped.", file=sys.stderr)
+        return 130
+
+
+def add_watch(commands: Commands) -> None:
+    """Add the command that runs a training and reports what its loaders cost."""
+    command = commands.add_parser(
+        "watch",
+        help="run a training and say what each of its loaders cost it",
+        usage="%(prog)s [--live] [--out DIR] python train.py ... | torchrun ... | -m MODULE\n"
+        "       %(prog)s --report DIR",
+    )
+    command.add_argument("--live", action="store_true", help="show a line meanwhile")
+    command.add_argument("--out", metavar="DIR", help="for page and trace (default: keepfed-watch)")
+    command.add_argument("--report", metavar="DIR", help="make the report of a kept record")
+    command.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
+    command.add_argument("program", nargs=argparse.REMAINDER, help="as you run it without this")
+    command.set_defaults(command=_watch)
+
+
+def add_why(commands: Commands) -> None:
+    """Add the command that explains a message."""
+    command = commands.add_parser("why", help="say what a message means, and what to do")
+    command.add_argument("text", nargs="*", help="the message; a log is read by `why < log`")
+    command.set_defaults(command=_why)
+
+
+def add_stage(commands: Commands) -> None:
+    """Add the command that copies data to /dev/shm."""
+    command = commands.add_parser("stage", help="copy data to /dev/shm for all jobs here")
+    command.add_argument("path", nargs="?", help="file, folder, or URL of fsspec")
+    command.add_argument("--to", metavar="DIR", help="keep copies there (default: /dev/shm)")
+    command.add_argument("--list", action="store_true", help="show what is staged")
+    command.add_argument("--remove", action="store_true", help="remove the copy of PATH")
+    command.add_argument("--all", action="store_true", help="with --remove: all of your copies")
+    command.set_defaults(command=_stage)
+
+
+def _watch(arguments: argparse.Namespace) -> int:
+    from keepfed.measure.watch import report_later, run_watched
+
+    if arguments.report:
+        print(report_later(Path(arguments.report)))
+        return 0
+    program = [word for word in arguments.program[:1] if word != "--"] + arguments.program[1:]
+    if arguments.module:
+        program = [sys.executable, "-m", *arguments.module]
+    if not program:
+        raise KeepfedError("Say what to run, such as `keepfed watch python train.py`.")
+    # where each rank is started by a `keepfed watch` of its own
+    rank = os.environ.get("RANK") or os.environ.get("SLURM_PROCID")
+    default = f"keepfed-watch-{rank}" if rank else "keepfed-watch"
+    return run_watched(program, Path(arguments.out or default), live=arguments.live)
+
+
+def _why(arguments: argparse.Namespace) -> int:
+    from keepfed.field_guide import NOT_KNOWN, look_up
+
+    text = " ".join(arguments.text)
+    if not text and not sys.stdin.isatty():
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if not text.strip():
+        raise KeepfedError('Say which message, `keepfed why "..."`, or `keepfed why < log`.')
+    found = look_up(text)
+    print("\n\n".join(map(str, found)) or fill(f"Not known. {NOT_KNOWN}", 98))
+    return 0 if found else 1
+
+
+def _stage(arguments: argparse.Namespace) -> int:
+    from keepfed.loaders import staging
+
+    if arguments.remove:
+        copies = staging.staged_copies(arguments.path, to=arguments.to)
+        found = f"{len(copies)} staged, {words.size(sum(copy.seal['bytes'] for copy in copies))}"
+        if arguments.path and not copies:
+            raise KeepfedError(
+                f"There is no copy of {arguments.path}; `keepfed stage --list` shows all copies."
+            )
+        if not arguments.path and not arguments.all:
+            raise KeepfedError(
+                f"{found}, for whichever project; name what to remove, or add --all to remove all."
+            )
+        if not staging.unstage(arguments.path, to=arguments.to):
+            raise KeepfedError("A job uses a copy, which stays until it ends; remove it then.")
+        print(f"Removed: {found}.")
+    elif arguments.path:
+        staged = staging.stage_to_shm(arguments.path, to=arguments.to)
+        staged.keep()
+        print(repr(staged))
+    elif not arguments.list:
+        raise KeepfedError("Name what is to be staged, or add --list or --remove.")
+    if arguments.list:
+        copies = staging.staged_copies(to=arguments.to)
+        print("\n".join(map(str, copies)) or "Nothing is staged.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,294 @@
+"""A batch as a device sees it: tensors, however nested.
+
+One rule says how to look into a batch, and `map_leaves` is its only implementation:
+
+- Mappings, lists, tuples, named tuples and dataclasses are containers. They keep their type.
+- An object that holds tensors and has a method `to` is a *movable*: a graph of PyTorch Geometric or
+  DGL, `Instances` of detectron2, a TensorDict, a BatchEncoding. A CUDA device calls its methods.
+  Everything else replaces the tensors in a shallow copy.
+- Everything else is a leaf. A leaf that hides tensors cannot be copied to a device.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass, fields, is_dataclass
+from types import FunctionType, ModuleType
+from typing import Any, cast
+
+import torch
+
+SMALL = 64 * 1024  # bytes; CUDA takes a pageable copy that is no larger and lets the host go on
+IN_HOST_MEMORY = "The batch is in host memory: copy it first, batch = gpu.upload(batch)."
+ON_ANOTHER_GPU = (
+    "The batch is on the {} and the step on the {}: upload it to the GPU that computes."
+)
+DEPTH = 4  # levels of objects that are searched for tensors
+_COMPRESSED = {
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.jagged: ("values", "offsets"),
+}
+Function = Callable[[Any], Any]
+
+
+class Handle:
+    """Base class of tensors that are not torch's: leaves, although they have a method `to`."""
+
+    def record_stream(self, stream: Any) -> None:
+        """Keep the memory until `stream` has finished its work so far."""
+        raise NotImplementedError
+
+
+def map_leaves(function: Function, batch: Any, *, whole: Function | None = None) -> Any:
+    """Return a batch of the same shape with `function` applied to every leaf.
+
+    A dataclass is copied without calling its `__init__`, so frozen ones work, too.
+
+    Args:
+        function: Called with each leaf, in order.
+        batch: Any nesting of containers and movables. It is not changed.
+        whole: Called with each movable whose `to` takes `non_blocking`, and with each that is no
+            container, instead of looking into it.
+    """
+
+    def down(part: Any) -> Any:
+        return map_leaves(function, part, whole=whole)
+
+    if is_movable(batch):
+        if whole and (not _is_container(batch) or _takes_non_blocking(batch)):
+            return whole(batch)
+        if not isinstance(batch, dict) and (isinstance(batch, Mapping) or not _is_container(batch)):
+            return _map_inside(function, batch)
+    if isinstance(batch, Mapping):
+        return _like_mapping(batch, {key: down(value) for key, value in batch.items()})
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):  # a named tuple
+        return type(batch)(*map(down, batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(map(down, batch))
+    if is_dataclass(batch) and not isinstance(batch, type):
+        twin = copy.copy(batch)
+        for field in fields(batch):
+            # object's own method gets past the guard of a frozen dataclass.
+            object.__setattr__(twin, field.name, down(getattr(batch, field.name)))
+        return twin
+    return function(batch)
+
+
+def map_tensors(function: Callable[[torch.Tensor], Any], batch: Any) -> Any:
+    """Return a batch of the same shape with `function` applied to its tensors."""
+    return map_leaves(
+        lambda leaf: function(leaf) if isinstance(leaf, torch.Tensor) else leaf, batch
+    )
+
+
+def leaves(batch: Any) -> list[Any]:
+    """Return every leaf of `batch`, in order."""
+    found: list[Any] = []
+
+    def note(leaf: Any) -> Any:
+        found.append(leaf)
+        return leaf  # a container such as torch.Size is rebuilt, and does not accept None
+
+    map_leaves(note, batch)
+    return found
+
+
+def tensors(batch: Any) -> list[torch.Tensor]:
+    """Return the tensors in `batch`, in order."""
+    return [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
+
+
+def move(batch: Any, device: torch.device, *, non_blocking: bool = False) -> Any:
+    """Return `batch` with its tensors on `device`; movables use their own `to`.
+
+    Raises:
+        TypeError: If a leaf hides tensors.
+    """
+
+    def move_leaf(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return leaf.to(device, non_blocking=non_blocking)
+        return without_tensors(leaf)
+
+    def move_whole(movable: Any) -> Any:
+        # PyTorch Geometric and Hugging Face change the object itself, which is the loader's.
+        twin = copy.copy(movable)
+        if _takes_non_blocking(twin):
+            return twin.to(device, non_blocking=non_blocking)
+        return twin.to(device)
+
+    return map_leaves(move_leaf, batch, whole=move_whole)
+
+
+def record_stream(batch: Any, stream: Any) -> None:
+    """Keep the device memory of `batch` until `stream` has finished its work so far.
+
+    Raises:
+        TypeError: If a movable has no method `record_stream` and no tensors that can be found.
+    """
+
+    def record(leaf: Any) -> Any:
+        for part in dense_parts(leaf) if isinstance(leaf, torch.Tensor) else [leaf]:
+            if isinstance(part, Handle) or (isinstance(part, torch.Tensor) and part.is_cuda):
+                part.record_stream(stream)
+        return leaf
+
+    def record_whole(movable: Any) -> Any:
+        inside = leaves(movable)
+        if hasattr(movable, "record_stream") and not any(isinstance(x, Handle) for x in inside):
+            movable.record_stream(stream)
+        elif any(isinstance(leaf, (torch.Tensor, Handle)) for leaf in inside):
+            for leaf in inside:
+                record(leaf)
+        else:
+            raise TypeError(
+                f"CudaPrefetcher cannot protect the memory of a {type(movable).__name__}, because "
+                "it finds no tensors in it. Give the class a method record_stream(stream), or "
+                "return a dict."
+            )
+        return movable
+
+    map_leaves(record, batch, whole=record_whole)
+
+
+def without_tensors(leaf: Any) -> Any:
+    """Return `leaf` if it holds no tensors.
+
+    Raises:
+        TypeError: If it holds tensors, because a device would not find them.
+    """
+    if not isinstance(leaf, Handle) and _holds_tensors(leaf):
+        raise TypeError(
+            f"The batch contains a {type(leaf).__name__} that holds tensors, but has no method to "
+            "copy them. Return a dict, or give the class a method to(device, non_blocking=False)."
+        )
+    return leaf
+
+
+def dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return the dense tensors that a sparse or jagged tensor consists of, else the tensor.
+
+    Raises:
+        TypeError: If the layout is not known.
+    """
+    if tensor.layout == torch.strided and not tensor.is_nested:
+        return [tensor]
+    if tensor.layout not in _COMPRESSED:
+        raise TypeError(
+            "A batch contains a nested tensor of strided layout, whose memory cannot be protected."
+            " Build it with layout=torch.jagged."
+        )
+    parts = [getattr(tensor, name)() for name in _COMPRESSED[tensor.layout]]
+    if tensor.layout == torch.jagged and (lengths := tensor.lengths()) is not None:  # type: ignore[attr-defined]
+        parts.append(lengths)
+    return parts
+
+
+def is_movable(part: Any) -> bool:
+    """Return whether `part` is an object with tensors and a method that moves them.
+
+    A method `to` alone is not enough, because a physical quantity has one that converts units.
+    """
+    if isinstance(part, (torch.Tensor, Handle, type)) or type(part) in (dict, list, tuple, str):
+        return False
+    return callable(getattr(part, "to", None)) and (
+        hasattr(part, "pin_memory") or hasattr(part, "record_stream") or _holds_tensors(part)
+    )
+
+
+def _is_container(part: Any) -> bool:
+    return isinstance(part, (Mapping, list, tuple)) or is_dataclass(part)
+
+
+def _takes_non_blocking(movable: Any) -> bool:
+    try:
+        inspect.signature(movable.to).bind("cuda", non_blocking=True)
+    except TypeError:
+        return False
+    except ValueError:  # A method written in C has no signature.
+        pass
+    return True
+
+
+def _like_mapping(batch: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
+    """Return `values` as a mapping of the type of `batch`, with its other attributes."""
+    if type(batch) is dict:
+        return values
+    try:
+        twin: Any = copy.copy(batch)
+        for key, value in values.items():
+            twin[key] = value
+    except Exception:  # Some mappings cannot be changed, or refuse these values.
+        return values
+    return twin
+
+
+def _map_inside(function: Function, movable: Any) -> Any:
+    """Return a shallow copy of `movable` with `function` applied to the leaves in it."""
+    twin = copy.copy(movable)
+    if hasattr(twin, "apply") and hasattr(twin, "stores"):  # PyTorch Geometric
+        return twin.apply(function)
+    for name, value in list(getattr(twin, "__dict__", {}).items()):
+        if value is not movable and value is not twin:
+            # The class may check what is assigned, and would refuse a tensor that is not torch's.
+            twin.__dict__[name] = map_leaves(function, value)
+    return twin
+
+
+def _holds_tensors(part: Any, depth: int = DEPTH) -> bool:
+    if isinstance(part, (torch.Tensor, Handle)):
+        return True
+    if depth == 0 or isinstance(part, (str, bytes, type, FunctionType, ModuleType)):
+        return False
+    inside: Iterable[Any] = ()
+    if isinstance(part, Mapping):
+        inside = part.values()
+    elif isinstance(part, (list, tuple, set, frozenset)):
+        inside = part
+    state = getattr(part, "__dict__", {})
+    slots = (getattr(part, name, None) for name in getattr(part, "__slots__", ()))
+    return any(_holds_tensors(value, depth - 1) for value in (*inside, *state.values(), *slots))
+
+
+def pin_as_a_loader(pin: Callable[[torch.Tensor], torch.Tensor], batch: Any) -> Any:
+    """Return `batch` with `pin` applied to what the thread of a loader pins.
+
+    It does not look into dataclasses, and other objects, unless they have a `pin_memory`.
+    """
+    if isinstance(batch, Mapping):
+        return _like_mapping(
+            batch, {key: pin_as_a_loader(pin, part) for key, part in batch.items()}
+        )
+    if isinstance(batch, (list, tuple)):
+        parts = [pin_as_a_loader(pin, part) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return map_tensors(pin, batch) if hasattr(batch, "pin_memory") else batch
+
+
+def has_gaps(tensor: torch.Tensor) -> bool:
+    """Tell whether `tensor` does not fill its memory: what is pinned of it is packed first.
+
+    PyTorch packs it into pageable memory, in any order of its dimensions.
+    """
+    strided = tensor.layout == torch.strided
+    return strided and torch.empty_like(tensor, device="meta").stride() != tensor.stride()
+
+
+@dataclass(frozen=True)
+class PinnedBatches:
+    """The batches of a loader, each handed over pinned; as often iterable as the loader is."""
+
+    batches: Iterable[Any]
+    pin: Callable[[Any], Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.pin, self.batches)
+
+    def __len__(self) -> int:
+        return len(cast(Sized, self.batches))

@@ -1,0 +1,103 @@
+"""Tell how much of the machine this process may use: in a container or a job it is often a part.
+
+A fact may be missing: see `known`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+SHM = Path("/dev/shm")
+CGROUPS = Path("/sys/fs/cgroup")
+_OWN_CGROUP = Path("/proc/self/cgroup")
+
+T = TypeVar("T")
+
+
+def known(fact: Callable[[], T]) -> T | None:
+    """Return the fact, or None where this system does not tell."""
+    try:
+        return fact()
+    except Exception:
+        return None
+
+
+def all_cores() -> int:
+    """Count the cores of the machine."""
+    return os.cpu_count() or 1
+
+
+def affinity(process: int = 0) -> set[int]:
+    """Return the cores that a process may use (0: this one); none where no system tells."""
+    if not hasattr(os, "sched_getaffinity"):
+        return set()
+    try:
+        return set(os.sched_getaffinity(process))
+    except OSError:
+        return set()
+
+
+def usable_cores() -> int:
+    """Count the cores that this process may use: its affinity, and the quota of the container."""
+    return max(1, int(min([len(affinity()) or all_cores(), *_cpu_quotas()])))
+
+
+def memory() -> int:
+    """Return the bytes of memory, or the limit of the container if that is less."""
+    import psutil
+
+    return min([psutil.virtual_memory().total, *(limit for limit, _ in _memory_limits())])
+
+
+def memory_free() -> int:
+    """Return the bytes that can be had without swapping, within the limit of the container."""
+    import psutil
+
+    free = [limit - used for limit, used in _memory_limits()]
+    return max(0, min([psutil.virtual_memory().available, *free]))
+
+
+def shm_size() -> int:
+    """Return the bytes that /dev/shm may hold."""
+    return shutil.disk_usage(SHM).total
+
+
+def _limits(name: str, old_name: str) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the words of a limit in every control group around this process that sets one.
+
+    Version 2 has one tree of groups, version 1 one for each controller, with other names of files.
+    """
+    controller = name.partition(".")[0]
+    for line in (known(_OWN_CGROUP.read_text) or "0::/").splitlines():
+        _, controllers, inside = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        root = CGROUPS / controller if controllers else CGROUPS
+        own = root / inside.lstrip("/")
+        for group in (own, *(above for above in own.parents if above.is_relative_to(root))):
+            path = group / (old_name if controllers else name)
+            words = (known(path.read_text) or "max").split()
+            if words and words[0] not in ("max", "-1"):
+                yield path, words
+
+
+def _cpu_quotas() -> Iterator[float]:
+    for path, (quota, *period) in _limits("cpu.max", "cpu.cfs_quota_us"):
+        yield int(quota) / int(
+            period[0] if period else (path.parent / "cpu.cfs_period_us").read_text()
+        )
+
+
+def _memory_limits() -> Iterator[tuple[int, int]]:
+    """Yield limit and use; files in memory, given up for something else, count as free."""
+    uses = {"memory.max": "memory.current", "memory.limit_in_bytes": "memory.usage_in_bytes"}
+    for path, words in _limits("memory.max", "memory.limit_in_bytes"):
+        used = int((path.parent / uses[path.name]).read_text())
+        lines = (known((path.parent / "memory.stat").read_text) or "").splitlines()
+        counts = dict(line.split() for line in lines)
+        files = counts.get("total_inactive_file", counts.get("inactive_file", 0))
+        yield int(words[0]), used - int(files)

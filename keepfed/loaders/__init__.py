@@ -1,0 +1,1 @@
+"""Loaders, caches and prefetchers for trainings."""

@@ -1,0 +1,286 @@
+"""The rules that all our loaders, samplers and streams share, and the code that keeps them.
+
+Every `EpochLoader` keeps this contract: `RecordLoader`, `ImageLoader`, `ResumableBatches`,
+`BlockSampler` and the streams (`EventShards`, `stream_shards`).
+
+- **Rank.** `place=None` means the rank of this process: from the process group, else from RANK and
+  WORLD_SIZE. The loader asks for it when a loop or `len` begins, and sends it to its workers.
+  Together, the ranks serve every sample once. Loaders and samplers give every rank equally many
+  batches; they leave out a few samples at the end of an epoch, fewer than there are ranks. A rank
+  of a stream serves complete shards, so ranks of a stream may differ.
+- **Epoch.** After `set_epoch(e)` the next loop serves epoch e from its beginning. A complete loop
+  over `loader.follow(...)` advances to the next epoch. `RecordLoader` and `ImageLoader` follow
+  themselves in a plain loop. Without either, a stream or sampler serves the same order again, and
+  warns once. It does not advance by itself, because workers run ahead of a loop: after an early
+  exit, workers and ranks would disagree about the epoch.
+- **State.** `load_state_dict(loader.state_dict())` resumes after the batch that the loop holds,
+  even with another batch size, number of workers or number of ranks. `set_epoch` with the epoch of
+  the loaded state keeps that position. A stream or a `BlockSampler` has no position: its epoch
+  begins again, with a warning.
+- **Length.** `len` is what the next loop serves on this rank: batches, or samples of a stream or a
+  `BlockSampler`.
+- **End.** A loop that is left early releases its threads, workers and files, and the next loop
+  begins the epoch again. `close()` also ends loops that an exception holds; the loader can be
+  used again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
+from weakref import WeakSet
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import distributed
+from torch.utils.data import get_worker_info
+
+from keepfed.loaders.workers import SharedEpoch
+
+T = TypeVar("T")
+Loop = Generator[T, None, None]
+_START, _BEGUN, _SERVED, _WARNED = range(4)  # indices of the numbers that all processes share
+_NONE = -1  # no epoch
+
+
+@dataclass(frozen=True)
+class Place:
+    """Position of a copy of a dataset: its rank and its worker, both counted from 0."""
+
+    rank: int = 0
+    world_size: int = 1
+    worker: int = 0
+    num_workers: int = 1  # 1 also if the loader has none and the main process does the work
+
+    def __post_init__(self) -> None:
+        for name, number, total, count in (
+            ("rank", self.rank, "world_size", self.world_size),
+            ("worker", self.worker, "num_workers", self.num_workers),
+        ):
+            if not 0 <= number < count:
+                raise ValueError(
+                    f"`{name}` is {number}, but `{total}` is {count}. Use a `{name}` of at least 0 "
+                    f"and less than `{total}`."
+                )
+
+    @classmethod
+    def here(cls) -> Place:
+        """Return the place of this process.
+
+        The rank comes from torch.distributed, or else from the variables RANK and WORLD_SIZE, which
+        torchrun sets before Python starts and workers inherit. A worker that is not forked has no
+        process group, and does not see variables that changed later. Ask in the main process and
+        send the place to such a worker, as `EpochLoader` does.
+
+        Raises:
+            ValueError: If only one of the two variables is set, or if they are not valid numbers.
+        """
+        found = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
+        if _has_group():
+            return cls(distributed.get_rank(), distributed.get_world_size()).in_worker()
+        if not any(found.values()):
+            return cls().in_worker()
+        try:
+            rank, world_size = (int(value or "") for value in found.values())
+        except ValueError as error:
+            raise ValueError(
+                f"The environment has RANK={found['RANK']} and WORLD_SIZE={found['WORLD_SIZE']}. "
+                "Set both to whole numbers, as torchrun does, or unset both."
+            ) from error
+        return cls(rank, world_size).in_worker()
+
+    def in_worker(self) -> Place:
+        """Return the same rank, in the worker that this process is; unchanged outside workers."""
+        worker = get_worker_info()
+        if worker is None:
+            return self
+        return replace(self, worker=worker.id, num_workers=worker.num_workers)
+
+
+def _has_group() -> bool:
+    return distributed.is_available() and distributed.is_initialized()
+
+
+def epoch_rng(seed: int, epoch: int, place: Place | None = None) -> np.random.Generator:
+    """Return the random generator of one epoch, in the same state at every call.
+
+    Without a place, all workers and ranks get the same numbers: they must agree on the order of
+    shards before they split them. With a place, each worker gets its own numbers, because otherwise
+    the batches of two ranks would be drawn alike.
+    """
+    # counted from 1, because NumPy ignores zeros at the end of a seed
+    own = [place.rank + 1, place.worker + 1] if place else []
+    return np.random.default_rng([seed, epoch, *own])
+
+
+def block_order(
+    n_samples: int, block: int, together: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return blocks of neighbours in random order, and where each group of `together` blocks ends.
+
+    Returns:
+        Sample indices, int64 (n_samples,), ascending within a block; and the end of each group but
+        the last one, as a position among them.
+    """
+    starts = rng.permutation(-(-n_samples // block)) * block
+    order = (starts[:, None] + np.arange(block)).ravel()
+    ends = np.minimum(block, n_samples - starts).cumsum()
+    return order[order < n_samples], ends[together - 1 : -1 : together]
+
+
+def _is_running(loop: Loop[Any]) -> bool:
+    return inspect.getgeneratorstate(loop) == inspect.GEN_RUNNING
+
+
+class EpochLoader:
+    """Base of everything that serves samples in epochs. The module describes its contract."""
+
+    def __init__(self, made_by: Mapping[str, Any], place: Place | None, *, changes: bool):
+        """Begin with epoch 0.
+
+        Args:
+            made_by: Arguments that determine the order, stored in every state.
+            place: Rank that this loader serves; None: the rank of the process.
+            changes: Whether epochs have different orders.
+        """
+        self.made_by, self.place = dict(made_by), place
+        self.epoch = SharedEpoch()
+        self.taken = 0  # samples of this epoch that the loops of all ranks have taken
+        self._changes = changes
+        self._sent_from: Place | None = None
+        self._loop: object = None  # identity of the loop that counts
+        # Workers share these numbers: where the next loop begins, the epoch that was begun last,
+        # the epoch that was served to its end, and whether the warning was given.
+        numbers = torch.tensor([0, _NONE, _NONE, 0], device="cpu")
+        self._shared = numbers.share_memory_()  # type: ignore[no-untyped-call]
+        self._loops: WeakSet[Loop[Any]] = WeakSet()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next loop serves, for persistent workers too."""
+        self._move_to(epoch, self._start if epoch == self.epoch.value else 0)
+
+    def follow(self, loader: Iterable[T]) -> Loop[T]:
+        """Yield the rest of the epoch from `loader`, count it, and advance to the next epoch.
+
+        Args:
+            loader: Any iterable that serves this epoch, such as `CudaPrefetcher(DataLoader(...))`.
+        """
+        loop = self._followed(loader)
+        self._loops.add(loop)
+        return loop
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the loop is. The batch that it holds counts as taken.
+
+        Save it with the model between two steps, never in the middle of one.
+        """
+        epoch, made_by = self.epoch.value, {**self.made_by}
+        uncounted = int(self._shared[_BEGUN]) == epoch and self.taken == self._start
+        return {"epoch": epoch, "taken": self.taken, "uncounted": uncounted, "made_by": made_by}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next loop continue where `state_dict` was called.
+
+        Raises:
+            ValueError: If the state belongs to another order.
+        """
+        following = f"set_epoch({state['epoch'] + 1})"
+        if state["made_by"] != self.made_by:
+            raise ValueError(
+                f"The state belongs to the order of {state['made_by']}, but this order has "
+                f"{self.made_by}, so samples would be lost or repeated. Use the same arguments, or "
+                f"begin the next epoch: {following}."
+            )
+        self._move_to(state["epoch"], state["taken"])
+        if state.get("uncounted"):
+            warnings.warn(
+                f"The state was saved during epoch {state['epoch']}, but has no position in it. "
+                "The next loop serves these samples again. To begin the next epoch instead, call "
+                f"{following}.",
+                stacklevel=2,
+            )
+
+    def close(self) -> None:
+        """End loops that are still open, and close files. The next loop opens them again."""
+        for loop in list(self._loops):
+            loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send the rank along, because a worker that is not forked has no process group."""
+        return {**vars(self), "_sent_from": self.here(), "_loop": None, "_loops": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _loops=WeakSet())
+
+    def here(self) -> Place:
+        """Return the rank and the worker that this process serves."""
+        if self.place is not None:
+            return self.place.in_worker()
+        if self._sent_from is None or get_worker_info() is None or _has_group():
+            return Place.here()
+        return self._sent_from.in_worker()
+
+    @property
+    def _start(self) -> int:
+        """Samples of the epoch that the next loop leaves out, because they were taken before."""
+        return int(self._shared[_START])
+
+    def _after_step(self, taken: int) -> int:
+        """Return the position after one more step; always 0 if there is none within an epoch."""
+        return taken
+
+    def _move_to(self, epoch: int, taken: int = 0) -> None:
+        """Let the next loop begin there. A loop that is still open counts no more."""
+        self.epoch.value, self.taken, self._loop = epoch, taken, None
+        self._shared[:_WARNED] = torch.tensor([taken, _NONE, _NONE], device="cpu")
+
+    def _follow_itself(self, batches: Iterable[T]) -> Iterator[T]:
+        """Return a loop that follows itself, unless a worker or `follow` iterates it."""
+        # a loop that an exception left behind is not running, so it does not count
+        if get_worker_info() is not None or any(map(_is_running, self._loops)):
+            return iter(batches)
+        return self.follow(batches)
+
+    def _followed(self, loader: Iterable[T]) -> Loop[T]:
+        if self._loop is not None:  # a loop was left and is not closed yet
+            self._shared[_START] = 0
+        epoch, self.taken = self.epoch.value, self._start
+        self._shared[_SERVED] = _NONE
+        loop = self._loop = object()
+        try:
+            for batch in loader:
+                if self._loop is loop:
+                    self.taken = self._after_step(self.taken)
+                yield batch
+            if self._loop is loop:
+                self._move_to(epoch + 1)
+        finally:
+            if self._loop is loop:
+                self._shared[_START], self._loop = 0, None
+
+    def _noted(self, make: Callable[[], Iterable[T]]) -> Iterator[T]:
+        """Yield the items of an epoch, note its beginning and end, and warn if it is repeated."""
+        shared, epoch, place = self._shared, self.epoch.value, self.here()
+        repeats = self._changes and shared[_SERVED] == epoch and not shared[_WARNED]
+        if repeats and place.rank == place.worker == 0:
+            shared[_WARNED] = 1
+            warnings.warn(
+                f"{type(self).__name__} serves epoch {epoch} again, in the same order. Call "
+                "set_epoch before each loop, or loop over its follow(loader).",
+                stacklevel=2,
+            )
+        shared[_BEGUN] = epoch
+        yield from make()
+        if place.worker == 0:
+            shared[_SERVED] = epoch

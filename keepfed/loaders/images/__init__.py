@@ -1,0 +1,6 @@
+"""Photographs in class folders: read one by one, or packed into one file and loaded by threads."""
+
+from keepfed.loaders.images.crops import IMAGENET_MEAN, IMAGENET_STD, CentreCrop, Crops
+from keepfed.loaders.images.jpegs import Jpegs
+from keepfed.loaders.images.loader import ImageLoader
+from keepfed.loaders.images.packed import PackedImages, pack_images

@@ -1,0 +1,138 @@
+"""Draw which part of an image a sample is, and whether it is flipped: the same in any thread.
+
+The draws of a sample depend on the seed, the epoch and its index, and on nothing else: no generator
+is handed from one sample to the next. So they do not change with the number of threads or ranks, or
+when training goes on after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Indices = Sequence[int] | NDArray[np.int64]
+Numbers = NDArray[np.float32]
+N = TypeVar("N", "Tensor", NDArray[np.float32])
+
+# Mean and standard deviation of the channels of ImageNet, as torchvision's models expect them.
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+TRIES = 10  # candidates for a crop, as in torchvision
+_STEP = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio
+_MULTIPLY = (30, np.uint64(0xBF58476D1CE4E5B9)), (27, np.uint64(0x94D049BB133111EB))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crops:
+    """Random resized crops and flips, as torchvision draws them, a set for each sample."""
+
+    scale: tuple[float, float] = (0.08, 1.0)  # area of the window, as a share of the image
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width over height of the window
+    flip_share: float = 0.5
+
+    def draw(
+        self, seed: int, epoch: int, indices: Indices, sizes: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Draw for the samples at `indices` in one epoch.
+
+        Args:
+            seed: of the training.
+            epoch: in which the samples have other draws.
+            indices: of the samples.
+            sizes: (samples, 2): height and width of each image.
+
+        Returns:
+            Windows, (samples, 4): top, left, height and width in pixels; and flips, (samples,):
+            whether left and right of the window are swapped.
+        """
+        drawn = uniform(seed, epoch, indices, 2 * TRIES + 3)
+        areas, ratios, corners, flips = np.split(drawn, [TRIES, 2 * TRIES, 2 * TRIES + 2], 1)
+        windows = choose_windows(areas, ratios, corners, sizes, self.scale, self.ratio)
+        return windows, flips[:, 0] < self.flip_share
+
+
+@dataclass(frozen=True, kw_only=True)
+class CentreCrop:
+    """The middle of each image and no flip, for validation: `Resize` and `CenterCrop` there."""
+
+    resize: int = 256  # pixels of the shorter side, of which the middle is taken
+
+    def draw(
+        self, seed: int, epoch: int, indices: Indices, sizes: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return whole images as windows, and no flips, as `Crops.draw` does."""
+        return np.concatenate([np.zeros_like(sizes), sizes], 1), np.zeros(len(sizes), bool)
+
+
+def choose_windows(
+    areas: Numbers,
+    ratios: Numbers,
+    corners: Numbers,
+    sizes: NDArray[np.int64],
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+) -> NDArray[np.int64]:
+    """Return the windows that numbers in 0..1 stand for, int64 (batch, 4).
+
+    `RandomResizedCrop` of torchvision draws the same ones: the area is uniform in `scale` times the
+    image, the logarithm of width over height uniform in `ratio`. The first of `TRIES` windows that
+    fits counts; if none does, the largest one in the middle.
+
+    In NumPy, as torch shares `exp` out among threads even where there is next to nothing to do.
+
+    Args:
+        areas: float32 (batch, TRIES).
+        ratios: the same.
+        corners: float32 (batch, 2).
+        sizes: (batch, 2), or (1, 2) if all images are alike: height and width.
+        scale: smallest and largest share of the image.
+        ratio: smallest and largest width over height.
+
+    Raises:
+        ValueError: `scale` or `ratio` is no range of positive numbers.
+    """
+    for name, (low, high) in (("scale", scale), ("ratio", ratio)):
+        if not 0 < low <= high:
+            raise ValueError(f"{name}=({low}, {high}) is no range; give 0 < lowest <= highest.")
+    area = sizes.prod(1, keepdims=True) * between(areas, *scale)
+    aspect = np.exp(between(ratios, log(ratio[0]), log(ratio[1])))
+    tries = np.rint(np.sqrt([area / aspect, area * aspect])).astype(np.int64).transpose(1, 2, 0)
+    fits = np.logical_and.reduce((tries > 0) & (tries <= sizes[:, None]), axis=2)
+    first, found = fits.argmax(1), fits.any(1, keepdims=True)
+    largest = np.minimum(sizes, np.rint(sizes[:, ::-1] * [1 / ratio[0], ratio[1]]).astype(np.int64))
+    sides = np.where(found, tries[np.arange(len(tries)), first], largest)
+    room = sizes - sides
+    places = np.where(found, (corners * (room + 1)).astype(np.int64), room // 2)
+    return np.concatenate([places, sides], 1)
+
+
+def between(numbers: N, low: float, high: float) -> N:
+    """Stretch numbers in 0..1 to low..high."""
+    return low + (high - low) * numbers
+
+
+def uniform(seed: int, epoch: int, indices: Indices, count: int) -> NDArray[np.float32]:
+    """Return `count` numbers in 0..1 for each sample, float32 (samples, count).
+
+    SplitMix64 (Steele, Lea and Flood 2014), with a stream for each sample: a generator of NumPy for
+    each would take as long to make as a tenth of a photograph takes to decode.
+    """
+    key = np.zeros(1, np.uint64)
+    for number in (np.uint64(seed), np.uint64(epoch), np.asarray(indices, np.uint64)):
+        key = _mix(key + number + _STEP)
+    drawn = _mix(key[:, None] + _STEP * np.arange(1, count + 1, dtype=np.uint64))
+    return (drawn >> np.uint64(40)).astype(np.float32) * np.float32(2**-24)
+
+
+def _mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    for bits, factor in _MULTIPLY:
+        numbers = (numbers ^ (numbers >> np.uint64(bits))) * factor
+    return numbers ^ (numbers >> np.uint64(31))

@@ -1,0 +1,96 @@
+"""Streams of shards: an order for each epoch, a share for each place, and a known length.
+
+A subclass of `ShardedStream` says how shards are read and how many samples each has; it then serves
+every sample in exactly one worker of one rank. A dataset that is too large for random access has
+this form.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+from torch.utils.data import IterableDataset
+
+from keepfed.loaders.contract import EpochLoader, Place, epoch_rng
+from keepfed.loaders.stream.shuffling import buffer_shuffle, shuffled, split
+
+Shard = TypeVar("Shard")
+Served = TypeVar("Served", covariant=True)
+
+
+class ShardedStream(EpochLoader, IterableDataset[Served], ABC, Generic[Served, Shard]):
+    """The samples of shards. One worker of one rank reads each shard.
+
+    The order depends only on (seed, epoch, rank, worker). If there are more workers than shards,
+    some workers serve nothing.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        *,
+        shuffle_shards: bool,
+        buffer: int,
+        seed: int,
+        place: Place | None = None,
+    ):
+        """Read nothing yet.
+
+        Args:
+            shards: All shards, in the order on disk.
+            shuffle_shards: Whether each epoch has the shards in another order.
+            buffer: Samples that a worker holds to draw from; 1 does not shuffle samples.
+            seed: Determines the order, together with the epoch.
+            place: Rank that this stream serves; None: the rank of the process.
+
+        Raises:
+            ValueError: If `buffer` is less than 1.
+        """
+        if buffer < 1:
+            raise ValueError(f"`buffer` must be at least 1, but is {buffer}.")
+        self.shards = list(shards)
+        self.shuffle_shards, self.buffer, self.seed = shuffle_shards, buffer, seed
+        made_by = {"shards": len(self.shards), "shuffle_shards": shuffle_shards, "seed": seed}
+        super().__init__(made_by, place, changes=shuffle_shards or buffer > 1)
+
+    @abstractmethod
+    def read(self, shards: Sequence[Shard]) -> Iterator[Any]:
+        """Yield the samples of these shards, as they are drawn from the buffer."""
+
+    @abstractmethod
+    def size(self, shard: Shard) -> int:
+        """Return the number of samples of a shard."""
+
+    def __iter__(self) -> Iterator[Served]:
+        return self._noted(self._samples)
+
+    def _samples(self) -> Iterator[Any]:
+        here = self.here()
+        own = epoch_rng(self.seed, self.epoch.value, here)
+        return buffer_shuffle(self.read(split(self._order(), here)), self.buffer, own)
+
+    def __len__(self) -> int:
+        """Return the number of samples of this rank in this epoch, all its workers together."""
+        whole_rank = replace(self.here(), worker=0, num_workers=1)
+        return sum(map(self.size, split(self._order(), whole_rank)))
+
+    def count_batches(
+        self, batch_size: int, *, num_workers: int = 0, drop_last: bool = False
+    ) -> int:
+        """Return how many batches this rank will see in this epoch; `len(loader)` cannot know.
+
+        Each worker makes its batches of its own shards only. So each has a last batch that is not
+        full, and `drop_last` drops one per worker.
+        """
+        workers = max(1, num_workers)
+        places = (replace(self.here(), worker=n, num_workers=workers) for n in range(workers))
+        counts = (sum(map(self.size, split(self._order(), place))) for place in places)
+        return sum(n // batch_size if drop_last else -(-n // batch_size) for n in counts)
+
+    def _order(self) -> list[Shard]:
+        if not self.shuffle_shards:
+            return self.shards
+        return shuffled(self.shards, epoch_rng(self.seed, self.epoch.value))

@@ -1,0 +1,26 @@
+"""Judge a loop by its figures, and name the one change to make."""
+
+from keepfed.measure.advice.catalogue import CATALOGUE, Advice
+from keepfed.measure.advice.change import Change, and_lasting, with_arguments
+from keepfed.measure.advice.choice import Remedy, Trial, candidates, predicted, remedy
+from keepfed.measure.advice.estimates import (
+    Fetching,
+    Kind,
+    Measurements,
+    Moving,
+    Paces,
+    Setting,
+    StepParts,
+    WorkerMemory,
+    cpu_per_batch_s,
+    fetching_of,
+    filling_s,
+    mean_s,
+    memory_of,
+    ms,
+    sent_s,
+    start_up_s,
+    steady,
+)
+from keepfed.measure.advice.rules import Cause, delayed_by_others, judge
+from keepfed.measure.advice.sentences import busy_machine

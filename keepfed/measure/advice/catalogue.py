@@ -1,0 +1,463 @@
+"""Everything that is advised: one row each, with when it applies, what it gains, and its words.
+
+The rows of a cause stand in the order in which they are preferred. A row with `changes` is made
+without a change of code, so `diagnose` tries them. Tests and benchmarks know a row by its id.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from keepfed.measure.advice.change import Change, with_arguments
+from keepfed.measure.advice.estimates import Measurements
+from keepfed.measure.advice.gains import even_gain, gain, gain_of_less_work, pipeline
+from keepfed.measure.advice.rules import (
+    Cause,
+    has_idle_workers,
+    moves_bytes,
+    oversubscribed,
+    shares_too_few_cores,
+    slowest_stage,
+)
+from keepfed.measure.advice.thresholds import (
+    FILLING,
+    LISTED_SAMPLE_S,
+    LOCKED,
+    MANY_OBJECTS,
+    MOST_WORKERS,
+    MOVING_SHARE,
+    MUCH_READ,
+    OBJECTS_COST,
+    READS_A_SAMPLE,
+    SAMPLING,
+    SMALL_SAMPLE_S,
+    WRITING_MS_PER_MB,
+)
+from keepfed.words import plural, size
+
+WHOLE = (
+    "read each batch by one access: "
+    "DataLoader(dataset, sampler=loader.batch_sampler, batch_size=None)"
+)
+LASTING = with_arguments(persistent_workers=True)
+ANY_LOADER: tuple[Cause, ...] = ("storage", "CPU", "collate or IPC", "uneven")
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One row."""
+
+    id: str
+    causes: tuple[Cause, ...]
+    words: str | Callable[[Measurements], str] = ""  # "": those of the first change
+    gain: Callable[[Measurements], float] = lambda m: 1.0  # times as fast, by the model
+    applies: Callable[[Measurements], bool] = lambda m: True
+    changes: Callable[[Measurements, Cause], Sequence[Change]] = lambda m, cause: ()
+    removes: bool = True  # the cause is gone altogether
+    at_most: bool = True  # the gain is an upper bound
+
+    def says(self, m: Measurements, cause: Cause) -> str:
+        """Return the words of this advice for such a loop."""
+        if callable(self.words):
+            return self.words(m)
+        return self.words or self.changes(m, cause)[0].words
+
+
+def applicable(m: Measurements, cause: Cause) -> Iterator[Advice]:
+    """Yield the rows that apply to a loop, the preferred ones first."""
+    return (row for row in CATALOGUE if cause in row.causes and row.applies(m))
+
+
+# --- When rows apply ------------------------------------------------------------------------------
+
+
+def _is_data_loader(m: Measurements) -> bool:
+    return m.setting.kind != "no DataLoader"
+
+
+def _threads_are_well(m: Measurements) -> bool:
+    return not shares_too_few_cores(m) and not oversubscribed(m)
+
+
+def is_serialised(m: Measurements) -> bool:
+    """Tell whether the workers wait for each other, one at a time."""
+    return m.setting.workers > 1 and m.fetching.locked_share > LOCKED
+
+
+def _samples_are_read_singly(m: Measurements) -> bool:
+    """Tell whether most of a fetch is Python that runs once for each sample."""
+    setting = m.setting
+    by_number = setting.batch_size and setting.kind not in ("stream", "no DataLoader")
+    small = m.making_s < SMALL_SAMPLE_S * setting.batch_size
+    return bool(by_number and small and not setting.has_getitems)
+
+
+def _listing_takes_long(m: Measurements) -> bool:
+    listed_s = LISTED_SAMPLE_S * m.setting.batch_size
+    return m.setting.kind == "batches of samples" and listed_s > m.making_s / 2
+
+
+def _reads_much_more(m: Measurements) -> bool:
+    """Tell whether a fetch reads many times the bytes of its batch."""
+    asked, batch = m.fetching.asked_bytes, m.moving.batch_bytes
+    return asked > MUCH_READ * max(batch, 1) and asked > 1e6
+
+
+def _opens_each_sample(m: Measurements) -> bool:
+    """Tell whether each sample takes so many reads that its file must have been opened for it."""
+    samples = m.setting.batch_size
+    return bool(samples) and m.fetching.read_calls > READS_A_SAMPLE * samples
+
+
+def _collating_is_most(m: Measurements) -> bool:
+    fetching = m.fetching
+    return fetching.collate_s > max(fetching.fetch_s / 2, m.moving.sending_s)
+
+
+def _moving_costs_much(m: Measurements) -> bool:
+    """Tell whether workers spend much of their time on what the main process would not do.
+
+    That is to copy a batch into shared memory, and to send it.
+    """
+    moving_s = m.collating_s + m.moving.sending_s
+    return m.setting.workers > 0 and moving_s > MOVING_SHARE * m.making_s
+
+
+def _many_objects(m: Measurements) -> bool:
+    moving = m.moving
+    costly = moving.pickle_s > OBJECTS_COST * moving.sending_s
+    return costly or moving.objects > MANY_OBJECTS * max(1, m.setting.batch_size)
+
+
+def _fills_again(m: Measurements) -> bool:
+    """Tell whether most of a start-up is what the first fetch of an epoch does."""
+    stream = m.setting.kind == "stream"  # else the first fetch opens files, once in a process
+    return stream and m.paces.filling_s > FILLING * m.paces.start_up_s > 0
+
+
+# --- Numbers and changes --------------------------------------------------------------------------
+
+
+def more_workers(m: Measurements, cause: Cause) -> list[Change]:
+    """Return the change to as many workers as keep up with the step, and to half as many before.
+
+    No more than there are cores if they compute, and than patience bears if they wait.
+    """
+    setting, most = m.setting, MOST_WORKERS
+    if m.fetching.computing_s > m.waiting_s:
+        most = setting.cores
+    wanted = math.ceil(m.making_s / m.paces.step_s) + 1 if m.paces.step_s else most
+    enough: int = 2 * setting.workers if cause == "uneven" else 2 ** math.ceil(math.log2(wanted))
+    enough = min(max(enough, min(2, most)), most)
+    counts = [n for n in (enough // 2, enough) if n > max(setting.workers, 1)]
+    return [with_arguments(num_workers=n) for n in counts]
+
+
+def _one_thread(m: Measurements) -> Change:
+    if m.setting.workers:
+        where = "worker_init_fn=keepfed.loaders.workers.worker_init"
+    else:
+        where = "OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1"
+    return Change(f"thread pools to one: {where}", "one thread")
+
+
+def _all_cores(m: Measurements) -> Change:
+    cores = m.setting.cores
+    return Change(f"let the workers use all {cores} cores: take away what pins them", "all cores")
+
+
+def _ahead(m: Measurements) -> Change:
+    words = "load ahead in a thread: for batch in ThreadPrefetcher(loader), which is in "
+    return Change(f"{words}keepfed.loaders.prefetch", "thread ahead")
+
+
+# --- Gains ----------------------------------------------------------------------------------------
+
+
+def _without(**times: Any) -> Callable[[Measurements], float]:
+    return lambda m: gain_of_less_work(m, **times)
+
+
+def _left_to_compute(m: Measurements, left_s: float = 0.0) -> float:
+    """Return the gain if a fetch computes no more than `left_s`, and writes its batch."""
+    left_ms = 1e3 * left_s + WRITING_MS_PER_MB * m.moving.batch_bytes / 1e6
+    return gain_of_less_work(m, transform_ms=min(left_ms, pipeline(m).transform_ms))
+
+
+def _without_reading(m: Measurements) -> float:
+    computes = m.waiting_s < m.occupied_s
+    return _left_to_compute(m) if computes else gain_of_less_work(m, read_ms=0.0)
+
+
+def _smaller(m: Measurements, left: float) -> float:
+    """Return the gain if a batch has only the share `left` of its bytes, or of its objects."""
+    fetching, moving = m.fetching, m.moving
+    collating_s = min(fetching.collate_s, fetching.computing_s) * (left if moves_bytes(m) else 1.0)
+    sent_s = left * max(0.0, moving.sending_s - moving.receiving_s)
+    return gain_of_less_work(
+        m,
+        collate_ms=1e3 * (collating_s + sent_s),
+        host_ms=1e3 * (m.step.host_s + left * moving.receiving_s),
+    )
+
+
+def _once(m: Measurements) -> float:
+    return m.turn_s / m.paces.together_s if m.paces.together_s else 1.0
+
+
+def _without_sampling(m: Measurements) -> float:
+    left_s = max(m.paces.step_s, m.paces.together_s - m.paces.sampling_s)
+    return m.turn_s / left_s if left_s else 1.0
+
+
+def _with_all_workers(m: Measurements) -> float:
+    """Return the gain if all workers load as those do that have something to load."""
+    working = max(1, m.setting.working or m.setting.workers)
+    ideal_s = max(m.paces.step_s, m.paces.together_s * working / m.setting.workers)
+    return min(m.headspace, m.turn_s / ideal_s) if ideal_s else 1.0
+
+
+def _precompute_words(m: Measurements) -> str:
+    stage = slowest_stage(m)
+    what = f"the stage {stage!r}" if stage else "what the dataset computes"
+    return f"do {what} once, ahead of training, or on the GPU; or take more cores"
+
+
+def _narrow_words(m: Measurements) -> str:
+    return (
+        f"make the batch smaller: its values fit into {m.moving.narrower}; "
+        "convert them back on the GPU"
+    )
+
+
+CATALOGUE: tuple[Advice, ...] = (
+    Advice("leave-it", ("GPU-bound",), "leave the loader alone; work on the step", at_most=False),
+    # loaders, in the order of the rules
+    Advice(
+        "thread-ahead",
+        ANY_LOADER,
+        applies=lambda m: not _is_data_loader(m),
+        changes=lambda m, cause: [_ahead(m)],
+        removes=False,
+    ),
+    Advice(
+        "all-cores",
+        ("CPU",),
+        gain=lambda m: gain(m, cores=min(m.setting.workers, m.setting.cores)),
+        applies=lambda m: _is_data_loader(m) and shares_too_few_cores(m),
+        changes=lambda m, cause: [_all_cores(m)],
+        at_most=False,
+    ),
+    Advice(
+        "one-thread",
+        ("CPU",),
+        gain=lambda m: gain(m, quicker=m.fetching.one_thread_gain),
+        applies=lambda m: _is_data_loader(m) and oversubscribed(m),
+        changes=lambda m, cause: [_one_thread(m)],
+        at_most=False,
+    ),
+    Advice(
+        "whole-batches",
+        ("storage", "CPU", "collate or IPC"),
+        applies=lambda m: m.setting.kind == "batches of samples" and _threads_are_well(m),
+        changes=lambda m, cause: [Change(WHOLE, "whole batches")],
+        removes=False,
+    ),
+    Advice(
+        "no-workers",
+        ("collate or IPC", "CPU"),
+        applies=_moving_costs_much,
+        changes=lambda m, cause: [with_arguments(num_workers=0)],
+        removes=False,
+    ),
+    Advice(
+        "out-of-order",
+        ("uneven",),
+        applies=lambda m: _is_data_loader(m) and m.setting.workers > 1,
+        changes=lambda m, cause: [with_arguments(in_order=False)],
+        removes=False,
+    ),
+    Advice(
+        "more-workers",
+        ANY_LOADER,
+        applies=lambda m: (
+            _is_data_loader(m)
+            and _threads_are_well(m)
+            and not (m.setting.workers and m.moving.sending_s > m.making_s)
+            and not is_serialised(m)
+            and not has_idle_workers(m)
+        ),
+        changes=more_workers,
+        removes=False,
+    ),
+    Advice(
+        "more-shards",
+        ANY_LOADER,
+        lambda m: (
+            f"split the data into at least {plural(m.setting.workers, 'shard')}, so that each "
+            "worker has its own"
+        ),
+        _with_all_workers,
+        has_idle_workers,
+    ),
+    Advice(
+        "one-at-a-time",
+        ("storage",),
+        "let each worker open its own file or connection, without a lock that they share",
+        lambda m: min(m.headspace, m.setting.workers),
+        is_serialised,
+    ),
+    Advice(
+        "open-once",
+        ("storage", "CPU"),
+        lambda m: (
+            "open a file once in each worker, not for each sample (if each sample has a file of "
+            "its own, pack many samples into one): a batch takes "
+            f"{plural(round(m.fetching.read_calls), 'read')}"
+        ),
+        _without_reading,
+        _opens_each_sample,
+    ),
+    Advice(
+        "read-less",
+        ("storage", "CPU"),
+        lambda m: (
+            f"read only what a sample needs (a memory map, smaller chunks, the one array): a batch "
+            f"of {size(m.moving.batch_bytes)} takes {size(m.fetching.asked_bytes)} of reading"
+        ),
+        _without_reading,
+        _reads_much_more,
+    ),
+    Advice(
+        "local-copy",
+        ("storage",),
+        "copy the data to a local disk, or pack many samples into one file",
+        _without(read_ms=0.0),
+    ),
+    Advice(
+        "whole-batches-by-hand",
+        ("CPU",),
+        f"{WHOLE}; its __getitem__ is given the indices of a batch",
+        _left_to_compute,
+        lambda m: _samples_are_read_singly(m) and _listing_takes_long(m),
+    ),
+    Advice(
+        "one-access",
+        ("CPU",),
+        "give the dataset __getitems__(indices), which reads all samples by one access",
+        lambda m: _left_to_compute(m, LISTED_SAMPLE_S * m.setting.batch_size),
+        _samples_are_read_singly,
+    ),
+    Advice("precompute", ("CPU",), _precompute_words, _left_to_compute),
+    Advice(
+        "collate-arrays",
+        ("collate or IPC",),
+        "join the samples by one operation for each field (torch.stack, padding, or torch.cat with "
+        "offsets for graphs), without a loop in Python",
+        _without(collate_ms=0.0),
+        lambda m: _collating_is_most(m) and not moves_bytes(m),
+    ),
+    Advice(
+        "one-array-per-field",
+        ("collate or IPC",),
+        "return one tensor for each field instead of lists and dicts of Python objects, which are "
+        "pickled one by one",
+        lambda m: _smaller(m, 0.0),
+        _many_objects,
+    ),
+    Advice(
+        "narrow-dtype",
+        ("collate or IPC",),
+        _narrow_words,
+        lambda m: _smaller(m, m.moving.narrower_share),
+        lambda m: m.moving.narrower != "",
+    ),
+    Advice(
+        "send-less",
+        ("collate or IPC",),
+        "let the dataset return only what the step uses (select, crop), or half the bytes by "
+        "float16 if the step computes in half precision",
+        lambda m: _smaller(m, 0.5),
+    ),
+    Advice(
+        "even-samples",
+        ("uneven",),
+        "find out what is special about the slow samples, and make them smaller ahead of training",
+        even_gain,
+    ),
+    # what is not the loader's
+    Advice(
+        "copy-ahead",
+        ("transfer",),
+        "pin_memory=True, and copy with non_blocking=True, one batch ahead of the step",
+        lambda m: gain(m, pinned=True, overlap=True),
+        at_most=False,
+    ),
+    Advice(
+        "plan-batches",
+        ("main process",),
+        "let the sampler plan all batches of an epoch at once: next() waits while it computes",
+        _without_sampling,
+        lambda m: m.paces.sampling_s > SAMPLING * (m.paces.sampling_s + m.step.host_s),
+    ),
+    Advice(
+        "rare-loss",
+        ("main process",),
+        "take the Python work out of the loop, and read the loss (.item()) only every 50 steps",
+        lambda m: gain(m, host_ms=0.0, sync=False),
+    ),
+    Advice(
+        "one-loop",
+        ("start-up",),
+        "loop over the loader once an epoch: next(iter(loader)) makes an iterator, and starts its "
+        "workers, for each batch",
+        _once,
+        lambda m: m.paces.epoch == 1,
+    ),
+    Advice(
+        "make-once",
+        ("start-up",),
+        "make the loader once, outside of the loop over the epochs, with persistent_workers=True",
+        _once,
+        lambda m: m.setting.made > 1 and m.setting.workers > 0,
+    ),
+    Advice(
+        "fill-once",
+        ("start-up",),
+        "do once, before training, what __iter__ does first in each epoch (a shuffle, a buffer "
+        "that is filled); workers that last do it again too",
+        _once,
+        _fills_again,
+    ),
+    Advice(
+        "lasting-workers",
+        ("start-up",),
+        gain=_once,
+        applies=lambda m: m.setting.workers > 0,
+        changes=lambda m, cause: [LASTING],
+        at_most=False,
+    ),
+    Advice(
+        "start-once",
+        ("start-up",),
+        "do once, before training, what the loader does at the start of each epoch",
+        _once,
+        at_most=False,
+    ),
+    Advice(
+        "packed-strings",
+        ("memory",),
+        "keep the dataset's lists in arrays: keepfed.loaders.workers.PackedStrings",
+        applies=lambda m: m.memory.grown_bytes > m.in_flight_bytes,
+        at_most=False,
+    ),
+    Advice(
+        "fewer-in-flight",
+        ("memory",),
+        "prefetch_factor=1, or fewer workers: fewer batches in flight",
+        at_most=False,
+    ),
+)

@@ -1,0 +1,179 @@
+"""Choose the one change to name, from the catalogue and from what was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from keepfed.measure.advice.catalogue import CATALOGUE, Advice, applicable, more_workers
+from keepfed.measure.advice.change import Change, and_lasting, with_arguments
+from keepfed.measure.advice.estimates import Measurements
+from keepfed.measure.advice.gains import gain, pipeline
+from keepfed.measure.advice.rules import Cause, oversubscribed
+from keepfed.measure.advice.sentences import sentence
+from keepfed.measure.advice.thresholds import (
+    AS_GOOD,
+    MOVING_MS,
+    MUCH_MORE,
+    NOTICED,
+    QUICK_BATCH_S,
+    RECEIVING_MS_PER_MB,
+    SENDING_MS_PER_MB,
+    SEVERAL_CORES,
+    STARTING_S,
+    WORTH,
+)
+
+AS_IT_IS = "leave the loader as it is: to read each batch by one access was tried, and is no faster"
+WHOLE_BATCHES = ("one-access", "whole-batches-by-hand")  # what whole batches by one access tell of
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How a loop is predicted to run after a change, from a run of the changed loader."""
+
+    advice: str  # its id
+    change: Change
+    turn_s: float  # a batch, its share of the start-up included
+    applicable: bool = True  # without touching the dataset
+
+
+class Remedy(NamedTuple):
+    """What is wrong, and the one change to make."""
+
+    advice: str  # the id of its row in the catalogue
+    verdict: str  # one sentence
+    change: str
+    gain: float  # predicted speed of the loop, over its speed now
+    at_most: bool = False  # the gain is that of removing the cause altogether
+    how: Change | None = None  # where no code of dataset or step has to be changed
+
+
+def candidates(m: Measurements, cause: Cause) -> list[tuple[Advice, Change]]:
+    """Return what may help against `cause` and can be tried."""
+    rows = applicable(m, cause)
+    found = [(row, change) for row in rows for change in row.changes(m, cause)]
+    alone = [both for both in found if both[0].id in ("all-cores", "one-thread")]
+    return alone or found
+
+
+def remedy(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None) -> Remedy:
+    """Return what to change about `cause`: the best of what was tried, if it gains enough.
+
+    A trial knows more than the model about the change that removes the cause altogether. If whole
+    batches by one access gain nothing, samples by one access gain nothing either.
+    Where nothing was tried (`trials` is None), more workers are advised if there are cores for them
+    and they gain enough although their batches have to be moved. No workers are advised if moving a
+    batch costs more than making it here.
+    """
+    advised = _advised(m, cause)
+    if trials is None:
+        return _untried(m, cause, advised)
+    if not trials:
+        return advised
+    shortest_s = min(trial.turn_s for trial in trials)
+    best = next(trial for trial in trials if trial.turn_s <= AS_GOOD * shortest_s)
+    now_s = m.turn_s
+    if oversubscribed(m):  # in fits: ten times as slow in one run as in the next
+        now_s = min(now_s, m.paces.loader_s + m.start_up_share_s)
+    gains = now_s / best.turn_s
+    was_tried = any(trial.advice == "whole-batches" for trial in trials)
+    was_tried &= advised.advice in WHOLE_BATCHES
+    enough = WORTH if was_tried else max(WORTH, advised.gain / MUCH_MORE)
+    if gains < enough and best.advice != advised.advice:
+        if was_tried:
+            return Remedy("leave-it", advised.verdict, AS_IT_IS, 1.0)
+        return advised
+    how = best.change if best.applicable else None
+    return Remedy(best.advice, advised.verdict, best.change.words, max(1.0, gains), how=how)
+
+
+def _advised(m: Measurements, cause: Cause) -> Remedy:
+    """Return the preferred row of those that remove `cause` altogether."""
+    row = next(row for row in applicable(m, cause) if row.removes)
+    how = next(iter(row.changes(m, cause)), None)
+    return Remedy(row.id, sentence(m, cause), row.says(m, cause), row.gain(m), row.at_most, how)
+
+
+def predicted(m: Measurements, found: Remedy) -> float:
+    """Return the gain of the change in `found`, which was not tried, by the figures `m`."""
+    if found.advice == "more-workers" and found.how is not None:
+        return _gain_of_workers(m, found.how)
+    if found.advice == "no-workers":
+        return m.turn_s / _without_workers_s(m)
+    return next(row.gain(m) for row in CATALOGUE if row.id == found.advice)
+
+
+def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
+    if m.setting.kind == "no DataLoader" and cause == "storage":
+        which = f"`diagnose(loader, step)` tells which; if it is storage, {advised.change}"
+        return advised._replace(change=which)
+    gains = m.turn_s / _without_workers_s(m)
+    if m.setting.workers and cause == "collate or IPC" and gains > WORTH:
+        none = with_arguments(num_workers=0)
+        return Remedy("no-workers", advised.verdict, none.words, gains, how=none)
+    if not m.setting.workers and m.making_s < QUICK_BATCH_S:
+        return advised
+    return _more_workers(m, cause, advised)
+
+
+def _without_workers_s(m: Measurements) -> float:
+    """Return the time of a batch that the main process makes, which none has to move."""
+    return m.making_s + m.paces.step_s
+
+
+def _more_workers(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
+    """Return the advice to take more workers if they have cores and gain enough, else `advised`.
+
+    The fewest that gain nearly as much as the most do are advised.
+    """
+    rows = [row for row in applicable(m, cause) if row.id == "more-workers"]
+    counts = [change.arguments["num_workers"] for _ in rows for change in more_workers(m, cause)]
+    if m.fetching.computing_s > m.waiting_s:
+        counts = sorted({min(count, _cores_left(m)) for count in counts})
+    changes = [_of_workers(m, n) for n in counts if n > m.setting.workers]
+    tried = [(_gain_of_workers(m, change), change) for change in changes]
+    most = max((gains for gains, _ in tried), default=1.0)
+    gains, change = next((one for one in tried if AS_GOOD * one[0] >= most), (1.0, advised.how))
+    if change is None or gains < max(WORTH, advised.gain / MUCH_MORE):
+        return advised
+    return Remedy("more-workers", advised.verdict, change.words, gains, at_most=True, how=change)
+
+
+def _of_workers(m: Measurements, count: int) -> Change:
+    """Return the change to `count` workers, which last if starting them takes long in an epoch."""
+    change, epoch = with_arguments(num_workers=count), m.paces.epoch
+    starts_s = count * _starting_s(m)
+    again = epoch and m.paces.epochs != 1 and starts_s > NOTICED * m.turn_s * epoch
+    return and_lasting(change) if again else change
+
+
+def _gain_of_workers(m: Measurements, change: Change) -> float:
+    """Return what the model says of more workers; what moving batches costs may not be known."""
+    count, moved = change.arguments["num_workers"], dict[str, float]()
+    if not m.setting.workers:
+        now, mb = pipeline(m), m.moving.batch_bytes / 1e6
+        moved["collate_ms"] = now.collate_ms + MOVING_MS + SENDING_MS_PER_MB * mb
+        moved["host_ms"] = now.host_ms + MOVING_MS + RECEIVING_MS_PER_MB * mb
+    turn_s = m.turn_s / gain(m, num_workers=count, **moved)
+    if epoch := m.paces.epoch:
+        lasting, epochs = change.arguments.get("persistent_workers"), m.paces.epochs
+        starts = count * (1 / epochs if epochs else 0.0) if lasting else count  # in each epoch
+        turn_s += (starts - m.setting.workers) * _starting_s(m) / epoch
+    return m.turn_s / turn_s if turn_s > 0 else 1.0
+
+
+def _starting_s(m: Measurements) -> float:
+    """Return how long a worker takes to start and to end."""
+    setting = m.setting
+    if setting.workers:
+        return m.paces.start_up_s / setting.workers
+    return STARTING_S.get(setting.start_method, STARTING_S["fork"])
+
+
+def _cores_left(m: Measurements) -> int:
+    """Return the cores that a step of several threads leaves; each of them waits for the others."""
+    paces, cores = m.paces, m.setting.cores
+    taken = paces.step_cpu_s / paces.step_s if paces.step_s else 0.0
+    return round(cores - taken) if taken > SEVERAL_CORES else cores

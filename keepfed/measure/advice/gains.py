@@ -1,0 +1,107 @@
+"""Predict what a change gains, by a simulated loop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from keepfed.measure.advice.estimates import Measurements
+from keepfed.measure.advice.thresholds import OTHERS
+from keepfed.measure.simulate import Pipeline, simulate
+from keepfed.measure.spans import compute_spans
+
+STEPS = 60  # of the simulated loop
+
+
+def gain(m: Measurements, *, quicker: float = 1.0, **changes: Any) -> float:
+    """Return how many times faster the model's loop runs with `changes` to its pipeline.
+
+    `quicker` is by how much fetching itself gets faster. The start-up of an epoch stays as it is.
+    """
+    return _gain(m, pipeline(m), quicker, changes)
+
+
+def gain_of_less_work(m: Measurements, *, quicker: float = 1.0, **changes: Any) -> float:
+    """Return the gain of a fetch with less to do, which is no more than that of an ideal loader.
+
+    The measured loop may be slower than the model's, because its workers and its step disturb each
+    other; some of that goes with the work, so the mean of the two counts. Where other programs take
+    the cores, computing that is saved saves the wait for a core too.
+    """
+    now, measured_ms = pipeline(m), 1e3 * m.paces.together_s
+    at_least_ms = math.sqrt(measured_ms * turn_ms(now))
+    if m.setting.others_cores > OTHERS:
+        slower, at_least_ms = slowdown(m), measured_ms
+        stretched = {name: slower * getattr(now, name) for name in ("transform_ms", "collate_ms")}
+        now = replace(now, cores=max(now.cores or 1, now.num_workers), **stretched)
+        changes = {k: slower * v if k in stretched else v for k, v in changes.items()}
+    return min(m.headspace, _gain(m, now, quicker, changes, at_least_ms=at_least_ms))
+
+
+def slowdown(m: Measurements) -> float:
+    """Return how many times as long computing takes because other programs take the cores."""
+    fetching = m.fetching
+    if not fetching.computing_s:
+        return 1.0
+    return 1 + fetching.delay_s / fetching.computing_s
+
+
+def even_gain(m: Measurements) -> float:
+    """Return the gain if no fetch were slower than usual.
+
+    Of waiting for slow samples the model knows nothing, so the loop now is the measured one.
+    """
+    usual_s = m.fetching.fetch_s * (1 - m.fetching.slow_time)
+    even = _changed(pipeline(m), m.fetching.fetch_s / max(usual_s, 1e-9))
+    gains = m.turn_s / (turn_ms(even) / 1e3 + m.start_up_share_s)
+    return max(1.0, min(m.headspace, gains))
+
+
+def pipeline(m: Measurements) -> Pipeline:
+    """Return the model of the loop that was measured."""
+    fetching, moving, setting = m.fetching, m.moving, m.setting
+    collate_s = min(fetching.collate_s, fetching.computing_s)
+    sent_s = max(0.0, moving.sending_s - moving.receiving_s)
+    compute_s = m.paces.step_s if m.step.compute_s is None else m.step.compute_s
+    return Pipeline(
+        read_ms=m.waiting_s * 1e3,
+        transform_ms=(fetching.computing_s - collate_s) * 1e3,
+        collate_ms=(collate_s + sent_s) * 1e3,
+        copy_ms=m.step.transfer_s * 1e3,
+        step_ms=compute_s * 1e3,
+        host_ms=(m.step.host_s + moving.receiving_s) * 1e3,
+        num_workers=setting.workers,
+        prefetch_factor=setting.prefetch_factor,
+        cores=max(1, min(setting.worker_cores, setting.cores)),
+        steps=STEPS,
+        jitter=0.0,
+    )
+
+
+def turn_ms(pipeline: Pipeline) -> float:
+    """Return the milliseconds between steps in the second half of the simulated loop."""
+    steps = compute_spans(simulate(pipeline).spans)
+    if not steps:  # a step of no length
+        return max(pipeline.load_ms / max(1, pipeline.num_workers), pipeline.host_ms, 1e-6)
+    half = steps[len(steps) // 2 :]
+    return max((half[-1].end_ns - half[0].end_ns) / (len(half) - 1) / 1e6, 1e-6)
+
+
+def _gain(
+    m: Measurements,
+    now: Pipeline,
+    quicker: float,
+    changes: dict[str, Any],
+    at_least_ms: float = 0.0,
+) -> float:
+    start_ms = 1e3 * m.start_up_share_s
+    now_ms = max(turn_ms(now), at_least_ms)
+    then_ms = turn_ms(_changed(now, quicker, **changes))
+    return max(1.0, (now_ms + start_ms) / (then_ms + start_ms))
+
+
+def _changed(now: Pipeline, quicker: float, **changes: Any) -> Pipeline:
+    names = ("read_ms", "transform_ms", "collate_ms")
+    faster = {name: getattr(now, name) / quicker for name in names}
+    return replace(now, **{**faster, **changes})

@@ -1,0 +1,5 @@
+"""Find out why a loop waits: three runs, their figures, one verdict, one change."""
+
+from keepfed.measure.diagnosis.changes import applied
+from keepfed.measure.diagnosis.differential import diagnose
+from keepfed.measure.diagnosis.report import Diagnosis

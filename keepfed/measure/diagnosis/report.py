@@ -1,0 +1,193 @@
+"""Show what a diagnosis found: one sentence, the evidence, and the page with bars and timeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from keepfed.measure.advice import Cause, Change, Measurements, busy_machine, ms
+from keepfed.measure.advice.thresholds import NO_GAIN
+from keepfed.measure.diagnosis.proof import Proof
+from keepfed.measure.picture import LOOKS, Picture, as_svg, as_text
+from keepfed.measure.trace import Trace
+from keepfed.words import duration, factor, percent, plural, size
+
+LETTERS = 40  # length of the longest bar made of text
+
+# JupyterLab would align tables to the right. Nothing sets a background, and the greys and colours
+# have 3:1 or more on white and on #111.
+_STYLE = """
+.cd{max-width:960px;line-height:1.45}.cd h4{margin:0 0 .3em;font-size:1.15em}
+.cd p{margin:.2em 0}.cd td,.cd th{text-align:left!important;padding:1px 12px 1px 0;
+vertical-align:top;font-weight:normal;background:none}.cd tr{background:none}
+.cd table{border-collapse:collapse;margin:.5em 0}.cd .bar{display:block;height:14px;min-width:2px;
+box-sizing:border-box;border:1px solid #808080;print-color-adjust:exact}.cd .wide{width:24em}
+.cd .soft{opacity:.75}.cd details{margin:.5em 0}
+"""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The verdict on a loop; shows itself as a page of text or HTML."""
+
+    cause: Cause
+    advice: str  # the id of the change in the catalogue
+    verdict: str  # one sentence
+    change: str  # the one thing to do, such as "num_workers=4"
+    gain: float  # how many times faster the model predicts the loop to be after the change
+    at_most: bool  # the gain is that of removing the cause altogether
+    how: Change | None  # what can be done without a change of your code
+    measurements: Measurements
+    trace: Trace  # of loader and step together
+    proof: Proof | None = None  # what the change gained when it was made
+    asked_to_prove: bool = False
+
+    def __repr__(self) -> str:
+        """Return the page as text."""
+        bars = [
+            f"  {name:<13} {'#' * max(1, round(LETTERS * share))} {time} a batch"
+            for name, share, time, _ in _bars(self.measurements)
+        ]
+        found = evidence(self.measurements)
+        width = max(map(len, found))
+        rows = [f"  {name:<{width}}  {figure}" for name, figure in found.items()]
+        head = [
+            *busy_machine(self.measurements.setting),
+            self.verdict,
+            f"Change: {self.change}.",
+            *_figures(self),
+        ]
+        picture = as_text(Picture([self.trace]))
+        return "\n".join([*head, "", *bars, "", "Evidence", *rows, "", picture])
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": _page(self)}
+
+
+def _page(diagnosis: Diagnosis) -> str:
+    """Return the page as HTML, which follows the colours around it."""
+    bars = "".join(
+        f'<tr><th>{name}</th><td class="wide"><span class="bar" style="width:'
+        f'{share:.1%};background:{colour}"></span></td><td>{time} a batch</td></tr>'
+        for name, share, time, colour in _bars(diagnosis.measurements)
+    )
+    rows = "".join(
+        f'<tr><th class="soft">{escape(name)}</th><td>{escape(figure)}</td></tr>'
+        for name, figure in evidence(diagnosis.measurements).items()
+    )
+    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in _figures(diagnosis))
+    busy = busy_machine(diagnosis.measurements.setting)
+    warning = "".join(f"<p>{escape(sentence)}</p>" for sentence in busy)
+    return (
+        f'<style>{_STYLE}</style><div class="cd">{warning}<h4>{escape(diagnosis.verdict)}</h4>'
+        f"<p>Change: <b>{escape(diagnosis.change)}</b></p>{said}<table>{bars}</table>"
+        f'<details open=""><summary>Evidence</summary><table>{rows}</table></details>'
+        f"{as_svg(Picture([diagnosis.trace]))}</div>"
+    )
+
+
+def _bars(m: Measurements) -> list[tuple[str, float, str, str]]:
+    """Return of each run its name, its time as a share of the longest and in words, its colour."""
+    runs = {"loader alone": (m.paces.loader_s, "read"), "step alone": (m.paces.step_s, "compute")}
+    runs["together"] = (m.turn_s, "wait")
+    longest = max(seconds for seconds, _ in runs.values()) or 1
+    return [(name, s / longest, ms(s), LOOKS[look].colour) for name, (s, look) in runs.items()]
+
+
+def _figures(diagnosis: Diagnosis) -> list[str]:
+    """Return the sentences about what is to be gained."""
+    m, cause = diagnosis.measurements, diagnosis.cause
+    most = "at most " if diagnosis.at_most else ""
+    gains = f"training {most}{factor(diagnosis.gain)} times as fast"
+    if cause == "GPU-bound":
+        gains = "little or none; the loader is not what training waits for"
+    elif cause == "memory":
+        gains = "not speed, but a run that does not end for want of memory"
+    elif diagnosis.gain < NO_GAIN:
+        gains = "none to speak of, in this loop and on this machine"
+    said = [f"Predicted gain: {gains}."]
+    if diagnosis.asked_to_prove:
+        said.append(_proof(diagnosis))
+    if cause in ("GPU-bound", "memory"):
+        return said
+    speed = f"{factor(m.headspace)} times as fast"
+    return [*said, f"Headspace: with an infinitely fast loader training would be {speed}."]
+
+
+def _proof(diagnosis: Diagnosis) -> str:
+    proof = diagnosis.proof
+    if proof is None:
+        why = "this is a change of your code; make it, and diagnose the loop again"
+        if diagnosis.cause in ("GPU-bound", "memory"):
+            why = "no speed is promised"
+        elif diagnosis.how is not None:
+            why = "too few batches came in time; give it more seconds"
+        return f"Not proved: {why}."
+    low, high = (factor(gain) for gain in (min(proof.gains), max(proof.gains)))
+    return (
+        f"Proved: {ms(proof.changed_s)} a batch with the change, {ms(proof.now_s)} without: "
+        f"{factor(proof.gain)} times as fast ({low} to {high} in {len(proof.gains)} rounds)."
+    )
+
+
+def evidence(m: Measurements) -> dict[str, str]:
+    """Return what was measured: its name, and the figure in words."""
+    paces, setting, fetching, moving, memory = m.paces, m.setting, m.fetching, m.moving, m.memory
+    found = {
+        "a step consists of": _step(m),
+        "next() found no batch ready": f"{percent(paces.waited_share)} of the calls, on average "
+        f"{ms(paces.wait_s)} of waiting",
+        "the sampler": f"{ms(paces.sampling_s)} of it, in the main process",
+        "a fetch": f"{ms(fetching.fetch_s)}: computing {ms(fetching.computing_s)}, waiting "
+        f"{ms(m.waiting_s)}, ready but without a core {ms(fetching.delay_s)}",
+        "of it in collate": ms(fetching.collate_s),
+    }
+    if fetching.stages:
+        stages = ", ".join(f"{name} {ms(s)}" for name, s in fetching.stages.items())
+        found["stages of a fetch"] = stages
+    if setting.workers:
+        found["workers"] = (
+            f"{setting.workers} by {setting.start_method}, "
+            f"prefetch_factor={setting.prefetch_factor}, may use {setting.worker_cores} of "
+            f"{plural(setting.cores, 'core')}, pools of {plural(fetching.pool_threads, 'thread')}"
+        )
+        found["moving a batch"] = (
+            f"{size(moving.batch_bytes)}, {ms(moving.sending_s)} of processor time, "
+            f"{ms(moving.receiving_s)} of it in the main process"
+        )
+        found["memory of the workers"] = (
+            f"grew by {size(memory.grown_bytes)} in {memory.watched} batches; in flight at most "
+            f"{size(m.in_flight_bytes)}"
+        )
+    else:
+        found["workers"] = f"none; {plural(setting.cores, 'core')} to use"
+        found["a batch"] = size(moving.batch_bytes)
+    found["read per batch"] = (
+        f"{size(fetching.asked_bytes)} by {plural(round(fetching.read_calls), 'call')}, "
+        f"{size(fetching.disk_bytes)} of it from a disk"
+    )
+    found["slow fetches"] = (
+        f"{percent(fetching.slow_share)} of them, the slowest {ms(fetching.slowest_s)} with a core "
+        "to itself"
+    )
+    found["start and end of an epoch"] = duration(paces.start_up_s * 1e9)
+    if paces.epoch:
+        found["start and end of an epoch"] += f", of {plural(paces.epoch, 'batch')}"
+    return found
+
+
+def _step(m: Measurements) -> str:
+    step, paces = m.step, m.paces
+    if step.compute_s is None:
+        copies = f"copies {ms(step.transfer_s)} by themselves, " if step.transfer_s else ""
+        return f"{copies}the rest of {ms(paces.step_s)} is not known: it records no spans"
+    parts = ", ".join(
+        f"{name} {ms(seconds)}"
+        for name, seconds in (
+            ("computing", step.compute_s),
+            ("copies", step.transfer_s),
+            ("the rest", step.host_s),
+        )
+    )
+    return f"{parts}, without a core {ms(paces.step_delay_s)}" if paces.step_delay_s else parts

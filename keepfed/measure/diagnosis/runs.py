@@ -1,0 +1,341 @@
+"""Make the three runs: the loader alone, the step alone on batches that lie ready, both together.
+
+Every iteration of a loop is noted, and what a batch weighs. None of this judges: a `Run` is raw.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import count
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from keepfed.limits import affinity
+from keepfed.measure.advice.thresholds import (
+    AGREEMENT,
+    ENOUGH_EPOCHS,
+    ENOUGH_ITERATIONS,
+    ENOUGH_S,
+    GRACE_S,
+    LEAST_ITERATIONS,
+)
+from keepfed.measure.diagnosis.fetch_ring import FetchRing
+from keepfed.measure.diagnosis.run import Run
+from keepfed.measure.diagnosis.weighing import copy_s, weigh
+from keepfed.measure.hook import (
+    ProcessFigures,
+    contents_of,
+    data_loader_in,
+    delay_ns,
+    end,
+    one_holds_up_the_others,
+    time_sampler,
+    traced_batches,
+)
+from keepfed.measure.neighbours import Neighbours, children_s
+from keepfed.measure.records import Iteration
+from keepfed.measure.spans import Span, compute_spans
+from keepfed.measure.throughput import first_dropped, length, prefetched
+from keepfed.measure.trace import Trace, record
+
+Step = Callable[[Any], Any]
+
+LOOK_EVERY_NS = 20_000_000  # at what the workers wait for
+LOOK_AGAIN = 1.1  # times as many: to look at them takes time of the loop
+KEPT_BATCHES, KEPT_BYTES = 8, 1 << 28  # for the step alone
+WARM_UP = 3  # steps that also pay for allocations and the choice of kernels
+
+
+def run_loop(
+    loader: Iterable[Any],
+    step: Step | None,
+    *,
+    seconds: float,
+    first: Step | None = None,
+    keep: bool = False,
+    whole_epochs: bool = False,
+    synchronize: Callable[[], Any] | None = None,
+) -> Run:
+    """Iterate over `loader`, epoch after epoch if they are short, for at most about `seconds`.
+
+    Args:
+        loader: no worker of it is left, not even a persistent one.
+        step: called with each batch; None to run the loader alone.
+        first: called with the very first batch, before anything counts.
+        seconds: it ends earlier if its pace is known well, a bit later if it is not at all.
+        keep: keep a few batches.
+        whole_epochs: go on also if the pace is known, until a second epoch is over.
+        synchronize: waits until the device has done all it was given; None: as torch does.
+    """
+    deadline = time.perf_counter() + seconds
+    inner = data_loader_in(loader)
+    with ExitStack() as stack:
+        trace = stack.enter_context(record())
+        dropped = first_dropped(prefetched(loader), length(loader))
+        run = Run(trace, dropped=dropped, whole_epochs=whole_epochs)
+        neighbours = Neighbours()
+        ring = None
+        if inner is not None:
+            ring = FetchRing(inner.num_workers)
+            stack.callback(_end_persistent, inner)
+        else:
+            stack.enter_context(_children_noted(run))
+
+        def take(batch: Any) -> None:
+            if keep:
+                _keep(run, batch)
+            if first is not None and not run.iterations:
+                first(_copied(batch))
+            if step is not None:
+                step(batch)
+
+        def finish() -> None:
+            if step is not None and run.iterations:  # what was only launched counts too
+                _end_with_the_device(run, synchronize)
+
+        while _run_epoch(run, loader, take, deadline, ring, finish) and not is_enough(run):
+            pass
+        finish()
+        run.others_cores = neighbours.cores()
+    run.fetches = ring.fetches() if ring else []
+    if step is not None and not compute_spans(trace.spans):  # it says nothing of its device
+        for number, one in enumerate(run.iterations):
+            trace.add(Span("main", "compute", one.got_ns, one.left_ns, number))
+    return run
+
+
+@contextmanager
+def _children_noted(run: Run) -> Iterator[None]:
+    before, begun = children_s(), time.perf_counter()
+    yield
+    run.children = max(0.0, children_s() - before) / (time.perf_counter() - begun)
+
+
+def first_again_s(loader: Iterable[Any]) -> float:
+    """Return how long a second epoch of workers that last takes to its first batch."""
+    inner, took_s = data_loader_in(loader), 0.0
+    try:
+        for _ in range(2):
+            begun = time.perf_counter()
+            batches = iter(loader)
+            next(batches, None)
+            took_s = time.perf_counter() - begun
+            end(batches)
+    finally:
+        if inner is not None:
+            _end_persistent(inner)
+    return took_s
+
+
+def _end_persistent(loader: DataLoader[Any]) -> None:
+    """Let the next run start workers of its own, whose fetches can be noted."""
+    workers, loader._iterator = loader._iterator, None
+    end(workers, orderly=False)
+
+
+def _run_epoch(
+    run: Run,
+    loader: Iterable[Any],
+    take: Step,
+    deadline: float,
+    ring: FetchRing | None,
+    finish: Callable[[], None],
+) -> bool:
+    """Run an epoch, or some of it; return False if there is nothing to gain from another.
+
+    `finish` is called before the workers of an epoch that is cut short are ended.
+    """
+    started: list[Iterator[Any]] = []  # the loader's own, then that of a DataLoader in it
+
+    def note(batches: Iterator[Any]) -> None:
+        started.append(batches)
+        if sampler := time_sampler(batches):
+            run.samplers.append(sampler)
+
+    epoch, index = len(run.starts_ns), 0
+    run.starts_ns.append(asked_ns := time.perf_counter_ns())
+    traced = traced_batches(
+        run.trace,
+        loader,
+        sinks=[ring] if ring else [],
+        about_process=ProcessFigures(),
+        started=note,
+    )
+    with closing(traced) as batches:
+        try:
+            for batch in batches:
+                got_ns = time.perf_counter_ns()
+                take(batch)
+                run.iterations.append(_that_ends(run, epoch, index, asked_ns, got_ns))
+                if index == 1 or not run.workers:
+                    _look_at_workers(run, started)
+                _look_for_locks(run)
+                asked_ns, index = time.perf_counter_ns(), index + 1
+                if _is_up(run, deadline) or is_enough(run):
+                    finish()
+                    for iterator in reversed(started):
+                        end(iterator)
+                    return False
+        except BaseException:
+            for iterator in reversed(started):
+                end(iterator, orderly=False)
+            raise
+    run.lengths.append(index)
+    if index:
+        run.endings_ns.append(time.perf_counter_ns() - asked_ns)
+    return index > 1 and not _is_up(run, deadline)
+
+
+def _that_ends(run: Run, epoch: int, place: int, asked_ns: int, got_ns: int) -> Iteration:
+    """Return the iteration that ends now."""
+    return Iteration(
+        len(run.iterations), epoch, place, asked_ns, got_ns, time.perf_counter_ns(),
+        total_cpu_ns=time.process_time_ns(), total_delay_ns=delay_ns(),
+    )  # fmt: skip
+
+
+def _is_up(run: Run, deadline: float) -> bool:
+    """Tell whether the time is up; a run that has hardly begun gets some grace."""
+    now = time.perf_counter()
+    if now < deadline:
+        return False
+    begun = run.iterations[0].got_ns / 1e9 if run.iterations else now
+    return now > max(deadline, begun) + GRACE_S or len(run.steady) >= LEAST_ITERATIONS
+
+
+def is_enough(run: Run) -> bool:
+    """Tell whether the pace is known: enough iterations, and the two halves of them agree."""
+    if not run.iterations:
+        return False
+    if run.whole_epochs:
+        return len(run.lengths) > ENOUGH_EPOCHS
+    end_ns = run.iterations[-1].left_ns
+    lasted_s = (end_ns - run.starts_ns[0]) / 1e9
+    if len(run.lengths) >= ENOUGH_EPOCHS and lasted_s > 2 * ENOUGH_S:
+        return True
+    lasted_s = (end_ns - run.iterations[0].left_ns) / 1e9
+    if len(run.iterations) < run.look_at or lasted_s < ENOUGH_S:
+        return False
+    run.look_at = LOOK_AGAIN * len(run.iterations)
+    paces_s = [(b.left_ns - a.left_ns) / 1e9 for a, b in run.steady]
+    if len(paces_s) < ENOUGH_ITERATIONS or sum(paces_s) < ENOUGH_S:
+        return False
+    half = len(paces_s) // 2
+    first_s, second_s = fmean(paces_s[:half]), fmean(paces_s[half:])
+    return abs(first_s - second_s) <= AGREEMENT * max(first_s, second_s)
+
+
+def _look_at_workers(run: Run, started: Sequence[Iterator[Any]]) -> None:
+    workers = {worker for batches in started for worker in getattr(batches, "_workers", ())}
+    run.workers, run.pids = len(workers), [worker.pid for worker in workers]
+    for pid in run.pids:
+        run.cores |= affinity(pid)
+
+
+def _look_for_locks(run: Run) -> None:
+    now_ns = run.iterations[-1].left_ns
+    if len(run.pids) > 1 and now_ns > run.look_again_ns:
+        run.looks += 1
+        run.held_up += one_holds_up_the_others(run.pids)
+        run.look_again_ns = now_ns + LOOK_EVERY_NS
+
+
+def _keep(run: Run, batch: Any) -> None:
+    if not run.kept:
+        _, run.batch_bytes, run.pickle_s = weigh(batch)
+        run.contents = contents_of(batch)
+    if len(run.kept) < KEPT_BATCHES and len(run.kept) * run.batch_bytes <= KEPT_BYTES:
+        run.kept.append(batch)
+
+
+def run_step(
+    step: Step, batches: Sequence[Any], *, seconds: float, synchronize: Callable[[], Any] | None
+) -> Run:
+    """Run `step` alone on a few batches, over and over, until the device has done it all."""
+    started, on_device = time.perf_counter(), _memory_figures()
+    with record() as trace:
+        result = None
+        for number in range(WARM_UP):
+            result = step(_copied(batches[number % len(batches)]))
+            if time.perf_counter() - started > seconds / 2:
+                break
+        _wait_for_device(result, trace, synchronize)
+    with record() as trace:
+        run = Run(trace, starts_ns=[time.perf_counter_ns()])
+        with _children_noted(run):
+            for number in count():
+                asked_ns = time.perf_counter_ns()
+                batch = _copied(batches[number % len(batches)])
+                got_ns = time.perf_counter_ns()
+                trace.batch = number
+                result = step(batch)
+                run.iterations.append(_that_ends(run, 0, number, asked_ns, got_ns))
+                if time.perf_counter() - started > seconds or is_enough(run):
+                    break
+            _wait_for_device(result, trace, synchronize)
+            run.iterations[-1] = run.iterations[-1]._replace(left_ns=time.perf_counter_ns())
+    run.used_device = _memory_figures() != on_device
+    if run.used_device and (device := torch.accelerator.current_accelerator()):
+        # a Mac's has no float64 (TypeError), which the step then does not copy either; a device
+        # that the model fills has no room for a second batch (RuntimeError)
+        with suppress(TypeError, RuntimeError):
+            run.copy_s = copy_s(weigh(batches[0])[0], device)
+    return run
+
+
+def _memory_figures() -> dict[str, int]:
+    """Return the allocator's figures of the accelerator, which differ after any work on it.
+
+    Empty without one, before its first use, and where torch keeps none.
+    """
+    try:
+        return dict(torch.accelerator.memory_stats()) if torch.accelerator.is_available() else {}
+    except RuntimeError:
+        return {}
+
+
+def _end_with_the_device(run: Run, synchronize: Callable[[], Any] | None) -> None:
+    """Let the last iteration end when the device has done what it was given."""
+    begun_ns = time.perf_counter_ns()
+    _wait_for_device(None, run.trace, synchronize)
+    last = run.iterations[-1]  # since which the workers may have ended
+    left_ns = last.left_ns + time.perf_counter_ns() - begun_ns
+    run.iterations[-1] = last._replace(left_ns=left_ns)
+
+
+def _has_a_device() -> bool:
+    """Tell whether this program may have given work to an accelerator; CUDA is not started here."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_initialized()  # type: ignore[no-untyped-call, no-any-return]
+    return torch.accelerator.is_available()
+
+
+def _wait_for_device(result: Any, trace: Trace, synchronize: Callable[[], Any] | None) -> None:
+    """Return when the device has done what it was given.
+
+    What a step returns may be a loss to wait for; an emulated device writes down when it will have
+    finished.
+    """
+    if synchronize is not None:
+        synchronize()
+        return
+    if _has_a_device():
+        torch.accelerator.synchronize()
+    item = getattr(result, "item", None)
+    if callable(item) and getattr(result, "numel", lambda: 1)() == 1:
+        item()
+    time.sleep(max(0, trace.last_ns - time.perf_counter_ns()) / 1e9)
+
+
+def _copied(batch: Any) -> Any:
+    """Return `batch` in containers of its own, which a step may change; tensors are the same."""
+    if type(batch) is dict:
+        return {key: _copied(value) for key, value in batch.items()}
+    if type(batch) is list:
+        return [_copied(part) for part in batch]
+    return batch

@@ -1,0 +1,9 @@
+"""Traces from and for other tools: Chrome and Perfetto, torch.profiler."""
+
+from keepfed.measure.exchange.chrome import (
+    chrome_ranks,
+    load_chrome,
+    save_chrome,
+    trace_of,
+)
+from keepfed.measure.exchange.torch_profiler import load_profile

@@ -1,0 +1,134 @@
+"""Write and read traces in the Trace Event Format, which Perfetto and chrome://tracing open.
+
+The format is described in "Trace Event Format" (Google, 2016): complete events ("ph": "X") with a
+start `ts` and a length `dur` in microseconds, and metadata events ("ph": "M") that name threads.
+Profilers write such events too.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from keepfed.measure.spans import Span, lanes, reach
+from keepfed.measure.trace import Trace
+
+PROCESS = 1  # all lanes stand in one process, so that Perfetto draws them below each other
+
+
+class Event(NamedTuple):
+    """A complete event, whatever program wrote it."""
+
+    name: str
+    category: str
+    process: Any
+    thread: Any
+    start_ns: int
+    end_ns: int
+    args: Mapping[str, Any]
+
+
+def event_of(record: Mapping[str, Any], unit_ns: int = 1_000) -> Event:
+    """Return the event that `record` describes in its times of `unit_ns`."""
+    start = round(record["ts"] * unit_ns)
+    end = start + round(record.get("dur", 0) * unit_ns)
+    place = record["pid"], record["tid"]
+    return Event(record["name"], record["cat"], *place, start, end, record.get("args") or {})
+
+
+def content_of(file: Path) -> bytes:
+    """Return what `file` holds; of a gzipped one that was cut short, what there is."""
+    content = file.read_bytes()
+    if content[:2] != b"\x1f\x8b":
+        return content
+    text = b""
+    while content:  # one member of the gzip file after the other
+        member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        try:
+            text += member.decompress(content)
+        except zlib.error:
+            break
+        content = member.unused_data
+    return text
+
+
+def trace_of(
+    spans: Iterable[Span], *, label: str, note: str, batches: int = 0, begins_ns: int = 0
+) -> Trace:
+    """Return `spans` of another time and place as a trace that begins at `begins_ns`."""
+    trace = Trace(clock=lambda: 0, label=label)
+    spans = list(spans)
+    origin = min((span.start_ns for span in spans), default=0) - begins_ns
+    for span in spans:
+        moved = span.start_ns - origin, span.end_ns - origin
+        trace.add(span._replace(start_ns=moved[0], end_ns=moved[1]))
+    trace.end_ns = max((span.end_ns for span in trace.spans), default=0)
+    trace.note, trace.served, trace.sample_ids = note, batches, None
+    return trace
+
+
+def save_chrome(trace: Trace, path: str | Path, **about: Any) -> Path:
+    """Write `trace` to `path` as JSON for https://ui.perfetto.dev and return the path.
+
+    `about` is what else the file shall say of the run, such as the machine; it has to be JSON.
+    """
+    path = Path(path)
+    path.write_text(json.dumps(chrome_trace(trace, **about)) + "\n", "utf-8")
+    return path
+
+
+def chrome_trace(trace: Trace, **about: Any) -> dict[str, Any]:
+    """Return `trace` as the object that its JSON file holds; times begin at 0."""
+    origin, _ = reach(trace)
+    events = [_metadata("process_name", 0, {"name": trace.label or "training loop"})]
+    thread = 0
+    for lane in lanes(trace):
+        # Perfetto draws nested events, but drops those that overlap in part: one thread per row.
+        for row in range(lane.rows):
+            thread += 1
+            events.append(_metadata("thread_name", thread, {"name": lane.name}))
+            events.append(_metadata("thread_sort_index", thread, {"sort_index": thread}))
+            spans = (placed.span for placed in lane.placed if placed.row == row)
+            events += (_event(span, thread, origin) for span in spans)
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ms",
+        "otherData": {"label": trace.label, "note": trace.note, **about},
+    }
+
+
+def chrome_ranks(traces: Mapping[str, Trace]) -> dict[str, Any]:
+    """Return several traces with one origin as one object, each as a process of its name."""
+    events: list[dict[str, Any]] = []
+    for process, (name, trace) in enumerate(traces.items(), PROCESS):
+        for event in chrome_trace(trace)["traceEvents"]:
+            named = {"args": {"name": name}} if event["name"] == "process_name" else {}
+            events.append({**event, "pid": process, **named})
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def _metadata(name: str, thread: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "M", "pid": PROCESS, "tid": thread, "name": name, "args": args}
+
+
+def _event(span: Span, thread: int, origin: int) -> dict[str, Any]:
+    times = {"ts": (span.start_ns - origin) / 1e3, "dur": span.duration_ns / 1e3}
+    what = {"name": span.stage, "cat": span.stage, "args": {"batch": span.batch}}
+    return {"ph": "X", "pid": PROCESS, "tid": thread, **what, **times}
+
+
+def load_chrome(path: str | Path, *, begins_ns: int = 0) -> Trace:
+    """Read a trace that `save_chrome` wrote, and let it begin at `begins_ns`."""
+    data = json.loads(content_of(Path(path)))
+    names = {e["tid"]: e["args"]["name"] for e in data["traceEvents"] if e["name"] == "thread_name"}
+    events = [event_of(e) for e in data["traceEvents"] if e["ph"] == "X"]
+    about = data["otherData"]
+    return trace_of(
+        (Span(names[e.thread], e.name, e.start_ns, e.end_ns, e.args["batch"]) for e in events),
+        label=about["label"],
+        note=about["note"],
+        begins_ns=begins_ns,
+    )

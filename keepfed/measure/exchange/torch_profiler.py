@@ -1,0 +1,119 @@
+"""Read what torch.profiler exported, so that a profile of any training loop can be drawn.
+
+    profiler.export_chrome_trace("profile.json.gz")
+    load_profile("profile.json.gz").timeline()
+
+The categories and names are those of Kineto, which writes the file: "kernel", "gpu_memcpy",
+"gpu_memset" on the GPU, "cpu_op" and "user_annotation" on the host.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from keepfed.measure.exchange.chrome import Event, content_of, event_of, trace_of
+from keepfed.measure.spans import Span, union
+from keepfed.measure.trace import Trace
+
+_NEXT = "enumerate(DataLoader)#"  # and the class of the iterator
+_STEP = "ProfilerStep"
+_GPU = ("kernel", "gpu_memset", "gpu_memcpy")
+_HOST = ("cpu_op", "user_annotation")
+_CALLS = ("cuda_runtime", "cuda_driver")
+# What follows this closely is one piece of work, drawn and counted as one.
+_KERNEL_GAP_NS = 10_000  # the GPU takes up its next kernel
+_CALL_GAP_NS = 100_000  # Python goes from one operation to the next
+
+
+def load_profile(path: str | Path) -> Trace:
+    """Read a Chrome trace of torch.profiler (.json or .json.gz); times begin at 0.
+
+    Lanes: "gpu" (compute: kernels), "copy" (transfer: copies to and from the device), "main" (wait:
+    for the next batch) and, where nothing ran on a GPU, "cpu" (compute: the main thread).
+    Worker processes are not in such a file; the note of the trace says so.
+
+    Raises:
+        ValueError: the file holds no profile.
+    """
+    path = Path(path)
+    try:
+        records = json.loads(content_of(path))["traceEvents"]
+        events = [event_of(r) for r in records if r.get("ph") == "X" and "cat" in r]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        events = []
+    if not any(e.category in (*_GPU, *_HOST) for e in events):
+        raise ValueError(
+            f"{path} holds no profile; write one with profiler.export_chrome_trace(path)."
+        )
+    main = _main_thread(events)
+    mine = [e for e in events if (e.process, e.thread) == main]
+    waits = [e for e in mine if e.name.startswith(_NEXT)]
+    # A step begins by asking for its batch, or, without a DataLoader, where the profiler says.
+    begins = sorted(e.start_ns for e in waits or mine if e.name.startswith((_NEXT, _STEP)))
+    on_gpu = [e for e in events if e.category in _GPU]
+    work = _gpu_spans(events, on_gpu, begins) if on_gpu else _cpu_spans(mine, waits, begins)
+    spans = [Span("main", "wait", e.start_ns, e.end_ns, _batch(e.start_ns, begins)) for e in waits]
+    note = "recorded by torch.profiler, workers not in it"
+    trace = trace_of(
+        [*spans, *work],
+        label=path.name.split(".")[0],
+        note=note if on_gpu else f"{note}, no GPU: cpu is the main thread",
+        batches=len(begins),
+    )
+    steps = [int(e.name.partition("#")[2]) for e in mine if e.name.startswith(f"{_STEP}#")]
+    trace.begins_amid = min(steps, default=0) > 0  # its schedule left the first ones out
+    return trace
+
+
+def _main_thread(events: Sequence[Event]) -> tuple[Any, Any]:
+    """Return process and thread of the loop: where steps and batches are, else most operations."""
+    host = [e for e in events if e.category in _HOST]
+    marked = [e for e in host if e.name.startswith((_NEXT, _STEP))]
+    counted = Counter((e.process, e.thread) for e in marked or host)
+    return counted.most_common(1)[0][0] if counted else (None, None)
+
+
+def _batch(moment: int, begins: Sequence[int]) -> int:
+    return bisect_right(begins, moment) - 1
+
+
+def _gpu_spans(
+    events: Iterable[Event], on_gpu: Sequence[Event], begins: Sequence[int]
+) -> Iterator[Span]:
+    """Yield kernels and copies, each with the batch of the step that launched it."""
+    launched = {e.args.get("correlation"): e.start_ns for e in events if e.category in _CALLS}
+    pieces: dict[tuple[str, str, int], list[Event]] = {}
+    for event in on_gpu:
+        call = launched.get(event.args.get("correlation"), event.start_ns)
+        over_bus = event.category == "gpu_memcpy" and "DtoD" not in event.name
+        place = ("copy", "transfer") if over_bus else ("gpu", "compute")
+        pieces.setdefault((*place, _batch(call, begins)), []).append(event)
+    for (lane, stage, batch), of_batch in pieces.items():
+        yield from _joined(lane, stage, of_batch, batch, _KERNEL_GAP_NS)
+
+
+def _cpu_spans(
+    mine: Iterable[Event], waits: Sequence[Event], begins: Sequence[int]
+) -> Iterator[Span]:
+    """Yield what the main thread computes: all that is named there but steps and waiting."""
+    waits = sorted(waits, key=lambda e: e.start_ns)
+    pieces: dict[int, list[Event]] = {}
+    for event in mine:
+        last = bisect_right(waits, event.start_ns, key=lambda e: e.start_ns) - 1
+        inside = last >= 0 and event.start_ns < waits[last].end_ns
+        if event.category in _HOST and not inside and not event.name.startswith(_STEP):
+            pieces.setdefault(_batch(event.start_ns, begins), []).append(event)
+    for batch, of_batch in pieces.items():
+        yield from _joined("cpu", "compute", of_batch, batch, _CALL_GAP_NS)
+
+
+def _joined(
+    lane: str, stage: str, events: Iterable[Event], batch: int, gap_ns: int
+) -> Iterator[Span]:
+    for start, end in union((e.start_ns, e.end_ns + gap_ns) for e in events):
+        yield Span(lane, stage, start, end - gap_ns, batch)

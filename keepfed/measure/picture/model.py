@@ -1,0 +1,245 @@
+"""Say what a picture shows: traces, a sentence, some figures, controls that switch; and how.
+
+Every stage has one colour and one pattern. The colours are those of Okabe and Ito, which
+colour-blind people can tell apart; the patterns keep the stages apart in grey print. `pack` writes
+it all as short columns of whole numbers, which is what the browser draws from.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import count, product
+from typing import Any
+
+import numpy as np
+
+from keepfed.measure.spans import (
+    STAGES,
+    Lane,
+    SpanLog,
+    Summary,
+    awaited,
+    compute_spans,
+    idle_gaps,
+    lanes,
+    reach,
+    summarise,
+    who_computes,
+)
+from keepfed.words import duration, percent, plural
+
+NOTICED_NS = 100_000  # shorter gaps than this are the launch of the next step, not idle time
+LIGHT, DARK = "#ffffff", "#15181c"  # the two backgrounds
+TILE = 8  # width and height of a pattern tile in pixels
+
+MARK = 'with cu.stage("compute")'  # how a step that needs no `gpu` is drawn
+
+State = Mapping[str, str | int]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one stage is drawn."""
+
+    colour: str
+    ink: str  # the lines of the pattern
+    text: str  # a batch number written on it
+    tile: str  # the pattern's lines as an SVG path on a tile
+    letter: str  # the stage in a timeline made of text
+    opacity: float = 1.0
+
+    @property
+    def dots(self) -> bool:
+        """Whether its pattern is made of dots: lines of no length, drawn thick with round ends."""
+        return self.tile == _DOTS
+
+    def edge(self, dark: bool) -> str:
+        """Return an outline that stands out from the background by 3:1 or more."""
+        towards, share = (255, 0.25) if dark else (0, 0.45)
+        channels = bytes.fromhex(self.colour[1:])
+        return "#" + bytes(round(c + (towards - c) * share) for c in channels).hex()
+
+
+_DOTS = "M2 2h0M6 6h0"
+_SLASH = "M-2 2L2 -2M-1 9L9 -1M6 10L10 6"
+_BACKSLASH = "M-2 6L2 10M-1 -1L9 9M6 -2L10 2"
+_CROSS = f"{_SLASH}{_BACKSLASH}"
+_RUNGS = "M0 2H8M0 6H8"
+_POSTS = "M2 0V8M6 0V8"
+
+LOOKS = {
+    "read": Look("#0072b2", "#8fc7e8", "#ffffff", _DOTS, "r"),
+    "decode": Look("#56b4e9", "#1c6f9e", "#000000", _SLASH, "d"),
+    "transform": Look("#f0e442", "#a19712", "#000000", _CROSS, "t"),
+    "collate": Look("#009e73", "#00553d", "#000000", _RUNGS, "c"),
+    "transfer": Look("#cc79a7", "#7d3a5e", "#000000", _POSTS, ">"),
+    "compute": Look("#e69f00", "#e69f00", "#000000", "", "#"),
+    "wait": Look("#999999", "#999999", "#000000", "", "~", opacity=0.28),
+}
+
+IDLE = Look("#c8102e", "#c8102e", "#000000", _BACKSLASH, ".", opacity=0.1)
+IDLE_DARK = "#ff8a8a"  # the same red on a dark background
+
+
+def looks() -> dict[str, dict[str, object]]:
+    """Return the looks of all stages and of `idle` as plain data, outlines included."""
+    return {
+        name: {
+            **asdict(look),
+            "dots": look.dots,
+            "edges": [look.edge(dark=False), look.edge(dark=True)],
+        }
+        for name, look in {**LOOKS, "idle": IDLE}.items()
+    }
+
+
+@dataclass(frozen=True)
+class Control:
+    """One thing the learner can switch: a name in the state, a label, the values to choose from."""
+
+    name: str
+    label: str
+    options: Sequence[str | int]
+
+
+class Picture:
+    """What one state shows: traces above each other on one time axis, a sentence, some figures."""
+
+    def __init__(
+        self,
+        traces: Sequence[SpanLog],
+        names: Sequence[str] = (),
+        facts: Mapping[str, str] | None = None,
+    ):
+        """Show `traces` by name, default: their labels; `facts` are the figures on the cards."""
+        self.traces = list(traces)
+        self.names = tuple(names) or tuple(trace.label for trace in traces)
+        self.sentence = "\n".join(map(sentence, self.traces, self.names))
+        self.facts = facts or figures(self.traces, self.names)
+
+
+def sentence(trace: SpanLog, name: str = "") -> str:
+    """Return the one sentence that a learner should take from the picture of `trace`."""
+    summary = summarise(trace)
+    name = f"{name[0].upper()}{name[1:]}: the {summary.who}" if name else f"The {summary.who}"
+    if not summary.steps:
+        return f"{name} computed nothing: call gpu.step(batch), or mark your step: {MARK}."
+    computes, waits = percent(summary.utilisation), percent(summary.idle)
+    return f"{name} computes {computes} of the time and waits {waits}{_reason(summary)}."
+
+
+def _reason(summary: Summary) -> str:
+    start_up = summary.start_up_s / summary.total_s
+    stage = next(iter(summary.stall))
+    if summary.idle < 0.005:
+        return ""
+    if start_up > 0.9 * summary.idle:
+        return ", nearly all of it start-up"
+    if start_up > 0.5 * summary.idle:
+        return f", most of it start-up ({percent(start_up)})"
+    before = f"; {percent(start_up)} is start-up" if start_up >= 0.005 else ""
+    return f", mostly for {awaited(stage)}{before}"
+
+
+def of_gpu(word: str, *traces: SpanLog) -> str:
+    """Return "GPU busy" for "Busy", or the word alone if a GPU takes part in none of the traces."""
+    on_gpu = any(who_computes(compute_spans(trace.spans)) == "GPU" for trace in traces)
+    return f"GPU {word.lower()}" if on_gpu else word
+
+
+def facts(trace: SpanLog) -> dict[str, str]:
+    """Return the figures shown as cards: busy share, idle gaps, duration, samples per second."""
+    summary = summarise(trace)
+    gaps = [end - start for start, end in idle_gaps(trace) if end - start >= NOTICED_NS]
+    longest = f", longest {duration(max(gaps))}" if gaps else ""
+    start, end = reach(trace)
+    figures = {
+        of_gpu("Busy", trace): percent(summary.utilisation),
+        of_gpu("Idle", trace): plural(len(gaps), "gap") + longest,
+        "Whole run": duration(end - start),
+    }
+    if summary.samples:
+        figures["Samples per second"] = f"{summary.samples_per_s:,.0f}"
+    return figures
+
+
+def figures(traces: Sequence[SpanLog], names: Sequence[str]) -> dict[str, str]:
+    """Return the figures of a lone trace, of several how busy the GPU was in each."""
+    if len(traces) == 1:
+        return facts(traces[0])
+    return {
+        f"{name}: {of_gpu('busy', trace)}": percent(summarise(trace).utilisation)
+        for trace, name in zip(traces, names, strict=True)
+    }
+
+
+def key(controls: Sequence[Control], state: State) -> str:
+    """Return the name of a state, such as "strategy=naive|load=80"; a lone picture's is ""."""
+    return "|".join(f"{control.name}={state[control.name]}" for control in controls)
+
+
+def states(controls: Sequence[Control]) -> Iterator[dict[str, str | int]]:
+    """Yield every state that `controls` can be in; without any there is one, the empty one."""
+    names = [control.name for control in controls]
+    for options in product(*(control.options for control in controls)):
+        yield dict(zip(names, options, strict=True))
+
+
+def pack(controls: Sequence[Control], pictures: Mapping[str, Picture], ticks: int) -> bytes:
+    """Return controls and pictures as gzip-compressed JSON, the same bytes for the same input.
+
+    The first control keeps the time axis, `pictures` are named by `key` of their state, and the
+    longest trace is divided into `ticks`.
+    """
+    traces = {id(trace): trace for picture in pictures.values() for trace in picture.traces}
+    number = {name: index for index, name in enumerate(traces)}
+    data = {
+        "controls": [vars(control) for control in controls],
+        "traces": [columns(trace, tick_ns(trace, ticks)) for trace in traces.values()],
+        "pictures": {
+            name: {**vars(picture), "traces": [number[id(trace)] for trace in picture.traces]}
+            for name, picture in pictures.items()
+        },
+    }
+    text = json.dumps(data, separators=(",", ":"), default=list)
+    return gzip.compress(text.encode(), 9, mtime=0)
+
+
+def tick_ns(trace: SpanLog, ticks: int) -> int:
+    """Return the length of a tick: 1, 2 or 5 times a power of ten microseconds."""
+    start, end = reach(trace)
+    round_ns = (factor * int(10**power) for power in count(3) for factor in (1, 2, 5))
+    return next(tick for tick in round_ns if tick * ticks >= end - start)
+
+
+def columns(trace: SpanLog, tick: int) -> dict[str, Any]:
+    """Return `trace` as plain data; times in ticks of `tick` nanoseconds from the first start."""
+    start, end = reach(trace)
+    return {
+        "note": trace.note,
+        "tick": tick / 1e6,
+        "end": round((end - start) / tick),
+        "lanes": [_lane_columns(lane, start, tick) for lane in lanes(trace)],
+    }
+
+
+def _lane_columns(lane: Lane, origin: int, tick: int) -> dict[str, Any]:
+    """Return one number per span; starts are distances from the end of the span before."""
+    spans = [placed.span for placed in lane.placed]
+    times = np.array([(span.start_ns, span.end_ns) for span in spans])
+    starts, ends = np.rint((times - origin) / tick).astype(int).T
+    data = {
+        "name": lane.name,
+        "gap": (starts - [0, *ends[:-1]]).tolist(),
+        "length": (ends - starts).tolist(),
+        "batch": np.diff([span.batch for span in spans], prepend=0).tolist(),
+        "stage": "".join(str(STAGES.index(span.stage)) for span in spans),
+    }
+    if any(placed.row or placed.depth for placed in lane.placed):  # few lanes have such spans
+        data["row"] = [placed.row for placed in lane.placed]
+        data["depth"] = [placed.depth for placed in lane.placed]
+        data["under"] = [STAGES.index(p.under) if p.under else -1 for p in lane.placed]
+    return data

@@ -1,0 +1,180 @@
+"""Predict the trace of a training loop from the times of its stages.
+
+A discrete-event model of what a `DataLoader`, its workers and a device do: the same `Trace` comes
+out as from a measured run, so that prediction and measurement are drawn and summed up alike.
+
+    simulate(Pipeline(read_ms=60, decode_ms=20, step_ms=50, num_workers=2)).summary()
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from dataclasses import dataclass, fields
+
+import numpy as np
+import simpy
+
+from keepfed.measure.spans import Span
+from keepfed.measure.trace import Trace
+
+CPU_STAGES = ("decode", "transform", "collate")
+_Process = Generator[simpy.Event, None, None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """Everything the model knows about a loop; times are milliseconds per batch.
+
+    Loading one batch on one worker takes L = read + decode + transform + collate, a step takes C.
+    """
+
+    read_ms: float = 0.0
+    decode_ms: float = 0.0
+    transform_ms: float = 0.0
+    collate_ms: float = 0.0
+    copy_ms: float = 0.0
+    step_ms: float = 50.0
+    steps: int = 40
+    batch_size: int = 64
+    num_workers: int = 0
+    prefetch_factor: int = 2
+    cores: int | None = None  # how many batches can be decoded, transformed or collated at a time
+    storage_streams: int | None = None  # how many batches can be read at a time
+    jitter: float = 0.0  # standard deviation of a stage's time over its mean
+    pinned: bool = False  # a copy from pinned memory does not block the main process
+    overlap: bool = False  # copies run on a stream of their own, one batch ahead of the step
+    sync: bool = True  # the loop reads the loss after every step, so it waits for the step's end
+    start_up_ms: float = 0.0  # until the workers are running
+    host_ms: float = 0.0  # what the main process itself takes for a batch: receive it, launch
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no loop can have."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, (int, float)) and value < 0:
+                raise ValueError(f"{field.name}={value} is negative; give 0 or more.")
+        if 0 in (self.steps, self.prefetch_factor, self.cores, self.storage_streams):
+            raise ValueError(
+                "steps, prefetch_factor, cores and storage_streams have to be at least 1."
+            )
+
+    @property
+    def load_ms(self) -> float:
+        """L: the time one worker needs to load a batch."""
+        return self.read_ms + self.decode_ms + self.transform_ms + self.collate_ms
+
+
+def simulate(pipeline: Pipeline) -> Trace:
+    """Return the trace that `pipeline` leads to, beginning at time 0."""
+    return _Model(pipeline).run()
+
+
+class _Model:
+    """The loop of one pipeline: workers, main process, copy engine and GPU."""
+
+    def __init__(self, pipeline: Pipeline):
+        self.pipeline = p = pipeline
+        self.loop = simpy.Environment()  # its times are ms
+        self.trace = Trace(clock=lambda: _ns(self.loop.now))
+        self.trace.note = "simulated"
+        self.storage = simpy.Resource(self.loop, p.storage_streams or sys.maxsize)
+        self.cpu = simpy.Resource(self.loop, p.cores or sys.maxsize)
+        self.asked_for = [self.loop.event() for _ in range(p.steps)]
+        self.ready = [self.loop.event() for _ in range(p.steps)]
+        self.copy_free = self.gpu_free = 0.0  # when the engine has done what it was given so far
+        self.factors = _factors(p)
+
+    def run(self) -> Trace:
+        p = self.pipeline
+        for worker in range(min(p.num_workers, p.steps)):
+            self.loop.process(self._worker(worker))
+        self.loop.process(self._main_overlapped() if p.overlap else self._main_serial())
+        self.loop.run()
+        self.trace.end_ns = _ns(self.gpu_free)
+        return self.trace
+
+    def _load(self, batch: int, lane: str) -> _Process:
+        p = self.pipeline
+        for stage in ("read", *CPU_STAGES):
+            if duration := float(getattr(p, f"{stage}_ms") * self.factors[stage][batch]):
+                resource = self.cpu if stage in CPU_STAGES else self.storage
+                with resource.request() as turn:
+                    yield turn
+                    start = self.loop.now
+                    yield self.loop.timeout(duration)
+                    self._add(lane, stage, start, self.loop.now, batch)
+
+    def _worker(self, worker: int) -> _Process:
+        yield self.loop.timeout(self.pipeline.start_up_ms)
+        for batch in range(worker, self.pipeline.steps, self.pipeline.num_workers):
+            yield self.asked_for[batch]
+            yield from self._load(batch, f"worker {worker}")
+            self.ready[batch].succeed()
+
+    def _next(self, batch: int) -> _Process:
+        """Do what `next(loader)` does: load, or wait for the workers, who get new tasks then."""
+        p, start = self.pipeline, self.loop.now
+        if p.num_workers == 0:
+            yield from self._load(batch, "main")
+        else:
+            ahead = p.num_workers * p.prefetch_factor
+            if batch == 0:
+                for task in self.asked_for[:ahead]:
+                    task.succeed()
+            yield self.ready[batch]
+            if batch + ahead < p.steps:
+                self.asked_for[batch + ahead].succeed()
+        yield self.loop.timeout(p.host_ms)
+        self._add("main", "wait", start, self.loop.now, batch)
+        served = range(batch * p.batch_size, (batch + 1) * p.batch_size)
+        self.trace.serve(p.batch_size, served)
+        self.trace.served += 1
+
+    def _main_serial(self) -> _Process:
+        for batch in range(self.pipeline.steps):
+            yield from self._next(batch)
+            copied = self._copy(batch, self.gpu_free)  # same stream: behind the step before
+            if not self.pipeline.pinned:
+                yield self.loop.timeout(copied - self.loop.now)
+            yield from self._step(batch, copied)
+
+    def _main_overlapped(self) -> _Process:
+        copied: list[float] = []
+        for batch in range(self.pipeline.steps):
+            yield from self._next(batch)
+            copied.append(self._copy(batch, 0.0))
+            if batch > 0:
+                yield from self._step(batch - 1, copied[batch - 1])
+        yield from self._step(self.pipeline.steps - 1, copied[-1])
+
+    def _copy(self, batch: int, not_before: float) -> float:
+        start = max(self.loop.now, self.copy_free, not_before)
+        self.copy_free = start + self.pipeline.copy_ms
+        self._add("copy", "transfer", start, self.copy_free, batch)
+        return self.copy_free
+
+    def _step(self, batch: int, copied: float) -> _Process:
+        start = max(self.loop.now, self.gpu_free, copied)
+        self.gpu_free = start + self.pipeline.step_ms
+        self._add("gpu", "compute", start, self.gpu_free, batch)
+        if self.pipeline.sync:
+            yield self.loop.timeout(self.gpu_free - self.loop.now)
+
+    def _add(self, lane: str, stage: str, start_ms: float, end_ms: float, batch: int) -> None:
+        if end_ms > start_ms:
+            self.trace.add(Span(lane, stage, _ns(start_ms), _ns(end_ms), batch))
+
+
+def _factors(pipeline: Pipeline) -> dict[str, np.ndarray]:
+    """Return by stage how much longer than its mean each batch takes: gamma, so never negative."""
+    rng, stages = np.random.default_rng(pipeline.seed), ("read", *CPU_STAGES)
+    if pipeline.jitter == 0:
+        return {stage: np.ones(pipeline.steps) for stage in stages}
+    shape = pipeline.jitter**-2
+    return {stage: rng.gamma(shape, 1 / shape, pipeline.steps) for stage in stages}
+
+
+def _ns(ms: float) -> int:
+    return round(ms * 1e6)

@@ -1,0 +1,241 @@
+"""Compute from a trace how busy the GPU was and what it waited for."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from keepfed.measure.spans.span_log import OTHERS, Span, SpanLog
+from keepfed.words import percent, plural
+
+Interval = tuple[int, int]
+LOADING = ("read", "decode", "transform", "collate", "transfer")
+_AWAITED = {
+    "wait": "the next batch",
+    "transfer": "copies",
+    "others": "the other ranks",
+    "host": "the program itself",
+}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The figures of one run; shares are of the time between `record` and the last step's end."""
+
+    utilisation: float  # share in which a step was computing, start-up included
+    idle: float  # 1 - utilisation
+    au: float  # accelerator utilisation of MLPerf Storage: as above, but without the first step
+    total_s: float
+    start_up_s: float  # until the first step starts
+    steps: int
+    stall: Mapping[str, float]  # stage, "others" or "host" -> share in which the GPU waited for it
+    samples: int
+    distinct: int | None  # None: not known, because no sample ids were given
+    who: str  # that computes the steps: "GPU", or "main process" in a trace without one
+
+    @property
+    def complete(self) -> bool | None:
+        """Whether no sample was served twice; None if that is not known."""
+        return None if self.distinct is None else self.distinct == self.samples
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples served per second, start-up included."""
+        return self.samples / self.total_s if self.total_s else 0.0
+
+    def __str__(self) -> str:
+        """Say it in a few lines, none of which a notebook has to break."""
+        if not self.steps:
+            return (
+                f"No step was recorded in {self.total_s:.2f} s: call gpu.step(batch) in the loop."
+            )
+        waits = [
+            f"{awaited(stage)} {percent(share)}"
+            for stage, share in self.stall.items()
+            if share >= 0.005
+        ]
+        waited = f",\nwaiting mostly for {', '.join(waits[:3])}" if waits else ""
+        return (
+            f"The {self.who} computed {percent(self.utilisation)} of {self.total_s:.2f} s and was "
+            f"idle {percent(self.idle)}{waited}.\nAU {percent(self.au)} over "
+            f"{plural(self.steps, 'step')}; the first one started after {self.start_up_s:.2f} s.\n"
+            f"{self._ledger()}"
+        )
+
+    def _ledger(self) -> str:
+        served = f"{self.samples:,} samples served"
+        if self.distinct is None:
+            return f"{served}; whether all differ is not known (give ids= to trace.batches)."
+        if self.complete:
+            return f"{served}, all distinct."
+        return f"{served}, only {self.distinct:,} distinct: a speed-up with these batches is void."
+
+
+def awaited(key: str) -> str:
+    """Return in words what the GPU waits for; `key` is one of `Summary.stall`."""
+    return _AWAITED.get(key, key)
+
+
+def summarise(trace: SpanLog) -> Summary:
+    """Return the figures of `trace`."""
+    spans = trace.spans
+    steps = compute_spans(spans)
+    busy = union((s.start_ns, s.end_ns) for s in steps)
+    start = trace.begins_ns
+    end = max((s.end_ns for s in steps), default=trace.end_ns)
+    total = max(end - start, 1)
+    utilisation = _length(busy) / total
+    ids = trace.sample_ids
+    return Summary(
+        utilisation=utilisation,
+        idle=1 - utilisation,
+        au=_au(steps, end),
+        total_s=total / 1e9,
+        start_up_s=(steps[0].start_ns - start) / 1e9 if steps and not trace.begins_amid else 0.0,
+        steps=len(steps),
+        stall=_stall(spans, steps, start, total),
+        samples=trace.samples,
+        distinct=None if ids is None else len(set(ids)),
+        who=who_computes(steps),
+    )
+
+
+def compute_spans(spans: Sequence[Span]) -> list[Span]:
+    """Return the steps in order: the compute spans of the gpu lane, or of any lane without one."""
+    steps = [s for s in spans if s.stage == "compute"]
+    return [s for s in steps if s.lane == "gpu"] or steps
+
+
+def who_computes(steps: Sequence[Span]) -> str:
+    """Return who takes the steps that `compute_spans` found: the GPU, if there are none."""
+    return "GPU" if not steps or steps[0].lane == "gpu" else "main process"
+
+
+def union(intervals: Iterable[Interval]) -> list[Interval]:
+    """Merge overlapping intervals into disjoint ones, in order."""
+    merged: list[Interval] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _length(intervals: Iterable[Interval]) -> int:
+    return sum(end - start for start, end in intervals)
+
+
+def _au(steps: Sequence[Span], end: int) -> float:
+    if len(steps) < 2:
+        return 0.0
+    start = steps[0].end_ns
+    busy = _length(union((max(s.start_ns, start), s.end_ns) for s in steps[1:]))
+    return busy / max(end - start, 1)
+
+
+def _stall(
+    spans: Sequence[Span], steps: Sequence[Span], start: int, total: int
+) -> dict[str, float]:
+    """Divide the GPU's waiting time among the stages of the batch it waited for.
+
+    Time in which that batch was being loaded is shared out by how long each stage of its loading
+    took, not by which one happened to be last: to shorten any of them would help as much.
+
+    Time in which the loop waits for the "others", the ranks that it meets, is theirs, whatever is
+    loaded in that time. What is left of a gap belongs to what runs in it: first to copies, of
+    whichever batch, then to the loop's wait for a batch. In the rest the "host" was busy with the
+    program between two steps.
+    """
+    making: dict[int, list[Span]] = {}
+    for span in spans:
+        if span.stage in LOADING:
+            making.setdefault(span.batch, []).append(span)
+    waits = [span for span in spans if span.stage == "wait" and span.lane != OTHERS]
+    met = union((s.start_ns, s.end_ns) for s in spans if s.lane == OTHERS)
+    copies = union((s.start_ns, s.end_ns) for s in spans if s.stage == "transfer")
+    # where nobody recorded the loop's waits, all that is not explained counts as one
+    waiting = union((w.start_ns, w.end_ns) for w in waits) or [(start, start + total)]
+    stall = dict.fromkeys((*LOADING, "wait", "others", "host"), 0.0)
+    first = Span("gpu", "compute", start, start)
+    for before, step in pairwise([first, *steps]):
+        pause = before.end_ns, max(step.start_ns, before.end_ns)
+        batches = {step.batch, *_waited_for(pause, waits)}
+        work = [span for batch in batches for span in making.get(batch, ())]
+        loading = [span for span in work if span.stage != "transfer"]
+        whole = sum(span.duration_ns for span in loading)
+        meetings = _near(pause, met)
+        stall["others"] += _covered(pause, meetings)
+        for gap in _around(pause, meetings):
+            lasted = _within(gap, work)
+            known = [*((span.start_ns, span.end_ns) for span in work), *_near(gap, copies)]
+            copied, waited = _covered(gap, known), _covered(gap, [*known, *_near(gap, waiting)])
+            stall["transfer"] += copied - sum(lasted.values()) + lasted.pop("transfer", 0)
+            stall["wait"] += waited - copied
+            stall["host"] += gap[1] - gap[0] - waited
+            for span in loading:
+                stall[span.stage] += sum(lasted.values()) * span.duration_ns / max(whole, 1)
+    shares = {stage: lasted / total for stage, lasted in stall.items()}
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+
+def _waited_for(gap: Interval, waits: Sequence[Span]) -> set[int]:
+    """Return the batches that the loop waited for inside `gap`.
+
+    A loop that copies ahead waits for the batch after the one whose step comes next.
+    """
+    first = bisect_right(waits, gap[0], key=lambda wait: wait.end_ns)
+    last = bisect_left(waits, gap[1], key=lambda wait: wait.start_ns)
+    return {wait.batch for wait in waits[first:last]}
+
+
+def _around(whole: Interval, parts: Iterable[Interval]) -> Iterator[Interval]:
+    """Yield what is left of `whole` without the disjoint `parts`, which are in order."""
+    reached, end = whole
+    for start, stop in parts:
+        if start > reached:
+            yield reached, start
+        reached = max(reached, stop)
+    if end > reached:
+        yield reached, end
+
+
+def _near(gap: Interval, intervals: Sequence[Interval]) -> Sequence[Interval]:
+    """Return those of disjoint `intervals`, in order, that reach into `gap`."""
+    first = bisect_right(intervals, gap[0], key=lambda interval: interval[1])
+    return intervals[first : bisect_left(intervals, gap[1], key=lambda interval: interval[0])]
+
+
+def _covered(gap: Interval, intervals: Iterable[Interval]) -> int:
+    """Return how much of `gap` lies in any of `intervals`."""
+    inside = ((max(start, gap[0]), min(end, gap[1])) for start, end in intervals)
+    return _length(union(part for part in inside if part[0] < part[1]))
+
+
+def _within(gap: Interval, spans: Iterable[Span]) -> dict[str, int]:
+    """Return how long each stage ran inside `gap`, no moment counted twice."""
+    lasted: dict[str, int] = {}
+    reached = gap[0]
+    for span in sorted(spans, key=lambda s: s.start_ns):
+        start, end = max(span.start_ns, reached), min(span.end_ns, gap[1])
+        if end > start:
+            lasted[span.stage] = lasted.get(span.stage, 0) + end - start
+            reached = end
+    return lasted
+
+
+def hidden_share(spans: Sequence[Span]) -> float:
+    """Return the share of the copies' time in which the GPU is at work too; 1.0 if none was made.
+
+    The first copy of an epoch has no step before it and can hide behind nothing: over n batches of
+    a perfect prefetcher this is (n - 1) / n. Leave its span out to judge the others.
+    """
+    copies, steps = (
+        [(span.start_ns, span.end_ns) for span in spans if span.lane == lane]
+        for lane in ("copy", "gpu")
+    )
+    copying, computing = _length(union(copies)), _length(union(steps))
+    hidden = copying + computing - _length(union([*copies, *steps]))
+    return hidden / copying if copying else 1.0

@@ -1,0 +1,125 @@
+"""Watch every `DataLoader` of this process, from the moment in which torch is imported.
+
+`keepfed watch` puts a `sitecustomize` in front of the path of all Python processes below it, which
+comes here. Nothing of torch is imported, and nothing happens in a process that imports none.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from keepfed.measure.watch.timing.harmless import give_up
+from keepfed.measure.watch.timing.ring_file import FOLDER, PROCESS, records_folder
+
+_PATCHED = "torch.utils.data.dataloader", "torchdata.stateful_dataloader.stateful_dataloader"
+
+# A program may have a `sitecustomize` too, which must run whether or not ours succeeds.
+_SITE = """\
+import importlib.util, os, sys
+try:
+    if importlib.util.find_spec('course_utils') is None:
+        sys.path.append({root!r})
+    from keepfed.measure.watch.attach import attach
+    attach()
+except Exception as error:
+    print(f'keepfed watch: this Python is not watched: {{error}}', file=sys.stderr)
+_ours = sys.modules.pop('sitecustomize')
+sys.path.remove(os.path.dirname(__file__))
+try:
+    import sitecustomize
+except ModuleNotFoundError as error:
+    sys.modules['sitecustomize'] = _ours
+    if error.name != 'sitecustomize':
+        raise
+"""
+
+
+def prepare(folder: Path) -> dict[str, str]:
+    """Make `folder` ready for records; return the environment of the processes to be watched."""
+    site, root = folder / "site", Path(__file__).resolve().parents[3]
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(_SITE.format(root=str(root)), "utf-8")
+    path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path, FOLDER: str(folder)}
+
+
+def attach() -> None:
+    """Patch torch as soon as the program imports it."""
+    sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(MetaPathFinder):
+    """Finds nothing by itself; has the modules patched once they are loaded."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name not in _PATCHED:
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self)
+        found = (finder.find_spec(name, path, target) for finder in others)
+        spec = next(filter(None, found), None)
+        if spec is not None and spec.loader is not None:
+            try:
+                _patch_after_loading(spec.loader)
+            except Exception as error:
+                give_up(error)
+        return spec
+
+
+def _patch_after_loading(loader: Any) -> None:
+    load = loader.exec_module
+
+    def load_and_patch(module: ModuleType) -> None:
+        del loader.exec_module
+        load(module)
+        try:
+            _patch(module)
+        except Exception as error:
+            give_up(error)
+
+    loader.exec_module = load_and_patch
+
+
+def _patch(module: ModuleType) -> None:
+    """Time the loaders and iterators of `module`. Their first batch imports the other modules."""
+    if loader := getattr(module, "StatefulDataLoader", None):
+        loader._get_iterator = _watched(loader._get_iterator)
+        return
+    iterators, loader = module._BaseDataLoaderIter, module.DataLoader
+    get_iterator, next_batch = _watched(loader._get_iterator), _timed(iterators.__next__)
+    _say_that_torch_is_here()
+    iterators._step_timer = None
+    iterators.__next__, loader._get_iterator = next_batch, get_iterator
+
+
+def _watched(make: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+    def get_iterator(loader: Any) -> Iterator[Any]:
+        try:
+            from keepfed.measure.watch.timing.watching import begin
+        except Exception as error:
+            give_up(error)
+            return make(loader)
+        return begin(loader, make)
+
+    return get_iterator
+
+
+def _timed(next_batch: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def next_of_watched(iterator: Any) -> Any:
+        timer = iterator._step_timer
+        return next_batch(iterator) if timer is None else timer.take(iterator, next_batch)
+
+    return next_of_watched
+
+
+def _say_that_torch_is_here() -> None:
+    """Leave the name of this process, so that it is known what was watched in vain."""
+    Path(records_folder(), f"{os.getpid()}{PROCESS}").write_text("\n".join(sys.argv), "utf-8")

@@ -1,0 +1,260 @@
+"""Estimate the figures of a loop that was watched, as far as they are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import fmean
+
+from keepfed.measure.advice import (
+    Cause,
+    Fetching,
+    Measurements,
+    Moving,
+    Paces,
+    Remedy,
+    Setting,
+    StepParts,
+    fetching_of,
+    filling_s,
+    judge,
+    mean_s,
+    predicted,
+    remedy,
+    sent_s,
+    start_up_s,
+)
+from keepfed.measure.advice.thresholds import (
+    ENOUGH_TO_SHARE,
+    MANY_ITERATIONS,
+    READY_NS,
+    WATCHED_ITERATIONS,
+    WATCHED_NS,
+)
+from keepfed.measure.hook import Contents
+from keepfed.measure.records import UNKNOWN, Fetch, Iteration
+from keepfed.measure.throughput import first_dropped
+from keepfed.measure.watch.timing.ring_file import Observation
+from keepfed.words import plural
+
+PARTS = 4  # of a loop, each of which predicts the gain
+_OF_AN_EPOCH = "start_up_s", "filling_s", "epoch"  # figures that a part does not have
+
+
+@dataclass(frozen=True)
+class WatchedLoop:
+    """What is known of one loader in one process."""
+
+    seen: Observation
+    alike: int = 0  # how many loaders of this process that read like it began before it
+    others_cores: float = 0.0  # that other programs kept busy
+
+    @property
+    def name(self) -> str:
+        """What the loader is, and where it is looped over."""
+        about = self.seen.about
+        parts = [str(about["dataset"])]
+        if about["batch_size"]:
+            parts.append(f"batch {about['batch_size']}")
+        if about["kind"] != about["dataset"]:
+            parts.append(plural(about["workers"], "worker") if about["workers"] else "no workers")
+        more = f", number {self.alike + 1} of its kind" if self.alike else ""
+        return f"{', '.join(parts)}, at {about['at']}{more}"
+
+    @property
+    def lost_ns(self) -> float:
+        """Time for which its loop waited, in all."""
+        totals = self.seen.totals
+        if not totals.device_iterations:
+            return totals.waited_ns
+        each_ns = totals.device_idle_ns / totals.device_iterations
+        return each_ns * totals.iterations  # some have no marks
+
+    @property
+    def share(self) -> float:
+        """Share of the time with this loader for which the loop, or the device, waited for it."""
+        totals = self.seen.totals
+        return self.lost_ns / max(totals.waited_ns + totals.worked_ns, 1)
+
+    @property
+    def stride(self) -> int:
+        """Of so many iterations one was timed; the times of the others are estimates."""
+        totals = self.seen.totals
+        return round(totals.iterations / totals.timed) if totals.timed else 1
+
+    @cached_property
+    def epoch(self) -> int | None:
+        """The batches of an epoch, if that is known; not all loops ask until there are no more."""
+        totals = self.seen.totals
+        if totals.epochs:
+            return round(totals.iterations / totals.epochs)
+        begun = [one.number for one in self.seen.iterations if not one.place]
+        return begun[-1] - begun[-2] if len(begun) > 1 else None
+
+    @cached_property
+    def steady(self) -> list[Iteration]:
+        """The iterations that say something of the pace."""
+        about = self.seen.about
+        dropped = first_dropped(about["workers"] * about["prefetch_factor"], self.epoch)
+        found = [one for one in self.seen.iterations if one.place >= dropped]
+        found = found or [one for one in self.seen.iterations if one.place]
+        return found or self.seen.iterations  # a loop that begins again for each batch
+
+    @cached_property
+    def measurements(self) -> Measurements | None:
+        """The figures of this loop; None if there are too few iterations."""
+        lasted_ns = self.steady[-1].got_ns - self.steady[0].asked_ns if self.steady else 0
+        short = lasted_ns < WATCHED_NS and self.seen.totals.iterations < MANY_ITERATIONS
+        if len(self.steady) < WATCHED_ITERATIONS or short:
+            return None
+        return Measurements(
+            paces=self._paces(),
+            step=StepParts(has_device=any(one.device_idle_ns != UNKNOWN for one in self.steady)),
+            setting=self._setting(),
+            fetching=self._fetching(),
+            moving=self._moving(),
+        )
+
+    @cached_property
+    def cause(self) -> Cause | None:
+        """What the loop suffers from, None if that cannot be told."""
+        m = self.measurements
+        if m is None or self.seen.totals.elsewhere:
+            return None
+        cause: Cause = "start-up" if self.epoch == 1 else judge(m)
+        known = m.fetching.fetch_s or cause in ("GPU-bound", "start-up")
+        return cause if known else None
+
+    @cached_property
+    def remedy(self) -> Remedy | None:
+        """What to say and to change about the cause."""
+        m, cause = self.measurements, self.cause
+        return None if m is None or cause is None else remedy(m, cause)
+
+    @cached_property
+    def gains(self) -> tuple[float, float]:
+        """The lowest and the highest gain that the parts of the loop predict for the change."""
+        whole, found, iterations = self.measurements, self.remedy, self.seen.iterations
+        if whole is None or found is None:
+            return 1.0, 1.0
+        gains, length = [found.gain], math.ceil(len(iterations) / PARTS)
+        for begin in range(0, len(iterations), length):
+            part = replace(self.seen, iterations=iterations[begin : begin + length])
+            if m := replace(self, seen=part).measurements:
+                starts = {name: getattr(whole.paces, name) for name in _OF_AN_EPOCH}
+                gains.append(predicted(replace(m, paces=replace(m.paces, **starts)), found))
+        return min(gains), max(gains)
+
+    def _paces(self) -> Paces:
+        totals = self.seen.totals
+        waits_ns = [one.wait_ns for one in self.steady]
+        worked_s = mean_s([one.left_ns - one.got_ns for one in self.steady if one.left_ns > 0])
+        idle_ns = [one.device_idle_ns for one in self.steady if one.device_idle_ns != UNKNOWN]
+        wait_s, timed_s = mean_s(waits_ns), mean_s(waits_ns) + worked_s
+        together_s = timed_s
+        if not totals.worked_ns:  # the loop never comes straight back, as one over two loaders
+            lasted_ns = totals.last_ns - totals.first_ns - totals.began_ns
+            together_s = max(timed_s, lasted_ns / totals.iterations / 1e9)
+        if self.stride > 1:  # to time a very short iteration extends it
+            lasted_ns = totals.waited_ns - totals.began_ns + totals.worked_ns
+            together_s = lasted_ns / totals.iterations / 1e9
+            wait_s *= together_s / timed_s if timed_s else 1.0
+        wait_s, start_up_s = mean_s(idle_ns) if idle_ns else wait_s, self._start_up_s()
+        if self.epoch == 1:  # all but the fetch itself may be the iterator's beginning and end
+            fetch_s = min(together_s, mean_s([fetch.wall_ns for fetch in self._fetches]))
+            start_up_s, together_s, wait_s = together_s - fetch_s, fetch_s, fetch_s
+        calls = totals.sampler_calls
+        cores = totals.step_cpu_ns / totals.step_seen_ns if totals.step_seen_ns else 0.0
+        return Paces(
+            loader_s=together_s,  # at most: how fast it is alone is not known
+            step_s=max(0.0, together_s - wait_s),
+            step_cpu_s=cores * worked_s,
+            together_s=together_s,
+            wait_s=wait_s,
+            waited_share=fmean([wait_ns > READY_NS for wait_ns in waits_ns]),
+            sampling_s=totals.sampled_ns / calls / 1e9 if calls else 0.0,
+            start_up_s=start_up_s,
+            filling_s=filling_s(self._fetches),
+            epoch=self.epoch,
+            epochs=totals.epochs,
+        )
+
+    def _start_up_s(self) -> float:
+        firsts = [one for one in self.seen.iterations if not one.place]
+        if self.seen.about["persistent"]:
+            firsts = [one for one in firsts if one.epoch]
+        firsts_ns = [one.wait_ns for one in firsts]
+        if not firsts_ns:
+            return 0.0
+        return start_up_s(min(firsts_ns) / 1e9, self._fetches, 0.0)
+
+    def _setting(self) -> Setting:
+        about, cores = self.seen.about, self.seen.about["main_cores"]
+        takes = about["takes"]
+        return Setting(
+            kind=takes,
+            batch_size=0 if takes == "no DataLoader" else about["batch_size"] or 0,
+            has_getitems=about["getitems"],
+            workers=about["workers"],
+            working=self._working(),
+            made=about["made"],
+            prefetch_factor=about["prefetch_factor"],
+            start_method=about["start_method"],
+            cores=cores,
+            worker_cores=min(self.seen.totals.cores or cores, cores),
+            others_cores=self.others_cores,
+        )
+
+    @cached_property
+    def _fetches(self) -> list[Fetch]:
+        known = self.seen.fetches
+        return [known[one.number] for one in self.seen.iterations if one.number in known]
+
+    def _fetching(self) -> Fetching:
+        if self._fetches or self.seen.about["takes"] != "no DataLoader":
+            totals = self.seen.totals
+            locked = totals.held_up / totals.looks if totals.looks else 0.0
+            return replace(fetching_of(self._fetches), locked_share=locked)
+        # next() itself makes the batch
+        fetch_s = mean_s([one.wait_ns for one in self.steady])
+        return Fetching(fetch_s=fetch_s, computing_s=min(self._receiving_s(), fetch_s))
+
+    def _working(self) -> int:
+        """Return how many workers of a stream have sent a batch; 0 if there are too few to tell."""
+        about = self.seen.about
+        known = (
+            about["takes"] == "stream" and len(self._fetches) >= ENOUGH_TO_SHARE * about["workers"]
+        )
+        return len({fetch.worker for fetch in self._fetches}) if known else 0
+
+    def _moving(self) -> Moving:
+        about = self.seen.about
+        moving = Moving(
+            batch_bytes=about.get("batch_bytes", 0),
+            **{name: about[name] for name in Contents._fields if name in about},
+        )
+        if not (self._fetches and about["workers"]):
+            return moving
+        received_s = self._receiving_s()
+        sent = sent_s(self._fetches) + received_s
+        return replace(moving, receiving_s=received_s, sending_s=sent)
+
+    def _receiving_s(self) -> float:
+        return mean_s([one.receiving_ns for one in self.steady if one.receiving_ns != UNKNOWN])
+
+
+def loops(seen: Sequence[Observation], others_cores: float = 0.0) -> list[WatchedLoop]:
+    """Return what is known of each, those first for which most time was lost.
+
+    `others_cores` is how many cores other programs kept busy.
+    """
+    found: list[WatchedLoop] = []
+    for one in sorted(seen, key=lambda s: s.totals.first_ns):
+        loop = WatchedLoop(one)
+        pid = one.about["pid"]
+        before = (f for f in found if f.seen.about["pid"] == pid)
+        alike = sum(WatchedLoop(f.seen).name == loop.name for f in before)
+        found.append(WatchedLoop(one, alike, others_cores))
+    return sorted(found, key=lambda loop: (-loop.lost_ns, loop.seen.rank))

@@ -1,0 +1,234 @@
+"""Run a program with all its Python processes watched, and say at its end what was found."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from shlex import join
+from typing import Any, NamedTuple
+
+from keepfed.errors import KeepfedError
+from keepfed.measure.neighbours import Neighbours
+from keepfed.measure.watch.attach import prepare
+from keepfed.measure.watch.timing.harmless import give_up
+from keepfed.measure.watch.timing.ring_file import (
+    ENDING,
+    FAILED,
+    PROCESS,
+    Observation,
+    Totals,
+    read_all,
+)
+from keepfed.words import duration, percent, plural
+
+PROGRAM = "program.json"  # in a kept record: what `ProgramRun` knows
+OFTEN_S, SELDOM_S = 1.0, 10.0  # between two lines of `--live`, on a terminal and elsewhere
+
+
+class ProgramRun(NamedTuple):
+    """What is known of a program that was watched, besides its records."""
+
+    command: str = ""
+    others_cores: float = 0.0  # that other programs kept busy
+
+
+def run_watched(program: Sequence[str], out: Path, *, live: bool = False) -> int:
+    """Run `program`, write what was found to `out` and to stderr; return its exit code.
+
+    Args:
+        program: a command and its arguments; a file that ends in .py is run by this Python.
+        out: the folder of the page and the trace; it is made if there is something to write. If
+            it has files in it already, a numbered sibling is made instead.
+        live: show a line while it runs.
+
+    Raises:
+        KeepfedError: there is no such program.
+    """
+    words = [sys.executable, *program] if program[0].endswith(".py") else list(program)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="keepfed-watch-"))
+        environment = prepare(folder)
+    except OSError as error:
+        give_up(error)
+        return _run(words, dict(os.environ), None)
+    neighbours = Neighbours()
+    code = _run(words, environment, Live(folder) if live else None)
+    said = _report(folder, unused(out), ProgramRun(join(program), neighbours.cores()))
+    with suppress(Exception):  # stderr may be closed
+        sys.stderr.write(f"\n{said}\n" if said else "")
+    return code
+
+
+def report_later(folder: Path) -> str:
+    """Write page and trace into `folder`, where `run_watched` kept a record; return the report.
+
+    Raises:
+        KeepfedError: If there is no record, or a package is missing.
+    """
+    if not any(path.suffix in (ENDING, PROCESS) for path in folder.glob("*")):
+        raise KeepfedError(
+            f"{folder} contains no record. Use the folder that `keepfed watch` printed."
+        )
+    kept = folder / PROGRAM
+    about = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
+    try:
+        return _told(folder, folder, ProgramRun(**about))
+    except ImportError as error:
+        raise KeepfedError(
+            f"The report needs the package {error.name}, which is not installed. Install it with "
+            f"pip install {error.name}, and run this again."
+        ) from None
+
+
+def unused(out: Path) -> Path:
+    """Return `out`, or the first of `out`-2, `out`-3, ... if there are files in it already."""
+    names = (out if number == 1 else out.with_name(f"{out.name}-{number}") for number in count(1))
+    return next(path for path in names if _is_unused(path))
+
+
+def _is_unused(path: Path) -> bool:
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
+def _report(folder: Path, out: Path, run: ProgramRun) -> str:
+    """Return the report, and remove the record in `folder`; if that fails, say where it is kept."""
+    try:
+        said = _told(folder, out, run)
+    except (Exception, KeyboardInterrupt) as error:
+        kept = _keep(folder, out, run)
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        said = (
+            f"keepfed watch: The report could not be made ({what}). The record is kept in {kept}. "
+            f"Make the report later: keepfed watch --report {kept}"
+        )
+        if kept == folder:
+            return said
+    shutil.rmtree(folder, ignore_errors=True)
+    return said
+
+
+def _keep(folder: Path, out: Path, run: ProgramRun) -> Path:
+    """Copy the record from `folder` to `out`; return where it is, which is `folder` on an error."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for path in (*folder.glob(f"*{ENDING}"), *folder.glob(f"*{PROCESS}")):
+            shutil.copy(path, out)
+        (out / PROGRAM).write_text(json.dumps(run._asdict()), "utf-8")
+    except OSError:
+        return folder
+    return out
+
+
+def _run(words: Sequence[str], environment: dict[str, str], live: Live | None) -> int:
+    """Run the program to its end, whatever ends it; return its exit code as a shell says it."""
+    try:
+        child = subprocess.Popen(words, env=environment)
+    except OSError as error:
+        raise KeepfedError(
+            f"{words[0]} cannot be run ({error.strerror}); name a program as you would without "
+            "`keepfed watch`, such as `keepfed watch python train.py`."
+        ) from None
+    with _left_to(child):
+        while True:
+            try:
+                code = child.wait(live.pause_s if live else None)
+                break
+            except subprocess.TimeoutExpired:
+                live = _shown(live)
+    if live:
+        live.end()
+    return code if code >= 0 else 128 - code
+
+
+def _shown(live: Live | None) -> Live | None:
+    """Show the live line; after an error there is none."""
+    try:
+        if live:
+            live.show()
+    except Exception as error:
+        give_up(error, "the live line ends, and the program continues")
+        return None
+    return live
+
+
+@contextmanager
+def _left_to(child: subprocess.Popen[Any]) -> Iterator[None]:
+    """Leave Ctrl-C, which reaches the child too, to the child; pass SIGTERM and SIGHUP on to it."""
+    handlers: dict[int, Any] = {signal.SIGINT: lambda number, frame: None}
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            handlers[getattr(signal, name)] = lambda number, frame: child.send_signal(number)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _told(folder: Path, out: Path, run: ProgramRun) -> str:
+    seen = read_all(folder)
+    if not seen and not any(folder.glob(f"*{PROCESS}")):
+        return (
+            "keepfed watch: no Python process with torch was seen. One that runs with -I, -E or "
+            "-S, in a container or on another machine is not: put `keepfed watch` in front of it "
+            "there."
+        )
+    if not seen and any(folder.glob(f"*{FAILED}")):
+        return ""  # the program's own process has printed why
+    from keepfed.measure.watch.report import write  # torch, when the program no longer runs
+
+    return write(seen, out, *run)
+
+
+class Live:
+    """One line on stderr that says how the program is doing."""
+
+    def __init__(self, folder: Path):
+        self._folder, self._before = folder, dict[tuple[int, str], Totals]()
+        self._terminal = sys.stderr.isatty()
+        self.pause_s = OFTEN_S if self._terminal else SELDOM_S
+
+    def show(self) -> None:
+        """Show what happened since the last line."""
+        now = {(one.about["pid"], one.about["at"]): one for one in read_all(self._folder)}
+        parts = [part for key, one in now.items() if (part := self._part(key, one))]
+        self._before = {key: one.totals for key, one in now.items()}
+        line = f"{time.strftime('%H:%M:%S')} {'; '.join(parts) or 'no batch was taken'}"
+        if self._terminal:
+            print(
+                f"\r\x1b[2K{line[: shutil.get_terminal_size().columns - 1]}",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._terminal:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+
+    def _part(self, key: tuple[int, str], one: Observation) -> str:
+        before, now = self._before.get(key, Totals()), one.totals
+        count = now.iterations - before.iterations
+        waited_ns = now.waited_ns - before.waited_ns
+        if not count:
+            return ""
+        lasted_ns = waited_ns + now.worked_ns - before.worked_ns
+        rank = f"rank {one.rank} " if one.about["ranks"] > 1 else ""
+        return (
+            f"{rank}{one.about['at']}: {plural(now.iterations, 'batch')}, "
+            f"{duration(lasted_ns / count)} each, {percent(waited_ns / max(lasted_ns, 1))} waiting"
+        )

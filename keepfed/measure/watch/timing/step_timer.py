@@ -1,0 +1,383 @@
+"""Time the iterations of every loop over a loader, in the process that loops."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from threading import get_ident
+from time import perf_counter_ns, process_time_ns, thread_time_ns
+from typing import Any
+
+import torch
+
+from keepfed.measure.hook import (
+    FetchMeter,
+    TimedSampler,
+    contents,
+    contents_of,
+    one_holds_up_the_others,
+    pause,
+    time_sampler,
+    unpacked,
+)
+from keepfed.measure.records import LONG_NS, MAIN, SOME, UNKNOWN, Fetch
+from keepfed.measure.watch.timing.device import DeviceClock, device_at_work
+from keepfed.measure.watch.timing.harmless import give_up
+from keepfed.measure.watch.timing.last_fetch import LastFetch
+from keepfed.measure.watch.timing.ring_file import At
+from keepfed.measure.watch.timing.writer import Writer, place_in_the_world
+
+AT_ONCE_NS = 1_000_000  # between iter() and next(): then they are one wait
+SHORT_NS = 8_000_000  # to follow how such a batch is made would cost up to 2 % of its iteration
+# Upper bounds: what two timed iterations cost in a loop whose step leaves the caches cold, and the
+# share of the loop's time that this may take.
+PAIR_NS, COST = 100_000, 0.005
+# Shorter iterations are skipped, because even keeping their times costs 1 %.
+VERY_SHORT_NS = 1_000_000
+MOST_SKIPPED = 4_095
+QUICK_NS = 50_000  # of a sampler for a batch: to time it costs as much
+_MAIN = threading.main_thread().ident
+
+_last = [0]  # the id of the timer whose next() was called last
+_open = weakref.WeakSet["StepTimer"]()  # some of them may not be written down yet
+
+
+class StepTimer:
+    """Times the calls of next() of one iterator.
+
+    A training step evicts this code from the CPU caches, so the cost of an iteration is the number
+    of functions and objects touched, not the work they do. Where batches are made in this process,
+    there are two ways to do less. For most of the short iterations only the times are kept; they
+    are written down with the next iteration that is followed. Of very short iterations two are
+    timed, and then as many are skipped as keep the cost below 1 %; the skipped ones are counted,
+    and their times are estimated. Iterations that are not yet written down are lost if the process
+    is killed.
+    """
+
+    def __init__(self, writer: Writer, meter: FetchMeter | None, began: int):
+        self.writer, self.meter = writer, meter
+        sink = meter.sinks[0] if meter is not None else None
+        self._last = sink if isinstance(sink, LastFetch) else None
+        workers = writer.about["workers"] > 0
+        self._packed = workers and meter is not None
+        self._fetches = not workers and meter is not None  # in next(), and its cost is read there
+        self._began = began  # making the iterator, until the first batch is asked for
+        self._ready = perf_counter_ns()
+        self._place = 0  # in the epoch
+        self._since = 0  # iterations since the epoch began, or since some were skipped
+        self._asked = 0  # for the batch before
+        self._got = self._number = 0  # when the batch came that the loop works on; its iteration
+        self._main = False  # the main thread calls next()
+        self._spent = 0  # processor time of the process when that batch came; 0: of most iterations
+        self._device: DeviceClock | None = None
+        self._paused = False  # nobody follows how a batch is made
+        self._kept: list[tuple[int, int, int, bool, int]] = []  # iterations not yet written down
+        self._lost = False  # after an error of our own
+        self._skips = self._gap = 0  # iterations still to be skipped, and of how many
+        self._wait = self._work = 0.0  # of the last iterations that were timed, in ns
+        self._mark = self._marked = 0  # when the pace was looked at, and the place then
+        self._straight = self._quick = False  # of the iteration that begins
+        self._cpu = 0
+        self._sampler: TimedSampler | None = None
+        self._quick_sampler = False
+        self._sampled_ns = self._sampler_calls = 0  # that are written down
+        _open.add(self)
+
+    def take(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
+        """Return `next_batch(iterator)`, and note the iteration that begins so.
+
+        Only errors of `next_batch` come through.
+        """
+        if self._skips:
+            _last[0] = id(self)
+            try:
+                batch = next_batch(iterator)
+            except BaseException as error:
+                self._raises(error, perf_counter_ns())
+                raise
+            self._skips -= 1
+            return batch
+        asked = 0
+        if not self._lost:
+            try:
+                asked = self._asks(iterator)
+            except Exception as error:
+                self.lose(error)
+        try:
+            batch = next_batch(iterator)
+        except BaseException as error:
+            self._raises(error, asked)
+            raise
+        if not self._lost:
+            try:
+                if self._quick:
+                    return self._keep(batch, asked)
+                return self._write(iterator, batch, asked)
+            except Exception as error:
+                self.lose(error)
+        return contents(batch) if self._packed else batch
+
+    def lose(self, error: Exception) -> None:
+        """Let the loop continue unwatched."""
+        self._lost, self._skips = True, 0
+        self._kept.clear()
+        give_up(error)
+
+    def end(self) -> None:
+        """Let persistent workers send nothing but batches to the next loop."""
+        if self._last is not None:
+            self._last.on[0] = False
+
+    def write_down(self) -> None:
+        """Write down the iterations that were kept, and count those that were skipped."""
+        try:
+            self._write_kept()
+            if self._gap:
+                self._count_skipped(None)
+        except Exception as error:
+            self.lose(error)
+
+    def __del__(self) -> None:
+        """Write down what the loop left; a forked process has only a copy of it."""
+        if (self._kept or self._gap) and self.writer.about["pid"] == os.getpid():
+            self.write_down()
+
+    def _asks(self, iterator: Any) -> int:
+        """End the iteration before; return when the loop asks for the next batch."""
+        if self._packed and self._place and getattr(iterator, "_num_yielded", None) == 0:
+            self._new_epoch()  # of persistent workers, after a break
+        looks = not self._place and not self.writer.skips and not self._quick_sampler
+        if looks and (timed := time_sampler(iterator)):
+            self._sampler, self._sampled_ns, self._sampler_calls = timed, 0, 0
+        asked, straight = perf_counter_ns(), _last[0] == id(self)
+        self._straight, _last[0] = straight, id(self)
+        if self._spent:
+            self._step_ends(asked, straight)
+        if self._gap:
+            self._count_skipped(asked if straight else None)
+        since = self._since
+        if since % SOME == 1 and not self._packed:
+            self._look_at_pace(asked)
+        short = self._fetches and since % SOME > 1 and asked - self._asked < SHORT_NS
+        self._quick = quick = short and self._main and self._device is None
+        if quick != self._paused:
+            pause(iterator, quick)
+            self._paused = quick
+        self._asked = asked
+        if quick:
+            self._cpu = thread_time_ns()
+            return asked
+        self._write_kept()
+        return self._begins(iterator, asked, straight)
+
+    def _begins(self, iterator: Any, asked: int, straight: bool) -> int:
+        """Begin an iteration that is written down; return when the loop began to wait."""
+        place, since, main = self._place, self._since, get_ident() == _MAIN
+        self._main = main
+        if place and self._got:
+            self.writer.file.left(self._number, asked if straight else None)
+            self._work = asked - self._got if straight else self._work
+        elif not place and asked - self._ready < AT_ONCE_NS:
+            asked = self._began
+        # only some iterations ask whether there is one: that alone is a tenth of the whole cost
+        device = self._device_now() if main and (self._device or since % SOME < 2) else None
+        if device is not None:
+            device.asked()
+        if self._packed and since % SOME == 1 and self._wait > LONG_NS:
+            self._look_for_locks(iterator)
+        reads = not self._fetches and (since % SOME == 1 or asked - self._got > LONG_NS)
+        self._cpu = thread_time_ns() if reads else 0
+        return asked
+
+    def _keep(self, batch: Any, asked: int) -> Any:
+        """Keep the times of an iteration; return its batch."""
+        got = perf_counter_ns()
+        spent = thread_time_ns() - self._cpu if got - asked > LONG_NS else UNKNOWN
+        self._kept.append((self._place, asked, got, self._straight, spent))
+        self._place += 1
+        self._since += 1
+        return batch
+
+    def _write(self, iterator: Any, batch: Any, asked: int) -> Any:
+        """Write down an iteration with all that can be known of it; return its batch."""
+        place, since, file, got = self._place, self._since, self.writer.file, perf_counter_ns()
+        received = thread_time_ns() - self._cpu if self._cpu else UNKNOWN
+        if self._device is not None and self._main:
+            self._device.got(file.iterations)
+        fetch = self._last.fetch if self._last is not None else None
+        if self._packed:
+            batch, fetch = self._unpacked(batch)
+        self._number, self._got = file.iteration(place, asked, got, received, fetch), got
+        self._wait = got - asked
+        if place == 1:
+            self._describe(batch)
+        if since % SOME == (0 if self.writer.skips and place else 1):
+            self._spent = process_time_ns()
+        if not self._main:
+            file.figures[At.ELSEWHERE] += 1
+        if self._sampler is not None and since % SOME == 1:
+            self._count_sampling(iterator, self._sampler)
+        self._place, self._since = place + 1, since + 1
+        if since % SOME == 1 and self.writer.skips:
+            self._skip(iterator, self.writer.skips)
+        return batch
+
+    def _write_kept(self) -> None:
+        file = self.writer.file
+        for place, asked, got, straight, spent in self._kept:
+            file.left(self._number, asked if straight else None)
+            fetch = Fetch(MAIN, asked, 0, got, spent, spent)
+            self._number, self._got = file.iteration(place, asked, got, UNKNOWN, fetch), got
+        self._kept.clear()
+
+    def _look_at_pace(self, asked: int) -> None:
+        """Choose how many iterations are skipped, from the time of all since the last look."""
+        if self._mark:
+            each = (asked - self._mark) / max(1, self._place - self._marked)
+            self.writer.skips = _skips(each)
+        self._mark, self._marked = asked, self._place
+
+    def _skip(self, iterator: Any, count: int) -> None:
+        """Begin to skip iterations, in which nobody follows how a batch is made."""
+        self._skips = self._gap = count
+        if self._sampler is not None:  # to time it costs too much here
+            iterator._sampler_iter, self._sampler = self._sampler.indices, None
+        if self._fetches:
+            pause(iterator, True)
+            self._paused = True
+        if self._device is not None:
+            self._device.forget()
+
+    def _count_skipped(self, asked: int | None) -> None:
+        """Count the iterations skipped so far; divide their time into waiting and working.
+
+        Args:
+            asked: When the loop asked for the iteration after them. None if the loop did something
+                else in between: then each of them lasted as long as the iterations timed before.
+        """
+        count, self._gap = self._gap - self._skips, self._skips
+        waited, worked = count * self._wait, (count + 1) * self._work
+        if asked is not None and self._got and waited + worked:
+            share = (asked - self._got) / (waited + worked)
+            waited, worked = share * waited, share * worked
+        if self._got:  # the end of the iteration timed last was not timed itself
+            self.writer.file.left(self._number, None)
+        self.writer.file.skipped(count, waited, worked)
+        self._place += count
+        self._since = self._got = 0
+
+    def _raises(self, error: BaseException, asked: int) -> None:
+        """Note that next() raised `error`, which ends an epoch or the loop."""
+        if self._lost:
+            return
+        try:
+            if self._gap:
+                self._count_skipped(asked)
+                self._skips = self._gap = 0
+            if self._quick:
+                self._write_kept()
+                self.writer.file.left(self._number, asked if self._straight else None)
+            if isinstance(error, StopIteration):
+                self._epoch_ends(asked)
+        except Exception as own:
+            self.lose(own)
+
+    def _count_sampling(self, iterator: Any, sampler: TimedSampler) -> None:
+        """Count what the sampler took; a quick one is timed no more."""
+        figures = self.writer.file.figures
+        figures[At.SAMPLED] += sampler.spent_ns - self._sampled_ns
+        figures[At.SAMPLER_CALLS] += sampler.count - self._sampler_calls
+        self._sampled_ns, self._sampler_calls = sampler.spent_ns, sampler.count
+        if sampler.count >= SOME and sampler.spent_ns < QUICK_NS * sampler.count:
+            iterator._sampler_iter, self._sampler = sampler.indices, None
+            self._quick_sampler = True
+
+    def _look_for_locks(self, iterator: Any) -> None:
+        figures, workers = self.writer.file.figures, getattr(iterator, "_workers", ())
+        if len(workers) > 1:
+            figures[At.LOOKS] += 1
+            figures[At.HELD_UP] += one_holds_up_the_others([one.pid for one in workers])
+
+    def _step_ends(self, asked: int, straight: bool) -> None:
+        """Count what the loop's own work took of the cores, with all threads of the process."""
+        if straight:
+            figures = self.writer.file.figures
+            figures[At.STEP_CPU] += process_time_ns() - self._spent
+            figures[At.STEP_SEEN] += asked - self._got
+        self._spent = 0
+
+    def _unpacked(self, received: Any) -> tuple[Any, Fetch | None]:
+        """Return a batch, and what its worker says of its fetch."""
+        batch, about = unpacked(received)
+        if about is None:
+            return batch, None
+        fetch, cores = about
+        self.writer.cores |= cores
+        return batch, Fetch._make(fetch)
+
+    def _describe(self, batch: Any) -> None:
+        """Write what is known once the loop is under way."""
+        self.writer.file.figures[At.CORES] = self.writer.cores.bit_count()
+        self.writer.describe(
+            **place_in_the_world(), batch_bytes=_bytes(batch), **contents_of(batch)._asdict()
+        )
+
+    def _epoch_ends(self, asked: int) -> None:
+        figures, now = self.writer.file.figures, perf_counter_ns()
+        figures[At.EPOCHS] += 1
+        figures[At.WAITED] += now - asked
+        figures[At.LAST] = now
+        self._new_epoch()
+
+    def _new_epoch(self) -> None:
+        self._place = self._since = self._got = self._mark = 0
+        self._began = self._ready = perf_counter_ns()
+        if self._device is not None:
+            self._device.forget()
+
+    def _device_now(self) -> DeviceClock | None:
+        """Return what marks the iterations on the device."""
+        if not device_at_work():
+            return None
+        if self._device is None:
+            self._device = DeviceClock(self.writer.device_told)
+        return self._device
+
+
+def _skips(iteration_ns: float) -> int:
+    """Return how many iterations to skip after two timed ones of `iteration_ns` each."""
+    if iteration_ns > VERY_SHORT_NS:
+        return 0
+    count = min(MOST_SKIPPED, math.ceil(PAIR_NS / COST / max(iteration_ns, 1.0)))
+    return count | 1  # with an odd distance, the iterations use all rows of the file
+
+
+def _bytes(batch: Any) -> int:
+    """Return the bytes of the tensors in nested containers."""
+    if isinstance(batch, torch.Tensor):
+        return batch.nbytes
+    if isinstance(batch, Mapping):
+        batch = list(batch.values())
+    return sum(map(_bytes, batch)) if isinstance(batch, (list, tuple)) else 0
+
+
+@atexit.register
+def write_down() -> None:
+    """Write down all iterations that were kept."""
+    for timer in list(_open):
+        timer.write_down()
+
+
+def _begin_as_child() -> None:
+    """Forget the loops of the process that was forked."""
+    global _MAIN
+    _last[0], _MAIN = 0, get_ident()
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_as_child)

@@ -1,0 +1,138 @@
+"""Watch the loops over a loader: hand out its own iterator, whose next() a `StepTimer` times.
+
+Everything that asks the iterator for something finds it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import attrgetter
+from time import perf_counter_ns
+from typing import Any
+
+from torch.utils.data import get_worker_info
+
+from keepfed.measure.hook import FetchMeter, ProcessFigures, is_heard, listen, listeners_of
+from keepfed.measure.watch.timing.harmless import give_up, has_failed
+from keepfed.measure.watch.timing.last_fetch import LastFetch
+from keepfed.measure.watch.timing.step_timer import StepTimer
+from keepfed.measure.watch.timing.writer import writer_of
+
+
+def begin(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+    """Return `make(loader)`, a `DataLoader`'s iterator, and watch it unless this is a worker."""
+    try:
+        timer = None if has_failed() or get_worker_info() is not None else _timer_of(loader)
+    except Exception as error:
+        give_up(error)
+        timer = None
+    if timer is None:
+        return make(loader)
+    iterator: Any = make(loader) if timer.meter is None else _listened(loader, timer, make)
+    try:
+        iterator._step_timer = timer
+    except Exception as error:  # its class has slots
+        timer.lose(error)
+        return _taken(iterator, timer)
+    return iterator  # type: ignore[no-any-return]
+
+
+def _timer_of(loader: Any) -> StepTimer | None:
+    """Return what times a loop over a `DataLoader`; None after too many loaders."""
+    writer = writer_of(loader)
+    if writer is None:
+        return None
+    recorded = is_heard(loader)  # by somebody else already
+    return StepTimer(writer, None if recorded else _meter_of(loader), perf_counter_ns())
+
+
+def _listened(loader: Any, timer: StepTimer, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+    """Return `make(loader)` with the meter in it; errors of `make` are the program's own."""
+    called = False
+
+    def make_once(loader: Any) -> Iterator[Any]:
+        nonlocal called
+        called = True
+        return make(loader)
+
+    assert timer.meter is not None
+    try:
+        return listen(loader, [timer.meter], make_once)
+    except Exception as error:
+        if called:
+            raise
+        timer.lose(error)
+    return make(loader)
+
+
+def timed(batches: Any) -> Iterator[Any]:
+    """Yield `batches`, which are no `DataLoader`, and watch the loop that takes them."""
+    timer = None
+    try:
+        if not has_failed() and (writer := writer_of(batches)) is not None:
+            timer = StepTimer(writer, None, perf_counter_ns())
+    except Exception as error:
+        give_up(error)
+    yield from batches if timer is None else _taken(iter(batches), timer)
+
+
+def timed_loader(around: Any, loader: Any) -> Iterator[Any]:
+    """Yield the batches of `around`, which is a `DataLoader` or has one, and watch that one."""
+    watched = list[Any]()
+
+    def get_iterator(make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+        iterator: Any = begin(loader, make)
+        timer = getattr(iterator, "_step_timer", None)
+        if timer is None:
+            return iterator  # type: ignore[no-any-return]
+        watched.append(iterator)
+        if not hasattr(iterator, "timed"):  # else an earlier loop over it was never ended
+            try:
+                iterator.__class__ = _timed_kind(type(iterator))
+            except Exception as error:
+                timer.lose(error)
+                return _taken(iterator, timer)
+        return iterator  # type: ignore[no-any-return]
+
+    if loader._iterator is not None:  # of persistent workers, which is not asked for again
+        get_iterator(attrgetter("_iterator"))
+    vars(loader)["_get_iterator"] = partial(get_iterator, type(loader)._get_iterator)
+    try:
+        yield from around
+    finally:
+        vars(loader).pop("_get_iterator", None)
+        for iterator in watched:
+            iterator._step_timer.end()
+            if hasattr(iterator, "timed"):
+                iterator.__class__ = type(iterator).__base__
+
+
+def _timed_kind(kind: Any) -> type:
+    """Return a kind of iterators whose next() comes here first."""
+    next_batch = kind.__next__
+
+    def timed(iterator: Any) -> Any:
+        return iterator._step_timer.take(iterator, next_batch)
+
+    return type(kind.__name__, (kind,), {"__next__": timed, "timed": True})
+
+
+def _meter_of(loader: Any) -> FetchMeter:
+    """Return the meter that running persistent workers know, or a new one."""
+    for meter in listeners_of(loader):
+        if isinstance(meter, FetchMeter) and isinstance(last := meter.sinks[0], LastFetch):
+            last.on[0] = True
+            return meter
+    last = LastFetch(lasting=loader.persistent_workers)
+    last.on[0] = True
+    return FetchMeter(last, sparse=True, about_process=ProcessFigures(weigh=False))
+
+
+def _taken(iterator: Iterator[Any], timer: StepTimer) -> Iterator[Any]:
+    while True:
+        try:
+            batch = timer.take(iterator, next)
+        except StopIteration:
+            return
+        yield batch

@@ -1,0 +1,168 @@
+"""Write down what is seen of one loader in this process, with a description of the loader."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.utils.data import DataLoader, IterableDataset
+
+from keepfed.limits import usable_cores
+from keepfed.measure.hook import reads_whole_batches
+from keepfed.measure.watch.timing.ring_file import ENDING, At, RingFile, records_folder
+
+MOST_LOADERS = 16  # of a process; those after them are not watched
+_LIBRARIES = sysconfig.get_path("stdlib"), "site-packages", "dist-packages"
+_OURS = str(Path(__file__).parents[3])
+
+_writers: list[Writer] = []
+
+
+class Writer:
+    """Writes down what is seen of one loader in this process."""
+
+    def __init__(self, loader: Any, about: Mapping[str, Any]):
+        self.loader, self.about = _reference(loader), about
+        name = f"{os.getpid()}-{len(_writers)}{ENDING}"
+        self.file = RingFile(records_folder() / name, about)
+        self.cores = 0  # a bit for each that the workers may use
+        self.skips = 0  # iterations that are not timed after each two that are
+
+    def device_told(self, number: int, idle_ns: float, work_ns: float) -> None:
+        """Enter what the device says of an earlier iteration."""
+        self.file.amend(number, At.DEVICE_IDLE, idle_ns)
+        self.file.amend(number, At.DEVICE_WORK, work_ns)
+        self.file.figures[At.IDLE] += round(idle_ns)
+        self.file.figures[At.IDLE_ITERATIONS] += 1
+
+    def describe(self, **more: Any) -> None:
+        """Add to the description."""
+        self.about = {**self.about, **more}
+        self.file.describe(self.about)
+
+
+def writer_of(loader: Any) -> Writer | None:
+    """Return the writer of `loader`; a loader that is gone and was alike hands its own on."""
+    known = next((writer for writer in _writers if writer.loader() is loader), None)
+    if known is not None:
+        return known
+    about = _description(loader)
+    for writer in _writers:
+        if writer.loader() is None and all(
+            writer.about[key] == about[key] for key in _DISTINGUISHES
+        ):
+            writer.loader = _reference(loader)
+            writer.describe(made=writer.about["made"] + 1)
+            return writer
+    if len(_writers) == MOST_LOADERS:
+        return None
+    _writers.append(Writer(loader, about))
+    return _writers[-1]
+
+
+_DISTINGUISHES = ("kind", "dataset", "batch_size", "workers", "prefetch_factor", "at", "inner")
+
+
+def _description(loader: Any) -> dict[str, Any]:
+    """Return what a reader needs to know which loader this is; its length is not asked for.
+
+    An `IterableDataset` would then begin to warn of samples beyond that length.
+    """
+    at, inner = _called_from(sys._getframe(1))
+    context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
+    # asked otherwise, it would be chosen for good
+    method = context.get_start_method(allow_none=True) or context.get_all_start_methods()[0]
+    workers = getattr(loader, "num_workers", 0)
+    return {
+        "kind": type(loader).__name__,
+        "takes": _takes(loader),
+        "dataset": type(getattr(loader, "dataset", loader)).__name__,
+        "batch_size": _batch_size(loader),
+        "getitems": reads_whole_batches(loader),
+        "workers": workers,
+        "prefetch_factor": getattr(loader, "prefetch_factor", None) or 2,
+        "persistent": bool(getattr(loader, "persistent_workers", False)),
+        "pinned": bool(getattr(loader, "pin_memory", False)),
+        "start_method": method,
+        "at": at,
+        "made": 1,  # so many loaders, one after the other
+        "inner": inner,
+        "pid": os.getpid(),
+        "main_cores": usable_cores(),
+        **place_in_the_world(),
+    }
+
+
+def _takes(loader: Any) -> str:
+    """Return how the loader comes by its samples, in the words of a diagnosis."""
+    if not isinstance(loader, DataLoader):
+        return "no DataLoader"
+    if isinstance(loader.dataset, IterableDataset):
+        return "stream"
+    return "samples" if loader.batch_sampler is None else "batches of samples"
+
+
+def place_in_the_world() -> dict[str, Any]:
+    """Return which rank this is, as far as it is known by now, and what it computes on."""
+    rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if distributed.is_available() and distributed.is_initialized():
+        rank, ranks = distributed.get_rank(), distributed.get_world_size()
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return {
+        "rank": rank,
+        "ranks": ranks,
+        "device": torch.cuda.get_device_name() if started else "",
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _batch_size(loader: Any) -> int | None:
+    size = getattr(loader, "batch_size", None)
+    if size is None:
+        size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    return size if isinstance(size, int) else None
+
+
+def _place(file: str, line: int) -> str:
+    # a cell of a notebook is compiled under a name that nobody has given it
+    in_a_cell = Path(file).parent.name.startswith("ipykernel_")
+    return f"line {line} of a cell" if in_a_cell else f"{Path(file).name}:{line}"
+
+
+def _called_from(frame: FrameType | None) -> tuple[str, str]:
+    """Return where the program loops, and where the library does that it calls."""
+    inner = ""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        place = _place(file, frame.f_lineno)
+        ours = file.startswith(_OURS) or f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}" in file
+        if not ours:
+            inner = inner or place
+            if not any(part in file for part in _LIBRARIES) and file[:1] != "<":
+                return place, inner
+        frame = frame.f_back
+    return inner, inner
+
+
+def _reference(loader: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(loader)
+    except TypeError:  # a list of batches, say
+        return lambda: loader
+
+
+def forget_all() -> None:
+    """Forget the writers of the process that was forked: their files are its own."""
+    _writers.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget_all)

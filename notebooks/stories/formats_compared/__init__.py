@@ -1,4 +1,0 @@
-"""File formats side by side, and where compression pays: on this disk and on emulated storage."""
-
-from notebooks.stories.formats_compared.compression import compare_codecs
-from notebooks.stories.formats_compared.formats import VARIANTS, compare_formats

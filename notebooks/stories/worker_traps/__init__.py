@@ -1,3 +1,0 @@
-"""Traps of workers, before and after they are mended, each in a process that may break."""
-
-from notebooks.stories.worker_traps.showing import compare, show

@@ -1,0 +1,128 @@
+"""What a person sees when making data does not go well: one sentence with the next step."""
+
+import errno
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from course_data import files
+from course_data.command import Build, Recipe, run
+
+Said = pytest.CaptureFixture[str]
+
+
+def build(folder: Path, size: str, seed: int) -> files.Facts:
+    (folder / "a.txt").write_text(f"{size} {seed}")
+    (folder / "b.txt").write_text("b")
+    return {"counts": {"things": 3}}
+
+
+def failing(error: BaseException) -> Build:
+    def build_half(folder: Path, size: str, seed: int) -> files.Facts:
+        (folder / "a.txt").write_text("half")
+        raise error
+
+    return build_half
+
+
+def make(*options: str, build: Build = build) -> int:
+    recipe = Recipe("things", 1, dict.fromkeys("SML", 3), dict.fromkeys("SML", 10), build)
+    return run(recipe, options, usage="Make things.")
+
+
+@pytest.fixture(autouse=True)
+def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where things go by default: data of the course have a place of their own."""
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    return tmp_path / "things-M"
+
+
+@pytest.fixture
+def made(things: Path, capsys: Said) -> Path:
+    assert make() == 0
+    assert capsys.readouterr().out == f"{things}: 3 things, 0 MB, made in 0 s.\n"
+    return things
+
+
+def said(capsys: Said) -> str:
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    return line
+
+
+@pytest.mark.parametrize("options", [["--seed", "2"], ["--size", "L"]])
+def test_data_made_otherwise_are_not_replaced_without_being_told(
+    made: Path, options: list[str], capsys: Said
+) -> None:
+    options = [*options, "--out", str(made)]
+    assert make(*options) == 1
+    assert said(capsys).endswith("delete it, or name another place in COURSE_DATA.")
+    assert (made / "a.txt").read_text() == "M 1"
+
+    assert make(*options, "--force") == 0
+    assert (made / "a.txt").read_text() != "M 1"
+
+
+def test_a_folder_of_something_else_is_never_replaced_and_an_empty_one_filled(
+    tmp_path: Path, capsys: Said
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.tex").write_text("years of work")
+    (tmp_path / "empty").mkdir()
+
+    assert make("--out", str(tmp_path / "mine"), "--force") == 1
+    assert "holds no whole things" in said(capsys)
+    assert (tmp_path / "mine/thesis.tex").exists()
+    assert make("--out", str(tmp_path / "empty")) == 0
+
+
+def test_check_finds_what_a_quick_look_does_not(made: Path, capsys: Said) -> None:
+    assert make("--check") == 0
+    (made / "b.txt").write_text("x")
+    assert make() == 0
+    assert make("--check") == 1
+    assert "(b.txt)" in said(capsys)
+    (made / "a.txt").write_text("")
+    assert make() == 1  # a file that became shorter needs no check
+    assert "(a.txt, b.txt); make them anew with `python -m course_data.make_th" in said(capsys)
+
+    (made / files.CHECKSUMS).unlink()
+    assert make("--check") == 1
+    assert files.CHECKSUMS in said(capsys)
+    assert make("--check", "--size", "S") == 1
+    assert "without --check" in said(capsys)
+
+
+def test_too_little_room_is_noticed_before_anything_is_made(
+    things: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
+    assert make() == 1
+    assert "choose a smaller --size" in said(capsys)
+    assert not things.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "The disk is full; free some space"),
+        (PermissionError(errno.EACCES, "denied", "/x/y"), "Writing to /x/y is not allowed; name"),
+        (NotADirectoryError(errno.ENOTDIR, "no", "/x/y"), "/x/y is a file, not a folder; name"),
+    ],
+)
+def test_what_goes_wrong_is_one_sentence_and_leaves_what_was_there(
+    error: OSError, sentence: str, tmp_path: Path, capsys: Said
+) -> None:
+    assert make(build=failing(error)) == 1
+    assert said(capsys).startswith(sentence)
+    assert [path.name for path in tmp_path.iterdir()] == [".things-M.lock"]
+    assert make() == 0
+    assert make("--force", build=failing(error)) == 1
+    assert make("--check") == 0
+
+
+def test_ctrl_c_clears_away_what_was_unfinished_and_a_bug_is_not_hidden(tmp_path: Path) -> None:
+    assert make(build=failing(KeyboardInterrupt())) == 130
+    assert [path.name for path in tmp_path.iterdir()] == [".things-M.lock"]
+    with pytest.raises(ZeroDivisionError):
+        make(build=failing(ZeroDivisionError()))

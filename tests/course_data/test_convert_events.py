@@ -1,0 +1,174 @@
+"""Adding formats, and taking in files of the schema of the public IceCube data."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from course_data import files, kaggle, make_events
+from course_data.convert_events import add_formats, main
+from course_utils.loading.events import EventArrays
+
+COUNTS = {1: [3, 1, 4], 2: [2, 5]}  # pulses of each event, by batch
+IDS = {1: [1000, 1024, 1048], 2: [2000, 2024]}
+Said = pytest.CaptureFixture[str]
+
+
+def batch_table(batch: int, ids: list[int]) -> pa.Table:
+    rng, rows = np.random.default_rng(batch), sum(COUNTS[batch])
+    columns = {
+        "sensor_id": rng.integers(0, 5160, rows).astype(np.int16),
+        "time": rng.integers(5000, 20000, rows),
+        "charge": rng.integers(1, 100, rows) * 0.025,
+        "auxiliary": rng.random(rows) < 0.5,
+    }
+    # pandas writes its index as the last column
+    return pa.table({**columns, "event_id": np.repeat(ids, COUNTS[batch])})
+
+
+@pytest.fixture
+def public(tmp_path: Path) -> Path:
+    """Write two batches as Kaggle has them."""
+    source = tmp_path / "public"
+    (source / "train").mkdir(parents=True)
+    for batch, ids in IDS.items():
+        pq.write_table(batch_table(batch, ids), source / f"train/batch_{batch}.parquet")
+    batches, last = np.array([1, 1, 1, 2, 2]), np.array([2, 3, 7, 1, 6])
+    meta = {
+        "batch_id": batches,
+        "event_id": [*IDS[1], *IDS[2]],
+        "first_pulse_index": last + 1 - [*COUNTS[1], *COUNTS[2]],
+        "last_pulse_index": last,
+        "azimuth": 0.1 * batches,
+        "zenith": 0.2 * batches,
+    }
+    pq.write_table(pa.table(meta), source / "train_meta.parquet")
+    (source / "sensor_geometry.csv").write_text("sensor_id,x,y,z\n0,1.5,2.5,3.5\n")
+    return source
+
+
+@pytest.fixture
+def folder(tmp_path: Path, events_folder: Path) -> Path:
+    """Return a copy of the events, to be changed."""
+    return Path(shutil.copytree(events_folder, tmp_path / "events"))
+
+
+def take_in(public: Path, *options: str) -> tuple[int, Path]:
+    folder = public.parent / "icecube"
+    return main([str(folder), "--kaggle", str(public), *options]), folder
+
+
+@pytest.mark.parametrize("at_once", [3, 1_000_000])
+def test_public_data_arrive_in_our_layout(
+    public: Path, at_once: int, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    monkeypatch.setattr(kaggle, "_PULSES_AT_ONCE", at_once)
+    truth = pa.concat_tables(
+        pq.read_table(public / f"train/batch_{batch}.parquet") for batch in COUNTS
+    )
+    code, folder = take_in(public)
+    events = EventArrays.load(folder)
+
+    assert code == 0
+    assert np.diff(events.offsets).tolist() == [3, 1, 4, 2, 5]
+    assert events.table["event_id"].tolist() == [1000, 1024, 1048, 2000, 2024]
+    assert events.table["run_id"].tolist() == [1, 1, 1, 2, 2]
+    np.testing.assert_allclose(events.table["zenith"], [0.2, 0.2, 0.2, 0.4, 0.4])
+    for column, name in enumerate(("time", "charge", "sensor_id", "auxiliary")):
+        expected = truth[name].to_numpy().astype(np.float32)
+        np.testing.assert_array_equal(events.pulses[:, column], expected)
+    assert np.isnan(events.table["energy_gev"]).all()
+    assert set(events.table["kind"]) == {kaggle.UNKNOWN}
+    assert (folder / "sensor_geometry.csv").read_text().startswith("sensor_id,x,y,z\n0,1.5")
+    assert files.corrupted(folder) == []
+
+    shutil.rmtree(public)
+    assert take_in(public)[0] == 0
+    assert "already there" in capsys.readouterr().out
+
+
+def test_one_batch_can_be_chosen_and_what_is_not_there_is_refused(
+    public: Path, capsys: Said
+) -> None:
+    assert take_in(public, "--batches", "99")[0] == 1
+    assert "knows no batch [99]" in capsys.readouterr().err
+    code, folder = take_in(public, "--batches", "2", "--to", "npz", "hdf5", "parquet")
+    assert code == 0
+    assert len(EventArrays.load(folder)) == 2
+    assert {"npz", "events.h5", "pulses.parquet"} <= {path.name for path in folder.iterdir()}
+    assert main([str(public), "--to", "npz"]) == 1
+    assert capsys.readouterr().err.endswith("run make_events first.\n")
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (
+            lambda table: table.drop_columns("charge"),
+            " has no column charge; fetch the competition",
+        ),
+        (lambda table: batch_table(1, [1, 2, 3]), " and train_meta.parquet do not belong together"),
+        (lambda table: table.slice(0, 5), " and train_meta.parquet do not belong together; fetch"),
+        (None, " is no whole Parquet file; fetch it again."),
+    ],
+)
+def test_public_files_that_are_not_right_are_named(
+    public: Path, damage: Callable[[pa.Table], pa.Table] | None, sentence: str, capsys: Said
+) -> None:
+    path = public / "train/batch_1.parquet"
+    if damage:
+        pq.write_table(damage(pq.read_table(path)), path)
+    else:
+        path.write_bytes(b"PAR1 and not much more")
+    code, folder = take_in(public)
+    (said,) = capsys.readouterr().err.splitlines()
+
+    assert code == 1
+    assert f"batch_1.parquet{sentence}" in said
+    assert not folder.exists()
+
+
+def test_a_format_that_is_missing_or_cut_is_written_as_make_events_writes_it(
+    folder: Path, events_folder: Path, capsys: Said
+) -> None:
+    (folder / "events.h5").unlink()
+    (folder / "npz/000/000300.npz").write_bytes(b"")
+    assert list(add_formats(folder, ["npz", "hdf5", "parquet"])) == ["npz", "hdf5"]
+
+    assert "pulses.parquet: already there" in capsys.readouterr().out
+    for name in (files.CHECKSUMS, files.MANIFEST):
+        assert (folder / name).read_bytes() == (events_folder / name).read_bytes()
+    assert files.corrupted(folder) == []
+
+
+def test_a_format_that_is_corrupted_need_not_take_the_others_along(
+    folder: Path, capsys: Said
+) -> None:
+    for name in ("events.h5", "npz/000/000300.npz"):
+        content = bytearray((folder / name).read_bytes())
+        content[-1] ^= 1
+        (folder / name).write_bytes(content)
+
+    assert make_events.main(["--check", "--size", "S", "--out", str(folder)]) == 1
+    assert capsys.readouterr().err.endswith(
+        "(events.h5, npz/000/000300.npz); delete events.h5, npz there, and write that anew with "
+        f"`python -m course_data.convert_events {folder} --to npz hdf5`.\n"
+    )
+
+
+def test_corrupted_events_are_neither_converted_nor_sealed_as_whole(
+    public: Path, capsys: Said
+) -> None:
+    _, folder = take_in(public)
+    pulses = folder / "npy/pulses.npy"
+    pulses.write_bytes(pulses.read_bytes()[:-1] + b"x")
+    capsys.readouterr()
+
+    assert main([str(folder), "--to", "npz"]) == 1
+    assert "(npy/pulses.npy); delete" in capsys.readouterr().err
+    assert files.corrupted(folder) == ["npy/pulses.npy"]
+    assert not (folder / "npz").exists()

@@ -1,0 +1,114 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from course_data import files
+
+
+def fill(folder: Path) -> files.Facts:
+    (folder / "sub").mkdir()
+    (folder / "sub/x.bin").write_bytes(b"12345")
+    return {"count": 1}
+
+
+def make(folder: Path) -> Path:
+    files.make_folder(folder, fill, facts={"data": "things"}, room=1)
+    return folder
+
+
+@pytest.fixture
+def things(tmp_path: Path) -> Path:
+    return make(tmp_path / "things")
+
+
+def test_the_manifest_tells_facts_and_sizes_and_checksums_are_those_of_sha256sum(
+    things: Path,
+) -> None:
+    facts = {"data": "things", "count": 1, "bytes": 5, "sizes": {"sub": 5}}
+    assert files.read_manifest(things) == facts
+    assert (things / files.CHECKSUMS).read_text() == (
+        "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5  sub/x.bin\n"
+    )
+    for content in ("", "{", "[]"):
+        (things / files.MANIFEST).write_text(content)
+        assert files.read_manifest(things) is None
+
+
+def test_what_a_killed_run_left_is_cleared_away_and_what_it_had_moved_aside_returns(
+    things: Path,
+) -> None:
+    things.rename(things.with_name(".things.former"))
+    (things.parent / ".things.unfinished/half").mkdir(parents=True)
+    with files.locked(things):
+        assert files.corrupted(things) == []
+    (things.parent / ".things.former").mkdir()
+    with files.locked(things):
+        make(things)
+    assert sorted(path.name for path in things.parent.iterdir()) == [".things.lock", "things"]
+
+
+def test_what_was_moved_aside_returns_if_it_cannot_be_replaced(
+    things: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+
+    def in_use(path: Path, target: Path) -> Path:
+        if path.name == ".things.unfinished":
+            raise PermissionError(13, "in use", str(path))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", in_use)
+    with pytest.raises(PermissionError):
+        make(things)
+    assert files.corrupted(things) == []
+    assert [path.name for path in things.parent.iterdir()] == ["things"]
+
+
+def test_an_entry_is_added_and_sealed(things: Path) -> None:
+    (things / ".more.unfinished").write_text("of a killed run")
+    (things / "more").write_text("of a run that was killed before it sealed")
+
+    files.add_entry(things, "more", lambda path: path.write_text("abc"), room=1)
+    assert (files.read_manifest(things) or {})["sizes"] == {"more": 3, "sub": 5}
+    assert files.corrupted(things) == []
+    assert not (things / ".more.unfinished").exists()
+
+
+def test_one_process_waits_for_another(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib\n"
+        "from course_data import files\n"
+        "with files.locked(pathlib.Path(sys.argv[1])):\n"
+        "    print('mine', flush=True)\n"
+        "    sys.stdin.readline()\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "things")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as first:
+        assert first.stdout.readline() == "mine\n"
+        with subprocess.Popen(command, **pipes) as second:
+            assert "waiting for it" in second.stdout.readline()
+            first.kill()  # a killed holder gives the lock back
+            assert second.stdout.readline() == "mine\n"
+            second.communicate("\n")
+        first.communicate()
+
+
+def test_an_interrupt_on_the_way_in_leaves_the_folder_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire = FileLock.acquire
+
+    def interrupted(lock: FileLock, **how: float) -> None:
+        acquire(lock, **how)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileLock, "acquire", interrupted)
+        with pytest.raises(KeyboardInterrupt) as kept, files.locked(tmp_path / "data"):
+            pass
+    with files.locked(tmp_path / "data"):  # while the traceback still holds the first lock
+        assert kept.tb

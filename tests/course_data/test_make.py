@@ -1,0 +1,144 @@
+"""The data sets: what is in them, and that the same seed gives the same bytes."""
+
+import json
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tokenizers import Tokenizer
+
+from course_data import files, make_events, make_images, make_tokens, make_volumes
+from course_data.make_volumes import SHAPES, density
+from course_utils.loading.tokens import END, END_TEXT, Corpus
+
+SMALL_SHAPES = ((8, 6, 4), (12, 10, 8))
+MAKERS = (make_events, make_images, make_volumes, make_tokens)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return a folder with the data sets, under the names of their modules; size S is small."""
+    folder = tmp_path_factory.mktemp("data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(make_events.COUNTS, "S", 600)
+        patch.setitem(SHAPES, "S", SMALL_SHAPES)
+        patch.setitem(make_tokens.COUNTS, "S", 20_000)
+        patch.setattr(make_tokens, "TRAINED_ON", 100_000)
+        for maker in MAKERS:
+            assert maker.main(["--size", "S", "--out", str(folder / maker.__name__)]) == 0
+        yield folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("maker", MAKERS, ids=["events", "images", "volumes", "tokens"])
+def test_the_same_seed_gives_the_same_bytes_another_gives_others_and_force_mends(
+    maker: type[make_events], made: Path, tmp_path: Path
+) -> None:
+    data, options = tmp_path / "data", ["--size", "S", "--out", str(tmp_path / "data")]
+    sums = (made / maker.__name__ / files.CHECKSUMS).read_bytes()
+    assert maker.main([*options, "--seed", "2"]) == 0
+    assert (data / files.CHECKSUMS).read_bytes() != sums
+    assert maker.main([*options, "--seed", "1"]) == 1  # another set is there
+    assert maker.main([*options, "--force"]) == 0
+    assert (data / files.CHECKSUMS).read_bytes() == sums
+    assert files.corrupted(data) == []
+
+    written = (data / files.MANIFEST).stat().st_mtime_ns
+    assert maker.main(options) == 0
+    assert (data / files.MANIFEST).stat().st_mtime_ns == written
+
+
+def test_events_say_how_many_they_are_and_the_large_ones_leave_out_single_files(made: Path) -> None:
+    folder = made / make_events.__name__
+    pulses = np.load(folder / "npy/pulses.npy", mmap_mode="r")
+    counts = json.loads((folder / "manifest.json").read_text())["counts"]
+    assert counts == {"events": 600, "pulses": len(pulses)}
+    assert (folder / "npz/000/000599.npz").is_file()
+    assert "npz" in make_events.FORMATS_OF["M"]
+    assert "npz" not in make_events.FORMATS_OF["L"]
+
+
+def test_images_are_square_colour_jpegs_that_differ_and_some_classes_are_rare(made: Path) -> None:
+    contents, found = set(), dict.fromkeys(make_images.class_counts(200), 0)
+    for path in (made / make_images.__name__).glob("*/*.jpg"):
+        with Image.open(path) as image:
+            assert (image.format, image.size, image.mode) == ("JPEG", (256, 256), "RGB")
+        contents.add(path.read_bytes())
+        found[path.parent.name] += 1
+
+    assert len(contents) == 200
+    assert found == make_images.class_counts(200)
+    for total in (200, 2_000, 20_000):
+        counts = make_images.class_counts(total)
+        assert (len(counts), sum(counts.values())) == (8, total)
+        assert counts["cat"] == 15 * counts["retina"]
+
+
+def test_photographs_have_about_the_sides_that_were_asked_for(tmp_path: Path) -> None:
+    contents: list[set[bytes]] = []
+    for folder in (tmp_path / "first", tmp_path / "again"):
+        folder.mkdir()
+        make_images.cut_sizes(folder, 12, 700, 300)  # wider than most of those of scikit-image
+        contents.append({path.read_bytes() for path in folder.iterdir()})
+    assert contents[0] == contents[1]
+    assert len(contents[0]) == 12
+    sizes = np.array([Image.open(BytesIO(content)).size for content in contents[0]])
+    assert (abs(sizes / (700, 300) - 1) <= 0.16).all()
+    assert len(np.unique(sizes, axis=0)) > 6
+
+
+def test_without_scikit_image_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("course_data.make_images.find_spec", lambda name: None)
+
+    assert make_images.main(["--size", "S", "--out", str(tmp_path / "images")]) == 1
+    assert "run `pip install scikit-image`" in capsys.readouterr().err
+
+
+def test_a_density_is_positive_and_clumped_around_one() -> None:
+    field = density((32, 32, 32), np.random.default_rng(1))
+
+    assert field.min() > 0
+    assert field.mean(dtype=float) == pytest.approx(1)
+    assert np.corrcoef(field[1:].ravel(), field[:-1].ravel())[0, 1] > 0.5  # white noise has 0
+
+
+def test_tokens_are_as_many_as_wanted_and_give_back_the_text(made: Path) -> None:
+    folder = made / make_tokens.__name__
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    counts = json.loads((folder / "manifest.json").read_text())["counts"]
+    assert sum(count["tokens"] for count in counts.values()) == 20_000
+    for name, count in counts.items():
+        corpus = Corpus(folder, name)
+        assert {"tokens": len(corpus.tokens), "documents": len(corpus)} == count
+        assert corpus.tokens.dtype == np.uint16
+        assert corpus.tokens.max() < tokenizer.get_vocab_size() <= make_tokens.VOCABULARY
+        assert np.flatnonzero(corpus.tokens == END).tolist() == (corpus.offsets[1:] - 1).tolist()
+        text = tokenizer.decode(corpus[0].tolist(), skip_special_tokens=False)
+        assert text.endswith(END_TEXT)
+        if len(corpus) > 1:  # the last document is cut
+            assert tokenizer.encode(text).ids == corpus[0].tolist()
+
+
+def test_a_tokenizer_gives_back_what_it_has_never_seen() -> None:
+    tokenizer = make_tokens.train(["only these words"])
+    text = "\tder Überschuß\r\n = 5 µs, 日本 🙂"
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text
+    assert tokenizer.encode(END_TEXT).ids == [END]
+
+
+def test_where_text_lacks_a_smaller_size_is_advised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(make_tokens, "TRAINED_ON", 10_000)
+    monkeypatch.setattr(make_tokens, "_code", lambda rng: iter(["a = 1\n" * 100]))
+
+    assert make_tokens.main(["--size", "L", "--out", str(tmp_path / "tokens")]) == 1
+    error = capsys.readouterr().err
+    assert "The code on this machine has" in error
+    assert "choose a smaller --size" in error
+    assert not (tmp_path / "tokens").exists()

@@ -1,0 +1,202 @@
+"""Formats written by the workers of a Ray cluster, some of which are killed."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+from course_data import files, make_events, on_ray
+from course_data.convert_events import add_formats, main
+from course_utils.paths import REPO
+
+NAMES = ["npz-deflate", "tar", "sqlite"]
+Said = pytest.CaptureFixture[str]
+with_ray = pytest.mark.skipif(not importlib.util.find_spec("ray"), reason="Ray is not installed")
+
+
+def without_formats(folder: Path, copy: Path) -> Path:
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("npz-deflate", "tar", "events.db"))
+    return copy
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return 2,000 events with the formats as one process writes them. Do not write into it."""
+    folder = tmp_path_factory.mktemp("whole") / "events"
+    assert make_events.main(["--size", "S", "--out", str(folder)]) == 0
+    add_formats(folder, NAMES)
+    return folder
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    """Return the same events without the formats."""
+    return without_formats(whole, tmp_path / "events")
+
+
+def same(folder: Path, whole: Path) -> bool:
+    """Compare all bytes by their checksums, and find what was left over."""
+    sums = [(path / files.CHECKSUMS).read_bytes() for path in (folder, whole)]
+    return sums[0] == sums[1] and not files.corrupted(folder) and not list(folder.rglob(".*"))
+
+
+class StandIn:
+    """What the code needs of Ray, without it: each task runs here, after it was cut short."""
+
+    exceptions = SimpleNamespace(RayTaskError=ZeroDivisionError, RayError=ZeroDivisionError)
+
+    def remote(self, task: Callable[..., Any]) -> Any:
+        def run(*arguments: object) -> Any:
+            with pytest.MonkeyPatch.context() as patch, suppress(InterruptedError):
+                patch.setattr(Path, "replace", self.killed)
+                task(*arguments)
+            task(*arguments)
+            return task(*arguments)  # by a node that had been cut off
+
+        return SimpleNamespace(remote=run)
+
+    @staticmethod
+    def killed(*_: Path) -> None:
+        raise InterruptedError
+
+    def get(self, result: Any) -> Any:
+        return result
+
+    def get_runtime_context(self) -> Any:
+        return SimpleNamespace(get_node_id=lambda: "a")
+
+
+@pytest.mark.slow
+def test_parts_that_were_cut_short_or_written_twice_are_there_once(
+    events_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [without_formats(events_folder, tmp_path / name) for name in ("here", "ray")]
+    add_formats(folders[0], NAMES)
+    monkeypatch.setitem(sys.modules, "ray", StandIn())
+    add_formats(folders[1], NAMES, on_ray._write_on_ray)
+    assert same(folders[1], folders[0])
+
+
+def test_without_ray_it_says_how_to_install_it(
+    events_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert main([str(events_folder), "--to", "tar", "--engine", "ray"]) == 1
+    assert 'pip install -e ".[cluster]"' in capsys.readouterr().err
+    assert not (events_folder / "tar").exists()
+
+
+def test_where_no_cluster_answers_it_says_so(
+    events_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", StandIn())
+    assert main([str(events_folder), "--to", "tar", "--engine", "ray", "--ray", "localhost:1"]) == 1
+    assert "No Ray cluster answers at localhost:1 (" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Start a cluster of two nodes on this machine, with a core each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # else Ray writes a token into the home folder
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        from ray.cluster_utils import Cluster
+
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        yield cluster
+        cluster.shutdown()
+
+
+def convert(folder: Path, *options: str) -> subprocess.Popen[str]:
+    script = [sys.executable, "-m", "course_data.convert_events", folder, "--engine", "ray"]
+    return subprocess.Popen(
+        [*script, *options, "--to", *NAMES],
+        cwd=REPO,
+        env={**os.environ, "RAY_AUTH_MODE": "disabled"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def await_half_a_part(folder: Path) -> None:
+    """Return when a worker has written some events of a part, and others not."""
+    while not any(folder.glob(".npz-deflate.unfinished/.*/*00.npz")):
+        time.sleep(0.01)
+
+
+def writers() -> Iterator[psutil.Process]:
+    """Yield the processes of our cluster that write a part."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if "ray::_part_task" in " ".join(process.cmdline()):
+                yield process
+
+
+@with_ray
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")  # of Ray itself
+def test_two_nodes_write_the_bytes_that_one_process_writes(
+    folder: Path, whole: Path, cluster: Any
+) -> None:
+    said, _ = convert(folder, "--ray", cluster.address).communicate(timeout=300)
+    assert "tar: 8 parts; workers: 2, nodes: 2." in said
+    assert "sqlite is a single file" in said
+    assert same(folder, whole)
+
+
+@with_ray
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")
+def test_workers_that_are_killed_lose_and_repeat_nothing(
+    folder: Path, whole: Path, cluster: Any
+) -> None:
+    run = convert(folder, "--ray", cluster.address)
+    await_half_a_part(folder)
+    victims = list(writers())
+    for process in victims:
+        process.kill()
+    said, _ = run.communicate(timeout=300)
+
+    assert victims
+    assert run.returncode == 0, said
+    assert same(folder, whole)
+
+
+@with_ray
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")
+def test_a_node_that_dies_loses_and_repeats_nothing(
+    folder: Path, whole: Path, cluster: Any
+) -> None:
+    cluster.add_node(num_cpus=1)
+    nodes = {node.all_processes["raylet"][0].process.pid: node for node in cluster.worker_nodes}
+    run = convert(folder, "--ray", cluster.address)
+    while not (at_work := nodes.keys() & {process.ppid() for process in writers()}):
+        time.sleep(0.01)
+    cluster.remove_node(nodes[at_work.pop()], allow_graceful=False)
+    said, _ = run.communicate(timeout=300)
+
+    assert run.returncode == 0, said
+    assert same(folder, whole)
+
+
+@with_ray
+@pytest.mark.full
+def test_a_cluster_of_its_own_ends_with_the_run(folder: Path, whole: Path) -> None:
+    run = convert(folder, "--workers", "2")
+    said, _ = run.communicate(timeout=300)
+    assert run.returncode == 0, said
+    assert same(folder, whole)

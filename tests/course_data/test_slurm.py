@@ -1,0 +1,149 @@
+"""The job scripts for Slurm, run without Slurm: two nodes that are this machine."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from course_utils.paths import REPO
+from keepfed.loaders.resume import ResumableBatches, load_checkpoint
+
+SCRIPTS = REPO / "course_data/slurm"
+STAND_INS = Path(__file__).parent / "slurm"  # srun and scontrol
+KNOWN = {
+    *("job-name", "nodes", "ntasks-per-node", "gpus-per-node", "cpus-per-task", "hint", "time"),
+    *("signal", "requeue", "open-mode"),
+}
+ECHO = (
+    'echo "${0##*/} $*; rank ${RANK:-} ${LOCAL_RANK:-} of ${WORLD_SIZE:-};'
+    ' node $SLURM_NODEID; cores $(OMP_NUM_THREADS= nproc)"'
+)
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Slurm runs on Linux")
+
+
+def directives(script: str) -> dict[str, str]:
+    lines = re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?", (SCRIPTS / script).read_text(), re.M)
+    return dict(lines)
+
+
+def programs(folder: Path, **code: str) -> None:
+    """Write programs in bash."""
+    for name, line in code.items():
+        (folder / name).write_text(f"#!/bin/bash\n{line}\n")
+        (folder / name).chmod(0o755)
+
+
+def start(script: str, *arguments: object, at: Path, cores: int = 1) -> subprocess.Popen[str]:
+    """Start a job in the folder `at`, as many tasks on a node as it asks for."""
+    programs(at, srun=f'exec {sys.executable} {STAND_INS / "srun.py"} "$@"')
+    job = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_JOB_NODELIST": "node[1-2]",
+        "SLURM_NTASKS_PER_NODE": directives(script).get("ntasks-per-node", "1"),
+        "SLURM_CPUS_PER_TASK": str(cores),
+        "SLURM_GPUS_ON_NODE": "1",
+        "MASTER_PORT": str(20_000 + os.getpid() % 10_000),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(REPO),
+        "PATH": f"{at}:{STAND_INS}:{os.environ['PATH']}",
+    }
+    return subprocess.Popen(
+        ["bash", SCRIPTS / script, *map(str, arguments)],
+        cwd=at,
+        env={**os.environ, **job},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def told(script: str, *arguments: object, at: Path, cores: int = 1) -> list[str]:
+    """Run a job whose programs only say how they were called."""
+    programs(at, python=ECHO, ray=ECHO)
+    job = start(script, *arguments, at=at, cores=cores)
+    said, _ = job.communicate(timeout=60)
+    assert job.returncode == 0, said
+    return sorted(said.splitlines())
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in SCRIPTS.glob("*.sh")))
+def test_a_script_is_bash_and_asks_for_what_slurm_knows(script: str) -> None:
+    assert subprocess.run(["bash", "-n", SCRIPTS / script]).returncode == 0
+    assert directives(script).keys() <= KNOWN
+
+
+def test_data_are_staged_once_on_each_node(tmp_path: Path) -> None:
+    said = told("stage.sh", "/lustre/my events", at=tmp_path)
+    assert [line.rpartition("; cores")[0] for line in said] == [
+        f"python -m course_utils.command.cli stage /lustre/my events; rank   of ; node {node}"
+        for node in range(2)
+    ]
+
+
+def test_ray_gets_all_cores_of_each_node_and_converts_once(tmp_path: Path) -> None:
+    said = told("convert.sh", "/lustre/events-L", "npz", "tar", at=tmp_path, cores=2)
+    assert len(said) == 2
+    for line in said:
+        assert line.startswith("ray symmetric-run --address 127.0.0.1:6379 --min-nodes 2 ")
+        assert "--num-cpus 2 -- python -m course_data.convert_events /lustre/events-L " in line
+        assert "--to npz tar --engine ray;" in line
+        assert line.endswith("cores 2")
+
+
+def test_srun_starts_each_rank_with_cores_of_its_own(tmp_path: Path) -> None:
+    said = told("train_ranks.sh", "my training.py", "--lr 1", at=tmp_path)
+    assert said == sorted(
+        f"python my training.py --lr 1; rank {rank} {rank % 4} of 8; node {rank // 4}; cores 1"
+        for rank in range(8)
+    )
+
+
+def test_torchrun_is_started_once_on_each_node(tmp_path: Path) -> None:
+    said = told("train.sh", "my training.py", at=tmp_path, cores=2)
+    assert len(said) == 2
+    for node, line in enumerate(said):
+        assert "torch.distributed.run --nnodes=2 --nproc-per-node=1 --rdzv-id=7 " in line
+        assert line.endswith(f"my training.py; rank   of ; node {node}; cores 2")
+
+
+@pytest.mark.full
+def test_a_job_whose_time_is_up_queues_again_and_serves_every_sample_once(tmp_path: Path) -> None:
+    programs(tmp_path, python=f'exec {sys.executable} "$@"')
+    training, saved = STAND_INS / "training.py", tmp_path / "run.pt"
+    first = start("train.sh", training, saved, 0.5, at=tmp_path)
+    while not saved.exists() or len(load_checkpoint(saved)["served"]) < 40:  # type: ignore[index]
+        assert first.poll() is None, first.communicate()[0]
+        time.sleep(0.05)
+    first.send_signal(signal.SIGUSR1)  # 120 s before the end: to the script alone
+    while not (tmp_path / "requeued").exists():
+        time.sleep(0.05)
+    assert first.poll() is None  # the training goes on as long as it may
+    job = psutil.Process(first.pid)
+    for process in [job, *job.children(recursive=True)]:  # Slurm knows all of them, by a cgroup
+        process.kill()
+    first.communicate()
+    killed = load_checkpoint(saved)
+    second = start("train.sh", training, saved, 0, at=tmp_path)
+    said, _ = second.communicate(timeout=120)
+    assert second.returncode == 0, said
+
+    ended = load_checkpoint(saved)
+    assert killed is not None
+    assert ended is not None
+    assert 40 <= len(killed["served"]) < 240
+    assert (tmp_path / "requeued").read_text() == "7\n"
+    for epoch in range(2):
+        assert Counter(ended["served"][120 * epoch :][:120]) == Counter(range(120))
+    order = ResumableBatches(120, 8)  # of both ranks together
+    whole = []
+    for order.epoch.value in range(2):
+        whole += [one for batch in order for one in sorted(batch)]
+    assert ended["served"] == whole

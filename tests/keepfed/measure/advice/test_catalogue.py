@@ -1,0 +1,96 @@
+"""What is advised for loops whose fault is known, by the id of the advice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, get_args
+
+import pytest
+
+from keepfed.measure.advice import CATALOGUE, Cause, remedy
+from keepfed.measure.advice.rules import judge
+from tests.keepfed.measure.handmade import hungry
+
+IPC: Cause = "collate or IPC"
+WAITS = {"computing_s": 0.01}
+STREAM = {"kind": "stream", "workers": 4}
+
+
+def test_each_row_has_its_own_id_and_each_cause_has_advice_for_every_loop() -> None:
+    assert max(Counter(row.id for row in CATALOGUE).values()) == 1
+    for cause in get_args(Cause):
+        *_, last = (row for row in CATALOGUE if cause in row.causes and row.removes)
+        assert last.applies(hungry())
+
+
+@pytest.mark.parametrize(
+    ("cause", "figures", "advice"),
+    [
+        ("storage", WAITS, "local-copy"),
+        ("storage", {**WAITS, "locked_share": 0.8}, "one-at-a-time"),
+        ("storage", {**WAITS, "locked_share": 0.8, "workers": 1}, "local-copy"),
+        ("storage", {**WAITS, **STREAM, "working": 1}, "more-shards"),
+        ("storage", {**WAITS, **STREAM, "working": 4}, "local-copy"),
+        ("storage", {**WAITS, "asked_bytes": 5e7, "batch_bytes": 10**6}, "read-less"),
+        ("CPU", {"asked_bytes": 5e7, "batch_bytes": 10**6}, "read-less"),
+        ("CPU", {"asked_bytes": 5e4, "batch_bytes": 10}, "precompute"),  # of little much is little
+        ("CPU", {"read_calls": 3200.0, "batch_size": 32}, "open-once"),
+        ("CPU", {"read_calls": 32.0, "batch_size": 32}, "precompute"),
+        (IPC, {"sending_s": 0.2, "objects": 2000, "batch_size": 32}, "one-array-per-field"),
+        (IPC, {"sending_s": 0.2, "pickle_s": 0.1}, "one-array-per-field"),
+        (IPC, {"sending_s": 0.2, "narrower": "uint8", "narrower_share": 0.25}, "narrow-dtype"),
+        (IPC, {"sending_s": 0.2, "batch_bytes": 10**7}, "send-less"),
+        (IPC, {"collate_s": 0.09}, "collate-arrays"),
+        ("main process", {"sampling_s": 0.02, "host_s": 0.001}, "plan-batches"),
+        ("main process", {"host_s": 0.02}, "rare-loss"),
+        ("start-up", {"start_up_s": 10.0, "epoch": 20}, "lasting-workers"),
+        ("start-up", {"start_up_s": 10.0, "epoch": 20, "made": 3}, "make-once"),
+        ("start-up", {"start_up_s": 0.1, "epoch": 1}, "one-loop"),
+        (
+            "start-up",
+            {"start_up_s": 10.0, "filling_s": 8.0, "epoch": 20, "kind": "stream"},
+            "fill-once",
+        ),
+        ("start-up", {"start_up_s": 10.0, "filling_s": 8.0, "epoch": 20}, "lasting-workers"),
+    ],
+)
+def test_the_advice_follows_from_the_figures(
+    cause: Cause, figures: dict[str, Any], advice: str
+) -> None:
+    found = remedy(hungry(**figures), cause, [])
+    assert (found.advice, found.gain >= 1) == (advice, True)
+
+
+@pytest.mark.parametrize(
+    ("figures", "advice"),
+    [
+        ({**WAITS, "locked_share": 0.8}, "one-at-a-time"),
+        ({**WAITS, **STREAM, "working": 1}, "more-shards"),
+    ],
+)
+def test_no_more_workers_are_advised_where_those_there_are_wait_for_each_other(
+    figures: dict[str, Any], advice: str
+) -> None:
+    m = hungry(**figures)
+    assert remedy(m, judge(m)).advice == advice
+
+
+def test_the_fewest_workers_that_gain_nearly_as_much_are_advised() -> None:
+    found = remedy(
+        hungry(workers=1, computing_s=0.01, compute_s=0.03, step_s=0.03, together_s=0.1), "storage"
+    )
+    assert found.change == "num_workers=4"  # with 8, the step is the limit as well
+
+
+def test_less_to_compute_saves_the_wait_for_a_core_too() -> None:
+    quiet = remedy(hungry(step_s=0.001, together_s=0.1, workers=0), "CPU", [])
+    busy = hungry(
+        step_s=0.001,
+        together_s=0.3,
+        workers=0,
+        fetch_s=0.3,
+        computing_s=0.095,
+        delay_s=0.2,
+        others_cores=1.0,
+    )
+    assert remedy(busy, "CPU", []).gain > 1.5 * quiet.gain

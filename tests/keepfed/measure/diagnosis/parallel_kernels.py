@@ -1,0 +1,33 @@
+"""Diagnose a loop whose forked workers use several threads; it runs by itself, so it must here."""
+
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from keepfed.measure.diagnosis.differential import diagnose
+
+
+class Kernel(Dataset[Any]):
+    def __len__(self) -> int:
+        return 400
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.ones(100_000).mul_(2).sum()
+
+
+def use_four_threads(worker_id: int) -> None:
+    torch.set_num_threads(4)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(2)
+    loader = DataLoader(
+        Kernel(),
+        batch_size=4,
+        num_workers=1,
+        worker_init_fn=use_four_threads,
+        multiprocessing_context="fork",
+        timeout=15,
+    )
+    print(diagnose(loader, lambda batch: None, seconds=1).measurements.setting.workers)

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from benchmarks.diagnose import loops
+from course_utils.errors import CourseError
+from course_utils.hardware.gpu import get_accelerator
+from keepfed.measure.diagnosis import Diagnosis, diagnose, runs
+from keepfed.measure.diagnosis.differential import untouched
+from keepfed.measure.hook import end
+from tests.keepfed.measure import datasets as data
+from tests.keepfed.measure.diagnosis import parallel_kernels
+
+HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+ROWS = data.KINDS["map-style"]
+
+
+@pytest.fixture(autouse=True)
+def _no_process_is_left() -> Iterator[None]:
+    """Fail a test that leaves a process, other than multiprocessing's own helpers."""
+    before = psutil.Process().children()
+    yield
+    new = [child for child in psutil.Process().children() if child not in before]
+    commands = [" ".join(child.cmdline()) for child in new]
+    assert not [line for line in commands if not any(helper in line for helper in HELPERS)]
+
+
+def quick(loader: Any, step: Any = lambda batch: torch.zeros(()), **options: Any) -> Diagnosis:
+    return diagnose(loader, step, **{"seconds": 0.2, **options})
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    "name",
+    [
+        "storage, no workers",
+        pytest.param("IPC: trees of dicts", marks=pytest.mark.full),
+        "Python in the step",
+    ],
+)
+def test_the_cause_of_a_known_loop_is_found(name: str, retry: Any) -> None:
+    cause = loops.CAUSES[name]
+    with loops.loop(loops.LOOPS[name]) as (loader, step):
+        found = retry(lambda: diagnose(loader, step, seconds=6), lambda found: found.cause == cause)
+    assert found.cause == cause, found.verdict
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "workers"),
+    [*((kind, 0) for kind in data.KINDS), *((kind, 1) for kind in list(data.KINDS)[:4])],
+)
+def test_a_loader_of_any_kind_is_judged_and_left_as_it_was(kind: str, workers: int) -> None:
+    loader = data.KINDS[kind](num_workers=workers)
+    before = dict(getattr(loader, "__dict__", {}))
+    found = quick(loader, seconds=1 if workers else 0.2).measurements
+    assert found.paces.loader_s > 0
+    assert found.setting.workers == workers
+    samples = data.BATCH if kind == "without batching" else 1
+    if kind != "iterable":  # which tells its length only at the end of an epoch
+        assert found.paces.epoch == data.BATCHES * samples
+    assert dict(getattr(loader, "__dict__", {})) == before
+
+
+@pytest.mark.slow
+def test_workers_of_every_start_method_are_judged_and_end_in_silence(
+    start_method: str, capfd: pytest.CaptureFixture[str], retry: Any
+) -> None:
+    gpu = get_accelerator(step_ms=2, emulate=True)
+    loader = ROWS(num_workers=1, multiprocessing_context=start_method)
+
+    def diagnosed() -> Diagnosis:
+        return quick(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=0.1)
+
+    # On a busy machine, a step may lose more than the start of an interpreter takes.
+    found = retry(diagnosed, lambda one: start_method != "spawn" or one.cause == "start-up")
+    assert found.measurements.setting.start_method == start_method
+    assert found.measurements.fetching.fetch_s > 0
+    assert not multiprocessing.active_children()
+    assert capfd.readouterr() == ("", "")
+    if start_method == "spawn":  # an interpreter and torch for 40 batches
+        assert (found.cause, found.change) == ("start-up", "persistent_workers=True")
+
+
+def test_a_device_that_was_not_waited_for_is_waited_for() -> None:
+    gpu, calls = get_accelerator(step_ms=10, emulate=True), []
+    found = quick(ROWS(), lambda batch: gpu.step(gpu.upload(batch)) and None, seconds=1)
+    assert found.measurements.paces.step_s >= 0.01
+    assert found.measurements.step.compute_s == pytest.approx(0.01, rel=0.05)
+    changed = data.KINDS["own functions"]()  # a step may change the containers of its batch
+    quick(changed, lambda batch: batch.pop("event_id"), synchronize=lambda: calls.append(1))
+    assert calls
+
+
+@pytest.mark.parametrize(("workers", "error"), [(0, ValueError), (1, KeyboardInterrupt)])
+def test_what_the_step_or_the_dataset_raises_comes_through_and_nothing_stays(
+    error: type[BaseException], workers: int
+) -> None:
+    def step(batch: Any) -> None:
+        raise error("of the step")
+
+    loader = data.KINDS["persistent"](num_workers=workers)
+    before = dict(vars(loader))
+    with pytest.raises(error, match="of the step"):
+        quick(loader, step, seconds=1)
+    assert vars(loader) == before
+    with pytest.raises(LookupError, match="sample 5 is corrupt"):
+        quick(DataLoader(data.Broken(), 8, num_workers=workers))
+
+
+@pytest.mark.parametrize(
+    ("loader", "step", "says"),
+    [
+        (iter([torch.zeros(4)]), print, "not iter"),
+        (3, print, "A int gives no batches"),
+        ([], print, "gives no batch"),
+        ([torch.zeros(4)], print, "too short to be judged"),
+        ([torch.zeros(4)] * 9, "step", "The step is no function"),
+        (DataLoader(data.Deadly(), 8, num_workers=1), print, "num_workers=0 to see why"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused_with_the_next_step(
+    loader: Any, step: Any, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CourseError, match=says):
+        quick(loader, step, seconds=0.5)
+    with pytest.raises(CourseError, match="nothing can be measured"):
+        quick(ROWS(), seconds=-1)
+    monkeypatch.setattr(runs, "GRACE_S", 0.0)
+    with pytest.raises(CourseError, match="too few to judge by"):
+        quick(ROWS(), seconds=1e-9)
+
+
+class Wrapped:
+    """A loader that hands on the batches of a `DataLoader`, as webdataset's WebLoader does."""
+
+    def __init__(self, loader: DataLoader[Any]):
+        self.stages = [loader]
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.stages[0]
+
+
+def test_the_workers_of_a_loader_that_is_wrapped_are_seen() -> None:
+    wrapped = Wrapped(ROWS(num_workers=1))
+    before = dict(vars(wrapped.stages[0]))
+    found = quick(wrapped, prove=True).measurements
+    assert (found.setting.workers, found.setting.kind) == (1, "samples")
+    assert vars(wrapped.stages[0]) == before
+
+
+def test_a_mistake_in_the_step_shows_with_the_first_batch() -> None:
+    served: list[int] = []
+
+    def loader() -> Iterator[int]:
+        for number in range(1000):
+            served.append(number)
+            yield number
+
+    class Loader:
+        __iter__ = staticmethod(loader)
+
+    with pytest.raises(ZeroDivisionError):
+        quick(Loader(), lambda batch: 1 // 0)
+    assert served == [0]
+
+
+def test_persistent_workers_that_run_already_are_put_aside_and_live_on() -> None:
+    loader = DataLoader(data.Numbers(40), num_workers=1, persistent_workers=True)
+    list(loader)
+    theirs, before = loader._iterator, dict(vars(loader))
+    with untouched(loader):
+        assert (loader._iterator, loader.timeout) == (None, 60)
+        list(loader)
+        assert len(multiprocessing.active_children()) == 2
+    assert vars(loader) == before
+    assert len(multiprocessing.active_children()) == 1
+    assert len(list(loader)) == 40
+    assert loader._iterator is theirs
+    end(theirs, orderly=False)
+
+
+def test_random_numbers_go_on_as_if_nothing_had_been() -> None:
+    generator = torch.Generator()
+    loader = DataLoader(data.Numbers(40), shuffle=True, generator=generator)
+
+    def seed() -> None:
+        for start in (torch.manual_seed, np.random.seed, random.seed, generator.manual_seed):
+            start(1)
+
+    def draw() -> list[float]:
+        order = [float(batch) for batch in loader]
+        return [*order, float(torch.rand(())), float(np.random.rand()), random.random()]
+
+    seed()
+    expected = draw()
+    seed()
+    with untouched(loader):
+        draw()
+    assert draw() == expected
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_workers_that_use_several_threads_do_not_hang() -> None:
+    run = subprocess.run(
+        [sys.executable, parallel_kernels.__file__], capture_output=True, text=True, timeout=60
+    )
+    assert (run.stdout, run.returncode) == ("1\n", 0), run.stderr

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from keepfed.measure.diagnosis import runs
+from keepfed.measure.diagnosis.runs import run_loop, run_step
+from keepfed.measure.diagnosis.weighing import copy_s, weigh
+
+
+@dataclass
+class Batch:
+    pulses: torch.Tensor
+    name: str = "run 1"
+
+
+@pytest.mark.parametrize(
+    ("batch", "least"),
+    [
+        ({"x": torch.zeros(1000), "y": [torch.zeros(10)]}, 4040),
+        (Batch(torch.zeros(1000)), 4000),
+        (np.zeros(1000), 8000),
+        ((torch.zeros(1000), lambda: None), 4000),  # cannot be pickled
+    ],
+)
+def test_a_batch_weighs_what_its_tensors_and_the_rest_do(batch: Any, least: int) -> None:
+    tensors, nbytes, _ = weigh(batch)
+    assert least <= nbytes < least + 2000
+    assert not any(tensor.is_shared() for tensor in tensors)  # the batch stays as it was
+
+
+def test_a_tree_of_dicts_costs_more_to_pickle_and_more_bytes_more_to_copy() -> None:
+    tree = [{"x": i, "y": 0.5 * i} for i in range(20_000)]
+    assert weigh(tree)[2] > 5 * min(weigh(torch.zeros(40_000))[2] for _ in range(3))
+    large, small = ([torch.zeros(count)] for count in (10_000_000, 10))
+    assert copy_s(large, torch.device("cpu")) > 3 * copy_s(small, torch.device("cpu")) > 0
+
+
+def test_the_runs_of_a_loader_and_of_a_step_note_how_busy_other_children_are() -> None:
+    batches = [torch.zeros(8)] * 1000
+
+    def cores() -> tuple[float, float]:
+        alone = run_loop(batches, lambda batch: time.sleep(1e-4), seconds=0.3)
+        return alone.children, run_step(
+            lambda batch: None, batches, seconds=0.3, synchronize=None
+        ).children
+
+    assert max(cores()) < 0.05
+    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        assert min(cores()) > 0.1
+    finally:
+        child.kill()
+        child.wait()
+
+
+class Accelerator:
+    """Stands for torch.accelerator of a device on which a step allocates, or does not."""
+
+    def __init__(self) -> None:
+        self.allocations = self.waits = 0
+
+    def is_available(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        self.waits += 1
+
+    def memory_stats(self) -> dict[str, int]:
+        return {"allocation.all.allocated": self.allocations}
+
+    def current_accelerator(self) -> torch.device:
+        return torch.device("meta")
+
+    def step(self, batch: Any) -> None:
+        self.allocations += 1
+
+
+def test_a_copy_is_weighed_only_where_the_step_used_the_device_and_the_device_takes_the_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = Accelerator()
+    monkeypatch.setattr(torch, "accelerator", device)
+
+    def used_and_weighed(step: Any) -> tuple[bool, bool]:
+        run = run_step(step, [torch.zeros(1000)], seconds=0.01, synchronize=None)
+        return run.used_device, run.copy_s > 0
+
+    assert used_and_weighed(device.step) == (True, True)
+    assert used_and_weighed(torch.numel) == (False, False)
+    for error in (
+        TypeError("Cannot convert a MPS Tensor to float64 dtype"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+    ):
+
+        def refuse(tensors: Any, device: Any, error: Exception = error) -> float:
+            raise error
+
+        monkeypatch.setattr(runs, "copy_s", refuse)
+        assert used_and_weighed(device.step) == (True, False)
+
+
+def test_a_step_that_does_not_use_cuda_starts_it_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Accelerator()
+    monkeypatch.setattr(torch, "accelerator", device)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for started in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda started=started: started)
+        run_step(torch.numel, [torch.zeros(1000)], seconds=0.01, synchronize=None)
+        assert bool(device.waits) is started
+
+
+class Loop:
+    """A loader, a step and a device that pass the time of a clock of their own."""
+
+    def __init__(self, batches: int):
+        self.batches, self.now, self.seen = batches, 0.0, list[str]()
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def perf_counter_ns(self) -> int:
+        return int(self.now * 1e9)
+
+    def process_time_ns(self) -> int:
+        return 0
+
+    def process_time(self) -> float:
+        return 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        try:
+            for _ in range(self.batches):
+                self.now += 0.01
+                yield torch.zeros(1)
+        finally:
+            self.now += 5.0
+            self.seen.append("the loader has ended")
+
+    def step(self, batch: Any) -> None:
+        self.now += 0.02
+
+    def synchronize(self) -> None:
+        if self.now < 100:  # the device is behind, once
+            self.now += 100
+            self.seen.append("the device has finished")
+
+
+@pytest.mark.parametrize("batches", [10, 1000])
+def test_what_was_only_launched_counts_in_the_last_turn_and_the_end_of_the_loader_does_not(
+    monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    loop = Loop(batches)
+    monkeypatch.setattr(runs, "time", loop)
+    run = run_loop(loop, loop.step, seconds=0.5, synchronize=loop.synchronize)
+    steps_s = [(one.left_ns - one.got_ns) / 1e9 for one in run.iterations[-2:]]
+    assert steps_s == pytest.approx([0.02, 100.02])
+    if batches == 10:
+        assert (run.lengths, run.ending_s) == ([10], pytest.approx(5.0))
+    else:  # the epoch is cut short, and how long its end takes is not known
+        assert (run.lengths, run.ending_s) == ([], 0.0)
+        assert loop.seen == ["the device has finished", "the loader has ended"]

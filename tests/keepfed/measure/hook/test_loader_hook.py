@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Subset
+
+from course_utils.errors import CourseError
+from keepfed import private_torch
+from keepfed.measure.hook.loader_hook import (
+    Listener,
+    end,
+    listen,
+    listeners_of,
+    missing,
+    reads_whole_batches,
+)
+from tests.keepfed.measure.datasets import Noted, Numbers, Stream, note_worker
+
+
+class Diary(Listener):
+    """Writes down what it is told, and sends it on with the batch."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name, self.told = name, []
+
+    def worker_started(self, worker_id: int) -> None:
+        self.told = [f"worker {worker_id}"]
+
+    def fetch_begins(self, index: Any) -> None:
+        self.told += [f"fetch {index}"]
+
+    def samples_made(self) -> None:
+        self.told += ["collate"]
+
+    def batch_made(self, batch: Any) -> Any:
+        told, self.told = [*self.told, "made"], []
+        return self.name, told, batch
+
+
+def test_this_torch_has_all_that_the_hook_needs_and_the_look_draws_no_random_number() -> None:
+    missing.cache_clear()
+    torch.manual_seed(1)
+    expected = torch.rand(())
+    torch.manual_seed(1)
+    assert missing() == (), "see keepfed/private_torch.py for the use of each name"
+    assert torch.rand(()) == expected
+
+
+def test_a_torch_without_it_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = private_torch.Private("its iterator", "_gone.away", "ends well")
+    monkeypatch.setattr(private_torch, "PRIVATE", (gone,))
+    missing.cache_clear()
+    with pytest.raises(CourseError, match=r"has no _gone\.away \(ends well\).*requirements\.lock"):
+        listen(DataLoader(Numbers(2)), [])
+    missing.cache_clear()
+
+
+@pytest.mark.parametrize("dataset", [Numbers(2), Stream(2)], ids=["map-style", "iterable"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_listeners_are_told_where_the_batch_is_made_and_the_first_is_the_outermost(
+    dataset: Any, workers: int
+) -> None:
+    loader = DataLoader(dataset, batch_size=2, num_workers=workers)
+    ((outer, told, (inner, _, _)),) = listen(loader, [Diary("a"), Diary("b")])
+    assert [word.split()[0] for word in told] == ["worker"] * workers + ["fetch", "collate", "made"]
+    assert (outer, inner) == ("a", "b")
+
+
+def test_the_loader_keeps_its_own_functions_and_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(loader: Any) -> Iterator[Any]:
+        raise OSError("no more processes")
+
+    loader = DataLoader(Noted(), batch_size=6, num_workers=2, worker_init_fn=note_worker)
+    before = dict(vars(loader))
+    batches = [batch.tolist() for _, _, batch in listen(loader, [Diary()])]
+    assert batches == [[0.0] * 6, [1.0] * 6]
+    assert vars(loader) == before
+    assert [batch.tolist() for batch in loader] == batches  # and nobody listens any more
+    monkeypatch.setattr(DataLoader, "__iter__", full)
+    with pytest.raises(OSError, match="no more processes"):
+        listen(loader, [Diary()])
+    assert vars(loader) == before
+
+
+def test_persistent_workers_keep_who_listened_when_they_started() -> None:
+    loader = DataLoader(Numbers(4), batch_size=2, num_workers=1, persistent_workers=True)
+    assert listeners_of(loader) == ()
+    diary = Diary()
+    list(listen(loader, [diary]))
+    assert listeners_of(loader) == (diary,)
+    assert [told[-1] for _, told, _ in listen(loader, [])] == ["made", "made"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_epoch_ends_early_and_in_order(workers: int) -> None:
+    batches = iter(DataLoader(Numbers(40), num_workers=workers))
+    next(batches)
+    end(batches)
+    assert not multiprocessing.active_children()
+    with pytest.raises(StopIteration):
+        next(batches)
+
+
+def test_a_part_of_a_dataset_reads_whole_batches_if_the_dataset_does() -> None:
+    class Whole(Numbers):
+        def __getitems__(self, indices: list[int]) -> list[float]:
+            return [float(index) for index in indices]
+
+    rows = Whole()
+    parts = [Numbers(), Subset(Numbers(), [1, 2]), rows, Subset(Subset(rows, [1, 2]), [0])]
+    assert [reads_whole_batches(DataLoader(one)) for one in parts] == [False, False, True, True]
+    assert not reads_whole_batches([1, 2])

@@ -1,0 +1,38 @@
+"""Colours and patterns are told apart, on light and on dark, also by those who see no colours."""
+
+from itertools import combinations
+
+import pytest
+
+from keepfed.measure.picture.model import DARK, IDLE, IDLE_DARK, LIGHT, LOOKS
+
+EVERY = {**LOOKS, "idle": IDLE}
+
+
+def contrast(*colours: str) -> float:
+    """Return the contrast ratio of two colours, 1 to 21, as WCAG 2 defines it."""
+    dim, bright = sorted(map(luminance, colours))
+    return (bright + 0.05) / (dim + 0.05)
+
+
+def luminance(colour: str) -> float:
+    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_outlines_stand_out_from_the_page_and_numbers_from_their_stage(name: str) -> None:
+    look = EVERY[name]
+    assert contrast(look.edge(dark=False), LIGHT) >= 3
+    assert contrast(look.edge(dark=True), DARK) >= 3
+    assert name == "idle" or contrast(look.text, look.colour) >= 4.5
+
+
+def test_no_two_stages_share_colour_pattern_or_letter_and_idle_is_seen_on_both_pages() -> None:
+    for one, other in combinations(EVERY.values(), 2):
+        assert one.colour != other.colour
+        assert (one.tile, one.opacity) != (other.tile, other.opacity)
+        assert one.letter != other.letter
+    assert contrast(IDLE.colour, LIGHT) >= 3
+    assert contrast(IDLE_DARK, DARK) >= 3

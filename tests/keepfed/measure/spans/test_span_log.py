@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import gc
+import multiprocessing
+from itertools import count
+from threading import Thread
+
+import pytest
+
+from keepfed.measure.spans import Span, activate, current, stage
+from keepfed.measure.trace import Trace, record
+
+
+def read() -> None:
+    with stage("read"):
+        pass
+
+
+def test_a_stage_becomes_a_span_even_if_it_raises_and_an_unknown_one_is_refused() -> None:
+    ticks = count(0, 10)
+    with record(clock=lambda: next(ticks)) as trace:
+        with pytest.raises(KeyError), stage("read", lane="storage"):
+            raise KeyError("x")
+        with pytest.raises(ValueError, match="read, decode, transform"):
+            stage("loading")
+    assert trace.spans == [Span("storage", "read", 10, 20)]
+    assert (trace.begins_ns, trace.last_ns, trace.count) == (10, 20, 1)
+
+
+def test_a_stage_of_another_thread_has_a_lane_of_its_own_and_belongs_to_no_batch() -> None:
+    with record() as trace:
+        trace.batch = 3
+        read()
+        thread = Thread(target=read)
+        thread.start()
+        thread.join()
+    assert [(span.lane, span.batch) for span in trace.spans] == [("main", 3), ("thread", -1)]
+
+
+def test_a_long_recording_leaves_the_garbage_collector_nothing_to_look_at() -> None:
+    with record() as trace:
+        gc.collect()
+        before = len(gc.get_objects())
+        for _ in range(1000):
+            read()
+        gc.collect()
+        assert len(gc.get_objects()) - before < 100
+    assert trace.count == 1000
+
+
+def test_recording_ends_with_the_block_and_gives_the_outer_one_back() -> None:
+    read()  # outside a recording
+    with record() as outer:
+        with pytest.raises(KeyboardInterrupt), record():
+            raise KeyboardInterrupt
+        assert current() is outer
+    assert current() is None
+    assert outer.spans == []
+    assert activate(outer) is None
+    assert activate(None) is outer
+
+
+def test_actions_on_close_run_once_and_may_add_spans() -> None:
+    with record() as trace:
+        trace.on_close(lambda: trace.add(Span("gpu", "compute", 0, 1)))
+    trace.close()
+    assert len(trace.spans) == 1
+
+
+def test_lanes_come_in_drawing_order_and_an_enclosing_span_before_those_inside_it() -> None:
+    trace = Trace()
+    for lane in ("gpu", "worker 10", "main", "worker 2", "storage", "copy"):
+        trace.add(Span(lane, "read", 1, 5))
+    trace.add(Span("main", "wait", 1, 9))
+    assert trace.lanes == ["storage", "worker 2", "worker 10", "main", "copy", "gpu"]
+    assert trace.spans[0].stage == "wait"
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
+def test_a_forked_child_does_not_record_into_its_copy_of_the_trace() -> None:
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    with record():
+        child = context.Process(target=lambda: answers.put(current() is None))
+        child.start()
+        child.join()
+    assert answers.get()

@@ -1,0 +1,54 @@
+"""Scripts may change the defaults of torch; watching and diagnosing still work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from keepfed.measure.diagnosis.differential import diagnose
+from keepfed.measure.diagnosis.fetch_ring import FetchRing
+from keepfed.measure.hook.loader_hook import missing
+from keepfed.measure.watch.loop import watch
+from keepfed.measure.watch.timing import writer
+from keepfed.measure.watch.timing.ring_file import records_folder
+from tests.keepfed.measure.datasets import Numbers
+
+
+class OnCpu(DataLoader[Any]):
+    """A DataLoader whose own tensors are on the CPU, as torch needs it on "meta"."""
+
+    def _get_iterator(self) -> Any:
+        with torch.device("cpu"):
+            return super()._get_iterator()
+
+
+@pytest.fixture(autouse=True)
+def _on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(writer, "_writers", [])
+    records_folder.cache_clear()
+    missing.cache_clear()
+    torch.set_default_device("meta")
+    yield
+    torch.set_default_device(None)
+    records_folder.cache_clear()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_default_device_does_not_break_watch(workers: int) -> None:
+    lasting = workers > 0
+    loader = OnCpu(Numbers(), 4, num_workers=workers, persistent_workers=lasting, collate_fn=sum)
+    assert list(watch(loader)) == [6.0, 22.0, 38.0]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_default_device_does_not_break_diagnose(workers: int) -> None:
+    loader = OnCpu(Numbers(400), 4, num_workers=workers, collate_fn=sum)
+    assert diagnose(loader, lambda batch: None, seconds=0.5).measurements.setting.workers == workers
+
+
+def test_the_memory_that_workers_share_is_on_the_cpu() -> None:
+    assert FetchRing(2).rows.shape[0] == 2

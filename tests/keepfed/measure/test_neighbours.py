@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from keepfed.limits import all_cores, usable_cores
+from keepfed.measure import neighbours
+from keepfed.measure.neighbours import Neighbours
+
+_BURN = "import time\nend = time.time() + 20\nwhile time.time() < end: pass"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the shell of this system starts no orphan")
+@pytest.mark.skipif(usable_cores() < all_cores(), reason="only some of the cores are ours")
+def test_a_program_that_is_no_child_of_this_one_counts() -> None:
+    counter = Neighbours()
+    begun = subprocess.run(
+        ["sh", "-c", '"$0" -c "$1" >/dev/null 2>&1 & echo $!', sys.executable, _BURN],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    try:
+        time.sleep(1.0)
+        assert counter.cores() > 0.3
+    finally:
+        os.kill(int(begun.stdout), signal.SIGKILL)
+
+
+def test_no_core_is_counted_where_the_system_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_figures() -> float:
+        raise OSError
+
+    monkeypatch.setattr(neighbours, "_of_others_s", no_figures)
+    assert Neighbours().cores() == 0.0
+
+
+def test_the_processor_time_of_children_that_have_ended_is_known() -> None:
+    spent = neighbours.children_s()
+    subprocess.run([sys.executable, "-c", "sum(range(5_000_000))"], check=True)
+    assert neighbours.children_s() > spent

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, dataloader
+
+import course_utils as cu
+from benchmarks.diagnose.loaders import Ahead
+from keepfed.measure.trace import record
+from keepfed.measure.watch.timing import writer
+from keepfed.measure.watch.timing.ring_file import read_all, records_folder
+from tests.keepfed.measure.datasets import Numbers
+
+
+@pytest.fixture(autouse=True)
+def _records(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(writer, "_writers", [])
+    records_folder.cache_clear()
+    yield
+    records_folder.cache_clear()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_that_is_watched_gives_what_it_gives(workers: int) -> None:
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=workers)
+    watched = cu.watch(loader)
+    assert len(watched) == 3
+    assert watched.dataset is loader.dataset
+    assert [batch.tolist() for batch in watched] == [batch.tolist() for batch in loader]
+    (seen,) = read_all(records_folder())
+    assert (seen.totals.iterations, seen.totals.epochs) == (3, 1)
+    assert len(seen.fetches) == len(seen.iterations)
+    assert "3 batches in 1 epoch" in repr(watched)
+    assert watched.timeline().picture.traces[0].served == 3
+    assert not hasattr(dataloader._BaseDataLoaderIter, "_step_timer")  # torch is as it was
+
+
+def test_persistent_workers_send_nothing_but_batches_once_nobody_watches() -> None:
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
+    watched = [batch.tolist() for batch in cu.watch(loader)]
+    next(iter(cu.watch(loader)))  # and is left in the middle
+    assert [batch.tolist() for batch in loader] == watched
+    with record() as trace:
+        assert [batch.tolist() for batch in trace.batches(loader)] == watched
+    again = cu.watch(loader)
+    assert [batch.tolist() for batch in again] == watched
+    (seen,) = read_all(records_folder())
+    assert len(seen.fetches) == len(seen.iterations)
+
+
+class Prepared:
+    """Wraps a loader and gives itself out as one, as Accelerate does."""
+
+    def __init__(self, loader: DataLoader[float]):
+        self.base_dataloader = loader
+
+    @property
+    def __class__(self) -> Any:
+        return DataLoader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.base_dataloader, name)
+
+    def __iter__(self) -> Any:
+        yield from self.base_dataloader
+
+
+@pytest.mark.parametrize("kind", [Ahead, Prepared])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_inside_a_loader_with_a_loop_of_its_own_the_data_loader_is_watched(
+    kind: Any, workers: int
+) -> None:
+    options: Any = {"batch_size": 4, "num_workers": workers, "persistent_workers": workers > 0}
+    if kind is Ahead:
+        loader = inner = Ahead(Numbers(), **options)
+    else:
+        loader = Prepared(inner := DataLoader(Numbers(), **options))
+    expected = [batch.tolist() for batch in DataLoader(Numbers(), batch_size=4)]
+    before = dict(vars(inner))
+    for _ in range(2):  # watched and not, in turns
+        assert [batch.tolist() for batch in cu.watch(loader)] == expected
+        assert [batch.tolist() for batch in loader] == expected
+    next(iter(cu.watch(loader)))  # and is left in the middle
+    assert {**vars(inner), "_iterator": None} == before | {"_iterator": None}
+    (seen,) = read_all(records_folder())
+    asked = 6 + (2 if kind is Ahead else 1)
+    assert (seen.totals.iterations, seen.totals.epochs) == (asked, 2)
+    assert len(seen.fetches) == len(seen.iterations)
+    assert seen.about["workers"] == workers
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loops_over_one_loader_inside_each_other_lose_nothing(workers: int) -> None:
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=workers)
+    expected = [batch.tolist() for batch in loader]
+    outer = cu.watch(loader)
+    for number, batch in enumerate(outer):
+        assert batch.tolist() == expected[number]
+        assert [inner.tolist() for inner in cu.watch(loader)] == expected
+    assert "_get_iterator" not in vars(loader)
+
+
+def test_a_loop_over_persistent_workers_that_was_never_ended_is_no_hindrance() -> None:
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
+    left = iter(cu.watch(loader))
+    next(left)
+    expected = [batch.tolist() for batch in DataLoader(Numbers(), batch_size=4)]
+    assert [batch.tolist() for batch in cu.watch(loader)] == expected
+    del left
+    assert [batch.tolist() for batch in loader] == expected
+    (seen,) = read_all(records_folder())
+    assert seen.totals.iterations == 4
+
+
+def test_persistent_workers_that_run_already_are_watched_inside_as_far_as_can_be() -> None:
+    loader = Ahead(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
+    expected = [batch.tolist() for batch in loader]
+    assert [batch.tolist() for batch in cu.watch(loader)] == expected
+    (seen,) = read_all(records_folder())
+    assert (seen.totals.iterations, seen.fetches) == (3, {})
+
+
+def test_anything_else_that_gives_batches_can_be_watched() -> None:
+    def batches() -> Iterator[torch.Tensor]:
+        for number in range(4):
+            yield torch.full((2,), number)
+
+    assert len(list(cu.watch(batches()))) == 4
+    (seen,) = read_all(records_folder())
+    assert (seen.about["takes"], seen.totals.iterations) == ("no DataLoader", 4)
+    assert seen.about["batch_bytes"] == 16
+
+
+def test_what_a_function_makes_can_be_watched_one_by_one() -> None:
+    made = iter(range(9))
+    batches = iter(cu.watch(iter(lambda: (next(made), torch.zeros(2)), None)))
+    assert [next(batches)[0] for _ in range(5)] == [0, 1, 2, 3, 4]
+    (seen,) = read_all(records_folder())
+    assert (seen.about["takes"], seen.totals.iterations) == ("no DataLoader", 5)
+
+
+@pytest.mark.full
+def test_what_was_found_is_told_when_the_program_ends() -> None:
+    code = (
+        "import course_utils as cu\nwatched = cu.watch([1, 2, 3])\n"
+        "for batch in watched:\n    print(batch)\nrepr(watched)"  # has no side effect
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "1\n2\n3\n"
+    assert run.stderr.count("3 batches in 1 epoch") == 1

@@ -1,0 +1,233 @@
+"""Programs that `keepfed watch` runs: most need no torch, those that do take seconds."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from course_utils.command import cli
+from course_utils.errors import CourseError
+from keepfed.measure.watch import program, run_watched
+from keepfed.measure.watch.attach import prepare
+from keepfed.measure.watch.timing.ring_file import PROCESS, At, RingFile, Totals, read_all
+from tests.keepfed.measure.watch import train
+
+TRAIN = Path(train.__file__)
+
+
+def run(code: str, out: Path) -> int:
+    return run_watched([sys.executable, "-c", code], out)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_exit_code_is_passed_on(
+    code: int, tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    assert run(f"raise SystemExit({code})", tmp_path / "out") == code
+    assert "no Python process with torch was seen" in capfd.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+def test_a_signal_reads_as_shells_say_it(tmp_path: Path) -> None:
+    assert run("import os; os.kill(os.getpid(), 15)", tmp_path) == 128 + 15
+
+
+def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match=r"^no-such-program cannot be run \(No such file"):
+        run_watched(["no-such-program"], tmp_path)
+
+
+def test_another_sitecustomize_is_run_too_and_the_path_is_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.theirs = 1\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    asked = "import sys; raise SystemExit(sys.theirs + sum('keepfed-watch' in p for p in sys.path))"
+    assert run(asked, tmp_path) == 1
+
+
+def test_the_command_takes_what_you_would_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = []
+
+    def note(program: list[str], out: Path, *, live: bool) -> int:
+        ran.append((program, out.name, live))
+        return 7
+
+    monkeypatch.setattr("keepfed.measure.watch.run_watched", note)
+    for name in ("RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    assert cli.main(["watch", "python", "train.py", "--live", "--out", "x"]) == 7
+    assert cli.main(["watch", "--live", "--out", "y", "torchrun", "-m", "a"]) == 7
+    monkeypatch.setenv("SLURM_PROCID", "3")
+    assert cli.main(["watch", "-m", "package.train", "--lr", "1"]) == 7
+    assert ran == [
+        (["python", "train.py", "--live", "--out", "x"], "keepfed-watch", False),
+        (["torchrun", "-m", "a"], "y", True),
+        ([sys.executable, "-m", "package.train", "--lr", "1"], "keepfed-watch-3", False),
+    ]
+    assert cli.main(["watch"]) == 1
+
+
+def test_nobody_imports_torch_while_the_program_runs(tmp_path: Path) -> None:
+    code = (
+        "import sys; from course_utils.command import cli\n"
+        "code = cli.main(['watch', '--out', sys.argv[1], sys.executable, '-c', 'pass'])\n"
+        "assert not {'torch', 'numpy'} & {*sys.modules}; sys.exit(code)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+
+
+def test_the_live_line_says_what_happened_since_the_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    live = program.Live(tmp_path)
+    live.show()
+    about = {"rank": 1, "ranks": 2, "pid": 5, "at": "train.py:3"}
+    kept = RingFile(tmp_path / "5-0.watched", about)
+    for place, value in enumerate(
+        Totals(iterations=10, waited_ns=30_000_000, worked_ns=10_000_000)
+    ):
+        kept.figures[place] = value
+    live.show()
+    kept.figures[At.ITERATIONS], kept.figures[At.WAITED] = 14, 38_000_000
+    live.show()
+    lines = [re.sub(r"^\S+ ", "", line) for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
+        "no batch was taken",
+        "rank 1 train.py:3: 10 batches, 4.0 ms each, 75 % waiting",
+        "rank 1 train.py:3: 14 batches, 2.0 ms each, 100 % waiting",
+    ]
+
+
+def test_torch_without_a_loader_is_told_apart_from_no_torch(tmp_path: Path) -> None:
+    (tmp_path / f"7{PROCESS}").write_text("train.py")
+    assert program._told(tmp_path, tmp_path / "out", "x").startswith("No DataLoader gave a batch")
+
+
+COURSE = "import sys\nfrom course_utils.command import cli\nsys.exit(cli.main(sys.argv[1:]))"
+TORCH_SEEN = "import os; open(os.environ['KEEPFED_WATCH'] + '/7.process', 'w'); raise SystemExit(5)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ("sys.modules['simpy'] = None", "(ModuleNotFoundError: import of simpy halted"),
+        ("import os, keepfed.measure.watch.program as p; del p.read_all", "(NameError: "),
+    ],
+)
+def test_a_record_is_kept_if_the_report_fails(before: str, said: str, tmp_path: Path) -> None:
+    watch = [sys.executable, "-c", f"import sys; {before}\n{COURSE}", "watch", "--out"]
+    for out in ("out", "out-2"):  # the second run does not touch the first
+        rest = [str(tmp_path / "out"), sys.executable, "-c", TORCH_SEEN]
+        run = subprocess.run([*watch, *rest], capture_output=True, text=True)
+        assert (run.stdout, run.returncode) == ("", 5)
+        assert said in run.stderr
+        assert f"keepfed watch --report {tmp_path / out}\n" in run.stderr
+        assert {path.name for path in (tmp_path / out).iterdir()} == {"7.process", program.PROGRAM}
+
+
+def test_a_kept_record_is_reported_later(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert cli.main(["watch", "--report", str(tmp_path)]) == 1
+    assert "contains no record. Use the folder" in capsys.readouterr().err
+    (tmp_path / f"7{PROCESS}").touch()
+    assert cli.main(["watch", "--report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("No DataLoader gave a batch")
+
+
+def test_results_of_an_earlier_run_stay(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    assert program.unused(tmp_path / "out") == tmp_path / "out"
+    (tmp_path / "out" / "trace.json").touch()
+    (tmp_path / "out-2").touch()
+    assert program.unused(tmp_path / "out") == tmp_path / "out-3"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits")
+def test_a_program_runs_unwatched_if_nothing_can_be_written(tmp_path: Path) -> None:
+    full = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n{COURSE}"
+    ending = [sys.executable, "-c", "print(1); raise SystemExit(5)"]
+    watch = [sys.executable, "-B", "-c", full, "watch", "--out", str(tmp_path / "out"), *ending]
+    run = subprocess.run(watch, capture_output=True, text=True)
+    assert (run.stdout, run.returncode) == ("1\n", 5)
+    (line,) = run.stderr.splitlines()
+    assert line.startswith("keepfed watch: the program continues unwatched (")
+
+
+def started(*arguments: str, out: Path, ranks: int = 1) -> subprocess.Popen[str]:
+    course = [sys.executable, "-m", "course_utils.command.cli", "watch", "--out", str(out)]
+    torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    launch = [*course, sys.executable, *(["-m", *torchrun] if ranks > 1 else [])]
+    return subprocess.Popen(
+        [*launch, str(TRAIN), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ending", ["raise", "kill", "interrupt", "terminate"])
+def test_whatever_ends_a_training_what_was_seen_is_told(ending: str, tmp_path: Path) -> None:
+    rest = ["for ever"] if ending in ("interrupt", "terminate") else [ending]
+    # Python loses an interrupt that comes in the middle of a fork, watched or not
+    workers = 0 if ending == "interrupt" else 2
+    watched = started(str(workers), *rest, out=tmp_path)
+    assert watched.stdout is not None
+    for line in watched.stdout:  # it says when an epoch is over
+        if line.startswith("epoch 3"):
+            break
+    if ending == "interrupt":
+        os.killpg(watched.pid, signal.SIGINT)  # as Ctrl-C does
+    if ending == "terminate":
+        watched.send_signal(signal.SIGTERM)
+    _, errors = watched.communicate(timeout=120)
+    code = {"raise": 1, "kill": 137, "terminate": 143}.get(ending)
+    assert watched.returncode == code or (code is None and watched.returncode in (1, 130))
+    told = rf"^Numbers, batch 4, {workers or 'no'} workers, at train\.py:\d+\n  \d\d+ batches in"
+    assert re.search(told, errors, re.M)
+    assert (tmp_path / "timeline.html").stat().st_size < 200_000
+    assert '"traceEvents"' in (tmp_path / "trace.json").read_text()
+
+
+@pytest.mark.full
+def test_two_ranks_compute_what_they_compute_unwatched_and_the_slow_one_is_found(
+    tmp_path: Path,
+) -> None:
+    said, errors = started("1", "slow rank 1", out=tmp_path, ranks=2).communicate(timeout=240)
+    assert "Rank 1 holds up the others" in errors
+    assert re.search(r"^  rank 0: .*\n(.*\n)+  rank 1: ", errors, re.M)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    plain = subprocess.run(
+        [*torchrun, str(TRAIN), "1", "slow rank 1"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert sorted(said.splitlines()) == sorted(plain.stdout.splitlines())
+    assert said.count("epoch") == 8
+
+
+@pytest.mark.slow
+def test_a_script_computes_the_same_losses_bit_for_bit(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    watched = subprocess.run(
+        [sys.executable, str(TRAIN), "1"], capture_output=True, text=True, env=prepare(tmp_path)
+    )
+    train.main(1, "")
+    assert watched.stdout == capsys.readouterr().out != ""
+    (seen,) = read_all(tmp_path)
+    assert (seen.totals.iterations, seen.totals.epochs, seen.totals.cores > 0) == (96, 4, True)

@@ -1,0 +1,65 @@
+"""A process forked while a thread holds a lock begins with that lock free."""
+
+import multiprocessing
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+from course_utils.hardware.gpu import VirtualClock, get_accelerator
+from course_utils.hardware.storage import calendar, storage_preset
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="this system does not fork")
+def test_a_fork_does_not_wait_for_a_thread_that_it_has_not():
+    folders = [calendar.make_state(".", storage_preset("S3")) for _ in range(2)]
+    device = calendar.attach(folders[0])
+    gpu, clock = get_accelerator(step_ms=0, emulate=True), VirtualClock()
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold():
+        with device.state._thread_lock, calendar._attaching, gpu._driver.lock, clock._lock:
+            inside.set()
+            leave.wait(30)
+
+    def use():
+        device.reset_counters()
+        calendar.attach(folders[1])
+        gpu.step(gpu.upload(torch.ones(3)))
+        clock.sleep_until(7)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait(20)
+    child = multiprocessing.get_context("fork").Process(target=use)
+    child.start()
+    child.join(10)  # while the thread is inside
+    code = child.exitcode
+    child.kill()
+    child.join()
+    leave.set()
+    thread.join()
+    assert code == 0
+    use()
+
+
+INTERRUPTED = """
+import os, signal, time
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+import keepfed.forks
+try:
+    child = os.fork()
+    if not child:
+        os._exit(signal.getsignal(signal.SIGINT) is not signal.default_int_handler)
+    time.sleep(30)
+except KeyboardInterrupt:
+    print("heard,", "child", os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="this system does not fork")
+def test_an_interrupt_that_comes_during_a_fork_is_heard_after_it():
+    run = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("heard, child 0\n", "")

@@ -1,0 +1,60 @@
+import os
+
+import pytest
+
+from keepfed import limits
+
+
+@pytest.mark.parametrize(
+    ("files", "own", "cores"),
+    [
+        ({"cpu.max": "max 100000"}, "0::/\n", 8),
+        ({"cpu.max": "50000 100000"}, "0::/\n", 1),
+        ({"job/cpu.max": "250000 100000", "job/step/cpu.max": "max 1"}, "0::/job/step\n", 2),
+        ({"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, "1:cpu:/\n", 2),
+        ({"cpu/cpu.cfs_quota_us": "-1"}, "1:cpu:/\n", 8),
+    ],
+)
+def test_cores_are_those_of_the_affinity_and_of_every_group_around(in_group, files, own, cores):
+    in_group(files, own)
+    assert limits.usable_cores() == cores
+
+
+def test_the_system_tells_the_cores_of_a_process_or_nothing():
+    assert limits.affinity() == limits.affinity(os.getpid())
+    assert limits.affinity(2**30) == set()
+
+
+JOB = "memory/slurm/job_7"
+
+
+@pytest.mark.parametrize(
+    ("files", "own"),
+    [
+        (
+            {
+                "memory.max": "500000000",
+                "memory.current": "400000000",
+                "memory.stat": "anon 7\ninactive_file 100000000\n",
+            },
+            "0::/\n",
+        ),
+        (
+            {
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+                "memory/memory.usage_in_bytes": "800000000",
+                f"{JOB}/memory.limit_in_bytes": "500000000",
+                f"{JOB}/memory.usage_in_bytes": "400000000",
+                f"{JOB}/memory.stat": "inactive_file 9\ntotal_inactive_file 100000000\n",
+            },
+            "4:memory,hugetlb:/slurm/job_7\n1:cpu,cpuacct:/\n",
+        ),
+    ],
+)
+def test_memory_is_that_of_container_or_job_whose_files_in_memory_count_as_free(
+    in_group, files, own
+):
+    in_group(files, own)
+    assert (limits.memory(), limits.memory_free()) == (500_000_000, 200_000_000)
+    in_group(dict.fromkeys(files, "max"))
+    assert limits.memory() > 500_000_000

@@ -1,0 +1,35 @@
+import pytest
+
+from keepfed.words import axis, duration, percent, plural, size
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (percent(0), "0 %"),  # only nothing at all
+        (percent(0.001), "< 1 %"),
+        (percent(0.376), "38 %"),
+        (percent(0.999), "> 99 %"),
+        (percent(1), "100 %"),  # only all of it
+        (duration(0), "0 s"),
+        (duration(42_000), "42 µs"),
+        (duration(38 * MS), "38 ms"),
+        (duration(2.41e9), "2.41 s"),
+        (plural(1, "gap"), "1 gap"),
+        (plural(2, "batch"), "2 batches"),
+        (plural(1234, "gap"), "1,234 gaps"),
+        (size(0), "0 B"),
+        (size(7_200), "7.2 kB"),
+        (size(-38e6), "-38 MB"),
+        (size(1.2e9), "1.20 GB"),
+    ],
+)
+def test_figures_read_well(said, text):
+    assert said == text
+
+
+def test_an_axis_has_round_times_in_one_unit():
+    assert list(axis(2_210 * MS, 8).values()) == ["0", "0.5 s", "1.0 s", "1.5 s", "2.0 s"]
+    assert list(axis(90 * MS, 5).values()) == ["0", "20 ms", "40 ms", "60 ms", "80 ms"]

@@ -1,0 +1,58 @@
+"""A board in a process of its own, a result that could be on it, and what would be posted of it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from course_stories.leaderboard import Result
+
+TOKEN = "of-the-class"
+# what a script starts in the background is told to ignore interrupts, and so is its offspring
+AS_IN_A_TERMINAL = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from course_utils.command.cli import main
+sys.exit(main())
+"""
+
+GOOD = Result(
+    seed=0,
+    points=85,
+    refused="",
+    au=0.91,
+    start_up_s=0.4,
+    held=100,
+    events=2000,
+    samples=4000,
+    distinct=4000,
+    lost=0,
+    when="2026-11-22T18:40:00",
+)
+
+
+def sent(name: Any = "Marie", **changed: Any) -> dict[str, Any]:
+    return {**GOOD.to_json(), "name": name, **changed}
+
+
+@contextmanager
+def serving(path: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `course leaderboard`; give the process, and the address that it shows."""
+    command = [sys.executable, "-c", AS_IN_A_TERMINAL, "leaderboard", "--file", str(path)]
+    server = subprocess.Popen(
+        [*command, "--port", "0", *options],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "COURSE_TOKEN": TOKEN},
+    )
+    with server:
+        try:
+            assert server.stdout is not None
+            said = list(iter(server.stdout.readline, "It runs until you press Ctrl-C here.\n"))
+            yield server, said[0].split()[-1]
+        finally:
+            server.kill()
