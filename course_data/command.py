@@ -10,7 +10,7 @@ from pathlib import Path
 from course_data import files
 from course_utils.errors import CourseError
 from course_utils.paths import SIZES, data_root
-from keepfed.errors import sentence
+from keepfed.errors import KeepfedError, sentence
 
 Build = Callable[[Path, str, int], files.Facts]
 ELSEWHERE = "name another place in COURSE_DATA"
@@ -48,7 +48,7 @@ def guarded(action: Callable[[], None]) -> int:
     """Return 0 if `action` ends well, else say what is wrong in one sentence and return 1."""
     try:
         action()
-    except (CourseError, OSError) as error:
+    except (KeepfedError, OSError) as error:
         print(sentence(error, elsewhere=ELSEWHERE), file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -24,7 +24,7 @@ def shipped(name: str) -> Path:
 
 def is_checkout() -> bool:
     """Return whether the course runs from its repository."""
-    return (REPO / "notebooks" / "source").is_dir()
+    return not _SHIPPED.is_dir()
 
 
 def course_home() -> Path:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from course_utils import paths
-from course_utils.errors import CourseError
-from keepfed.errors import sentence
+from keepfed.errors import KeepfedError, sentence
+from keepfed.files import replace_file
 
 
 def test_the_environment_says_where_data_lie_and_how_large_they_are(monkeypatch, tmp_path):
@@ -18,7 +18,7 @@ def test_the_environment_says_where_data_lie_and_how_large_they_are(monkeypatch,
     monkeypatch.setenv("COURSE_SIZE", "l")
     assert (paths.data_root(), paths.data_size()) == (tmp_path, "L")
     monkeypatch.setenv("COURSE_SIZE", "XL")
-    with pytest.raises(CourseError, match="choose S, M or L"):
+    with pytest.raises(KeepfedError, match="choose S, M or L"):
         paths.data_size()
 
 
@@ -27,7 +27,7 @@ def test_a_recording_is_found_from_any_folder_or_refused_with_those_there_are(
 ):
     monkeypatch.chdir(tmp_path)
     assert paths.recording("dlio_unet3d.pfw.gz").is_file()
-    with pytest.raises(CourseError, match=r"no recording 'dlio'; choose one of: .*dlio_unet3d"):
+    with pytest.raises(KeepfedError, match=r"no recording 'dlio'; choose one of: .*dlio_unet3d"):
         paths.recording("dlio")
 
 
@@ -50,14 +50,14 @@ def test_scratch_lies_beside_the_notebook_unless_nothing_can_be_written_there(
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
-    paths.replace_file(path, "old")
+    replace_file(path, "old")
 
     def full(self, content):
         raise OSError(28, "full")
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="full"):
-        paths.replace_file(path, "new")
+        replace_file(path, "new")
     assert path.read_text("utf-8") == "old"
 
 

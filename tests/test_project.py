@@ -26,7 +26,7 @@ def test_conda_brings_the_python_of_the_project_and_the_rest_comes_from_it() -> 
     entries = [
         line.strip().removeprefix("- ") for line in lines[lines.index("dependencies:") + 1 :]
     ]
-    assert entries == [f"python{PROJECT['requires-python']}", "pip", "pip:", "-e ."]
+    assert entries == [f"python{PROJECT['requires-python']}", "pip", "pip:", "-e .[course]"]
 
 
 def test_the_lock_pins_one_version_of_everything_that_is_needed() -> None:
@@ -34,7 +34,10 @@ def test_the_lock_pins_one_version_of_everything_that_is_needed() -> None:
     pins = [Requirement(line) for line in lines if not line.startswith("#")]
     assert all(re.fullmatch(r"==[^*,]+", str(pin.specifier)) for pin in pins)
     by_name = {pin.name: pin for pin in pins}
-    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    extras = PROJECT["optional-dependencies"]
+    names = ("notebook", "images", "course", "dev")
+    wanted = PROJECT["dependencies"] + [line for name in names for line in extras[name]]
+    wanted = [line for line in wanted if not line.startswith("keepfed[")]
     for requirement in map(Requirement, wanted):
         pin = by_name[requirement.name]
         assert pin.marker is None

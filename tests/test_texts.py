@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from course_utils.paths import REPO
+from docs.house import ROOTS
 
 TEXTS = [
     REPO / "README.md",
@@ -40,7 +41,7 @@ def _module(name: str) -> bool:
 
 CODE = [
     path
-    for folder in ("course_utils", "notebooks", "benchmarks", "course_data", "docs", "slides")
+    for folder in ("notebooks", "benchmarks", "docs", "slides", *ROOTS)
     for kind in ("*.py", "*.js", "*.css")
     for path in (REPO / folder).rglob(kind)
 ]
@@ -52,6 +53,7 @@ FOREIGN = {
     "three.py",
     "train_all.py",
     "run_clm.py",
+    "setup.py",
     "sitecustomize.py",
     "field_guide.js",
 }

@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.diagnose.loops import CAUSES, LOOPS, MENDED, loop
 from benchmarks.diagnose.watched import advice_of_watching
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 from keepfed.measure.advice import Cause, Remedy
 from keepfed.measure.advice.thresholds import WORTH
 from keepfed.measure.diagnosis import applied, diagnose
@@ -108,7 +108,7 @@ def _find(name: str, run: Run) -> Found:
             if not run.tries and advice.gain < WORTH:
                 return Found(name, cause, "none that gains much")
             real = _gain(name, advice, loader, step)
-    except CourseError as error:
+    except KeepfedError as error:
         return Found(name, "refused", str(error))
     return Found(name, cause, advice.change, None if cause == "memory" else advice.gain, real)
 

@@ -23,6 +23,7 @@ from course_utils.errors import CourseError
 from course_utils.hardware.machine import all_cores
 from course_utils.paths import scratch_folder
 from course_utils.teaching.notebook import Bar, bars, card
+from keepfed.errors import KeepfedError
 from keepfed.files import replace_file
 from keepfed.measure.hook import tells_delay
 from keepfed.measure.records import Fetch
@@ -208,7 +209,7 @@ class Clinic:
         loop = _FILES[self._patients[name]].loop
         try:
             return diagnose(loop.loader, loop.step, seconds=18, synchronize=loop.gpu.synchronize)
-        except CourseError as error:  # it found the machine too busy to judge
+        except KeepfedError as error:  # it found the machine too busy to judge
             return ProbeResult(NOT_YET, str(error))
 
 

@@ -20,6 +20,7 @@ from tornado.web import HTTPError
 from course_stories.leaderboard.board import Board
 from course_utils.errors import CourseError
 from course_utils.guarded import LOOPBACK, Guarded, serve_guarded
+from keepfed.errors import KeepfedError
 
 _LONGEST_POST = 4096
 _PAGE = Path(__file__).with_name("page.html")
@@ -56,7 +57,7 @@ class _Standings(_Answer):
         self.set_header("Cache-Control", "no-cache")
         try:
             self.write(self.board.text())
-        except CourseError as error:
+        except KeepfedError as error:
             raise HTTPError(500, reason=str(error)) from None
 
 
@@ -75,7 +76,7 @@ class _Results(_Answer):
             self.write(f"{self.board.take(given)}\n")
         except ValueError as error:
             raise HTTPError(400, reason=_line(error)) from None
-        except CourseError as error:
+        except KeepfedError as error:
             raise HTTPError(500, reason=_line(error)) from None
         except OSError as error:
             said = f"The board cannot be written ({error.strerror}); post again when it can."

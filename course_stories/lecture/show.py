@@ -21,7 +21,7 @@ from course_utils import paths
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import stamp
 from course_utils.teaching.notebook import data_path, run_demo, start_workers
-from keepfed.errors import sentence
+from keepfed.errors import KeepfedError, sentence
 from keepfed.files import replace_file
 
 _HOME = "course_stories.lecture.programs"
@@ -118,7 +118,7 @@ def _run(name: str, path: Path, seconds: float) -> str:
         demo = run_demo(program, seconds=seconds, memory_mb=math.inf, fresh=True)
     except KeyboardInterrupt:
         return "The demo was interrupted"
-    except (CourseError, OSError) as error:
+    except (KeepfedError, OSError) as error:
         return f"The demo cannot run ({sentence(error)})"
     if demo.returncode == 0:
         return ""

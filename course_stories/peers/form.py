@@ -12,9 +12,8 @@ from course_stories.peers.environment import HOME, install, measure_there
 from course_stories.peers.libraries import LIBRARIES
 from course_stories.peers.measure import TASKS
 from course_stories.peers.peer import Peer
-from course_utils.errors import CourseError
 from course_utils.teaching.notebook import card
-from keepfed.errors import sentence
+from keepfed.errors import KeepfedError, sentence
 
 
 class LibraryForm(widgets.VBox):  # type: ignore[misc]
@@ -60,7 +59,7 @@ class LibraryForm(widgets.VBox):  # type: ignore[misc]
                 one = measure_there(task, name, package, self.home)
                 keep(task, one, self.home)
                 rates.append(f"{one.rate:,.0f} {task}")
-        except (CourseError, OSError) as error:
+        except (KeepfedError, OSError) as error:
             return f"{name}: " + sentence(error)
         return f"{name}: {' and '.join(rates)} samples per second. Compare again to see more."
 

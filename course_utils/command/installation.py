@@ -22,7 +22,10 @@ _IMPORT_NAMES = {
     "scikit-image": "skimage",
 }
 _PROGRAMS = {"py-spy"}  # nothing to import
-_INSTALL = "install again: `make lab`, or `pip install -e .` in your environment"
+_INSTALL = (
+    'install again: `make lab`, or `pip install -e ".[course]"` in the folder of the project, or '
+    '`pip install "keepfed[course]"`'
+)
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,8 @@ def _notebooks(shipped: Path) -> list[Path]:
     notebooks = sorted(shipped.glob("*.ipynb"))
     if not notebooks:
         raise CourseError(
-            f"There are no notebooks in {shipped}; install the course from its checkout "
-            "with `pip install -e .`."
+            f"There are no notebooks in {shipped}; install the course again: "
+            'pip install "keepfed[course]".'
         )
     return notebooks
 

@@ -1,7 +1,7 @@
 """Run the notebooks with their solutions, each once; what they showed is kept for the next time.
 
-An execution is known by the code of its notebook and by all files of our packages. A text may change
-without a new one.
+An execution is known by the code of its notebook and by all files of our packages. A text may
+change without a new one.
 """
 
 from __future__ import annotations

@@ -11,4 +11,4 @@ from keepfed.device.batches import (
     tensors,
 )
 from keepfed.device.cuda import CudaDevice
-from keepfed.device.protocol import Device
+from keepfed.device.protocol import BatchDevice

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from keepfed.device.batches import PinnedBatches
 
 
-class Device(Protocol):
+class BatchDevice(Protocol):
     """A device that copies batches while the host goes on."""
 
     emulated: bool

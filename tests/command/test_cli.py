@@ -91,7 +91,7 @@ def test_check_tells_what_is_wrong_by_its_exit_code(monkeypatch, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == "1 to mend; each line above says how."
     with pytest.raises(SystemExit, match="2"):
         cli.main([])
-    assert "lab | doctor | data | check | stage | serve" in capsys.readouterr().err
+    assert "lab | hand-out | doctor | data | check | stage | serve" in capsys.readouterr().err
 
 
 def test_stage_copies_lists_and_removes_all_but_what_a_job_uses(tmp_path, capsys):
@@ -112,7 +112,7 @@ def test_stage_copies_lists_and_removes_all_but_what_a_job_uses(tmp_path, capsys
     assert asked in capsys.readouterr().err
     assert len(staged_copies(to=tmp_path / "to")) == 2
     assert cli.main(["stage", "--remove", "/nope", *to]) == 1
-    assert "There is no copy of /nope; `course stage --list`" in capsys.readouterr().err
+    assert "There is no copy of /nope; `keepfed stage --list`" in capsys.readouterr().err
     assert cli.main(["stage", "--remove", "--all", *to]) == 1
     assert "A job uses a copy" in capsys.readouterr().err
     assert used.path.exists()
@@ -217,7 +217,7 @@ def test_why_says_what_a_message_or_a_log_means_and_what_it_does_not_know(monkey
     assert cli.main(["why"]) == 0
     log.isatty = lambda: True
     assert cli.main(["why"]) == 1
-    assert "course why < log" in capsys.readouterr().err
+    assert "keepfed why < log" in capsys.readouterr().err
 
 
 def test_capstone_writes_a_script_once_and_says_what_is_wrong_with_it(tmp_path, capsys):

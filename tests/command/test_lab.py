@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from course_utils.command import lab
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 
 NOTEBOOK = "work/00_start_here.ipynb"
 NEWS = "@jupyterlab/apputils-extension:notification"
@@ -28,14 +28,14 @@ def test_a_learner_s_own_layout_is_not_laid_out_again(tmp_path):
 def test_a_taken_port_is_refused_with_the_next_step():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(CourseError, match=f"Port {port} is taken; choose another"):
+        with pytest.raises(KeepfedError, match=f"Port {port} is taken; choose another"):
             lab._free_port("127.0.0.1", port)
 
 
 def test_a_server_that_does_not_start_names_its_log(tmp_path, monkeypatch):
     monkeypatch.setattr(lab, "_command", lambda *_, **__: [sys.executable, "-c", ""])
     with (
-        pytest.raises(CourseError, match=r"did not start.*lab\.log"),
+        pytest.raises(KeepfedError, match=r"did not start.*lab\.log"),
         lab.serve(tmp_path, NOTEBOOK, state=tmp_path),
     ):
         pytest.fail("it started")

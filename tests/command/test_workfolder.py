@@ -3,7 +3,7 @@ import json
 import pytest
 
 from course_utils.command.workfolder import HandedOut, hand_out, hand_out_beside
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 
 FIRST = "01_first.ipynb"
 
@@ -86,7 +86,7 @@ def test_a_fresh_one_lands_beside_and_is_not_told_again(shipped, work):
     assert hand_out(shipped, work).kept == ()
     write(shipped, "words", name="A_words.ipynb")
     assert hand_out_beside(shipped, work, number="a").name == "A_words_new.ipynb"
-    with pytest.raises(CourseError, match=r"no notebook 7; choose one of 01, A\."):
+    with pytest.raises(KeepfedError, match=r"no notebook 7; choose one of 01, A\."):
         hand_out_beside(shipped, work, number="7")
-    with pytest.raises(CourseError, match="install the course from its checkout"):
+    with pytest.raises(KeepfedError, match="install the course again"):
         hand_out(work / "nowhere", work)

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from course_utils.errors import CourseError
 from course_utils.hardware.gpu import Accelerator
+from keepfed.errors import KeepfedError
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.measure.trace import record
 
@@ -88,7 +88,7 @@ def course_images() -> Path:
     from course_utils.paths import data_root
 
     if make_images.main(["--size", "M"]) != 0:
-        raise CourseError("The images could not be made; name others, --images DIR.")
+        raise KeepfedError("The images could not be made; name others, --images DIR.")
     return data_root() / "images-M"
 
 
@@ -120,7 +120,7 @@ def train(
 
     data = Jpegs(folder, Crop(size))
     if len(data) < batch_size:
-        raise CourseError(
+        raise KeepfedError(
             f"{folder} holds {len(data)} images, and a batch takes {batch_size}: name a folder "
             "with more, --images DIR."
         )

@@ -6,8 +6,8 @@ import pytest
 import torch
 from PIL import Image
 
-from course_utils.errors import CourseError
 from course_utils.hardware.gpu import get_accelerator
+from keepfed.errors import KeepfedError
 
 
 @pytest.fixture
@@ -42,5 +42,5 @@ def test_every_way_is_measured_by_the_interface_of_both_devices(way, images, gpu
 
 
 def test_where_there_are_too_few_images_to_train_on_a_sentence_says_so(images, gpu):
-    with pytest.raises(CourseError, match="holds 8 images, and a batch takes 256: name a folder"):
+    with pytest.raises(KeepfedError, match="holds 8 images, and a batch takes 256: name a folder"):
         gpu_training.train(images, gpu, "naive")

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from course_utils.errors import CourseError
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import MemmapEvents, pad_collate
+from keepfed.errors import KeepfedError
 from keepfed.loaders import cache as loading_cache
 from keepfed.loaders.cache import SampleCache, from_bytes, to_bytes
 from tests.loading.staging.staging_sources import start
@@ -171,7 +171,7 @@ def test_a_lock_that_a_dead_worker_holds_stops_nobody(monkeypatch: pytest.Monkey
 
 
 def test_more_memory_than_there_is_and_none_at_all_are_refused() -> None:
-    with pytest.raises(CourseError, match=r"shall take 9,000,000 MB.*give it less"):
+    with pytest.raises(KeepfedError, match=r"shall take 9,000,000 MB.*give it less"):
         SampleCache(Rows(), 9e6)
     with pytest.raises(ValueError, match="0 MB keeps nothing; give it some"):
         SampleCache(Rows(), 0)

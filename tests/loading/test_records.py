@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 from keepfed.loaders.prefetch import ThreadPrefetcher
 from keepfed.loaders.records import RecordLoader, write_records
 
@@ -204,7 +204,7 @@ def test_what_makes_no_records_is_refused(tmp_path: Path) -> None:
 
 def test_a_disk_without_room_is_said_before_writing(tmp_path: Path) -> None:
     endless = np.broadcast_to(np.float32(0), (2**40, 128, 4))
-    with pytest.raises(CourseError, match=r"MB free and .* MB are needed.*write them elsewhere"):
+    with pytest.raises(KeepfedError, match=r"MB free and .* MB are needed.*write them elsewhere"):
         write_records(tmp_path / "a.npy", {"a": endless})
     assert list(tmp_path.iterdir()) == []
 

@@ -10,7 +10,7 @@ import pytest
 from course_stories.clinic import CAUSES, NAMES, Clinic, admit, discharge
 from course_stories.clinic import clinic as clinic_module
 from course_stories.clinic.clinic import _FILES, Patient, WorkersCpu
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 from keepfed.measure.records import Fetch
 from notebooks.build import HERE, read_source, with_solutions
 
@@ -60,7 +60,7 @@ def test_a_probe_used_twice_counts_once_and_a_second_opinion_comes_after_the_ans
     assert "exercise 3.1" in str(clinic.second_opinion("A"))
     discharge(clinic)
     assert "Name one" in str(clinic.second_opinion(""))
-    with pytest.raises(CourseError, match="no loop 'G'"):
+    with pytest.raises(KeepfedError, match="no loop 'G'"):
         clinic.second_opinion("G")
 
 

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from course_stories.field_guide import Search, lacking, pages, search, show
 from course_stories.field_guide.cards import Shown
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 from keepfed.field_guide import ANY, TOPICS, entries, look_up
 
 QUICK = {"sizes", "served_twice"}
@@ -70,7 +70,7 @@ def test_what_a_machine_lacks_is_said_and_nothing_runs(monkeypatch: pytest.Monke
     monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
     assert show("gpu_time").before == "Not run here: it needs a GPU."
     assert "it is about fork, which this system does not have" in show("strings")._repr_html_()
-    with pytest.raises(CourseError, match="There is no entry 'nothing'; choose one of: "):
+    with pytest.raises(KeepfedError, match="There is no entry 'nothing'; choose one of: "):
         show("nothing")
 
 

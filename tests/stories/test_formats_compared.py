@@ -27,11 +27,11 @@ from course_stories.formats_compared.formats import (
     draws,
     write,
 )
-from course_utils.errors import CourseError
 from course_utils.hardware.machine import can_forget
 from course_utils.hardware.storage import storage_preset
 from course_utils.loading.events import FORMATS, EventArrays
 from course_utils.teaching.notebook import data_path
+from keepfed.errors import KeepfedError
 
 LUSTRE = "emulated busy Lustre"
 SSD, NFS = "emulated laptop SSD", "emulated NFS"
@@ -120,7 +120,7 @@ def test_without_events_or_room_nothing_is_written(
     with pytest.raises(FileNotFoundError, match="make_events --out"):
         compare(tmp_path)
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1_000_000}))
-    with pytest.raises(CourseError, match=r"1 MB free .* most=500"):
+    with pytest.raises(KeepfedError, match=r"1 MB free .* most=500"):
         compare_formats(folder)
 
 

@@ -14,7 +14,7 @@ from course_stories.lecture import Finding, demos, load_finding, show
 from course_stories.lecture.finding import save_finding
 from course_utils import paths
 from course_utils.command import cli
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 from keepfed.measure.simulate import Pipeline, simulate
 
 SHOW = import_module("course_stories.lecture.show")  # the package has a function so named
@@ -116,7 +116,7 @@ def test_what_can_be_shown_is_listed_and_nothing_else_is(project, capsys):
     assert cli.main(["demo", "nothing"]) == 1
     assert "There is no demo 'nothing'; choose one of: wait, cliff," in capsys.readouterr().err
     (project / "recordings" / "demos" / "wait.json").unlink()
-    with pytest.raises(CourseError, match="There is no recording 'demos/wait"):
+    with pytest.raises(KeepfedError, match="There is no recording 'demos/wait"):
         show("wait", recorded=True)
 
 

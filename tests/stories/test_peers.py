@@ -16,7 +16,7 @@ from course_stories.peers.environment import install, is_installed, measure_ther
 from course_stories.peers.ledger import Ledger, ledger
 from course_stories.peers.libraries import ALL, LITDATA, SPDL
 from course_stories.peers.measure import TASKS, Measured, Task, measure, threads
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 
 HERE = [name for name, peer in ALL.items() if peer.needs is None]
 BOOKS = Ledger(n_events=100, served=100, distinct=100, neighbours=1.0)
@@ -145,7 +145,7 @@ def test_what_cannot_be_installed_is_told_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("course_stories.peers.environment._run", ends(1, said=said))
-    with pytest.raises(CourseError, match=f"{sentence}.*read what we measured instead"):
+    with pytest.raises(KeepfedError, match=f"{sentence}.*read what we measured instead"):
         install(LITDATA, tmp_path)
     assert made == [tmp_path / "litdata"]
 
@@ -154,7 +154,7 @@ def test_a_library_that_crashes_is_told_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("course_stories.peers.environment._run", ends(-11, said="one\nSegfault"))
-    with pytest.raises(CourseError, match=r"LitData came to no end \(Segfault\); read what"):
+    with pytest.raises(KeepfedError, match=r"LitData came to no end \(Segfault\); read what"):
         measure_there("small", "LitData", LITDATA, tmp_path)
 
 
@@ -195,7 +195,7 @@ def test_a_form_says_what_went_wrong(
 def test_a_library_is_installed_beside_the_course_and_measured(tmp_path: Path) -> None:
     try:
         install(SPDL, tmp_path)
-    except CourseError as error:
+    except KeepfedError as error:
         pytest.skip(str(error))
     assert is_installed(SPDL, tmp_path)
     found = measure_there("large", "SPDL, threads over a memmap", SPDL, tmp_path)

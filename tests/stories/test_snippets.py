@@ -6,8 +6,8 @@ import pytest
 
 from course_stories import snippets
 from course_stories.snippets import SNIPPETS, compare_snippets, numbered_shards
-from course_utils.errors import CourseError
 from course_utils.teaching.notebook import Demo
+from keepfed.errors import KeepfedError
 
 HERE = {
     "labels": r"torch.Size\(\[1, 16\]\)",
@@ -47,5 +47,5 @@ def test_snippets_that_do_not_come_to_their_end_are_an_error(
 ) -> None:
     only_one = Demo("It ended", 0, seconds=1.0, peak_mb=1.0, output="said once")
     monkeypatch.setattr(snippets, "run_demo", lambda program, seconds: only_one)
-    with pytest.raises(CourseError, match="The snippets did not come to their end; run again"):
+    with pytest.raises(KeepfedError, match="The snippets did not come to their end; run again"):
         compare_snippets(urls, "script")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from course_stories.staging_scripts import AS_IN_THE_LECTURES, REPAIRED, run_script
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 
 
 @pytest.fixture(params=["bash", "python"], autouse=True)
@@ -54,6 +54,6 @@ def test_the_repaired_one_copies_what_is_half_or_has_changed_and_nothing_else(
 def test_a_script_that_fails_says_so(source: Path, place: Path) -> None:
     for path in (source, place / source.name):
         path.unlink()
-    with pytest.raises((CourseError, FileNotFoundError), match=r"pulses\.bin"):
+    with pytest.raises((KeepfedError, FileNotFoundError), match=r"pulses\.bin"):
         run_script(REPAIRED, source, place)
     assert not (place / source.name).exists()

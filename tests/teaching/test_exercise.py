@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from course_utils.errors import CourseError
 from course_utils.teaching import exercise as module
 from course_utils.teaching.exercise import (
     VERDICT_MIME,
@@ -18,6 +17,7 @@ from course_utils.teaching.exercise import (
     todo,
     wrong,
 )
+from keepfed.errors import KeepfedError
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +98,7 @@ def test_an_interrupt_is_no_verdict() -> None:
 
 
 def test_an_unknown_exercise_is_named_with_those_there_are() -> None:
-    with pytest.raises(CourseError, match=r"no exercise '90.7'; choose one of: 00.1, .*, 90.1"):
+    with pytest.raises(KeepfedError, match=r"no exercise '90.7'; choose one of: 00.1, .*, 90.1"):
         check("90.7", 1)
 
 

@@ -26,10 +26,10 @@ from course_utils.hardware.gpu.cuda import CudaAccelerator
 from course_utils.hardware.gpu.emulated import PRESETS, EmulatedAccelerator
 from course_utils.hardware.gpu.loss import Loss
 from course_utils.hardware.gpu.smi import Smi
-from keepfed.device import Device
+from keepfed.device import BatchDevice
 
 
-class Accelerator(Device, Protocol):
+class Accelerator(BatchDevice, Protocol):
     """A device that also computes training steps of a chosen length."""
 
     step_ms: float

@@ -27,6 +27,7 @@ from tornado.web import HTTPError, StaticFileHandler
 from course_utils.errors import CourseError
 from course_utils.guarded import LOOPBACK, Guarded, serve_guarded
 from course_utils.hardware.storage import UNLIMITED, StoragePreset
+from keepfed.errors import KeepfedError
 
 COUNTERS = ".counters"
 _CHUNK = 64 * 1024
@@ -301,7 +302,7 @@ def main() -> None:
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     try:
         serve(**settings, ready=lambda port: print(port, flush=True))
-    except CourseError as error:
+    except KeepfedError as error:
         print(error, flush=True)
 
 

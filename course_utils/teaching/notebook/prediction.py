@@ -21,6 +21,7 @@ import ipywidgets as widgets
 from course_utils.errors import CourseError
 from course_utils.paths import scratch_folder
 from course_utils.teaching.notebook.cards import Bar, bars, card, inline
+from keepfed.errors import KeepfedError
 from keepfed.files import replace_file
 
 Answer = float | str
@@ -57,7 +58,7 @@ def predict(
             guess = change["new"] if choices else _read_guess(change["new"], unit)
             _store(key, predicted=guess)
             status.value = inline(_status(guess, unit))
-        except CourseError as error:
+        except KeepfedError as error:
             status.value = inline(str(error))
 
     field.observe(keep, "value")

@@ -20,7 +20,15 @@ from typing import Any, cast
 
 import torch
 
-from keepfed.device import CudaDevice, Device, dense_parts, has_gaps, move, record_stream, tensors
+from keepfed.device import (
+    BatchDevice,
+    CudaDevice,
+    dense_parts,
+    has_gaps,
+    move,
+    record_stream,
+    tensors,
+)
 from keepfed.device.batches import SMALL
 from keepfed.measure.spans import current
 
@@ -58,7 +66,7 @@ class CudaPrefetcher:
     def __init__(
         self,
         loader: Iterable[Any],
-        device: Device | torch.device | str | int | None = None,
+        device: BatchDevice | torch.device | str | int | None = None,
         *,
         depth: int = 1,
     ):
@@ -97,7 +105,7 @@ class CudaPrefetcher:
             return (move(batch, device) for batch in self.loader)
         return self._prefetch(device)
 
-    def _prefetch(self, gpu: Device) -> Iterator[Any]:
+    def _prefetch(self, gpu: BatchDevice) -> Iterator[Any]:
         batches, staged, end = iter(self.loader), deque[Staged](), cast(Exception | None, None)
         launched = deque[Any]()  # an event behind each step whose end was not waited for
         try:
@@ -126,7 +134,7 @@ class CudaPrefetcher:
                 batches.close()
             del batches  # with it go the workers, also where a notebook keeps an error of the loop
 
-    def _stage(self, gpu: Device, batch: Any) -> Staged:
+    def _stage(self, gpu: BatchDevice, batch: Any) -> Staged:
         """Launch the copy of `batch`; the stream is left again before the loop runs on."""
         if not self._looked:
             self._looked = True
@@ -137,7 +145,7 @@ class CudaPrefetcher:
             return uploaded, copies.record_event(), -1 if trace is None else trace.batch
 
     @staticmethod
-    def _hand_over(gpu: Device, batch: Any, arrived: Any, number: int) -> Any:
+    def _hand_over(gpu: BatchDevice, batch: Any, arrived: Any, number: int) -> Any:
         """Let what the loop launches from now on wait for this copy, and for no later one."""
         _number(number)
         user = gpu.current_stream()
@@ -148,7 +156,7 @@ class CudaPrefetcher:
         return batch
 
 
-def _warn_if_slow(gpu: Device, batch: Any) -> None:
+def _warn_if_slow(gpu: BatchDevice, batch: Any) -> None:
     """Warn where the loop is if copying `batch` will hold it up."""
     here = [t for t in tensors(batch) if t.device.type == "cpu"]
     parts = [part for tensor in here for part in dense_parts(tensor)]
@@ -158,7 +166,7 @@ def _warn_if_slow(gpu: Device, batch: Any) -> None:
         warnings.warn(GAPS, stacklevel=4)
 
 
-def _choose(device: Device | torch.device | str | int | None) -> Device | torch.device:
+def _choose(device: BatchDevice | torch.device | str | int | None) -> BatchDevice | torch.device:
     """Return an accelerator, or the torch device that batches are simply moved to."""
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -7,7 +7,7 @@ from typing import Any
 from keepfed.measure.picture.model import State
 
 
-class Shown:
+class PicturePage:
     """A picture that works without a kernel."""
 
     def __init__(self, *, payload: bytes, state: State):

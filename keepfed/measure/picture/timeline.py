@@ -19,9 +19,9 @@ from keepfed.measure.picture.static import as_svg, as_text
 from keepfed.measure.spans import SpanLog
 
 if TYPE_CHECKING or find_spec("anywidget") is not None:
-    from keepfed.measure.picture.widget import Shown
+    from keepfed.measure.picture.widget import PictureWidget as Shown
 else:
-    from keepfed.measure.picture.page import Shown
+    from keepfed.measure.picture.page import PicturePage as Shown
 
 
 class TimelineGrid(Shown):

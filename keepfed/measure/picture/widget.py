@@ -11,7 +11,7 @@ from keepfed.measure.picture.model import State
 from keepfed.measure.picture.script import module_source
 
 
-class Shown(anywidget.AnyWidget):
+class PictureWidget(anywidget.AnyWidget):
     """A picture that a notebook keeps in step with Python."""
 
     _esm = module_source()

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from course_utils.hardware.gpu import PRESETS, Accelerator, EmulatedAccelerator
+from course_utils.hardware.gpu import cuda as gpu_cuda
 from course_utils.hardware.gpu.cuda import CudaAccelerator
 from keepfed.device import cuda
 from keepfed.device.cuda import CudaDevice, host_time
@@ -57,9 +58,10 @@ def gpu(monkeypatch, clock):
     }
     for name, stand_in in stand_ins.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
-    monkeypatch.setattr(cuda, "Work", Busy)
-    monkeypatch.setattr(cuda, "CudaLoss", lambda value, stream: value)
-    monkeypatch.setattr(cuda, "_device_tensors", lambda batch, device: cuda.tensors(batch))
+    monkeypatch.setattr(gpu_cuda, "Work", Busy)
+    monkeypatch.setattr(gpu_cuda, "CudaLoss", lambda value, stream: value)
+    for module in (cuda, gpu_cuda):
+        monkeypatch.setattr(module, "device_tensors", lambda batch, device: cuda.tensors(batch))
     waits, late_ms = [], []
     device = CudaAccelerator(step_ms=20)
     device.device = torch.device("cpu")  # where the tensors of this test are
@@ -172,10 +174,10 @@ def test_device_times_are_tied_to_the_host_at_both_ends_and_drift_in_proportion(
 
 def test_a_batch_in_host_memory_is_refused():
     with pytest.raises(ValueError, match=r"gpu\.upload\(batch\)"):
-        cuda._device_tensors({"pulses": torch.ones(3)}, torch.device("cuda", 0))
+        cuda.device_tensors({"pulses": torch.ones(3)}, torch.device("cuda", 0))
 
 
 def test_a_step_refuses_a_batch_of_another_gpu():
     sentence = "batch is on the meta and the step on the cuda:0: upload it to the GPU that computes"
     with pytest.raises(RuntimeError, match=sentence):
-        cuda._device_tensors([torch.ones(3, device="meta")], torch.device("cuda", 0))
+        cuda.device_tensors([torch.ones(3, device="meta")], torch.device("cuda", 0))

@@ -18,10 +18,10 @@ import numpy as np
 import psutil
 import pytest
 
-from course_utils.errors import CourseError
 from course_utils.hardware.object_store import object_store
 from course_utils.hardware.object_store import store as module
 from course_utils.hardware.storage import storage_preset
+from keepfed.errors import KeepfedError
 
 DATA = np.random.default_rng(0).bytes(400_000)
 S3 = storage_preset("S3")
@@ -104,12 +104,12 @@ def test_a_store_killed_in_the_middle_of_an_answer_can_be_started_again(folder):
             store.kill()
             with pytest.raises((http.client.IncompleteRead, ConnectionError)):
                 answer.read()
-        with pytest.raises(CourseError, match=r"start it again with store\.restart\(\)"):
+        with pytest.raises(KeepfedError, match=r"start it again with store\.restart\(\)"):
             store.counters()
         url, token, port = store.url, store.token, int(store.url.rpartition(":")[2])
         with (
             socket.create_server(("127.0.0.1", port)),
-            pytest.raises(CourseError, match=f"^Port {port} is taken"),
+            pytest.raises(KeepfedError, match=f"^Port {port} is taken"),
         ):
             store.restart()
         store.restart()
@@ -139,7 +139,7 @@ def test_a_file_that_is_cut_short_meanwhile_is_an_error_not_wrong_data(folder):
 )
 def test_what_cannot_be_served_is_said_and_leaves_no_process(folder, options, said):
     before = children()
-    with pytest.raises((CourseError, ValueError), match=f"^{said}"):
+    with pytest.raises((KeepfedError, ValueError), match=f"^{said}"):
         object_store(**{**options, "folder": folder / options.get("folder", "")})
     assert children() == before
 
@@ -149,7 +149,7 @@ def test_a_server_that_says_nothing_is_ended_and_one_that_ended_is_said(folder, 
     for patience, server in ((0, "import time; time.sleep(60)"), (30, "")):
         monkeypatch.setattr(module, "_PATIENCE_S", patience)
         monkeypatch.setattr(module, "_SERVER", server)
-        with pytest.raises(CourseError, match=r"^The store did not start; close what"):
+        with pytest.raises(KeepfedError, match=r"^The store did not start; close what"):
             object_store(folder, None)
     assert children() == before
 
@@ -169,7 +169,7 @@ def test_an_interrupt_while_it_starts_leaves_no_process_however_long_it_is_remem
 
 def read_and_leave(store):
     assert get(store) == DATA
-    with pytest.raises(CourseError, match="A worker has a copy of the store"):
+    with pytest.raises(KeepfedError, match="A worker has a copy of the store"):
         store.kill()
     store.close()
 

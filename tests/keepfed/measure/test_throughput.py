@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 from keepfed.measure.throughput import first_dropped, steady_rate
 from tests.keepfed.measure.datasets import Numbers
 
@@ -34,5 +34,5 @@ def test_workers_are_gone_when_the_rate_is_known_and_one_batch_has_none() -> Non
     assert rate.dropped == 5
     assert rate.samples_per_s == pytest.approx(4 * rate.batches_per_s, rel=0.5)
     assert not multiprocessing.active_children()
-    with pytest.raises(CourseError, match="more batches"):
+    with pytest.raises(KeepfedError, match="more batches"):
         steady_rate([torch.zeros(4)])

@@ -12,7 +12,7 @@ from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 from keepfed.loaders.staging import stage_to_shm
 from keepfed.loaders.staging.stage import find_place
 
@@ -59,7 +59,7 @@ def stage(source: Path, to: Path, results: Any, as_nobody: bool = False) -> None
     try:
         staged = stage_to_shm(source, to=to, progress=False)
         results.put((str(staged.path), staged.reused))
-    except CourseError as error:
+    except KeepfedError as error:
         results.put(str(error))
 
 

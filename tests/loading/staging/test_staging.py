@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import fsspec
 import pytest
 
-from course_utils.errors import CourseError
 from course_utils.hardware.storage import slow_storage
+from keepfed.errors import KeepfedError
 from keepfed.loaders.staging import stage as staging
 from keepfed.loaders.staging import stage_to_shm, unstage
 from keepfed.loaders.staging.stage import find_place
@@ -89,7 +89,7 @@ def test_a_copy_that_was_written_to_is_made_anew_but_not_while_it_is_in_use(
     assert not staged.reused
     assert staged.path.read_bytes() == source.read_bytes()
     staged.path.write_bytes(b"scribble")
-    with pytest.raises(CourseError, match="while it is in use; end the jobs"):
+    with pytest.raises(KeepfedError, match="while it is in use; end the jobs"):
         stage_to_shm(source, to=shm)
     assert staged.unstage()
 
@@ -117,7 +117,7 @@ def test_what_happens_meanwhile_is_noticed_and_leaves_no_copy(
         data = changed.read_bytes()
         changed.write_bytes(data + b"x" if happens == "grown" else bytes(len(data)))
 
-    with pytest.raises((CourseError, KeyboardInterrupt), match=message):
+    with pytest.raises((KeepfedError, KeyboardInterrupt), match=message):
         stage_to_shm(shards, fs=Meddling(meddle), to=shm)
     assert left(shm) == []
 
@@ -165,7 +165,7 @@ def test_what_a_storage_raises_is_one_sentence(shm: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(type(fsspec.filesystem("memory")), "info", info)
     said = r"memory:///x cannot be read \(NoCredentialsError: Unable to .*\); look at the network"
-    with pytest.raises(CourseError, match=said):
+    with pytest.raises(KeepfedError, match=said):
         stage_to_shm("memory://x", to=shm)
 
 
@@ -182,7 +182,7 @@ def test_what_is_no_source_is_named(
     source: str, said: str, shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CourseError, match=said):
+    with pytest.raises(KeepfedError, match=said):
         stage_to_shm(source, to=shm)
 
 
@@ -191,7 +191,9 @@ def test_the_limit_of_the_container_counts_in_memory_before_a_byte_is_copied(
     source: Path, shm: Path, in_group: Callable[..., None]
 ) -> None:
     in_group({"memory.max": "50000000", "memory.current": "44000000"})
-    with pytest.raises(CourseError, match=r"container.* has 6.0 MB free, of which 5.0 MB are kept"):
+    with pytest.raises(
+        KeepfedError, match=r"container.* has 6.0 MB free, of which 5.0 MB are kept"
+    ):
         stage_to_shm(source, to=shm)
     assert left(shm) == []
 
@@ -204,7 +206,7 @@ def test_a_large_disk_with_little_left_takes_a_small_file(
     with stage_to_shm(source, to=tmp_path / "disk", progress=False) as staged:
         assert staged.path.exists()
     nearly_full.free = 1_000_000_000
-    with pytest.raises(CourseError, match=r"has 1.00 GB free, of which 1.00 GB are kept free"):
+    with pytest.raises(KeepfedError, match=r"has 1.00 GB free, of which 1.00 GB are kept free"):
         stage_to_shm(source, to=tmp_path / "disk")
 
 
@@ -225,10 +227,10 @@ def test_without_shm_it_goes_to_the_temp_folder_and_says_so(
 def test_a_place_that_is_a_file_or_a_link_of_somebody_is_refused(
     source: Path, shm: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(CourseError, match="is a file, not a folder; name another place"):
+    with pytest.raises(KeepfedError, match="is a file, not a folder; name another place"):
         stage_to_shm(source, to=source)
     (tmp_path / "trap").mkdir()
     (shm / f"keepfed-{os.getuid()}").symlink_to(tmp_path / "trap")
-    with pytest.raises(CourseError, match="is not yours; name another place with to="):
+    with pytest.raises(KeepfedError, match="is not yours; name another place with to="):
         stage_to_shm(source, to=shm)
     assert list((tmp_path / "trap").iterdir()) == []

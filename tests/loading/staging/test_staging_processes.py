@@ -177,7 +177,7 @@ def test_a_copy_stays_while_another_process_uses_it_but_not_for_forked_workers(
 IN_SMALL_TMPFS = """
 import sys
 from pathlib import Path
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 from keepfed.loaders.staging import stage_to_shm
 from tests.loading.staging.staging_sources import Meddling
 
@@ -192,7 +192,7 @@ def another_job(path):
 for source, fs in ((large, None), (small, Meddling(another_job))):
     try:
         stage_to_shm(source, fs=fs, to=to, progress=False)
-    except CourseError as error:
+    except KeepfedError as error:
         print(error)
     print({path.suffix for path in Path(to).rglob("*") if path.is_file()} - {".job"})
 """

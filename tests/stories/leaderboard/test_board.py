@@ -9,7 +9,7 @@ import pytest
 
 from course_stories.leaderboard import Board, Result
 from course_stories.leaderboard import board as module
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 from tests.stories.leaderboard.posted import GOOD, sent
 
 
@@ -131,7 +131,7 @@ def test_a_board_has_an_end(board: Board, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_damaged_file_is_named_and_stays_as_it_is(tmp_path: Path, text: str) -> None:
     path = tmp_path / "leaderboard.json"
     path.write_text(text, "utf-8")
-    with pytest.raises(CourseError, match=r"leaderboard\.json is no board, or damaged; mend it"):
+    with pytest.raises(KeepfedError, match=r"leaderboard\.json is no board, or damaged; mend it"):
         Board(path)
     assert path.read_text("utf-8") == text
 

@@ -16,7 +16,7 @@ import pytest
 
 from course_stories.leaderboard import network_address, post
 from course_utils.command import cli
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 from tests.stories.leaderboard.posted import GOOD, TOKEN, sent, serving
 
 
@@ -205,7 +205,7 @@ def test_a_machine_in_no_network_has_no_address_there(monkeypatch: pytest.Monkey
         raise OSError(101, "Network is unreachable")
 
     monkeypatch.setattr(socket.socket, "connect", connect)
-    with pytest.raises(CourseError, match="in no network; join one, or leave out --lan"):
+    with pytest.raises(KeepfedError, match="in no network; join one, or leave out --lan"):
         network_address()
 
 

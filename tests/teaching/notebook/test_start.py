@@ -14,8 +14,8 @@ import torch
 
 import course_utils
 from course_utils.command import cli
-from course_utils.errors import CourseError
 from course_utils.teaching.notebook import data_path, ready, start, start_workers
+from keepfed.errors import KeepfedError
 
 VERSION = '{"cells": [], "metadata": {"course": {"version": "%s"}}}'
 
@@ -57,7 +57,9 @@ def test_a_wrong_choice_gets_the_same_sentence_from_the_doctor(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COURSE_START_METHOD", "teleport")
-    with pytest.raises(CourseError, match="by 'teleport' here; set COURSE_START_METHOD") as refused:
+    with pytest.raises(
+        KeepfedError, match="by 'teleport' here; set COURSE_START_METHOD"
+    ) as refused:
         start_workers()
     assert cli.main(["doctor"]) == 1
     assert capsys.readouterr().err == f"course: {refused.value}\n"
@@ -111,9 +113,11 @@ def test_a_data_set_is_made_once_in_the_size_asked_for_or_it_is_said_what_to_do(
     monkeypatch.setattr("course_data.make_events.main", main)
     folder = tmp_path / "events-S"
     folder.mkdir()  # without a manifest it is not whole
-    with pytest.raises(CourseError, match="mend what is named above, then run `course data`"):
+    with pytest.raises(KeepfedError, match="mend what is named above, then run `course data`"):
         data_path("events", "S")
     assert data_path("events", "S") == data_path("events", "S") == folder
     assert made == [["--size", "S", "--out", str(folder)]] * 2
-    with pytest.raises(CourseError, match="no data set 'event'; choose one of events, images, vol"):
+    with pytest.raises(
+        KeepfedError, match="no data set 'event'; choose one of events, images, vol"
+    ):
         data_path("event")

@@ -5,8 +5,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from course_utils.errors import CourseError
 from course_utils.teaching.notebook import torchrun
+from keepfed.errors import KeepfedError
 
 SCRIPT = """
 import os, sys, time
@@ -33,5 +33,5 @@ def test_every_rank_runs_the_script_and_none_is_left(what: str, tmp_path: Path) 
 
 
 def test_a_script_that_is_not_there_is_said_so() -> None:
-    with pytest.raises(CourseError, match="no script train_nothing; give its path"):
+    with pytest.raises(KeepfedError, match="no script train_nothing; give its path"):
         torchrun("train_nothing")

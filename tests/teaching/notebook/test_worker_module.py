@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from course_utils.errors import CourseError
 from course_utils.teaching.notebook import worker_module
 from course_utils.teaching.notebook.worker_module import define, register
+from keepfed.errors import KeepfedError
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ def test_a_cell_that_another_one_came_after_is_run_again(
     if "import" in between:
         magic.run("mine_user", between)
     else:
-        with pytest.raises(CourseError):
+        with pytest.raises(KeepfedError):
             magic.run("mine_base", between)
     magic.run("mine_base", "x = 2\nclass Kind: pass")
     assert "keep the old code" in capsys.readouterr().out
@@ -101,7 +101,7 @@ def test_edits_of_equal_length_within_a_second_are_seen_with_the_lines_of_the_ce
     folder: Path,
 ) -> None:
     """Also where a worker wrote a cached version meanwhile."""
-    with pytest.raises(CourseError):
+    with pytest.raises(KeepfedError):
         define("mine", "1 / 0", folder=folder)  # mended by the next one
     first = b""
     cached = Path(importlib.util.cache_from_source(str(folder / "mine.py")))
@@ -118,7 +118,7 @@ def test_edits_of_equal_length_within_a_second_are_seen_with_the_lines_of_the_ce
 
 def test_of_a_new_version_that_is_not_python_the_new_line_is_told(folder: Path) -> None:
     define("mine", "x = (1 + 1) * 2", folder=folder)
-    with pytest.raises(CourseError, match=re.escape("`x = (1 + 1 * 2`: '(' was never closed")):
+    with pytest.raises(KeepfedError, match=re.escape("`x = (1 + 1 * 2`: '(' was never closed")):
         define("mine", "x = (1 + 1 * 2", folder=folder)
 
 
@@ -140,7 +140,7 @@ def test_of_a_new_version_that_is_not_python_the_new_line_is_told(folder: Path) 
 def test_what_cannot_work_is_refused_in_a_sentence(
     folder: Path, name: str, cell: str, sentence: str
 ) -> None:
-    with pytest.raises(CourseError) as caught:
+    with pytest.raises(KeepfedError) as caught:
         define(name, cell, folder=folder)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)

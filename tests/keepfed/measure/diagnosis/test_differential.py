@@ -15,8 +15,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from benchmarks.diagnose import loops
-from course_utils.errors import CourseError
 from course_utils.hardware.gpu import get_accelerator
+from keepfed.errors import KeepfedError
 from keepfed.measure.diagnosis import Diagnosis, diagnose, runs
 from keepfed.measure.diagnosis.differential import untouched
 from keepfed.measure.hook import end
@@ -135,12 +135,12 @@ def test_what_the_step_or_the_dataset_raises_comes_through_and_nothing_stays(
 def test_what_cannot_be_judged_is_refused_with_the_next_step(
     loader: Any, step: Any, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(CourseError, match=says):
+    with pytest.raises(KeepfedError, match=says):
         quick(loader, step, seconds=0.5)
-    with pytest.raises(CourseError, match="nothing can be measured"):
+    with pytest.raises(KeepfedError, match="nothing can be measured"):
         quick(ROWS(), seconds=-1)
     monkeypatch.setattr(runs, "GRACE_S", 0.0)
-    with pytest.raises(CourseError, match="too few to judge by"):
+    with pytest.raises(KeepfedError, match="too few to judge by"):
         quick(ROWS(), seconds=1e-9)
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Subset
 
-from course_utils.errors import CourseError
 from keepfed import private_torch
+from keepfed.errors import KeepfedError
 from keepfed.measure.hook.loader_hook import (
     Listener,
     end,
@@ -54,7 +54,7 @@ def test_a_torch_without_it_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) 
     gone = private_torch.Private("its iterator", "_gone.away", "ends well")
     monkeypatch.setattr(private_torch, "PRIVATE", (gone,))
     missing.cache_clear()
-    with pytest.raises(CourseError, match=r"has no _gone\.away \(ends well\).*requirements\.lock"):
+    with pytest.raises(KeepfedError, match=r"has no _gone\.away \(ends well\).*requirements\.lock"):
         listen(DataLoader(Numbers(2)), [])
     missing.cache_clear()
 

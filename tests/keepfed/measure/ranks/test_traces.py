@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 from keepfed.measure.picture import as_text
 from keepfed.measure.ranks import load_ranks, save_rank
 from keepfed.measure.spans import OTHERS, reach
@@ -59,9 +59,9 @@ def test_what_an_older_run_left_is_not_taken_for_a_rank(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_left_no_trace_is_missed(tmp_path: Path) -> None:
-    with pytest.raises(CourseError, match="Rank 0 left no trace"):
+    with pytest.raises(KeepfedError, match="Rank 0 left no trace"):
         load_ranks(tmp_path)
     save(tmp_path, 0, 0, [], ranks=3)
     save(tmp_path, 2, 0, [], ranks=3)
-    with pytest.raises(CourseError, match="Rank 1 left no trace"):
+    with pytest.raises(KeepfedError, match="Rank 1 left no trace"):
         load_ranks(tmp_path)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from course_utils.command import cli
-from course_utils.errors import CourseError
+from keepfed.errors import KeepfedError
 from keepfed.measure.watch import program, run_watched
 from keepfed.measure.watch.attach import prepare
 from keepfed.measure.watch.timing.ring_file import PROCESS, At, RingFile, Totals, read_all
@@ -40,7 +40,7 @@ def test_a_signal_reads_as_shells_say_it(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CourseError, match=r"^no-such-program cannot be run \(No such file"):
+    with pytest.raises(KeepfedError, match=r"^no-such-program cannot be run \(No such file"):
         run_watched(["no-such-program"], tmp_path)
 
 
