@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from keepfed import __version__ as __version__
+from keepfed.errors import not_installed
 
 if TYPE_CHECKING:  # the same names once more, for those who read the code without running it
     from course_utils.hardware.gpu import get_accelerator as get_accelerator
@@ -48,7 +49,10 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'course_utils' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
+    try:
+        value = getattr(import_module(_HOME[name]), name)
+    except ModuleNotFoundError as error:
+        raise not_installed(error, "keepfed[course]") from None
     globals()[name] = value
     return value
 

@@ -11,7 +11,7 @@ from textwrap import fill
 from typing import Any
 
 from keepfed import __version__, words
-from keepfed.errors import KeepfedError, sentence
+from keepfed.errors import KeepfedError, not_installed, sentence
 
 Commands = Any  # argparse has no public name for what `add_subparsers` returns
 
@@ -26,14 +26,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run(parser, argv)
 
 
-def run(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
-    """Run the command that `argv` names; an expected error is one sentence on stderr."""
+def run(
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    *,
+    install: str = "keepfed",
+    elsewhere: str = "choose a folder that you may write to",
+) -> int:
+    """Run the command that `argv` names; an expected error is one sentence on stderr.
+
+    Args:
+        parser: of the program.
+        argv: None for the arguments of this process.
+        install: what brings a package that is missing, for pip.
+        elsewhere: what to do if a folder cannot be written.
+    """
     arguments = parser.parse_args(argv)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
-        return command(arguments)
+        try:
+            return command(arguments)
+        except ModuleNotFoundError as error:
+            raise not_installed(error, install) from error
     except (KeepfedError, OSError) as error:
-        print(f"{parser.prog}: {sentence(error)}", file=sys.stderr)
+        print(f"{parser.prog}: {sentence(error, elsewhere=elsewhere)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)

@@ -14,8 +14,20 @@ class KeepfedError(RuntimeError):
         return [str(self)]  # IPython asks for this: a notebook then shows the sentence alone
 
 
+def not_installed(error: ModuleNotFoundError, install: str) -> KeepfedError:
+    """Return what to say if a package is missing; `install` is what brings it, for pip.
+
+    Raises:
+        ModuleNotFoundError: If a module of ours is missing, which no installation brings.
+    """
+    name = (error.name or "").partition(".")[0]
+    if not name or name.startswith(("keepfed", "course_")):
+        raise error
+    return KeepfedError(f'The package {name} is not installed: run pip install "{install}".')
+
+
 def sentence(
-    error: KeepfedError | OSError, *, elsewhere: str = "put the project in a folder of your own"
+    error: KeepfedError | OSError, *, elsewhere: str = "choose a folder that you may write to"
 ) -> str:
     """Say what went wrong, and what to do; `elsewhere` is how to choose another place."""
     if isinstance(error, KeepfedError):

@@ -17,7 +17,10 @@ TEXTS = [
 FILES = re.compile(
     r"(?<![\w./])(?:course_utils|course_data|notebooks|benchmarks|tests|docs)/[\w/]+\.\w+"
 )
-MODULES = re.compile(r"[`\"]((?:course_utils|notebooks\.stories|course_data)(?:\.[a-z_]+)+)[`\"]")
+OURS = "course_utils|course_stories|course_data|keepfed"
+MODULES = re.compile(rf"[`\"]((?:{OURS})(?:\.[a-z_]+)+)[`\"]")
+    r"[`\"]((?:course_utils|course_stories|course_data|keepfed)(?:\.[a-z_]+)+)[`\"]"
+)
 HOLDS = re.compile(r"`(\w+)`\s(?:\w+,?\s){0,4}?(?:in|from)\s`(course_utils/[\w/]+\.py)`")
 
 

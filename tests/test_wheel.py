@@ -119,9 +119,8 @@ def test_two_users_of_one_installation_have_a_home_each(installed: Path, tmp_pat
 def test_beside_torch_and_numpy_the_light_package_works(installed: Path, tmp_path: Path) -> None:
     libraries = tmp_path / "libraries"
     libraries.mkdir()
-    for name in closure(Requirement("keepfed")) - {"keepfed"}:
-        for top in tops_of(name):
-            (libraries / top.name).symlink_to(top)
+    for top in set().union(*map(tops_of, closure(Requirement("keepfed")) - {"keepfed"})):
+        (libraries / top.name).symlink_to(top)
     said = python(installed, [str(libraries)], LIGHT, tmp_path)
     assert said.split()[0] == "640"
     assert said.split()[-1] == "True"

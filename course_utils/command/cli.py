@@ -24,7 +24,8 @@ _SHARDS = "shards.json"  # the list that `write_shards` writes: its module needs
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command of the course and return its exit code."""
-    return light.run(_parser(), argv)
+    elsewhere = "put the project in a folder of your own, or set COURSE_HOME"
+    return light.run(_parser(), argv, install="keepfed[course]", elsewhere=elsewhere)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,18 +5,19 @@ from importlib import import_module
 
 import pytest
 
+from course_utils.paths import REPO
 from course_utils.teaching import exercise
 from docs.house import modules
 from notebooks.build import HERE
 
-PROBLEM = re.compile(r"notebooks\.exercises\.nb\d\d\.problem")
+PROBLEM = re.compile(r"course_exercises\.nb\d\d\.problem")
 JUDGED = exercise.judge_modules()
-PROBLEMS = sorted(HERE.glob("exercises/nb*/problem.py"))
+PROBLEMS = sorted((REPO / "course_exercises").glob("nb*/problem.py"))
 
 
 def test_notebooks_import_problems_and_no_other_module_of_the_exercises() -> None:
     texts = [path.read_text("utf-8") for path in (HERE / "source").glob("*.py")]
-    imported = {name for text in texts for name in re.findall(r"notebooks\.exercises[\w.]*", text)}
+    imported = {name for text in texts for name in re.findall(r"course_exercises[\w.]*", text)}
     assert not {name for name in imported if not PROBLEM.fullmatch(name)}
 
 
