@@ -19,8 +19,6 @@ FILES = re.compile(
 )
 OURS = "course_utils|course_stories|course_data|keepfed"
 MODULES = re.compile(rf"[`\"]((?:{OURS})(?:\.[a-z_]+)+)[`\"]")
-    r"[`\"]((?:course_utils|course_stories|course_data|keepfed)(?:\.[a-z_]+)+)[`\"]"
-)
 HOLDS = re.compile(r"`(\w+)`\s(?:\w+,?\s){0,4}?(?:in|from)\s`(course_utils/[\w/]+\.py)`")
 
 
