@@ -22,6 +22,7 @@ from pathlib import Path
 from course_utils.errors import CourseError
 
 _START_UP_S = 120.0
+_TRIES = 3  # to start, where many users start servers at the same time
 # A proxy, as companies set it, does not lead back to this machine.
 _LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _KEPT = {
@@ -68,12 +69,36 @@ def serve(
     Raises:
         CourseError: the port is taken, or JupyterLab does not start.
     """
-    port = _free_port(ip, port)
     token = secrets.token_hex(16)
     _prepare(state, notebook)
     log = state / "lab.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
+    for tries_left in reversed(range(_TRIES if port is None else 1)):
+        chosen = _free_port(ip, port)
+        process = _start(root, notebook, state, chosen, ip, options, token)
+        base = f"http://127.0.0.1:{chosen}"
+        try:
+            if not _comes_up(f"{base}/api/status?token={token}", process):
+                # another user's server may have taken the port in the meantime
+                if tries_left and process.poll() is not None and _port_was_taken(log):
+                    continue
+                raise CourseError(f"JupyterLab did not start; the reason is at the end of {log}.")
+            yield Server(f"{base}{_lab_path(notebook)}?token={token}", process)
+            return
+        finally:
+            _stop(f"{base}/api/shutdown?token={token}", process)
+
+
+def _start(
+    root: Path,
+    notebook: str,
+    state: Path,
+    port: int,
+    ip: str,
+    options: Sequence[str],
+    token: str,
+) -> subprocess.Popen[bytes]:
+    with (state / "lab.log").open("wb") as output:
+        return subprocess.Popen(
             _command(root, notebook, port=port, ip=ip, options=options),
             # the kernel is this Python's, also where a user-wide kernel goes by the same name
             env=os.environ
@@ -86,12 +111,10 @@ def serve(
             start_new_session=True,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
-    base = f"http://127.0.0.1:{port}"
-    try:
-        _wait_until_up(f"{base}/api/status?token={token}", process, log)
-        yield Server(f"{base}{_lab_path(notebook)}?token={token}", process)
-    finally:
-        _stop(f"{base}/api/shutdown?token={token}", process)
+
+
+def _port_was_taken(log: Path) -> bool:
+    return b"is not available" in log.read_bytes()
 
 
 def running(state: Path, notebook: str) -> str | None:
@@ -147,13 +170,14 @@ def _free_port(ip: str, wanted: int | None) -> int:
     raise CourseError(f"Port {wanted} is taken; choose another with `course lab --port`.")
 
 
-def _wait_until_up(status: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _comes_up(status: str, process: subprocess.Popen[bytes]) -> bool:
+    """Wait until the server answers; return False if it ends, or takes too long."""
     give_up = time.monotonic() + _START_UP_S
     while process.poll() is None and time.monotonic() < give_up:
         if _is_up(status):
-            return
+            return True
         time.sleep(0.1)
-    raise CourseError(f"JupyterLab did not start; the reason is at the end of {log}.")
+    return False
 
 
 def _is_up(status: str) -> bool:

@@ -273,6 +273,7 @@ cu.predict(
 # %%
 import numpy as np
 
+from course_utils.loading.quality import draw_together, mixing
 from keepfed.loaders import stream
 
 energy = runs["one spot"].energy
@@ -290,10 +291,10 @@ ways = {  # name: the order, and how many events are held in memory
 
 # %%
 quality = {
-    name: stream.mixing(stream.batched(order, 32), energy, blocks=20, memory=memory)
+    name: mixing(stream.batched(order, 32), energy, blocks=20, memory=memory)
     for name, (order, memory) in ways.items()
 }
-stream.draw_together(quality)
+draw_together(quality)
 
 # %%
 cu.reveal("05c", quality["buffer"].ratio)
@@ -345,7 +346,7 @@ cu.reveal("05d", 10_000 * torch.zeros(3, 224, 224).nbytes / 1e9)
 # %%
 from course_exercises.nb05.problem import try_out
 
-stream.draw_together({"tried": try_out(at_once=1, chunk=200, buffer=800)})
+draw_together({"tried": try_out(at_once=1, chunk=200, buffer=800)})
 
 # %%
 at_once = 35  ### SOLUTION
@@ -504,6 +505,7 @@ figure
 # %%
 from itertools import islice
 
+from course_utils.loading.event_shards import EventShards
 from course_utils.loading.events import pad_collate
 from keepfed.loaders.prefetch import ThreadPrefetcher
 
@@ -519,7 +521,7 @@ def steps_of(batches):
 # %%
 def four_spots():
     lustre = cu.slow_storage(folder, "busy Lustre", cache_mb=0)
-    slow = stream.EventShards(folder, shards=250, interleave=4, chunk=8, buffer=1, fs=lustre)
+    slow = EventShards(folder, shards=250, interleave=4, chunk=8, buffer=1, fs=lustre)
     return DataLoader(slow, batch_size=32, collate_fn=pad_collate)
 
 

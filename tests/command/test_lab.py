@@ -41,6 +41,22 @@ def test_a_server_that_does_not_start_names_its_log(tmp_path, monkeypatch):
         pytest.fail("it started")
 
 
+@pytest.mark.slow
+def test_a_port_that_another_user_takes_at_that_moment_is_left_to_them(tmp_path, monkeypatch):
+    find, found = lab._free_port, []
+
+    def too_late(ip, wanted):
+        found.append(taken.getsockname()[1] if not found else find(ip, 0))
+        return found[-1]
+
+    monkeypatch.setattr(lab, "_free_port", too_late)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        (tmp_path / "work").mkdir()
+        with lab.serve(tmp_path, NOTEBOOK, state=tmp_path / ".jupyter") as server:
+            assert f":{found[1]}/" in server.url
+    assert len(found) == 2
+
+
 def test_linux_without_windows_has_no_browser(monkeypatch):
     def fails(url):
         raise webbrowser.Error("could not locate runnable browser")

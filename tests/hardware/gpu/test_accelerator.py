@@ -79,7 +79,7 @@ ON_A_BARE_MACHINE = """
 import sys, numpy, torch
 
 class Nothing:
-    there = {*sys.stdlib_module_names, "course_utils", "torch", "numpy"}
+    there = {*sys.stdlib_module_names, "course_utils", "keepfed", "torch", "numpy"}
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] not in self.there:
             raise ImportError(f"a bare GPU machine has no {name}")
