@@ -137,7 +137,9 @@ class Form(widgets.VBox):  # type: ignore[misc]
     in_words = ""
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, object]:
-        return {**super()._repr_mimebundle_(**options), "text/plain": self.in_words}
+        shown = getattr(super(), "_repr_mimebundle_", dict)  # ipywidgets 7 has none
+        words = {"text/plain": self.in_words, "text/html": card("plain", self.in_words)}
+        return {**shown(**options), **words}
 
 
 def _read_guess(text: str, unit: str) -> float:

@@ -131,7 +131,7 @@ def _axis(scale: _Scale, bottom: int) -> Iterator[str]:
 
 def _panel_header(trace: SpanLog, name: str, y: int) -> Iterator[str]:
     middle, summary = y + HEADER // 2, summarise(trace)
-    busy = f"{of_gpu('busy', trace)} {percent(summary.utilisation)}"
+    busy = escape(f"{of_gpu('busy', trace)} {percent(summary.utilisation)}")  # may be "< 1 %"
     title = f'<tspan class="bold">{escape(name)}</tspan> · {busy}' if name else busy
     yield f'<rect class="paper" y="{y + 3}" width="{WIDTH}" height="{HEADER - 6}"/>'
     yield f'<text x="8" y="{middle}">{title}</text>'
@@ -152,7 +152,8 @@ def _lane(
     share, right = busy_share(trace, lane), scale.x(end - origin)
     width = right - LEFT
     yield f'<text x="8" y="{y + height / 2}">{escape(lane.name)}</text>'
-    yield f'<text class="soft end" x="{LEFT - 8}" y="{y + height / 2}">{percent(share)}</text>'
+    busy = escape(percent(share))  # may be "< 1 %"
+    yield f'<text class="soft end" x="{LEFT - 8}" y="{y + height / 2}">{busy}</text>'
     yield f'<rect class="track" x="{LEFT}" y="{y}" width="{width:.1f}" height="{height}"/>'
     if is_gpu and right < WIDTH - 140:  # what ends before the axis does has saved that time
         after = f"done after {duration(end - origin)}"

@@ -92,9 +92,11 @@ class TimelineGrid(Shown):
         )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Return the widget, and an image for sites and programs that show no widget."""
         bundle = super()._repr_mimebundle_(**kwargs)
         if bundle is not None:
             bundle[0]["text/plain"] = as_text(self.picture)
+            bundle[0]["image/svg+xml"] = as_svg(self.picture)
         return bundle
 
 

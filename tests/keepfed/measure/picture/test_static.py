@@ -51,9 +51,10 @@ def test_no_line_of_the_grid_runs_through_the_words_at_the_end_of_a_run():
     [
         trace_of(span("main", "read", 0, 5)),
         trace_of(),
+        trace_of(span("main", "read", 0, 1), span("gpu", "compute", 1, 2_000)),
         simulate(Pipeline(read_ms=7, step_ms=4, num_workers=6, steps=2_000, jitter=0.5)),
     ],
-    ids=["no steps", "nothing", "many steps"],
+    ids=["no steps", "nothing", "a lane below 1 %", "many steps"],
 )
 def test_any_trace_can_be_drawn_and_stays_small(trace):
     drawn(Picture([trace]))
