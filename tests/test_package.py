@@ -18,6 +18,7 @@ from course_utils.paths import REPO
 from docs.house import ROOTS, circle, drawing, folders, modules, plug_ins, unreached, wrong_ways
 
 LIMIT = 12  # entries of a folder, so that one look takes it in
+COURSE = ("notebook", "images", "colab", "course")  # the extras of the course
 # which pins what it imports, and installs it into environments of their own
 ON_DEMAND = "course_stories.peers.libraries"
 
@@ -132,8 +133,8 @@ def test_every_package_that_is_imported_is_declared() -> None:
         "keepfed.measure.picture.widget": light | declared(extras["notebook"]),
         "keepfed.loaders.images": light | declared(extras["images"]),
         "keepfed": light,
-        "course": light.union(*(declared(extras[e]) for e in ("notebook", "images", "course"))),
-        "course_data": light.union(*(declared(extras[e]) for e in ("images", "course", "cluster"))),
+        "course": light.union(*(declared(extras[e]) for e in COURSE)),
+        "course_data": light.union(*(declared(extras[e]) for e in (*COURSE, "cluster"))),
     }
     undeclared = {
         f"{module.name} imports {name}"

@@ -35,7 +35,7 @@ def test_the_lock_pins_one_version_of_everything_that_is_needed() -> None:
     assert all(re.fullmatch(r"==[^*,]+", str(pin.specifier)) for pin in pins)
     by_name = {pin.name: pin for pin in pins}
     extras = PROJECT["optional-dependencies"]
-    names = ("notebook", "images", "course", "dev")
+    names = ("notebook", "images", "colab", "course", "dev")
     wanted = PROJECT["dependencies"] + [line for name in names for line in extras[name]]
     wanted = [line for line in wanted if not line.startswith("keepfed[")]
     for requirement in map(Requirement, wanted):

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from course_utils import paths
 
 _PROJECT = "keepfed"
-_EXTRAS = ("", "course", "images", "notebook")  # of the project, that the course needs
+_EXTRAS = ("", "colab", "course", "images", "notebook")  # of the project, that the course needs
 _IMPORT_NAMES = {
     "ipython": "IPython",
     "opencv-python-headless": "cv2",

@@ -14,6 +14,7 @@ from keepfed.measure.picture.script import module_source
 class PictureWidget(anywidget.AnyWidget):
     """A picture that a notebook keeps in step with Python."""
 
+    _ipython_display_ = None  # ipywidgets 7 has it, which would show the widget without its image
     _esm = module_source()
     payload = traitlets.Bytes().tag(sync=True)  # every picture, packed
     extra = traitlets.Bytes().tag(sync=True)  # pictures that `put` added later
