@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv/bin/python
 READY := .venv/.ready
+DEVELOP := .venv/.develop
 PROCESSES := -n 4
 ALONE = $(shell grep -rl --include='*.py' mark.alone tests)
 NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian, Ubuntu: apt install \
@@ -14,50 +15,50 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
 
-lab: $(READY) ## install what is missing, make the data, open the notebooks
+lab: $(READY) ## install what is missing, make the data, open the notebooks (CUDA=1: PyTorch with CUDA)
 	@$(VENV) -m course_utils.command.cli lab
 
-test: $(READY) ## unit tests, every notebook and a real browser, in six minutes on two cores
+test: $(DEVELOP) ## unit tests, every notebook and a real browser, in six minutes on two cores
 	@$(VENV) -m pytest $(PROCESSES) -m "not full and not alone"
 	@$(VENV) -m pytest -m "alone and not full" $(ALONE)
 
-test-fast: $(READY) ## the quick unit tests, on two cores
+test-fast: $(DEVELOP) ## the quick unit tests, on two cores
 	@$(VENV) -m pytest -q -n 3 --ignore=tests/browser -m "not slow and not browser and not gpu and not full"
 
-test-all: $(READY) ## everything, under every way to start workers, every notebook in the browser too
+test-all: $(DEVELOP) ## everything, under every way to start workers, every notebook in the browser too
 	@COURSE_TEST_MATRIX=full COURSE_TEST_LIMIT_S=1800 $(VENV) -m pytest $(PROCESSES) -m "not alone and not short"
 	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -m alone $(ALONE)
 
-durations: $(READY) ## measure how long the tests take, which decides their order
+durations: $(DEVELOP) ## measure how long the tests take, which decides their order
 	@$(VENV) -m pytest $(PROCESSES) -m "not full and not alone" --store-durations
 
-lint: $(READY) ## style and types
+lint: $(DEVELOP) ## style and types
 	@$(VENV) -m ruff check && $(VENV) -m ruff format --check
 	@$(VENV) -m mypy
 
-house: $(READY) ## measure rooms, folders and walls from the imports
+house: $(DEVELOP) ## measure rooms, folders and walls from the imports
 	@$(VENV) docs/house.py
 
 data: $(READY) ## make the data sets (COURSE_SIZE=S, M or L)
 	@$(VENV) -m course_utils.command.cli data
 
-notebooks: $(READY) ## build the notebooks from notebooks/source, and what they tell the instructor
+notebooks: $(DEVELOP) ## build the notebooks from notebooks/source, and what they tell the instructor
 	@$(VENV) -m notebooks.build
 	@$(VENV) -m slides.instructor.collect
 
-slides: $(READY) ## build the slides: one HTML file and one PDF for each deck
+slides: $(DEVELOP) ## build the slides: one HTML file and one PDF for each deck
 	@$(VENV) -m slides.build
 
-book: $(READY) ## build the book, offline pages that need no Python to read
+book: $(DEVELOP) ## build the book, offline pages that need no Python to read
 	@$(VENV) -m docs.book.build
 
-bundle: $(READY) ## everything in build/bundle, to install without a network
+bundle: $(DEVELOP) ## everything in build/bundle, to install without a network
 	@$(VENV) docs/bundle.py
 
-bench: $(READY) ## measure what the course claims
+bench: $(DEVELOP) ## measure what the course claims
 	@$(VENV) -m benchmarks.run
 
-peers: $(READY) ## our loaders beside those of other libraries, as far as they are installed
+peers: $(DEVELOP) ## our loaders beside those of other libraries, as far as they are installed
 	@$(VENV) -m benchmarks.peers
 
 gpu-check: ## run the CUDA tests and record traces, with the Python at hand
@@ -65,5 +66,8 @@ gpu-check: ## run the CUDA tests and record traces, with the Python at hand
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c "import sys, ensurepip; sys.exit(sys.version_info < (3, 11))" 2>&- || { echo "$(NO_PYTHON)"; exit 1; }
-	@$(PYTHON) -m venv .venv && $(VENV) -m pip install --disable-pip-version-check -r requirements.lock
+	@$(PYTHON) -m venv .venv && $(VENV) docs/install.py requirements.lock
 	@$(VENV) -m pip install --disable-pip-version-check -q --no-deps -e . && touch $@
+
+$(DEVELOP): requirements-dev.lock $(READY)
+	@$(VENV) docs/install.py requirements-dev.lock && touch $@

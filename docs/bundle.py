@@ -13,7 +13,6 @@ are far smaller: name their index, which PyTorch's page tells, in PIP_EXTRA_INDE
 import io
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import tomllib
 from pathlib import Path
 
 from course_utils.paths import REPO
+from docs.install import cpu_builds, requirements
 from keepfed.words import size
 
 OUT = REPO / "build" / "bundle"
@@ -29,7 +29,6 @@ SIZES = "S", "M"
 PAGES = {"slides": "slides/built", "book": "docs/book/built"}  # what a verb builds, and where
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-_CUDA = re.compile(r"(?:nvidia-|cuda-|triton)")
 INSTALL = f"""\
 #!/bin/sh
 # Install the course from this folder; no network is asked.
@@ -62,22 +61,11 @@ steps: `$env:PIP_NO_INDEX=1`, `$env:PIP_FIND_LINKS="../wheelhouse"`, `py -{pytho
 | | |
 |---|---|
 | `course` | the project with its notebooks, and data of size {sizes[0]} and {sizes[1]} |
-| `wheelhouse` | every package that it needs, those for tests and slides too |
+| `wheelhouse` | every package that it needs |
 {rows}
 The course begins with `course/README.md`, and a teacher with `course/slides/INSTRUCTOR.md`.
 Chromium, which draws the PDFs of the slides and drives the tests of the browser, is not here.
 """
-
-
-def requirements(lock: str, *, cpu: bool) -> str:
-    """Return the lock without its comments and, for a torch without CUDA, without CUDA."""
-    pins = [line for line in lock.splitlines() if line and not line.startswith("#")]
-    return "".join(f"{pin}\n" for pin in pins if not (cpu and _CUDA.match(pin)))
-
-
-def cpu_builds(lock: str) -> list[str]:
-    """Return the pins of torch and torchvision as builds without CUDA."""
-    return [f"{pin}+cpu" for pin in re.findall(r"^torch(?:vision)?==\S+", lock, re.MULTILINE)]
 
 
 def readme(system: str, *, cuda: bool, there: dict[str, bool]) -> str:

@@ -1,0 +1,76 @@
+"""Install the packages of a lock into the environment that runs this.
+
+    python docs/install.py requirements.lock
+
+On Linux, PyPI brings PyTorch with CUDA: 4 GB that a machine without an NVIDIA driver cannot use.
+Such a machine gets the builds without CUDA from PyTorch's own index. The environment variable
+CUDA=1 asks for those with CUDA, CUDA=0 for those without. Only the standard library is needed here.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+INDEX = "https://download.pytorch.org/whl/cpu"
+_CUDA = re.compile(r"(?:nvidia-|cuda-|triton)")
+
+
+def requirements(lock: str, *, cpu: bool) -> str:
+    """Return the lock without its comments and, for a torch without CUDA, without CUDA."""
+    pins = [line for line in lock.splitlines() if line and not line.startswith("#")]
+    return "".join(f"{pin}\n" for pin in pins if not (cpu and _CUDA.match(pin)))
+
+
+def cpu_builds(lock: str) -> list[str]:
+    """Return the pins of torch and torchvision as builds without CUDA."""
+    return [f"{pin}+cpu" for pin in re.findall(r"^torch(?:vision)?==\S+", lock, re.MULTILINE)]
+
+
+def wants_cpu() -> bool:
+    """Return whether this machine takes the builds without CUDA."""
+    if sys.platform != "linux":
+        return False  # there, PyPI has them
+    asked = os.environ.get("CUDA")
+    if asked in ("0", "1"):
+        return asked == "0"
+    return shutil.which("nvidia-smi") is None and not Path("/proc/driver/nvidia").exists()
+
+
+def installed_torch() -> str:
+    """Return the version of torch that is installed, with its build; "" without one."""
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def main(arguments: list[str]) -> int:
+    """Install; return the exit code of pip."""
+    lock, before = Path(arguments[0]).read_text("utf-8"), installed_torch()
+    if wants_cpu() and f"torch=={before.partition('+')[0]}" not in lock.splitlines():
+        print("No NVIDIA driver is here: PyTorch comes without CUDA. CUDA=1 asks for the other.")
+        quick = ("-q", "--retries", "1", "--timeout", "10", "--no-deps", "--index-url", INDEX)
+        if _pip(*quick, *cpu_builds(lock)):
+            print(f"{INDEX} cannot be reached: PyTorch comes with CUDA, 4 GB more.", flush=True)
+        importlib.invalidate_caches()
+    pins = requirements(lock, cpu=installed_torch().endswith("+cpu"))
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = Path(folder, "requirements.txt")
+        chosen.write_text(pins, "utf-8")
+        return _pip("--requirement", str(chosen))
+
+
+def _pip(*arguments: str) -> int:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", *arguments]
+    return subprocess.run(command).returncode
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
