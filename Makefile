@@ -10,10 +10,10 @@ NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian
 # else each of the many processes of the tests compiles all sources anew
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-fast test-all durations lint house data notebooks slides book bundle bench peers gpu-check
+.PHONY: help lab test test-fast test-all test-unit test-notebooks test-browser durations lint house data notebooks slides book bundle bench peers gpu-check
 
 help: ## list the verbs
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
 
 lab: $(READY) ## install what is missing, make the data, open the notebooks (CUDA=1: PyTorch with CUDA)
 	@$(VENV) -m course_utils.command.cli lab
@@ -28,6 +28,16 @@ test-fast: $(DEVELOP) ## the quick unit tests, on two cores
 test-all: $(DEVELOP) ## everything, under every way to start workers, every notebook in the browser too
 	@COURSE_TEST_MATRIX=full COURSE_TEST_LIMIT_S=1800 $(VENV) -m pytest $(PROCESSES) -m "not alone and not short"
 	@COURSE_TEST_MATRIX=full $(VENV) -m pytest -m alone $(ALONE)
+
+test-unit: $(DEVELOP) ## what `make test` tries without notebooks and browser
+	@$(VENV) -m pytest $(PROCESSES) --ignore=tests/notebooks --ignore=tests/browser -m "not full and not alone"
+	@$(VENV) -m pytest -m "alone and not full" $(ALONE)
+
+test-notebooks: $(DEVELOP) ## every notebook, as learners have it and solved
+	@$(VENV) -m pytest $(PROCESSES) tests/notebooks -m "not full and not alone"
+
+test-browser: $(DEVELOP) ## JupyterLab, slides and book in a real browser
+	@$(VENV) -m pytest $(PROCESSES) tests/browser -m "not full and not alone"
 
 durations: $(DEVELOP) ## measure how long the tests take, which decides their order
 	@$(VENV) -m pytest $(PROCESSES) -m "not full and not alone" --store-durations

@@ -16,6 +16,7 @@ import argparse
 import hashlib
 import re
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -29,6 +30,14 @@ from notebooks.parts import Part, announced, part, split
 
 HERE = Path(__file__).resolve().parent
 NOT_FOR_LEARNERS = {"solution", "instructor"}
+COLAB = """\
+# On Google Colab this installs the course, which takes a minute; elsewhere it does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    %pip install -q "keepfed[colab] @ git+{repository}"
+    %env COURSE_SIZE=S\
+"""
 
 _BLOCK = re.compile(
     r"^(?P<indent>[ \t]*)### BEGIN SOLUTION\n(?P<body>.*?)^[ \t]*### END SOLUTION[ \t]*$",
@@ -111,10 +120,22 @@ def build(source: Path, out: Path) -> dict[Path, str]:
             version.cells[0].source = version.cells[0].source.replace("{minutes}", minutes)
             for cell in split(version)[1]:
                 cell.metadata["tags"] = [*tags(cell), "extra"]
+            if folder == out:
+                version.cells.insert(1, _colab_cell(path.stem))
             nbformat.validate(version)
             text: str = nbformat.writes(version, indent=1)  # type: ignore[no-untyped-call]
             built[folder / f"{path.stem}.ipynb"] = text + "\n"
     return built
+
+
+def _colab_cell(name: str) -> NotebookNode:
+    """Return the cell that installs the course on Colab; `course lab` leaves it out."""
+    text = (HERE.parent / "pyproject.toml").read_text("utf-8")
+    repository = tomllib.loads(text)["project"]["urls"]["Repository"]
+    cell: NotebookNode = nbformat.v4.new_code_cell(COLAB.format(repository=repository))  # type: ignore[no-untyped-call]
+    cell.id = hashlib.sha256(f"{name} on Colab".encode()).hexdigest()[:8]
+    cell.metadata["tags"] = ["colab"]
+    return cell
 
 
 def parts(path: Path) -> list[Part]:

@@ -63,6 +63,18 @@ def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:
     assert found == {}
 
 
+def test_every_address_of_the_repository_is_that_of_the_project() -> None:
+    repository, book = PROJECT["urls"]["Repository"], PROJECT["urls"]["Documentation"]
+    path = repository.removeprefix("https://github.com/")
+    assert f"git clone {repository} " in README
+    assert f"]({book})" in README
+    assert (
+        f"colab.research.google.com/github/{path}/blob/main/notebooks/00_start_here.ipynb" in README
+    )
+    named = re.findall(r"github\.com/[\w.-]+/fast-data-loaders", README)
+    assert set(named) == {repository.removeprefix("https://")}
+
+
 def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
     assert len(README.splitlines()) <= 130
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)

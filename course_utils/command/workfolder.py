@@ -38,7 +38,7 @@ def hand_out(shipped: Path, work: Path) -> HandedOut:
         elif version not in (own, handed_out.get(name)):
             kept.append(name)
         if name in (*new, *refreshed):
-            replace_file(copy, notebook.read_bytes())
+            replace_file(copy, _for_lab(notebook))
         if name not in kept:
             handed_out[name] = version
     if handed_out != before:
@@ -55,7 +55,7 @@ def hand_out_beside(shipped: Path, work: Path, *, number: str) -> Path:
     work.mkdir(parents=True, exist_ok=True)
     tries = (f"{notebook.stem}_new{n}.ipynb" for n in ["", *range(2, 1000)])
     copy = next(path for path in map(work.joinpath, tries) if not path.exists())
-    replace_file(copy, notebook.read_bytes())
+    replace_file(copy, _for_lab(notebook))
     _save(work, _load(work) | {notebook.name: _digest(notebook)})
     return copy
 
@@ -75,6 +75,23 @@ def _notebooks(shipped: Path) -> list[Path]:
     return notebooks
 
 
+def _for_lab(notebook: Path) -> bytes:
+    """Return a notebook without the cell that installs the course on Colab."""
+    content = notebook.read_bytes()
+    try:
+        data = json.loads(content)
+        kept = [cell for cell in data["cells"] if not _is_for_colab(cell)]
+    except (ValueError, KeyError, TypeError):
+        return content
+    if len(kept) == len(data["cells"]):
+        return content
+    return (json.dumps({**data, "cells": kept}, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _is_for_colab(cell: dict[str, Any]) -> bool:
+    return "colab" in cell.get("metadata", {}).get("tags", ())
+
+
 def _digest(notebook: Path) -> str:
     """Hash what a learner may have changed; JupyterLab rewrites the rest at a mere opening."""
     content = notebook.read_bytes()
@@ -82,6 +99,7 @@ def _digest(notebook: Path) -> str:
         cells = [
             (cell["cell_type"], "".join(cell["source"]), cell.get("outputs") or [])
             for cell in json.loads(content)["cells"]
+            if not _is_for_colab(cell)
         ]
         content = json.dumps(cells, sort_keys=True).encode()
     except (ValueError, KeyError, TypeError):

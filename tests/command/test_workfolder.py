@@ -3,9 +3,10 @@ import json
 import pytest
 
 from course_utils.command.workfolder import HandedOut, hand_out, hand_out_beside
+from course_utils.paths import REPO
 from keepfed.errors import KeepfedError
 
-FIRST = "01_first.ipynb"
+FIRST, FIRST_SHIPPED = "01_first.ipynb", "01_build_a_dataset.ipynb"
 
 
 def write(folder, source, *, name=FIRST, **metadata):
@@ -90,3 +91,13 @@ def test_a_fresh_one_lands_beside_and_is_not_told_again(shipped, work):
         hand_out_beside(shipped, work, number="7")
     with pytest.raises(KeepfedError, match="install the course again"):
         hand_out(work / "nowhere", work)
+
+
+def test_the_cell_that_installs_on_colab_is_not_handed_out_and_is_no_edit(tmp_path):
+    shipped, work = REPO / "notebooks", tmp_path / "work"
+    assert '"colab"' in (shipped / FIRST_SHIPPED).read_text("utf-8")
+    hand_out(shipped, work)
+    copy = json.loads((work / FIRST_SHIPPED).read_text("utf-8"))
+    assert "google.colab" not in json.dumps(copy)
+    assert copy["cells"][1]["source"][0].startswith("import course_utils as cu")
+    assert hand_out(shipped, work) == HandedOut((), (), ())

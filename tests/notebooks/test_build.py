@@ -117,7 +117,7 @@ def test_the_minutes_are_counted_and_what_is_extra_is_marked(tmp_path: Path) -> 
     (text, *_) = build(tmp_path, tmp_path).values()
     cells = nbformat.reads(text, 4).cells
     assert cells[0].source.endswith("4 to read + 5 for the exercises; what is extra takes 1 + 20")
-    assert ["extra" in tags(cell) for cell in cells] == [False] * 4 + [True] * 2
+    assert ["extra" in tags(cell) for cell in cells] == [False] * 5 + [True] * 2
 
 
 def test_an_appendix_has_a_letter_and_comes_after_the_notebooks(tmp_path: Path) -> None:
@@ -127,8 +127,11 @@ def test_an_appendix_has_a_letter_and_comes_after_the_notebooks(tmp_path: Path) 
     assert [path.name for path in found] == ["10_a.py", "A_words.py", "B_more.py"]
     assert [number(path) for path in found] == ["10", "A", "B"]
     built = build(tmp_path, tmp_path)
-    (cell,) = nbformat.reads(built[tmp_path / "A_words.ipynb"], 4).cells
+    cell, on_colab = nbformat.reads(built[tmp_path / "A_words.ipynb"], 4).cells
     assert cell.source.endswith("1 to read")
+    assert tags(on_colab) == ["colab"]
+    solved = nbformat.reads(built[tmp_path / "solutions" / "A_words.ipynb"], 4)
+    assert len(solved.cells) == 1
 
 
 @pytest.mark.parametrize(
