@@ -57,8 +57,8 @@ def main(arguments: list[str]) -> int:
     if wants_cpu() and f"torch=={before.partition('+')[0]}" not in lock.splitlines():
         print("No NVIDIA driver is here: PyTorch comes without CUDA. CUDA=1 asks for the other.")
         quick = ("-q", "--retries", "1", "--timeout", "10", "--no-deps", "--index-url", INDEX)
-        if _pip(*quick, *cpu_builds(lock)):
-            print(f"{INDEX} cannot be reached: PyTorch comes with CUDA, 4 GB more.", flush=True)
+        if _pip(*quick, *cpu_builds(lock), errors=subprocess.DEVNULL):
+            print(f"{INDEX} does not answer: PyTorch comes with CUDA, 4 GB more.", flush=True)
         importlib.invalidate_caches()
     pins = requirements(lock, cpu=installed_torch().endswith("+cpu"))
     with tempfile.TemporaryDirectory() as folder:
@@ -67,9 +67,9 @@ def main(arguments: list[str]) -> int:
         return _pip("--requirement", str(chosen))
 
 
-def _pip(*arguments: str) -> int:
+def _pip(*arguments: str, errors: int | None = None) -> int:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", *arguments]
-    return subprocess.run(command).returncode
+    return subprocess.run(command, stderr=errors).returncode
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ def assembled() -> Iterator[tuple[str, str]]:
     readme = (REPO / "README.md").read_text("utf-8")
     yield "index.md", index((BOOK / "index.md").read_text("utf-8"), readme)
     yield "checklist.md", (REPO / "docs/checklist.md").read_text("utf-8")
+    yield "troubleshooting.md", (REPO / "docs/troubleshooting.md").read_text("utf-8")
     yield "docs/timeline.svg", (REPO / "docs/timeline.svg").read_text("utf-8")
     yield "api.md", reference()
     names = {number(path): path.stem for path in sorted(HERE.glob("*.ipynb"))}

@@ -101,6 +101,8 @@ def _add_scripts(
     if "course-timeline" in context.get("body", ""):
         script = f"{module_source()}\nmountAll();".replace("</script", "<\\/script")
         app.add_js_file(None, body=script, type="module")
+    if 'class="asked"' in context.get("body", ""):
+        app.add_js_file("guess.js", loading_method="defer")
     if 'class="look-up"' in context.get("body", ""):
         for order, file in enumerate(("field_guide.js", "look_up.js")):
             app.add_js_file(file, priority=900 + order, loading_method="defer")

@@ -58,7 +58,7 @@ def _text(cell: NotebookNode, *, deeper: bool) -> NotebookNode:
 
 def _code(cell: NotebookNode, stub: str, answers: dict[str, str]) -> Iterator[NotebookNode]:
     """Yield the cells that stand for one cell of code."""
-    asked = _KEY["predict"].search(cell.source)
+    asked, told = (_KEY[name].search(cell.source) for name in ("predict", "reveal"))
     verdict = any(VERDICT_MIME in out.get("data", {}) for out in cell.outputs)
     if stub != cell.source:
         yield _cell(f"{cell.id}-stub", f"```ipython3\n{stub}\n```")
@@ -70,9 +70,13 @@ def _code(cell: NotebookNode, stub: str, answers: dict[str, str]) -> Iterator[No
         cell.metadata["tags"] = [*tags(cell), "remove-input"]  # the question says it all
     cell.outputs = [out for out in cell.outputs if not _is_noise(out)]
     for out in cell.outputs:
-        out.get("data", {}).pop(VERDICT_MIME, None)
-        if asked and "text/html" in out.get("data", {}):
-            out.data["text/html"] += _folded(MEASURED, answers.get(asked[1], ""))
+        data = out.get("data", {})
+        data.pop(VERDICT_MIME, None)
+        if "text/html" in data and asked:
+            fold = _folded(MEASURED, answers.get(asked[1], ""))
+            data["text/html"] = _marked("asked", asked[1], data["text/html"] + fold)
+        elif "text/html" in data and told:
+            data["text/html"] = _marked("revealed", told[1], data["text/html"])
     yield cell
 
 
@@ -92,6 +96,11 @@ def _is_noise(out: NotebookNode) -> bool:
 def _fold(cell: NotebookNode, tag: str, summary: str) -> None:
     cell.metadata["tags"] = [*tags(cell), tag]
     cell.metadata["mystnb"] = {"code_prompt_show": summary, "code_prompt_hide": summary}
+
+
+def _marked(kind: str, key: str, html: str) -> str:
+    """Return HTML by which static/guess.js finds a question and its measurement."""
+    return f'<div class="{kind}" data-key="{escape(key)}">{html}</div>'
 
 
 def _folded(summary: str, html: str) -> str:

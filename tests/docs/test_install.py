@@ -86,7 +86,7 @@ def test_the_index_is_asked_once_and_can_be_missing(
     calls: list[tuple[str, ...]] = []
     installed = [there]
 
-    def pip(*arguments: str) -> int:
+    def pip(*arguments: str, errors: int | None = None) -> int:
         calls.append(arguments)
         if install.INDEX in arguments:
             installed[0] = "2.15.0+cpu" if reached else ""

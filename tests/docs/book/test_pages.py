@@ -45,9 +45,10 @@ def test_a_prediction_has_what_was_measured_behind_a_click() -> None:
     tell = new_code_cell('cu.reveal("07a", 3)', outputs=[shown("Measured: 3.")])
     _, asked, told = made_of(ask, tell).cells
     folded = f"<details><summary>{MEASURED}</summary>Measured: 3.</details>"
-    assert asked.outputs[0].data["text/html"] == f"How many?{folded}"
+    marked = '<div class="{}" data-key="07a">{}</div>'
+    assert asked.outputs[0].data["text/html"] == marked.format("asked", f"How many?{folded}")
     assert asked.metadata["tags"] == ["remove-input"]
-    assert told.outputs[0].data["text/html"] == "Measured: 3."
+    assert told.outputs[0].data["text/html"] == marked.format("revealed", "Measured: 3.")
 
 
 def test_what_is_extra_stands_one_level_deeper_and_code_stays_as_it_is() -> None:
