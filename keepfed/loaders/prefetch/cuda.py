@@ -170,7 +170,9 @@ def _choose(device: BatchDevice | torch.device | str | int | None) -> BatchDevic
     """Return an accelerator, or the torch device that batches are simply moved to."""
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    if isinstance(device, (str, int)):
+    if isinstance(device, int):  # a torch without CUDA knows no numbers
+        device = f"cuda:{device}"
+    if isinstance(device, str):
         try:
             device = torch.device(device)
         except RuntimeError:  # which lists all that torch has ever heard of
