@@ -314,8 +314,8 @@ CATALOGUE: tuple[Advice, ...] = (
         "open-once",
         ("storage", "CPU"),
         lambda m: (
-            "open a file once in each worker, not for each sample (if each sample has a file of "
-            "its own, pack many samples into one): a batch takes "
+            "open a file once in each worker, not for each sample, and read only the part that is "
+            "used (if each sample has its own file, pack many into one): a batch takes "
             f"{plural(round(m.fetching.read_calls), 'read')}"
         ),
         _without_reading,
