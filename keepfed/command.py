@@ -45,9 +45,14 @@ def run(
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
         try:
-            return command(arguments)
+            code = command(arguments)
+            sys.stdout.flush()  # a reader that is gone is noticed here, not at the end of Python
+            return code
         except ModuleNotFoundError as error:
             raise not_installed(error, install) from error
+    except BrokenPipeError:  # as in `keepfed why ... | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (KeepfedError, OSError) as error:
         print(f"{parser.prog}: {sentence(error, elsewhere=elsewhere)}", file=sys.stderr)
         return 1

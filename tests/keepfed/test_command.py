@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -28,6 +29,16 @@ def test_a_name_of_the_course_says_which_extra_brings_it() -> None:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     said = 'The package IPython is not installed: run pip install "keepfed[course]".'
     assert run.stderr.strip().endswith(f"KeepfedError: {said}")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has other pipes")
+def test_a_reader_that_takes_one_line_and_goes_is_no_error() -> None:
+    code = "from keepfed.command import main; raise SystemExit(main(['why', 'slow']))"
+    reader, writer = os.pipe()
+    os.close(reader)
+    run = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (run.returncode, run.stderr) == (141, b"")
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
