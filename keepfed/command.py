@@ -46,7 +46,7 @@ def run(
     try:
         try:
             code = command(arguments)
-            sys.stdout.flush()  # a reader that is gone is noticed here, not at the end of Python
+            print(end="", flush=True)  # a reader that is gone is noticed here, not at Python's end
             return code
         except ModuleNotFoundError as error:
             raise not_installed(error, install) from error

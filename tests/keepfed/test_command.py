@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,19 @@ def test_a_reader_that_takes_one_line_and_goes_is_no_error() -> None:
     run = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
     assert (run.returncode, run.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has another shell")
+@pytest.mark.parametrize("ends", [">&-", "| true"])
+def test_a_watched_program_keeps_its_exit_code_where_nobody_reads(
+    ends: str, tmp_path: Path
+) -> None:
+    program = (
+        "from keepfed.command import main; raise SystemExit(main(['watch', 'sh', '-c', 'exit 3']))"
+    )
+    shell = f'set -o pipefail; "$0" -c "$1" {ends}'
+    run = subprocess.run(["bash", "-c", shell, sys.executable, program], cwd=tmp_path)
+    assert run.returncode == 3
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
