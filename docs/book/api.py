@@ -8,25 +8,28 @@ from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
 
+import keepfed
 from course_utils import loading
+from keepfed import loaders
 
 HEAD = """# What you take home
 
-All of this is the code of the course, in the folder `course_utils`. It needs no notebook: import it
-in your own project.
+`keepfed` is the package for your own trainings. `course_utils` is what the notebooks add to it: an
+emulated GPU and storage, and the data of the course.
 """
 
 
 def reference() -> str:
-    """Return the page: `course_utils` itself, then each package of `course_utils.loading`."""
-    names = ["course_utils", *(f"course_utils.loading.{name}" for name in _inside(loading))]
+    """Return the page: each package itself, then what it has for loading."""
+    names = ["keepfed", *_inside(loaders), "course_utils", *_inside(loading)]
     return "\n".join([HEAD, *(line for name in names for line in _section(name))]) + "\n"
 
 
 def public_names(module: ModuleType) -> list[str]:
     """Return the functions and classes that a module offers; a package offers those inside it."""
     if names := getattr(module, "__all__", ()):
-        return sorted(names)
+        own = set(names) if module is keepfed else set(names) - set(keepfed.__all__)
+        return sorted(own)
     found = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     return sorted(
         name
@@ -37,7 +40,8 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def _inside(package: ModuleType) -> list[str]:
-    return sorted(found.name for found in pkgutil.iter_modules(package.__path__))
+    found = pkgutil.iter_modules(package.__path__)
+    return sorted(f"{package.__name__}.{one.name}" for one in found)
 
 
 def _section(name: str) -> Iterator[str]:
