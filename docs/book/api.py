@@ -29,6 +29,7 @@ def public_names(module: ModuleType) -> list[str]:
     """Return the functions and classes that a module offers; a package offers those inside it."""
     if names := getattr(module, "__all__", ()):
         own = set(names) if module is keepfed else set(names) - set(keepfed.__all__)
+        own = {name for name in own if not _home(module, name).startswith("keepfed.loaders.")}
         return sorted(own)
     found = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     return sorted(
@@ -37,6 +38,10 @@ def public_names(module: ModuleType) -> list[str]:
         if inspect.isclass(value) or inspect.isfunction(value)
         if f"{value.__module__}.".startswith(f"{module.__name__}.")
     )
+
+
+def _home(module: ModuleType, name: str) -> str:
+    return str(getattr(module, name).__module__)
 
 
 def _inside(package: ModuleType) -> list[str]:
