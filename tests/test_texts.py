@@ -45,6 +45,7 @@ CODE = [
     for folder in ("notebooks", "benchmarks", "docs", "slides", *ROOTS)
     for kind in ("*.py", "*.js", "*.css")
     for path in (REPO / folder).rglob(kind)
+    if not {"built", "assembled"} & set(path.parts)  # the book, where it was made
 ]
 COMMENT = re.compile(r"^\s*(?:#|//|\*|/\*).*$|(?<=  )(?:#|//) .*$|\"\"\".*?\"\"\"", re.M | re.S)
 SOURCE = re.compile(r"(?<![\w./*…])[a-z][a-z_]+\.(?:py|js|css)\b")
