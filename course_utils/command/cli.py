@@ -107,7 +107,7 @@ def _lab(arguments: argparse.Namespace) -> int:
         return 0
     if code := _data(arguments):
         return code
-    _tell(workfolder.hand_out(shipped, work), work)
+    _tell(workfolder.hand_out(shipped, work))
     if url := lab.running(state, _FIRST):
         _show(url, arguments)
         return 0
@@ -125,19 +125,21 @@ def _lab(arguments: argparse.Namespace) -> int:
 
 def _hand_out(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.folder)
-    _tell(workfolder.hand_out(paths.shipped("notebooks"), folder), folder)
+    kept = workfolder.hand_out(paths.shipped("notebooks"), folder).kept
+    for name in kept:
+        print(f"{folder / name} was edited and stays; move it to get the newer version.")
     print(f"The notebooks are in {folder}.")
     return 0
 
 
-def _tell(handed_out: workfolder.HandedOut, work: Path) -> None:
+def _tell(handed_out: workfolder.HandedOut) -> None:
     for verb, names in (("new", handed_out.new), ("updated", handed_out.refreshed)):
         if names:
             print(f"Notebooks, {verb}: {', '.join(names)}")
     # `make lab` leaves the environment inactive
     course = "course" if shutil.which("course") else Path(sys.executable).with_name("course")
     for name in handed_out.kept:
-        print(f"{work.name}/{name} is yours and stays; there is a newer version of it.")
+        print(f"work/{name} is yours and stays; there is a newer version of it.")
         print(f"  To have it beside yours: {course} lab --fresh {workfolder.number_of(name)}")
 
 

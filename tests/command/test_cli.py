@@ -59,6 +59,15 @@ def test_lab_copies_the_notebooks_and_serves_the_first_once_and_not_without_data
     assert served == ["work/00_start_here.ipynb"]
 
 
+def test_hand_out_copies_to_any_folder_and_keeps_what_was_edited(tmp_path, capsys):
+    assert cli.main(["hand-out", str(tmp_path / "mine")]) == 0
+    assert capsys.readouterr().out == f"The notebooks are in {tmp_path / 'mine'}.\n"
+    edited = next((tmp_path / "mine").glob("00_*.ipynb"))
+    edited.write_text("edited")
+    assert cli.main(["hand-out", str(tmp_path / "mine")]) == 0
+    assert edited.read_text() == "edited"
+
+
 def test_data_are_made_in_the_size_asked_for_up_to_the_first_failure(monkeypatch, capsys):
     monkeypatch.setenv("COURSE_SIZE", "M")
     made = []

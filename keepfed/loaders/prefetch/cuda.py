@@ -76,8 +76,8 @@ class CudaPrefetcher:
             loader: where the batches come from, in pinned memory: `DataLoader(pin_memory=True)`.
                 Who fills the same memory again does so when `depth` + 2 more were asked for, not
                 before: then its copy has ended.
-            device: a CUDA device, fixed now ("cuda": the current one of this thread), or an
-                accelerator of `get_accelerator`, emulated ones too. On a CPU, and on devices other
+            device: a CUDA device, fixed now ("cuda": the current one of this thread), or
+                another `BatchDevice`, such as an emulated one. On a CPU, and on devices other
                 than CUDA, batches are moved one by one. None: CUDA if there is any.
             depth: batches copied ahead. `depth` + 1 are on the device if the loop reads each loss
                 and drops its batch before it asks for the next; else one more. A loop that reads
@@ -184,7 +184,7 @@ def _choose(device: BatchDevice | torch.device | str | int | None) -> BatchDevic
         if (device.index or 0) >= there:
             raise RuntimeError(
                 f"The device {device} is not here (CUDA devices: {there}): leave it out to take "
-                "what there is, or give an accelerator of get_accelerator()."
+                "what there is."
             )
         return CudaDevice(device)
     return device

@@ -119,7 +119,7 @@ def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
 
 
 def _without_workers_s(m: Measurements) -> float:
-    """Return the time of a batch that the main process makes, which none has to move."""
+    """Return the time of a batch that the main process makes and nobody has to move."""
     return m.making_s + m.paces.step_s
 
 
@@ -158,8 +158,9 @@ def _gain_of_workers(m: Measurements, change: Change) -> float:
         moved["host_ms"] = now.host_ms + MOVING_MS + RECEIVING_MS_PER_MB * mb
     turn_s = m.turn_s / gain(m, num_workers=count, **moved)
     if epoch := m.paces.epoch:
-        lasting, epochs = change.arguments.get("persistent_workers"), m.paces.epochs
-        starts = count * (1 / epochs if epochs else 0.0) if lasting else count  # in each epoch
+        starts = float(count)  # in each epoch
+        if change.arguments.get("persistent_workers"):
+            starts = count / m.paces.epochs if m.paces.epochs else 0.0
         turn_s += (starts - m.setting.workers) * _starting_s(m) / epoch
     return m.turn_s / turn_s if turn_s > 0 else 1.0
 

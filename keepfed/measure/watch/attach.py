@@ -24,7 +24,7 @@ _PATCHED = "torch.utils.data.dataloader", "torchdata.stateful_dataloader.statefu
 _SITE = """\
 import importlib.util, os, sys
 try:
-    if importlib.util.find_spec('course_utils') is None:
+    if importlib.util.find_spec('keepfed') is None:
         sys.path.append({root!r})
     from keepfed.measure.watch.attach import attach
     attach()
