@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 from keepfed.measure.spans import stage
 from keepfed.measure.trace import record
 from keepfed.measure.watch import watch
-from keepfed.measure.watch.loop import _tell
+from keepfed.measure.watch.loop import _print_report
 
 Recording = Callable[[Iterable[Any]], Iterable[Any]]
 REPEATS, TURNS, BATCHES = 5, 300, 1_000
@@ -74,7 +74,7 @@ def main() -> None:
             if workers:
                 extra = _in_the_worker_us(loader, recorded)
                 print(f"      and in the worker      {extra:6.1f} µs a batch", flush=True)
-    atexit.unregister(_tell)  # the report of the watched loops is not needed
+    atexit.unregister(_print_report)  # the report of the watched loops is not needed
     print(f"  import course_utils          {_import_s():6.3f} s   (bar 0.2)")
 
 

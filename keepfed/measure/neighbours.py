@@ -13,20 +13,20 @@ class Neighbours:
     """Counts the processor time of other programs from now on."""
 
     def __init__(self) -> None:
-        self._begun_s, self._before_s = time.perf_counter(), known(_of_others_s)
+        self._begun_s, self._before_s = time.perf_counter(), known(_other_programs_cpu_s)
 
     def cores(self) -> float:
         """Return how many cores other programs kept busy since then; 0.0 if that is not known.
 
         It is not known if this process may use only some of the cores.
         """
-        lasted_s, now_s = time.perf_counter() - self._begun_s, known(_of_others_s)
+        lasted_s, now_s = time.perf_counter() - self._begun_s, known(_other_programs_cpu_s)
         if self._before_s is None or now_s is None or usable_cores() < all_cores():
             return 0.0
         return max(0.0, now_s - self._before_s) / max(lasted_s, 1e-9)
 
 
-def children_s() -> float:
+def children_cpu_s() -> float:
     """Return the processor seconds of all processes that this one has started, dead ones too."""
     import psutil
 
@@ -39,7 +39,7 @@ def children_s() -> float:
     return total
 
 
-def _of_others_s() -> float:
+def _other_programs_cpu_s() -> float:
     """Return the processor time of all programs but this one and its children."""
     import psutil
 
@@ -47,4 +47,4 @@ def _of_others_s() -> float:
     # on Linux, `user` contains `guest`
     others = ("idle", "iowait", "guest", "guest_nice")
     busy = sum(times) - sum(getattr(times, name, 0.0) for name in others)
-    return float(busy) - time.process_time() - children_s()
+    return float(busy) - time.process_time() - children_cpu_s()

@@ -37,7 +37,7 @@ def steady_rate(
     Raises:
         KeepfedError: the epoch has fewer than two batches, or ended before it was steady.
     """
-    dropped = first_dropped(prefetched(loader), length(loader))
+    dropped = warm_up_batches(prefetched(loader), length(loader))
     times: list[float] = []
     samples: list[int] = []
     started = clock()
@@ -84,6 +84,6 @@ def length(loader: Iterable[Any]) -> int | None:
         return None
 
 
-def first_dropped(prefetched: int, length: int | None) -> int:
+def warm_up_batches(prefetched: int, length: int | None) -> int:
     """Return how many first batches of an epoch say nothing about its steady rate."""
     return min(prefetched + 1, max(1, (length if length is not None else 2**62) // 2))

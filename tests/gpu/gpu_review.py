@@ -148,7 +148,7 @@ def review_captured_graph(gpu: CudaAccelerator) -> str:
     from threading import Event as Flag
     from threading import Thread
 
-    from keepfed.measure.watch.timing.device import DeviceClock, device_at_work
+    from keepfed.measure.watch.timing.device import DeviceClock, device_in_use
 
     begun, marked, found = Flag(), Flag(), list[str]()
     x, told = torch.zeros(1024, device=gpu.device), list[float]()
@@ -179,7 +179,7 @@ def review_captured_graph(gpu: CudaAccelerator) -> str:
     thread.join()
     torch.cuda.synchronize()
     turns(6)
-    assert device_at_work(), "the runtime of CUDA was not found"
+    assert device_in_use(), "the runtime of CUDA was not found"
     assert not found, found
     assert len(told) >= 6, told
     return f"the capture survives, {len(told)} turns told"

@@ -22,31 +22,31 @@ from keepfed.measure.advice.thresholds import (
     ENOUGH_ITERATIONS,
     ENOUGH_S,
     GRACE_S,
-    LEAST_ITERATIONS,
+    MIN_ITERATIONS,
 )
 from keepfed.measure.diagnosis.fetch_ring import FetchRing
 from keepfed.measure.diagnosis.run import Run
-from keepfed.measure.diagnosis.weighing import copy_s, weigh
+from keepfed.measure.diagnosis.batch_cost import copy_s, measure_batch
 from keepfed.measure.hook import (
     ProcessFigures,
     contents_of,
     data_loader_in,
     delay_ns,
     end,
-    one_holds_up_the_others,
+    is_lock_contended,
     time_sampler,
     traced_batches,
 )
-from keepfed.measure.neighbours import Neighbours, children_s
+from keepfed.measure.neighbours import Neighbours, children_cpu_s
 from keepfed.measure.records import Iteration
 from keepfed.measure.spans import Span, compute_spans
-from keepfed.measure.throughput import first_dropped, length, prefetched
+from keepfed.measure.throughput import length, prefetched, warm_up_batches
 from keepfed.measure.trace import Trace, record
 
 Step = Callable[[Any], Any]
 
-LOOK_EVERY_NS = 20_000_000  # at what the workers wait for
-LOOK_AGAIN = 1.1  # times as many: to look at them takes time of the loop
+LOCK_CHECK_NS = 20_000_000  # at what the workers wait for
+CHECK_AGAIN = 1.1  # times as many: to look at them takes time of the loop
 KEPT_BATCHES, KEPT_BYTES = 8, 1 << 28  # for the step alone
 WARM_UP = 3  # steps that also pay for allocations and the choice of kernels
 
@@ -76,7 +76,7 @@ def run_loop(
     inner = data_loader_in(loader)
     with ExitStack() as stack:
         trace = stack.enter_context(record())
-        dropped = first_dropped(prefetched(loader), length(loader))
+        dropped = warm_up_batches(prefetched(loader), length(loader))
         run = Run(trace, dropped=dropped, whole_epochs=whole_epochs)
         neighbours = Neighbours()
         ring = None
@@ -84,21 +84,21 @@ def run_loop(
             ring = FetchRing(inner.num_workers)
             stack.callback(_end_persistent, inner)
         else:
-            stack.enter_context(_children_noted(run))
+            stack.enter_context(_record_children_cpu(run))
 
         def take(batch: Any) -> None:
             if keep:
                 _keep(run, batch)
             if first is not None and not run.iterations:
-                first(_copied(batch))
+                first(_copy_containers(batch))
             if step is not None:
                 step(batch)
 
         def finish() -> None:
             if step is not None and run.iterations:  # what was only launched counts too
-                _end_with_the_device(run, synchronize)
+                _synchronize_device(run, synchronize)
 
-        while _run_epoch(run, loader, take, deadline, ring, finish) and not is_enough(run):
+        while _run_epoch(run, loader, take, deadline, ring, finish) and not has_enough(run):
             pass
         finish()
         run.others_cores = neighbours.cores()
@@ -110,10 +110,10 @@ def run_loop(
 
 
 @contextmanager
-def _children_noted(run: Run) -> Iterator[None]:
-    before, begun = children_s(), time.perf_counter()
+def _record_children_cpu(run: Run) -> Iterator[None]:
+    before, begun = children_cpu_s(), time.perf_counter()
     yield
-    run.children = max(0.0, children_s() - before) / (time.perf_counter() - begun)
+    run.children = max(0.0, children_cpu_s() - before) / (time.perf_counter() - begun)
 
 
 def first_again_s(loader: Iterable[Any]) -> float:
@@ -171,12 +171,12 @@ def _run_epoch(
             for batch in batches:
                 got_ns = time.perf_counter_ns()
                 take(batch)
-                run.iterations.append(_that_ends(run, epoch, index, asked_ns, got_ns))
+                run.iterations.append(_finished_iteration(run, epoch, index, asked_ns, got_ns))
                 if index == 1 or not run.workers:
-                    _look_at_workers(run, started)
-                _look_for_locks(run)
+                    _note_workers(run, started)
+                _check_locks(run)
                 asked_ns, index = time.perf_counter_ns(), index + 1
-                if _is_up(run, deadline) or is_enough(run):
+                if _time_is_up(run, deadline) or has_enough(run):
                     finish()
                     for iterator in reversed(started):
                         end(iterator)
@@ -188,10 +188,10 @@ def _run_epoch(
     run.lengths.append(index)
     if index:
         run.endings_ns.append(time.perf_counter_ns() - asked_ns)
-    return index > 1 and not _is_up(run, deadline)
+    return index > 1 and not _time_is_up(run, deadline)
 
 
-def _that_ends(run: Run, epoch: int, place: int, asked_ns: int, got_ns: int) -> Iteration:
+def _finished_iteration(run: Run, epoch: int, place: int, asked_ns: int, got_ns: int) -> Iteration:
     """Return the iteration that ends now."""
     return Iteration(
         len(run.iterations), epoch, place, asked_ns, got_ns, time.perf_counter_ns(),
@@ -199,16 +199,16 @@ def _that_ends(run: Run, epoch: int, place: int, asked_ns: int, got_ns: int) -> 
     )  # fmt: skip
 
 
-def _is_up(run: Run, deadline: float) -> bool:
+def _time_is_up(run: Run, deadline: float) -> bool:
     """Tell whether the time is up; a run that has hardly begun gets some grace."""
     now = time.perf_counter()
     if now < deadline:
         return False
     begun = run.iterations[0].got_ns / 1e9 if run.iterations else now
-    return now > max(deadline, begun) + GRACE_S or len(run.steady) >= LEAST_ITERATIONS
+    return now > max(deadline, begun) + GRACE_S or len(run.steady) >= MIN_ITERATIONS
 
 
-def is_enough(run: Run) -> bool:
+def has_enough(run: Run) -> bool:
     """Tell whether the pace is known: enough iterations, and the two halves of them agree."""
     if not run.iterations:
         return False
@@ -219,9 +219,9 @@ def is_enough(run: Run) -> bool:
     if len(run.lengths) >= ENOUGH_EPOCHS and lasted_s > 2 * ENOUGH_S:
         return True
     lasted_s = (end_ns - run.iterations[0].left_ns) / 1e9
-    if len(run.iterations) < run.look_at or lasted_s < ENOUGH_S:
+    if len(run.iterations) < run.next_check or lasted_s < ENOUGH_S:
         return False
-    run.look_at = LOOK_AGAIN * len(run.iterations)
+    run.next_check = CHECK_AGAIN * len(run.iterations)
     paces_s = [(b.left_ns - a.left_ns) / 1e9 for a, b in run.steady]
     if len(paces_s) < ENOUGH_ITERATIONS or sum(paces_s) < ENOUGH_S:
         return False
@@ -230,24 +230,24 @@ def is_enough(run: Run) -> bool:
     return abs(first_s - second_s) <= AGREEMENT * max(first_s, second_s)
 
 
-def _look_at_workers(run: Run, started: Sequence[Iterator[Any]]) -> None:
+def _note_workers(run: Run, started: Sequence[Iterator[Any]]) -> None:
     workers = {worker for batches in started for worker in getattr(batches, "_workers", ())}
     run.workers, run.pids = len(workers), [worker.pid for worker in workers]
     for pid in run.pids:
         run.cores |= affinity(pid)
 
 
-def _look_for_locks(run: Run) -> None:
+def _check_locks(run: Run) -> None:
     now_ns = run.iterations[-1].left_ns
-    if len(run.pids) > 1 and now_ns > run.look_again_ns:
-        run.looks += 1
-        run.held_up += one_holds_up_the_others(run.pids)
-        run.look_again_ns = now_ns + LOOK_EVERY_NS
+    if len(run.pids) > 1 and now_ns > run.next_lock_check_ns:
+        run.lock_checks += 1
+        run.lock_waits += is_lock_contended(run.pids)
+        run.next_lock_check_ns = now_ns + LOCK_CHECK_NS
 
 
 def _keep(run: Run, batch: Any) -> None:
     if not run.kept:
-        _, run.batch_bytes, run.pickle_s = weigh(batch)
+        _, run.batch_bytes, run.pickle_s = measure_batch(batch)
         run.contents = contents_of(batch)
     if len(run.kept) < KEPT_BATCHES and len(run.kept) * run.batch_bytes <= KEPT_BYTES:
         run.kept.append(batch)
@@ -261,21 +261,21 @@ def run_step(
     with record() as trace:
         result = None
         for number in range(WARM_UP):
-            result = step(_copied(batches[number % len(batches)]))
+            result = step(_copy_containers(batches[number % len(batches)]))
             if time.perf_counter() - started > seconds / 2:
                 break
         _wait_for_device(result, trace, synchronize)
     with record() as trace:
         run = Run(trace, starts_ns=[time.perf_counter_ns()])
-        with _children_noted(run):
+        with _record_children_cpu(run):
             for number in count():
                 asked_ns = time.perf_counter_ns()
-                batch = _copied(batches[number % len(batches)])
+                batch = _copy_containers(batches[number % len(batches)])
                 got_ns = time.perf_counter_ns()
                 trace.batch = number
                 result = step(batch)
-                run.iterations.append(_that_ends(run, 0, number, asked_ns, got_ns))
-                if time.perf_counter() - started > seconds or is_enough(run):
+                run.iterations.append(_finished_iteration(run, 0, number, asked_ns, got_ns))
+                if time.perf_counter() - started > seconds or has_enough(run):
                     break
             _wait_for_device(result, trace, synchronize)
             run.iterations[-1] = run.iterations[-1]._replace(left_ns=time.perf_counter_ns())
@@ -284,7 +284,7 @@ def run_step(
         # a Mac's has no float64 (TypeError), which the step then does not copy either; a device
         # that the model fills has no room for a second batch (RuntimeError)
         with suppress(TypeError, RuntimeError):
-            run.copy_s = copy_s(weigh(batches[0])[0], device)
+            run.copy_s = copy_s(measure_batch(batches[0])[0], device)
     return run
 
 
@@ -299,7 +299,7 @@ def _memory_figures() -> dict[str, int]:
         return {}
 
 
-def _end_with_the_device(run: Run, synchronize: Callable[[], Any] | None) -> None:
+def _synchronize_device(run: Run, synchronize: Callable[[], Any] | None) -> None:
     """Let the last iteration end when the device has done what it was given."""
     begun_ns = time.perf_counter_ns()
     _wait_for_device(None, run.trace, synchronize)
@@ -308,7 +308,7 @@ def _end_with_the_device(run: Run, synchronize: Callable[[], Any] | None) -> Non
     run.iterations[-1] = last._replace(left_ns=left_ns)
 
 
-def _has_a_device() -> bool:
+def _device_in_use() -> bool:
     """Tell whether this program may have given work to an accelerator; CUDA is not started here."""
     if torch.cuda.is_available():
         return torch.cuda.is_initialized()  # type: ignore[no-untyped-call, no-any-return]
@@ -324,7 +324,7 @@ def _wait_for_device(result: Any, trace: Trace, synchronize: Callable[[], Any] |
     if synchronize is not None:
         synchronize()
         return
-    if _has_a_device():
+    if _device_in_use():
         torch.accelerator.synchronize()
     item = getattr(result, "item", None)
     if callable(item) and getattr(result, "numel", lambda: 1)() == 1:
@@ -332,10 +332,10 @@ def _wait_for_device(result: Any, trace: Trace, synchronize: Callable[[], Any] |
     time.sleep(max(0, trace.last_ns - time.perf_counter_ns()) / 1e9)
 
 
-def _copied(batch: Any) -> Any:
+def _copy_containers(batch: Any) -> Any:
     """Return `batch` in containers of its own, which a step may change; tensors are the same."""
     if type(batch) is dict:
-        return {key: _copied(value) for key, value in batch.items()}
+        return {key: _copy_containers(value) for key, value in batch.items()}
     if type(batch) is list:
-        return [_copied(part) for part in batch]
+        return [_copy_containers(part) for part in batch]
     return batch

@@ -1,6 +1,6 @@
 """Draw a trace: as a widget, as SVG, as text; one model for all."""
 
 from keepfed.measure.picture.model import LOOKS, Control, Picture, columns, facts, key, states
-from keepfed.measure.picture.script import module_source
+from keepfed.measure.picture.script import as_fragment, module_source, page_script
 from keepfed.measure.picture.static import as_svg, as_text
 from keepfed.measure.picture.timeline import Timeline, TimelineGrid

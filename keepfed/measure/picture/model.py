@@ -21,13 +21,13 @@ from keepfed.measure.spans import (
     Lane,
     SpanLog,
     Summary,
-    awaited,
+    stall_label,
     compute_spans,
     idle_gaps,
     lanes,
     reach,
     summarise,
-    who_computes,
+    compute_unit,
 )
 from keepfed.words import duration, percent, plural
 
@@ -113,12 +113,18 @@ class Picture:
         traces: Sequence[SpanLog],
         names: Sequence[str] = (),
         facts: Mapping[str, str] | None = None,
+        *,
+        until_ms: float | None = None,
     ):
-        """Show `traces` by name, default: their labels; `facts` are the figures on the cards."""
+        """Show `traces` by name, default: their labels; `facts` are the figures on the cards.
+
+        The picture opens on its first `until_ms` milliseconds, or on the whole run.
+        """
         self.traces = list(traces)
         self.names = tuple(names) or tuple(trace.label for trace in traces)
         self.sentence = "\n".join(map(sentence, self.traces, self.names))
         self.facts = facts or figures(self.traces, self.names)
+        self.until_ms = until_ms
 
 
 def sentence(trace: SpanLog, name: str = "") -> str:
@@ -141,12 +147,12 @@ def _reason(summary: Summary) -> str:
     if start_up > 0.5 * summary.idle:
         return f", most of it start-up ({percent(start_up)})"
     before = f"; {percent(start_up)} is start-up" if start_up >= 0.005 else ""
-    return f", mostly for {awaited(stage)}{before}"
+    return f", mostly for {stall_label(stage)}{before}"
 
 
-def of_gpu(word: str, *traces: SpanLog) -> str:
+def gpu_label(word: str, *traces: SpanLog) -> str:
     """Return "GPU busy" for "Busy", or the word alone if a GPU takes part in none of the traces."""
-    on_gpu = any(who_computes(compute_spans(trace.spans)) == "GPU" for trace in traces)
+    on_gpu = any(compute_unit(compute_spans(trace.spans)) == "GPU" for trace in traces)
     return f"GPU {word.lower()}" if on_gpu else word
 
 
@@ -157,8 +163,8 @@ def facts(trace: SpanLog) -> dict[str, str]:
     longest = f", longest {duration(max(gaps))}" if gaps else ""
     start, end = reach(trace)
     figures = {
-        of_gpu("Busy", trace): percent(summary.utilisation),
-        of_gpu("Idle", trace): plural(len(gaps), "gap") + longest,
+        gpu_label("Busy", trace): percent(summary.utilisation),
+        gpu_label("Idle", trace): plural(len(gaps), "gap") + longest,
         "Whole run": duration(end - start),
     }
     if summary.samples:
@@ -166,12 +172,18 @@ def facts(trace: SpanLog) -> dict[str, str]:
     return figures
 
 
+def end_of_step_ms(trace: SpanLog, step: int) -> float | None:
+    """Return the time from the start of `trace` to the end of its step number `step`, from 1."""
+    computed = compute_spans(trace.spans)[:step]
+    return (computed[-1].end_ns - reach(trace)[0]) / 1e6 if computed else None
+
+
 def figures(traces: Sequence[SpanLog], names: Sequence[str]) -> dict[str, str]:
     """Return the figures of a lone trace, of several how busy the GPU was in each."""
     if len(traces) == 1:
         return facts(traces[0])
     return {
-        f"{name}: {of_gpu('busy', trace)}": percent(summarise(trace).utilisation)
+        f"{name}: {gpu_label('busy', trace)}": percent(summarise(trace).utilisation)
         for trace, name in zip(traces, names, strict=True)
     }
 

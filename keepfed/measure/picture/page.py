@@ -22,9 +22,9 @@ class PicturePage:
 
     @state.setter
     def state(self, wanted: State) -> None:
-        self._state = self.offered(wanted)
+        self._state = self.complete_state(wanted)
 
-    def offered(self, wanted: State) -> dict[str, Any]:
+    def complete_state(self, wanted: State) -> dict[str, Any]:
         """Return the whole state that `wanted` asks for."""
         raise NotImplementedError
 

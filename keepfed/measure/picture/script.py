@@ -1,8 +1,10 @@
-"""The ES module that draws: constants, style and the hand-written parts."""
+"""The ES module that draws timelines, and the HTML of a page that uses it."""
 
 from __future__ import annotations
 
+import base64
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -26,3 +28,23 @@ def module_source() -> str:
     head = [f"const {name} = {json.dumps(value)};" for name, value in constants.items()]
     files = [here.with_name(f"timeline_{part}.js") for part in PARTS]
     return "\n".join([*head, *(f.read_text("utf-8") for f in [*files, here])])
+
+
+def page_script() -> str:
+    """Return the code of one module script that starts every timeline of a page."""
+    return f"{module_source()}\nmountAll();".replace("</script", "<\\/script")
+
+
+def as_fragment(svg: str, state: Mapping[str, str | int], **packed: bytes) -> str:
+    """Return the HTML of a timeline, which shows `svg` until the page runs `page_script()`.
+
+    Args:
+        svg: The picture of `state`.
+        state: The option that each control shows first.
+        packed: The bytes of `payload`, and of `extra` if there are any; see `model.pack`.
+    """
+    data = {name: base64.b64encode(packed[name]).decode() for name in packed}
+    stored = json.dumps({**data, "state": state}).replace("</", "<\\/")
+    return (
+        f'<div><script type="application/json" class="course-timeline">{stored}</script>{svg}</div>'
+    )

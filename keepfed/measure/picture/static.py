@@ -20,7 +20,7 @@ from keepfed.measure.picture.model import (
     TILE,
     Look,
     Picture,
-    of_gpu,
+    gpu_label,
 )
 from keepfed.measure.spans import (
     STAGES,
@@ -111,12 +111,12 @@ def _definitions(mark: str) -> Iterator[str]:
 
 def _heading(picture: Picture, mark: str) -> Iterator[str]:
     yield f'<title id="{mark}t">{escape(picture.sentence)}</title>'
-    yield f'<desc id="{mark}d">{escape(_in_words(picture))}</desc>'
+    yield f'<desc id="{mark}d">{escape(_description(picture))}</desc>'
     used = {span.stage for trace in picture.traces for span in trace.spans}
     x = 8
     shown = {name: look for name, look in LOOKS.items() if name in used}
     for name, look in {**shown, "idle": IDLE}.items():
-        text = of_gpu(name, *picture.traces) if name == "idle" else name
+        text = gpu_label(name, *picture.traces) if name == "idle" else name
         yield f'<rect x="{x}" y="9" width="24" height="13" rx="2" {_paint(mark, name, look)}/>'
         yield f'<text x="{x + 30}" y="16">{text}</text>'
         x += 52 + 7 * len(text)
@@ -131,7 +131,7 @@ def _axis(scale: _Scale, bottom: int) -> Iterator[str]:
 
 def _panel_header(trace: SpanLog, name: str, y: int) -> Iterator[str]:
     middle, summary = y + HEADER // 2, summarise(trace)
-    busy = escape(f"{of_gpu('busy', trace)} {percent(summary.utilisation)}")  # may be "< 1 %"
+    busy = escape(f"{gpu_label('busy', trace)} {percent(summary.utilisation)}")  # may be "< 1 %"
     title = f'<tspan class="bold">{escape(name)}</tspan> · {busy}' if name else busy
     yield f'<rect class="paper" y="{y + 3}" width="{WIDTH}" height="{HEADER - 6}"/>'
     yield f'<text x="8" y="{middle}">{title}</text>'
@@ -219,7 +219,7 @@ def _paint(mark: str, name: str, look: Look, *, outlined: bool = True) -> str:
     return f'fill="url(#{mark}{name})" {edge} stroke-width="0.8"'
 
 
-def _in_words(picture: Picture) -> str:
+def _description(picture: Picture) -> str:
     """Return busy shares lane by lane, for who cannot see the picture."""
     return " ".join(
         f"{name or 'Run'}{f' ({trace.note})' if trace.note else ''}: "
@@ -236,15 +236,15 @@ def as_text(picture: Picture) -> str:
     for trace, name in zip(picture.traces, picture.names, strict=True):
         lines += ["", " · ".join(part for part in (name, trace.note) if part)]
         lines += [f"{'0':>{MARGIN + 1}}{duration(longest):>{LETTERS - 1}}"]
-        lines += [_letters(trace, lane, longest) for lane in lanes(trace)]
+        lines += [_text_row(trace, lane, longest) for lane in lanes(trace)]
     used = {span.stage for trace in picture.traces for span in trace.spans}
     legend = [f"{look.letter} {stage}" for stage, look in LOOKS.items() if stage in used]
     return "\n".join(
-        [*lines, "", "   ".join([*legend, f"{IDLE.letter} {of_gpu('idle', *picture.traces)}"])]
+        [*lines, "", "   ".join([*legend, f"{IDLE.letter} {gpu_label('idle', *picture.traces)}"])]
     )
 
 
-def _letters(trace: SpanLog, lane: Lane, longest: int) -> str:
+def _text_row(trace: SpanLog, lane: Lane, longest: int) -> str:
     origin, end = reach(trace)
     shares = busy_shares(lane, (origin, origin + longest), LETTERS).sum(axis=0)
     row = ""

@@ -7,7 +7,7 @@ export function listen(view) {
   on(view.root, "keydown", (event) => pressKey(view, event));
   // JupyterLab and reveal.js have commands on the keys with which radio buttons are moved.
   on(view.root, "keydown", (event) => { if (event.target.matches("input,button,summary") && plain(event)) event.stopPropagation(); });
-  on(view.stage, "wheel", (event) => turnWheel(view, event), { passive: false });
+  on(view.stage, "wheel", (event) => zoomByWheel(view, event), { passive: false });
   on(view.root, "click", (event) => pressButton(view, event.target.dataset.do));
   on(view.form, "submit", (event) => event.preventDefault());
   on(view.details, "toggle", () => { if (view.details.open) fillTable(view.tables, view.traces); });
@@ -45,7 +45,7 @@ function pressButton(view, name) {
   ({ all: () => view.look(0, view.domain), in: () => view.zoom(0.5), out: () => view.zoom(2) })[name]?.();
 }
 
-function turnWheel(view, event) {
+function zoomByWheel(view, event) {
   if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
   event.preventDefault();
   event.stopPropagation();
@@ -84,7 +84,7 @@ function point(view, where) {
   tip.hidden = i < 0 && !idle;
   if (batch !== view.view.batch) { view.view.batch = batch; view.schedule(); }
   if (tip.hidden) return;
-  tip.textContent = idle ? `${ofGpu(trace.gpu, "idle")} for ${duration(idle[1] - idle[0])}\nfrom ${duration(idle[0])} on`
+  tip.textContent = idle ? `${gpuLabel(trace.gpu, "idle")} for ${duration(idle[1] - idle[0])}\nfrom ${duration(idle[0])} on`
     : `${lane.name}: ${STAGES[lane.stage[i]]}${batch < 0 ? "" : `, batch ${batch}`}\n${duration(lane.end[i] - lane.start[i])}, from ${duration(lane.start[i])} on`;
   tip.style.left = `${Math.max(0, Math.min(where.x + 14, view.canvas.clientWidth - tip.offsetWidth - 2))}px`;
   tip.style.top = `${where.y + 18}px`;
@@ -127,12 +127,12 @@ export function mountAll(page = document) {
   for (const script of page.querySelectorAll("script.course-timeline:not([data-shown])")) {
     script.dataset.shown = "yes";
     const data = JSON.parse(script.textContent), listeners = {};
-    data.payload = Uint8Array.from(atob(data.payload), (letter) => letter.charCodeAt(0));
+    for (const name of ["payload", "extra"]) data[name] &&= Uint8Array.from(atob(data[name]), (letter) => letter.charCodeAt(0));
     const store = {
       get: (name) => data[name], set(name, value) { data[name] = value; listeners[name]?.(); }, save() {},
       on(name, action) { listeners[name] = action; }, off(name) { delete listeners[name]; },
     };
-    script.parentNode.replaceChildren(script); // the picture for who has no JavaScript goes
+    script.parentNode.replaceChildren(script); // removes the static picture
     mount(script.parentNode, store);
   }
 }

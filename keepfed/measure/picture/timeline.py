@@ -6,25 +6,23 @@ switching needs no kernel; Python only learns the new `state`.
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from keepfed.measure.picture.model import Control, Picture, State, key, pack
-from keepfed.measure.picture.script import module_source
+from keepfed.measure.picture.model import Control, Picture, State, end_of_step_ms, key, pack
+from keepfed.measure.picture.script import as_fragment, page_script
 from keepfed.measure.picture.static import as_svg, as_text
 from keepfed.measure.spans import SpanLog
 
 if TYPE_CHECKING or find_spec("anywidget") is not None:
-    from keepfed.measure.picture.widget import PictureWidget as Shown
+    from keepfed.measure.picture.widget import PictureWidget as TimelineBase
 else:
-    from keepfed.measure.picture.page import PicturePage as Shown
+    from keepfed.measure.picture.page import PicturePage as TimelineBase
 
 
-class TimelineGrid(Shown):
+class TimelineGrid(TimelineBase):
     """Pictures of traces, one for each state of some controls."""
 
     ticks = 10_000  # into which the longest trace is divided: many pictures have to be small
@@ -43,7 +41,7 @@ class TimelineGrid(Shown):
         packed = pack(self.controls, self.pictures, self.ticks)
         super().__init__(payload=packed, state={**first, **(state or {})})
 
-    def offered(self, wanted: State) -> dict[str, Any]:
+    def complete_state(self, wanted: State) -> dict[str, Any]:
         """Complete a state by what is shown now; refuse what no control offers."""
         state = {**self.state, **wanted}
         options = {control.name: control.options for control in self.controls}
@@ -67,16 +65,11 @@ class TimelineGrid(Shown):
     def to_fragment(self, *, module: bool = True) -> str:
         """Return HTML that works without a kernel, and shows an SVG where no script runs.
 
-        Without `module` it brings no script: the page runs `module_source()` and `mountAll()` once.
+        Without `module` it brings no script: the page runs `page_script()` once.
         """
-        packed = base64.b64encode(pack(self.controls, self.pictures, self.ticks)).decode()
-        stored = json.dumps({"payload": packed, "state": self.state}).replace("</", "<\\/")
-        script = f'<script type="application/json" class="course-timeline">{stored}</script>'
-        fragment = f"<div>{script}{as_svg(self.picture)}</div>"
-        if not module:
-            return fragment
-        start = f"{module_source()}\nmountAll();".replace("</script", "<\\/script")
-        return f'{fragment}<script type="module">{start}</script>'
+        packed = pack(self.controls, self.pictures, self.ticks)
+        fragment = as_fragment(as_svg(self.picture), self.state, payload=packed)
+        return f'{fragment}<script type="module">{page_script()}</script>' if module else fragment
 
     def to_html(self, title: str = "Timeline", *, above: str = "", below: str = "") -> str:
         """Return a whole page in one file, which asks no other machine for anything.
@@ -105,10 +98,14 @@ class Timeline(TimelineGrid):
 
     ticks = 10_000_000  # a recorded trace keeps its microseconds
 
-    def __init__(self, traces: SpanLog | Mapping[str, SpanLog]):
-        """Show a trace, or several by the name that the learner reads: first all together."""
+    def __init__(self, traces: SpanLog | Mapping[str, SpanLog], *, steps: int | None = None):
+        """Show a trace, or several by the name that the learner reads: first all together.
+
+        A single trace opens on its first `steps` steps, or on the whole run.
+        """
         if isinstance(traces, SpanLog):
-            super().__init__([], {"": Picture([traces])})
+            until_ms = end_of_step_ms(traces, steps) if steps else None
+            super().__init__([], {"": Picture([traces], until_ms=until_ms)})
             return
         pictures = {name: Picture([trace], [name]) for name, trace in traces.items()}
         if len(traces) > 1:

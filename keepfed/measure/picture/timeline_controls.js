@@ -56,7 +56,7 @@ export function fillFacts(list, facts) {
 
 // Swatches of the stages that occur; idle time, of a GPU or not, is one of them.
 export function fillLegend(list, names, gpu) {
-  const texts = { wait: "wait", idle: ofGpu(gpu, "idle") };
+  const texts = { wait: "wait", idle: gpuLabel(gpu, "idle") };
   list.replaceChildren(...names.map((name) => {
     const item = element("li");
     item.innerHTML = swatch(name);
@@ -82,7 +82,7 @@ export function fillTable(holder, traces) {
       ...[lane.start.length.toLocaleString("en"), duration(lane.busy), percent(lane.busy / (trace.end || 1)), stageText(lane, trace.end)]
         .map((text) => element("td", { textContent: text }))));
     const idle = trace.stepsEnd * (1 - trace.utilisation);
-    const caption = `${trace.label || "This run"}${trace.note ? ` (${trace.note})` : ""}: ${ofGpu(trace.gpu, "busy")} ${percent(trace.utilisation)}, idle ${duration(idle)} in ${plural(trace.gaps.length, "gap")}.`;
+    const caption = `${trace.label || "This run"}${trace.note ? ` (${trace.note})` : ""}: ${gpuLabel(trace.gpu, "busy")} ${percent(trace.utilisation)}, idle ${duration(idle)} in ${plural(trace.gaps.length, "gap")}.`;
     return element("table", {}, element("caption", { textContent: caption }),
       element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   }));

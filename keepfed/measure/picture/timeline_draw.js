@@ -80,7 +80,7 @@ function paintHeader({ c, scene, ink }, { trace, y }) {
   let used = 4 + c.measureText(label).width;
   c.fillText(label, 4, middle);
   c.font = `12px ${FONT}`;
-  const busy = `${label ? " · " : ""}${ofGpu(trace.gpu, "busy")} ${percent(trace.utilisation)}`, width = c.measureText(busy).width;
+  const busy = `${label ? " · " : ""}${gpuLabel(trace.gpu, "busy")} ${percent(trace.utilisation)}`, width = c.measureText(busy).width;
   if (!scene.narrow || used + width + c.measureText(trace.note).width + 40 < room) {
     c.fillStyle = ink.soft;
     c.fillText(busy, used, middle);

@@ -74,7 +74,7 @@ function gapsBetween(steps) {
 }
 
 // Index of the first entry of a sorted array that is not below `value`.
-export function lower(sorted, value) {
+export function lowerBound(sorted, value) {
   let low = 0, high = sorted.length;
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -84,7 +84,7 @@ export function lower(sorted, value) {
 }
 
 // Indices of the spans that touch the view, as a half-open range.
-export const visible = (lane, from, to) => [lower(lane.reach, from), lower(lane.start, to)];
+export const visible = (lane, from, to) => [lowerBound(lane.reach, from), lowerBound(lane.start, to)];
 
 // The span under a point, the innermost one, or -1.
 export function spanAt(lane, time, row) {
@@ -143,7 +143,7 @@ export function percent(share) {
 }
 
 // "GPU busy", or "busy" alone where no GPU takes part.
-export const ofGpu = (gpu, word) => (gpu ? `GPU ${word}` : word);
+export const gpuLabel = (gpu, word) => (gpu ? `GPU ${word}` : word);
 
 export const plural = (count, thing) => `${count.toLocaleString("en")} ${thing}${count === 1 ? "" : "s"}`;
 
@@ -169,7 +169,7 @@ export async function unpack(bytes) {
 const AXIS = 22, HEADER = 26, LANE = 20, RIGHT = 8;
 
 // Lane names in drawing order: storage, workers by number, others, main, copy, gpu.
-export function inOrder(names) {
+export function sortLanes(names) {
   const ranks = { storage: 0, worker: 1, main: 3, copy: 4, gpu: 5 };
   const rank = (name) => (ranks[name.split(" ")[0]] ?? 2) * 1e6 + (parseInt(name.split(" ")[1]) || 0);
   return [...new Set(names)].sort((a, b) => rank(a) - rank(b));

@@ -78,7 +78,7 @@ export class View {
     // The axis is that of the slowest rival: what is faster ends earlier.
     this.domain = Math.max(1e-3, ...rivals.flatMap((rival) => rival.traces).map((raw) => raw.end * raw.tick));
     const alone = rivals.filter((rival) => rival.traces.length === 1).flatMap((rival) => rival.traces[0].lanes);
-    this.lanes = this.traces.length === 1 ? inOrder(alone.map((lane) => lane.name)) : undefined;
+    this.lanes = this.traces.length === 1 ? sortLanes(alone.map((lane) => lane.name)) : undefined;
     this.view.batch = -1;
     this.tip.hidden = true; // it spoke of the picture before
     fillLegend(this.legend, this.stages, this.traces.some((trace) => trace.gpu));
@@ -89,7 +89,8 @@ export class View {
     this.root.dataset.spans = this.traces.reduce((sum, trace) => sum + trace.spans, 0);
     this.say(picture.sentence, this.spoken.textContent ? 400 : 0);
     if (this.details.open) fillTable(this.tables, this.traces);
-    whole ? this.look(0, this.domain) : this.look(this.view.from, this.view.to);
+    whole ? this.look(0, (!this.shown && picture.until_ms) || this.domain) : this.look(this.view.from, this.view.to);
+    this.shown = true;
     this.resize();
   }
 

@@ -20,10 +20,10 @@ class PictureWidget(anywidget.AnyWidget):
     extra = traitlets.Bytes().tag(sync=True)  # pictures that `put` added later
     state = traitlets.Dict().tag(sync=True)
 
-    def offered(self, wanted: State) -> dict[str, Any]:
+    def complete_state(self, wanted: State) -> dict[str, Any]:
         """Return the whole state that `wanted` asks for."""
         raise NotImplementedError
 
     @traitlets.validate("state")
     def _checked(self, proposal: Any) -> dict[str, Any]:
-        return self.offered(proposal["value"])
+        return self.complete_state(proposal["value"])

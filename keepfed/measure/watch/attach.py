@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from keepfed.measure.watch.timing.harmless import give_up
+from keepfed.measure.watch.timing.failsafe import give_up
 from keepfed.measure.watch.timing.ring_file import FOLDER, PROCESS, records_folder
 
 _PATCHED = "torch.utils.data.dataloader", "torchdata.stateful_dataloader.stateful_dataloader"
@@ -95,7 +95,7 @@ def _patch(module: ModuleType) -> None:
         return
     iterators, loader = module._BaseDataLoaderIter, module.DataLoader
     get_iterator, next_batch = _watched(loader._get_iterator), _timed(iterators.__next__)
-    _say_that_torch_is_here()
+    _log_torch_import()
     iterators._step_timer = None
     iterators.__next__, loader._get_iterator = next_batch, get_iterator
 
@@ -103,11 +103,11 @@ def _patch(module: ModuleType) -> None:
 def _watched(make: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
     def get_iterator(loader: Any) -> Iterator[Any]:
         try:
-            from keepfed.measure.watch.timing.watching import begin
+            from keepfed.measure.watch.timing.watching import watch_iterator
         except Exception as error:
             give_up(error)
             return make(loader)
-        return begin(loader, make)
+        return watch_iterator(loader, make)
 
     return get_iterator
 
@@ -115,11 +115,11 @@ def _watched(make: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[A
 def _timed(next_batch: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def next_of_watched(iterator: Any) -> Any:
         timer = iterator._step_timer
-        return next_batch(iterator) if timer is None else timer.take(iterator, next_batch)
+        return next_batch(iterator) if timer is None else timer.time_next(iterator, next_batch)
 
     return next_of_watched
 
 
-def _say_that_torch_is_here() -> None:
+def _log_torch_import() -> None:
     """Leave the name of this process, so that it is known what was watched in vain."""
     Path(records_folder(), f"{os.getpid()}{PROCESS}").write_text("\n".join(sys.argv), "utf-8")

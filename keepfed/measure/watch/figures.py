@@ -14,7 +14,7 @@ from keepfed.measure.advice import (
     Measurements,
     Moving,
     Paces,
-    Remedy,
+    Recommendation,
     Setting,
     StepParts,
     fetching_of,
@@ -22,7 +22,7 @@ from keepfed.measure.advice import (
     judge,
     mean_s,
     predicted,
-    remedy,
+    recommend,
     sent_s,
     start_up_s,
 )
@@ -35,12 +35,12 @@ from keepfed.measure.advice.thresholds import (
 )
 from keepfed.measure.hook import Contents
 from keepfed.measure.records import UNKNOWN, Fetch, Iteration
-from keepfed.measure.throughput import first_dropped
+from keepfed.measure.throughput import warm_up_batches
 from keepfed.measure.watch.timing.ring_file import Observation
 from keepfed.words import plural
 
 PARTS = 4  # of a loop, each of which predicts the gain
-_OF_AN_EPOCH = "start_up_s", "filling_s", "epoch"  # figures that a part does not have
+_EPOCH_FIELDS = "start_up_s", "filling_s", "epoch"  # figures that a part does not have
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class WatchedLoop:
     def steady(self) -> list[Iteration]:
         """The iterations that say something of the pace."""
         about = self.seen.about
-        dropped = first_dropped(about["workers"] * about["prefetch_factor"], self.epoch)
+        dropped = warm_up_batches(about["workers"] * about["prefetch_factor"], self.epoch)
         found = [one for one in self.seen.iterations if one.place >= dropped]
         found = found or [one for one in self.seen.iterations if one.place]
         return found or self.seen.iterations  # a loop that begins again for each batch
@@ -128,22 +128,22 @@ class WatchedLoop:
         return cause if known else None
 
     @cached_property
-    def remedy(self) -> Remedy | None:
+    def recommendation(self) -> Recommendation | None:
         """What to say and to change about the cause."""
         m, cause = self.measurements, self.cause
-        return None if m is None or cause is None else remedy(m, cause)
+        return None if m is None or cause is None else recommend(m, cause)
 
     @cached_property
     def gains(self) -> tuple[float, float]:
         """The lowest and the highest gain that the parts of the loop predict for the change."""
-        whole, found, iterations = self.measurements, self.remedy, self.seen.iterations
+        whole, found, iterations = self.measurements, self.recommendation, self.seen.iterations
         if whole is None or found is None:
             return 1.0, 1.0
         gains, length = [found.gain], math.ceil(len(iterations) / PARTS)
         for begin in range(0, len(iterations), length):
             part = replace(self.seen, iterations=iterations[begin : begin + length])
             if m := replace(self, seen=part).measurements:
-                starts = {name: getattr(whole.paces, name) for name in _OF_AN_EPOCH}
+                starts = {name: getattr(whole.paces, name) for name in _EPOCH_FIELDS}
                 gains.append(predicted(replace(m, paces=replace(m.paces, **starts)), found))
         return min(gains), max(gains)
 

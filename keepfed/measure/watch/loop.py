@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from keepfed.measure.neighbours import Neighbours
-from keepfed.measure.watch.timing.harmless import give_up, has_failed
+from keepfed.measure.watch.timing.failsafe import give_up, has_failed
 from keepfed.measure.watch.timing.ring_file import Observation, is_watched, read_all, records_folder
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Watched(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         loader = self._loader
         try:
-            batches = loader if has_failed() else _timed(loader)
+            batches = loader if has_failed() else _time_loader(loader)
         except Exception as error:
             give_up(error)
             batches = loader
@@ -47,13 +47,13 @@ class Watched(Generic[T]):
     def __repr__(self) -> str:
         from keepfed.measure.watch.report import findings
 
-        return findings(_seen(), _others_cores())
+        return findings(_read_observations(), _others_cores())
 
     def timeline(self) -> Timeline:
         """Return the picture of the last iterations of the loops of this process."""
         from keepfed.measure.watch.report import timeline
 
-        return timeline(_seen())
+        return timeline(_read_observations())
 
 
 def watch(loader: Iterable[T]) -> Watched[T]:
@@ -67,12 +67,12 @@ def watch(loader: Iterable[T]) -> Watched[T]:
     """
     if not is_watched():
         try:
-            records_folder()  # registers its removal first, so that it runs after `_tell`
+            records_folder()  # registers its removal first, so that it runs after `_print_report`
             _neighbours()
         except Exception as error:
             give_up(error)
-        atexit.unregister(_tell)
-        atexit.register(_tell)
+        atexit.unregister(_print_report)
+        atexit.register(_print_report)
     return Watched(loader)
 
 
@@ -86,18 +86,18 @@ def _others_cores() -> float:
     return 0.0 if is_watched() else _neighbours().cores()
 
 
-def _timed(loader: Iterable[T]) -> Iterable[T]:
+def _time_loader(loader: Iterable[T]) -> Iterable[T]:
     """Return `loader`, timed unless `keepfed watch` does that already; no batch is taken yet."""
     from keepfed.measure.hook import data_loader_in
     from keepfed.measure.watch.timing import watching
 
     inner = data_loader_in(loader)
     if inner is None:
-        return watching.timed(loader)
-    return loader if is_watched() else watching.timed_loader(loader, inner)
+        return watching.watch_batches(loader)
+    return loader if is_watched() else watching.watch_loader(loader, inner)
 
 
-def _seen() -> list[Observation]:
+def _read_observations() -> list[Observation]:
     """Return what was seen until now."""
     if timers := sys.modules.get(
         "keepfed.measure.watch.timing.step_timer"
@@ -106,12 +106,12 @@ def _seen() -> list[Observation]:
     return read_all(records_folder())
 
 
-def _tell() -> None:
+def _print_report() -> None:
     """Print what was found to stderr."""
     if has_failed():
         return
     try:
-        if seen := _seen():
+        if seen := _read_observations():
             from keepfed.measure.watch.report import findings
 
             print(f"\n{findings(seen, _others_cores())}", file=sys.stderr)

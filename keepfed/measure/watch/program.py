@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from keepfed.errors import KeepfedError
 from keepfed.measure.neighbours import Neighbours
 from keepfed.measure.watch.attach import prepare
-from keepfed.measure.watch.timing.harmless import give_up
+from keepfed.measure.watch.timing.failsafe import give_up
 from keepfed.measure.watch.timing.ring_file import (
     ENDING,
     FAILED,
@@ -32,7 +32,10 @@ from keepfed.measure.watch.timing.ring_file import (
 from keepfed.words import duration, percent, plural
 
 PROGRAM = "program.json"  # in a kept record: what `ProgramRun` knows
-OFTEN_S, SELDOM_S = 1.0, 10.0  # between two lines of `--live`, on a terminal and elsewhere
+TERMINAL_INTERVAL_S, LOG_INTERVAL_S = (
+    1.0,
+    10.0,
+)  # between two lines of `--live`, on a terminal and elsewhere
 
 
 class ProgramRun(NamedTuple):
@@ -63,7 +66,7 @@ def run_watched(program: Sequence[str], out: Path, *, live: bool = False) -> int
         return _run(words, dict(os.environ), None)
     neighbours = Neighbours()
     code = _run(words, environment, Live(folder) if live else None)
-    said = _report(folder, unused(out), ProgramRun(join(program), neighbours.cores()))
+    said = _report(folder, unused_folder(out), ProgramRun(join(program), neighbours.cores()))
     with suppress(Exception):  # stderr may be closed
         sys.stderr.write(f"\n{said}\n" if said else "")
     return code
@@ -82,7 +85,7 @@ def report_later(folder: Path) -> str:
     kept = folder / PROGRAM
     about = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
     try:
-        return _told(folder, folder, ProgramRun(**about))
+        return _build_report(folder, folder, ProgramRun(**about))
     except ImportError as error:
         raise KeepfedError(
             f"The report needs the package {error.name}, which is not installed. Install it with "
@@ -90,7 +93,7 @@ def report_later(folder: Path) -> str:
         ) from None
 
 
-def unused(out: Path) -> Path:
+def unused_folder(out: Path) -> Path:
     """Return `out`, or the first of `out`-2, `out`-3, ... if there are files in it already."""
     names = (out if number == 1 else out.with_name(f"{out.name}-{number}") for number in count(1))
     return next(path for path in names if _is_unused(path))
@@ -103,7 +106,7 @@ def _is_unused(path: Path) -> bool:
 def _report(folder: Path, out: Path, run: ProgramRun) -> str:
     """Return the report, and remove the record in `folder`; if that fails, say where it is kept."""
     try:
-        said = _told(folder, out, run)
+        said = _build_report(folder, out, run)
     except (Exception, KeyboardInterrupt) as error:
         kept = _keep(folder, out, run)
         what = " ".join(f"{type(error).__name__}: {error}".split())
@@ -138,19 +141,19 @@ def _run(words: Sequence[str], environment: dict[str, str], live: Live | None) -
             f"{words[0]} cannot be run ({error.strerror}); name a program as you would without "
             "`keepfed watch`, such as `keepfed watch python train.py`."
         ) from None
-    with _left_to(child):
+    with _forward_signals(child):
         while True:
             try:
                 code = child.wait(live.pause_s if live else None)
                 break
             except subprocess.TimeoutExpired:
-                live = _shown(live)
+                live = _show_live(live)
     if live:
         live.end()
     return code if code >= 0 else 128 - code
 
 
-def _shown(live: Live | None) -> Live | None:
+def _show_live(live: Live | None) -> Live | None:
     """Show the live line; after an error there is none."""
     try:
         if live:
@@ -162,7 +165,7 @@ def _shown(live: Live | None) -> Live | None:
 
 
 @contextmanager
-def _left_to(child: subprocess.Popen[Any]) -> Iterator[None]:
+def _forward_signals(child: subprocess.Popen[Any]) -> Iterator[None]:
     """Leave Ctrl-C, which reaches the child too, to the child; pass SIGTERM and SIGHUP on to it."""
     handlers: dict[int, Any] = {signal.SIGINT: lambda number, frame: None}
     for name in ("SIGTERM", "SIGHUP"):
@@ -176,7 +179,7 @@ def _left_to(child: subprocess.Popen[Any]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _told(folder: Path, out: Path, run: ProgramRun) -> str:
+def _build_report(folder: Path, out: Path, run: ProgramRun) -> str:
     seen = read_all(folder)
     if not seen and not any(folder.glob(f"*{PROCESS}")):
         return (
@@ -197,7 +200,7 @@ class Live:
     def __init__(self, folder: Path):
         self._folder, self._before = folder, dict[tuple[int, str], Totals]()
         self._terminal = sys.stderr.isatty()
-        self.pause_s = OFTEN_S if self._terminal else SELDOM_S
+        self.pause_s = TERMINAL_INTERVAL_S if self._terminal else LOG_INTERVAL_S
 
     def show(self) -> None:
         """Show what happened since the last line."""

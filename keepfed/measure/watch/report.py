@@ -13,8 +13,8 @@ from textwrap import fill
 
 from keepfed.files import replace_file
 from keepfed.limits import all_cores
-from keepfed.measure.advice import Measurements, Setting, busy_machine, delayed_by_others
-from keepfed.measure.advice.thresholds import LEAVE_IT, NO_GAIN, WORTH
+from keepfed.measure.advice import Measurements, Setting, busy_machine, waits_for_cores
+from keepfed.measure.advice.thresholds import ACCEPTABLE_LOSS, NO_GAIN, WORTHWHILE_GAIN
 from keepfed.measure.exchange import chrome_ranks
 from keepfed.measure.picture import Timeline
 from keepfed.measure.ranks import find_straggler
@@ -27,7 +27,7 @@ from keepfed.words import duration, factor, percent, plural
 
 WIDTH = 96  # letters of a line
 ITERATIONS = 200  # of the busiest loader, that are drawn
-NOT_KNOWN = (
+LIMITS = (
     "Watching cannot tell what the step takes by itself, whether thread pools hinder each other, "
     "and whether memory grows: `diagnose(loader, step)` tries that."
 )
@@ -57,31 +57,38 @@ def findings(seen: Sequence[Observation], others_cores: float = 0.0) -> str:
     """
     found = loops(seen, others_cores)
     if not found:
-        return _filled(
+        return _wrap(
             "No DataLoader gave a batch: this program makes its batches itself, or made none. "
             "Write `for batch in keepfed.watch(batches)` where it loops over them, and run it "
             "again. Where a function makes each of them, `batches` is `iter(function, None)`."
         )
     names = list(dict.fromkeys(loop.name for loop in found))
-    blocks = [_of_loader([loop for loop in found if loop.name == name]) for name in names]
+    blocks = [_loader_paragraph([loop for loop in found if loop.name == name]) for name in names]
     busy = busy_machine(Setting(cores=all_cores(), others_cores=others_cores))
-    parts = [*busy, _first(found), *blocks, *_ranks(found), *_idle(found), NOT_KNOWN]
-    return "\n".join(_filled(line) for line in "\n\n".join(parts).splitlines())
+    parts = [
+        *busy,
+        _first_advice(found),
+        *blocks,
+        *_straggler_lines(found),
+        *_device_lines(found),
+        LIMITS,
+    ]
+    return "\n".join(_wrap(line) for line in "\n\n".join(parts).splitlines())
 
 
-def _filled(line: str) -> str:
+def _wrap(line: str) -> str:
     """Break a long line, and let the rest of it begin where the line does."""
     indent = line[: len(line) - len(line.lstrip())]
     return fill(line, WIDTH, subsequent_indent=f"{indent}  ")
 
 
-def _first(found: Sequence[WatchedLoop]) -> str:
+def _first_advice(found: Sequence[WatchedLoop]) -> str:
     """Return what to try first."""
     worst = next((loop for loop in found if loop.cause), None)
-    if worst is None or worst.remedy is None or worst.measurements is None:
+    if worst is None or worst.recommendation is None or worst.measurements is None:
         return "Too few batches were taken to say what to change."
     if worst.cause == "GPU-bound":
-        if delayed_by_others(worst.measurements):
+        if waits_for_cores(worst.measurements):
             return (
                 f"Watch it again when no other program computes: whether {worst.name}, keeps up "
                 "cannot be told where all cores are taken."
@@ -92,30 +99,30 @@ def _first(found: Sequence[WatchedLoop]) -> str:
             )
         return (
             f"Leave the loaders alone: if {worst.name}, never let its loop wait, that would be "
-            f"{_at_best(worst.measurements)}."
+            f"{_ideal_speed(worst.measurements)}."
         )
-    if worst.remedy.gain < WORTH:
+    if worst.recommendation.gain < WORTHWHILE_GAIN:
         return f"Look first at {worst.name}, where a change may gain a little."
-    return f"Try first: {worst.remedy.change}. This is for {worst.name}."
+    return f"Try first: {worst.recommendation.change}. This is for {worst.name}."
 
 
-def _of_loader(alike: Sequence[WatchedLoop]) -> str:
+def _loader_paragraph(alike: Sequence[WatchedLoop]) -> str:
     """Return the paragraph of one loader, with a line for each process."""
     lines = [alike[0].name]
     for loop in sorted(alike, key=lambda loop: loop.seen.rank):
-        lines.append(f"  {_who(loop, alike)}{_turn(loop)}")
-        lines += [f"    {said}" for said in _verdict(loop)]
+        lines.append(f"  {_process_label(loop, alike)}{_time_line(loop)}")
+        lines += [f"    {said}" for said in _diagnosis_lines(loop)]
     return "\n".join(lines)
 
 
-def _who(loop: WatchedLoop, alike: Sequence[WatchedLoop]) -> str:
+def _process_label(loop: WatchedLoop, alike: Sequence[WatchedLoop]) -> str:
     if len(alike) == 1 and loop.seen.about["ranks"] == 1:
         return ""
     several = len({one.seen.rank for one in alike}) < len(alike)
     return f"process {loop.seen.about['pid']}: " if several else f"rank {loop.seen.rank}: "
 
 
-def _turn(loop: WatchedLoop) -> str:
+def _time_line(loop: WatchedLoop) -> str:
     """Return the figures of one loader in one process."""
     totals = loop.seen.totals
     count = plural(totals.iterations, "batch")
@@ -129,19 +136,21 @@ def _turn(loop: WatchedLoop) -> str:
     return f"{count}: {waited} in next() and {worked} in the loop, {percent(loop.share)} lost"
 
 
-def _verdict(loop: WatchedLoop) -> list[str]:
+def _diagnosis_lines(loop: WatchedLoop) -> list[str]:
     """Return what a diagnosis says of these figures, and the change that it names."""
     if loop.seen.totals.elsewhere:
         return [
             "A thread of the program calls next(), so that the wait of the loop is not known: "
             "write `for batch in keepfed.watch(...)` around what the loop itself takes."
         ]
-    m, told = loop.measurements, loop.remedy
+    m, told = loop.measurements, loop.recommendation
     if m is None or told is None:
         return []
-    turn = f"A turn takes {_ms(m.paces.together_s)}, {_ms(m.paces.wait_s)} of it waiting."
+    turn = (
+        f"A turn takes {_duration(m.paces.together_s)}, {_duration(m.paces.wait_s)} of it waiting."
+    )
     if loop.cause == "GPU-bound":
-        if delayed_by_others(m):
+        if waits_for_cores(m):
             return [
                 f"{turn} Other programs, or its own workers, had the cores: whether it keeps up by "
                 "itself cannot be told."
@@ -150,9 +159,9 @@ def _verdict(loop: WatchedLoop) -> list[str]:
             return [
                 f"{turn} Most of what was lost is the wait for the first batches of the epochs."
             ]
-        ideal = f"an infinitely fast one would make this loop {_at_best(m)}"
+        ideal = f"an infinitely fast one would make this loop {_ideal_speed(m)}"
         return [f"{turn} The loader keeps up: {ideal}."]
-    if told.gain < WORTH:
+    if told.gain < WORTHWHILE_GAIN:
         return [f"{turn} {told.verdict}", f"Change that may gain a little: {told.change}."]
     # what workers that compute take from the step cannot be seen: without them it may be quicker
     limit = "up to about " if m.setting.workers else "at most "
@@ -166,21 +175,21 @@ def _verdict(loop: WatchedLoop) -> list[str]:
 
 def _lost_at_the_start(loop: WatchedLoop, m: Measurements) -> bool:
     """Tell whether a loop that loses much does so where its turns are not steady yet."""
-    return loop.share > LEAVE_IT and 2 * m.paces.wait_s < loop.share * m.paces.together_s
+    return loop.share > ACCEPTABLE_LOSS and 2 * m.paces.wait_s < loop.share * m.paces.together_s
 
 
-def _at_best(m: Measurements) -> str:
+def _ideal_speed(m: Measurements) -> str:
     """Return what the loop would be with an infinitely fast loader."""
-    if m.headspace < NO_GAIN:
+    if m.headroom < NO_GAIN:
         return "no faster"
-    return f"{factor(m.headspace)} times as fast"
+    return f"{factor(m.headroom)} times as fast"
 
 
-def _ms(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     return duration(seconds * 1e9)
 
 
-def _ranks(found: Sequence[WatchedLoop]) -> list[str]:
+def _straggler_lines(found: Sequence[WatchedLoop]) -> list[str]:
     """Return for whom the ranks wait, if they meet at all."""
     together = [one for one in found if one.name == found[0].name and one.seen.about["ranks"] > 1]
     together.sort(key=lambda loop: loop.seen.rank)
@@ -209,7 +218,7 @@ def _arrivals(seen: Sequence[Observation]) -> list[Trace]:
     return found
 
 
-def _idle(found: Sequence[WatchedLoop]) -> list[str]:
+def _device_lines(found: Sequence[WatchedLoop]) -> list[str]:
     """Return how idle time divides, as far as that is known."""
     on = next((loop for loop in found if loop.seen.totals.device_iterations), None)
     if on is None:
@@ -252,7 +261,7 @@ def _trace(group: Sequence[Observation]) -> Trace:
     first, end_ns = busiest.iterations[-ITERATIONS:][0], busiest.iterations[-1].got_ns
     trace = Trace(clock=lambda: end_ns)
     trace.note, trace.sample_ids = "watched: the last turns", None
-    trace.begins_amid = first.place > 0
+    trace.starts_midway = first.place > 0
     if (stride := WatchedLoop(busiest).stride) > 1:
         trace.mention(f"1 of {stride} batches was timed")
     if busiest.about["ranks"] > 1:

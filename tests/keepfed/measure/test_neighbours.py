@@ -36,11 +36,11 @@ def test_no_core_is_counted_where_the_system_does_not_tell(monkeypatch: pytest.M
     def no_figures() -> float:
         raise OSError
 
-    monkeypatch.setattr(neighbours, "_of_others_s", no_figures)
+    monkeypatch.setattr(neighbours, "_other_programs_cpu_s", no_figures)
     assert Neighbours().cores() == 0.0
 
 
 def test_the_processor_time_of_children_that_have_ended_is_known() -> None:
-    spent = neighbours.children_s()
+    spent = neighbours.children_cpu_s()
     subprocess.run([sys.executable, "-c", "sum(range(5_000_000))"], check=True)
-    assert neighbours.children_s() > spent
+    assert neighbours.children_cpu_s() > spent

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from keepfed.errors import KeepfedError
-from keepfed.measure.throughput import first_dropped, steady_rate
+from keepfed.measure.throughput import steady_rate, warm_up_batches
 from tests.keepfed.measure.datasets import Numbers
 
 
@@ -26,7 +26,7 @@ def test_start_up_is_no_part_of_the_rate_and_a_long_epoch_is_cut_short() -> None
 def test_prefetched_batches_are_dropped_but_of_a_short_epoch_only_half(
     ahead: int, length: int | None, dropped: int
 ) -> None:
-    assert first_dropped(ahead, length) == dropped
+    assert warm_up_batches(ahead, length) == dropped
 
 
 def test_workers_are_gone_when_the_rate_is_known_and_one_batch_has_none() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-MOST_PENDING = 64  # turns that the device may be behind; the oldest are then given up
+MAX_PENDING = 64  # turns that the device may be behind; the oldest are then given up
 _THREAD_LOCAL = 1  # cudaStreamCaptureModeThreadLocal: only captures of this thread restrict it
 
 Mark = tuple[Any, int]  # the event and the device of its stream
@@ -36,19 +36,19 @@ class DeviceClock:
         self._known = known
         self._asked: Mark | None = None
         self._turn: tuple[int, Mark, Mark] | None = None  # number, before and after next()
-        self._pending: deque[tuple[int, Any, Any, Any]] = deque(maxlen=MOST_PENDING)
+        self._pending: deque[tuple[int, Any, Any, Any]] = deque(maxlen=MAX_PENDING)
         self._works = True
 
     def asked(self) -> None:
         """Mark that the loop asks for a batch, which ends the turn before; read what has passed."""
         if self._works:
-            with self._ends_with_an_error():
+            with self._stop_on_error():
                 self._ask()
 
     def got(self, number: int) -> None:
         """Mark that the loop goes on with the batch of turn `number`."""
         if self._works and self._asked is not None:
-            with self._ends_with_an_error():
+            with self._stop_on_error():
                 self._turn = number, self._asked, _mark()
 
     def forget(self) -> None:
@@ -68,7 +68,7 @@ class DeviceClock:
             self._known(number, before.elapsed_time(after) * 1e6, after.elapsed_time(left) * 1e6)
 
     @contextmanager
-    def _ends_with_an_error(self) -> Iterator[None]:
+    def _stop_on_error(self) -> Iterator[None]:
         exchange, mode = _exchange_capture_mode(), ctypes.c_int(_THREAD_LOCAL)
         if exchange is not None:
             exchange(ctypes.byref(mode))
@@ -82,7 +82,7 @@ class DeviceClock:
                 exchange(ctypes.byref(mode))  # the mode of the program again
 
 
-def device_at_work() -> bool:
+def device_in_use() -> bool:
     """Return whether this program computes on CUDA, and events can be recorded now."""
     started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return (

@@ -9,7 +9,7 @@ from typing import Any
 from keepfed.limits import affinity
 from keepfed.measure.hook import Sink, packed
 from keepfed.measure.records import MAIN, Fetch, Row
-from keepfed.measure.watch.timing.harmless import give_up
+from keepfed.measure.watch.timing.failsafe import give_up
 
 
 class LastFetch(Sink):

@@ -75,7 +75,7 @@ _SIZE = _RING + ROWS * _ROW.size
 _NO_FETCH = Fetch(UNKNOWN, 0, 0, 0)
 
 
-class At:
+class FieldIndex:
     """Where the totals stand among the figures, and some figures of an iteration in its row."""
 
     (
@@ -118,9 +118,9 @@ class RingFile:
     @property
     def iterations(self) -> int:
         """How many there were, which is the number of the next one."""
-        return self.figures[At.ITERATIONS]
+        return self.figures[FieldIndex.ITERATIONS]
 
-    def iteration(
+    def add_iteration(
         self, place: int, asked_ns: int, got_ns: int, receiving_ns: int, fetch: Fetch | None
     ) -> int:
         """Write an iteration over the oldest one and count it; return its number.
@@ -133,39 +133,39 @@ class RingFile:
             fetch: None if it is not known how the batch was made.
         """
         figures = self.figures
-        number, waited_ns = figures[At.ITERATIONS], got_ns - asked_ns
+        number, waited_ns = figures[FieldIndex.ITERATIONS], got_ns - asked_ns
         _ROW.pack_into(
             self._map, _RING + number % ROWS * _ROW.size,
-            number, figures[At.EPOCHS], place, asked_ns, got_ns, 0, receiving_ns, UNKNOWN, UNKNOWN,
-            UNKNOWN, UNKNOWN, *(fetch or _NO_FETCH),
+            number, figures[FieldIndex.EPOCHS], place, asked_ns, got_ns, 0, receiving_ns,
+            UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, *(fetch or _NO_FETCH),
         )  # fmt: skip
-        figures[At.WAITED] += waited_ns
-        figures[At.LAST] = got_ns
+        figures[FieldIndex.WAITED] += waited_ns
+        figures[FieldIndex.LAST] = got_ns
         if not place:
-            figures[At.FIRST] = figures[At.FIRST] or asked_ns
-            figures[At.BEGAN] += waited_ns
-        figures[At.TIMED] += 1
-        figures[At.ITERATIONS] = number + 1  # at last: a reader counts whole ones only
+            figures[FieldIndex.FIRST] = figures[FieldIndex.FIRST] or asked_ns
+            figures[FieldIndex.BEGAN] += waited_ns
+        figures[FieldIndex.TIMED] += 1
+        figures[FieldIndex.ITERATIONS] = number + 1  # at last: a reader counts whole ones only
         return number
 
-    def left(self, number: int, when_ns: int | None) -> None:
+    def end_iteration(self, number: int, when_ns: int | None) -> None:
         """Write when the loop came back; None if another loader was asked in between."""
         figures, row = self.figures, len(Totals._fields) + number % ROWS * _WIDTH
         if figures[row] != number:
             return  # forgotten
         if when_ns is None:
-            figures[row + At.LEFT] = UNKNOWN
+            figures[row + FieldIndex.LEFT] = UNKNOWN
         else:
-            figures[row + At.LEFT] = when_ns
-            figures[At.WORKED] += when_ns - figures[row + At.GOT]
+            figures[row + FieldIndex.LEFT] = when_ns
+            figures[FieldIndex.WORKED] += when_ns - figures[row + FieldIndex.GOT]
 
-    def skipped(self, iterations: int, waited_ns: float, worked_ns: float) -> None:
+    def add_skipped(self, iterations: int, waited_ns: float, worked_ns: float) -> None:
         """Count iterations that were not timed, with an estimate of their times."""
-        self.figures[At.WAITED] += round(waited_ns)
-        self.figures[At.WORKED] += round(worked_ns)
-        self.figures[At.ITERATIONS] += iterations
+        self.figures[FieldIndex.WAITED] += round(waited_ns)
+        self.figures[FieldIndex.WORKED] += round(worked_ns)
+        self.figures[FieldIndex.ITERATIONS] += iterations
 
-    def amend(self, number: int, field: int, value: float) -> None:
+    def set_field(self, number: int, field: int, value: float) -> None:
         """Write one figure of an iteration that was not known at once, if it is remembered."""
         row = len(Totals._fields) + number % ROWS * _WIDTH
         if self.figures[row] == number:

@@ -19,27 +19,27 @@ from keepfed.measure.hook import (
     TimedSampler,
     contents,
     contents_of,
-    one_holds_up_the_others,
+    is_lock_contended,
     pause,
     time_sampler,
     unpacked,
 )
 from keepfed.measure.records import LONG_NS, MAIN, SOME, UNKNOWN, Fetch
-from keepfed.measure.watch.timing.device import DeviceClock, device_at_work
-from keepfed.measure.watch.timing.harmless import give_up
+from keepfed.measure.watch.timing.device import DeviceClock, device_in_use
+from keepfed.measure.watch.timing.failsafe import give_up
 from keepfed.measure.watch.timing.last_fetch import LastFetch
-from keepfed.measure.watch.timing.ring_file import At
-from keepfed.measure.watch.timing.writer import Writer, place_in_the_world
+from keepfed.measure.watch.timing.ring_file import FieldIndex
+from keepfed.measure.watch.timing.writer import Writer, rank_and_device
 
-AT_ONCE_NS = 1_000_000  # between iter() and next(): then they are one wait
+IMMEDIATE_NS = 1_000_000  # between iter() and next(): then they are one wait
 SHORT_NS = 8_000_000  # to follow how such a batch is made would cost up to 2 % of its iteration
 # Upper bounds: what two timed iterations cost in a loop whose step leaves the caches cold, and the
 # share of the loop's time that this may take.
-PAIR_NS, COST = 100_000, 0.005
+PAIR_NS, MAX_COST = 100_000, 0.005
 # Shorter iterations are skipped, because even keeping their times costs 1 %.
 VERY_SHORT_NS = 1_000_000
-MOST_SKIPPED = 4_095
-QUICK_NS = 50_000  # of a sampler for a batch: to time it costs as much
+MAX_SKIPPED = 4_095
+FAST_SAMPLER_NS = 50_000  # of a sampler for a batch: to time it costs as much
 _MAIN = threading.main_thread().ident
 
 _last = [0]  # the id of the timer whose next() was called last
@@ -83,11 +83,11 @@ class StepTimer:
         self._straight = self._quick = False  # of the iteration that begins
         self._cpu = 0
         self._sampler: TimedSampler | None = None
-        self._quick_sampler = False
+        self._fast_sampler = False
         self._sampled_ns = self._sampler_calls = 0  # that are written down
         _open.add(self)
 
-    def take(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
+    def time_next(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
         """Return `next_batch(iterator)`, and note the iteration that begins so.
 
         Only errors of `next_batch` come through.
@@ -97,20 +97,20 @@ class StepTimer:
             try:
                 batch = next_batch(iterator)
             except BaseException as error:
-                self._raises(error, perf_counter_ns())
+                self._handle_error(error, perf_counter_ns())
                 raise
             self._skips -= 1
             return batch
         asked = 0
         if not self._lost:
             try:
-                asked = self._asks(iterator)
+                asked = self._prepare_next(iterator)
             except Exception as error:
-                self.lose(error)
+                self.stop_watching(error)
         try:
             batch = next_batch(iterator)
         except BaseException as error:
-            self._raises(error, asked)
+            self._handle_error(error, asked)
             raise
         if not self._lost:
             try:
@@ -118,10 +118,10 @@ class StepTimer:
                     return self._keep(batch, asked)
                 return self._write(iterator, batch, asked)
             except Exception as error:
-                self.lose(error)
+                self.stop_watching(error)
         return contents(batch) if self._packed else batch
 
-    def lose(self, error: Exception) -> None:
+    def stop_watching(self, error: Exception) -> None:
         """Let the loop continue unwatched."""
         self._lost, self._skips = True, 0
         self._kept.clear()
@@ -139,29 +139,29 @@ class StepTimer:
             if self._gap:
                 self._count_skipped(None)
         except Exception as error:
-            self.lose(error)
+            self.stop_watching(error)
 
     def __del__(self) -> None:
         """Write down what the loop left; a forked process has only a copy of it."""
         if (self._kept or self._gap) and self.writer.about["pid"] == os.getpid():
             self.write_down()
 
-    def _asks(self, iterator: Any) -> int:
+    def _prepare_next(self, iterator: Any) -> int:
         """End the iteration before; return when the loop asks for the next batch."""
         if self._packed and self._place and getattr(iterator, "_num_yielded", None) == 0:
             self._new_epoch()  # of persistent workers, after a break
-        looks = not self._place and not self.writer.skips and not self._quick_sampler
+        looks = not self._place and not self.writer.skips and not self._fast_sampler
         if looks and (timed := time_sampler(iterator)):
             self._sampler, self._sampled_ns, self._sampler_calls = timed, 0, 0
         asked, straight = perf_counter_ns(), _last[0] == id(self)
         self._straight, _last[0] = straight, id(self)
         if self._spent:
-            self._step_ends(asked, straight)
+            self._add_step_cpu(asked, straight)
         if self._gap:
             self._count_skipped(asked if straight else None)
         since = self._since
         if since % SOME == 1 and not self._packed:
-            self._look_at_pace(asked)
+            self._choose_skips(asked)
         short = self._fetches and since % SOME > 1 and asked - self._asked < SHORT_NS
         self._quick = quick = short and self._main and self._device is None
         if quick != self._paused:
@@ -172,23 +172,23 @@ class StepTimer:
             self._cpu = thread_time_ns()
             return asked
         self._write_kept()
-        return self._begins(iterator, asked, straight)
+        return self._start_iteration(iterator, asked, straight)
 
-    def _begins(self, iterator: Any, asked: int, straight: bool) -> int:
+    def _start_iteration(self, iterator: Any, asked: int, straight: bool) -> int:
         """Begin an iteration that is written down; return when the loop began to wait."""
         place, since, main = self._place, self._since, get_ident() == _MAIN
         self._main = main
         if place and self._got:
-            self.writer.file.left(self._number, asked if straight else None)
+            self.writer.file.end_iteration(self._number, asked if straight else None)
             self._work = asked - self._got if straight else self._work
-        elif not place and asked - self._ready < AT_ONCE_NS:
+        elif not place and asked - self._ready < IMMEDIATE_NS:
             asked = self._began
         # only some iterations ask whether there is one: that alone is a tenth of the whole cost
-        device = self._device_now() if main and (self._device or since % SOME < 2) else None
+        device = self._get_device_clock() if main and (self._device or since % SOME < 2) else None
         if device is not None:
             device.asked()
         if self._packed and since % SOME == 1 and self._wait > LONG_NS:
-            self._look_for_locks(iterator)
+            self._check_for_locks(iterator)
         reads = not self._fetches and (since % SOME == 1 or asked - self._got > LONG_NS)
         self._cpu = thread_time_ns() if reads else 0
         return asked
@@ -211,14 +211,14 @@ class StepTimer:
         fetch = self._last.fetch if self._last is not None else None
         if self._packed:
             batch, fetch = self._unpacked(batch)
-        self._number, self._got = file.iteration(place, asked, got, received, fetch), got
+        self._number, self._got = file.add_iteration(place, asked, got, received, fetch), got
         self._wait = got - asked
         if place == 1:
             self._describe(batch)
         if since % SOME == (0 if self.writer.skips and place else 1):
             self._spent = process_time_ns()
         if not self._main:
-            file.figures[At.ELSEWHERE] += 1
+            file.figures[FieldIndex.ELSEWHERE] += 1
         if self._sampler is not None and since % SOME == 1:
             self._count_sampling(iterator, self._sampler)
         self._place, self._since = place + 1, since + 1
@@ -229,12 +229,12 @@ class StepTimer:
     def _write_kept(self) -> None:
         file = self.writer.file
         for place, asked, got, straight, spent in self._kept:
-            file.left(self._number, asked if straight else None)
+            file.end_iteration(self._number, asked if straight else None)
             fetch = Fetch(MAIN, asked, 0, got, spent, spent)
-            self._number, self._got = file.iteration(place, asked, got, UNKNOWN, fetch), got
+            self._number, self._got = file.add_iteration(place, asked, got, UNKNOWN, fetch), got
         self._kept.clear()
 
-    def _look_at_pace(self, asked: int) -> None:
+    def _choose_skips(self, asked: int) -> None:
         """Choose how many iterations are skipped, from the time of all since the last look."""
         if self._mark:
             each = (asked - self._mark) / max(1, self._place - self._marked)
@@ -265,12 +265,12 @@ class StepTimer:
             share = (asked - self._got) / (waited + worked)
             waited, worked = share * waited, share * worked
         if self._got:  # the end of the iteration timed last was not timed itself
-            self.writer.file.left(self._number, None)
-        self.writer.file.skipped(count, waited, worked)
+            self.writer.file.end_iteration(self._number, None)
+        self.writer.file.add_skipped(count, waited, worked)
         self._place += count
         self._since = self._got = 0
 
-    def _raises(self, error: BaseException, asked: int) -> None:
+    def _handle_error(self, error: BaseException, asked: int) -> None:
         """Note that next() raised `error`, which ends an epoch or the loop."""
         if self._lost:
             return
@@ -280,34 +280,34 @@ class StepTimer:
                 self._skips = self._gap = 0
             if self._quick:
                 self._write_kept()
-                self.writer.file.left(self._number, asked if self._straight else None)
+                self.writer.file.end_iteration(self._number, asked if self._straight else None)
             if isinstance(error, StopIteration):
-                self._epoch_ends(asked)
+                self._end_epoch(asked)
         except Exception as own:
-            self.lose(own)
+            self.stop_watching(own)
 
     def _count_sampling(self, iterator: Any, sampler: TimedSampler) -> None:
         """Count what the sampler took; a quick one is timed no more."""
         figures = self.writer.file.figures
-        figures[At.SAMPLED] += sampler.spent_ns - self._sampled_ns
-        figures[At.SAMPLER_CALLS] += sampler.count - self._sampler_calls
+        figures[FieldIndex.SAMPLED] += sampler.spent_ns - self._sampled_ns
+        figures[FieldIndex.SAMPLER_CALLS] += sampler.count - self._sampler_calls
         self._sampled_ns, self._sampler_calls = sampler.spent_ns, sampler.count
-        if sampler.count >= SOME and sampler.spent_ns < QUICK_NS * sampler.count:
+        if sampler.count >= SOME and sampler.spent_ns < FAST_SAMPLER_NS * sampler.count:
             iterator._sampler_iter, self._sampler = sampler.indices, None
-            self._quick_sampler = True
+            self._fast_sampler = True
 
-    def _look_for_locks(self, iterator: Any) -> None:
+    def _check_for_locks(self, iterator: Any) -> None:
         figures, workers = self.writer.file.figures, getattr(iterator, "_workers", ())
         if len(workers) > 1:
-            figures[At.LOOKS] += 1
-            figures[At.HELD_UP] += one_holds_up_the_others([one.pid for one in workers])
+            figures[FieldIndex.LOOKS] += 1
+            figures[FieldIndex.HELD_UP] += is_lock_contended([one.pid for one in workers])
 
-    def _step_ends(self, asked: int, straight: bool) -> None:
+    def _add_step_cpu(self, asked: int, straight: bool) -> None:
         """Count what the loop's own work took of the cores, with all threads of the process."""
         if straight:
             figures = self.writer.file.figures
-            figures[At.STEP_CPU] += process_time_ns() - self._spent
-            figures[At.STEP_SEEN] += asked - self._got
+            figures[FieldIndex.STEP_CPU] += process_time_ns() - self._spent
+            figures[FieldIndex.STEP_SEEN] += asked - self._got
         self._spent = 0
 
     def _unpacked(self, received: Any) -> tuple[Any, Fetch | None]:
@@ -321,16 +321,16 @@ class StepTimer:
 
     def _describe(self, batch: Any) -> None:
         """Write what is known once the loop is under way."""
-        self.writer.file.figures[At.CORES] = self.writer.cores.bit_count()
+        self.writer.file.figures[FieldIndex.CORES] = self.writer.cores.bit_count()
         self.writer.describe(
-            **place_in_the_world(), batch_bytes=_bytes(batch), **contents_of(batch)._asdict()
+            **rank_and_device(), batch_bytes=_bytes(batch), **contents_of(batch)._asdict()
         )
 
-    def _epoch_ends(self, asked: int) -> None:
+    def _end_epoch(self, asked: int) -> None:
         figures, now = self.writer.file.figures, perf_counter_ns()
-        figures[At.EPOCHS] += 1
-        figures[At.WAITED] += now - asked
-        figures[At.LAST] = now
+        figures[FieldIndex.EPOCHS] += 1
+        figures[FieldIndex.WAITED] += now - asked
+        figures[FieldIndex.LAST] = now
         self._new_epoch()
 
     def _new_epoch(self) -> None:
@@ -339,12 +339,12 @@ class StepTimer:
         if self._device is not None:
             self._device.forget()
 
-    def _device_now(self) -> DeviceClock | None:
+    def _get_device_clock(self) -> DeviceClock | None:
         """Return what marks the iterations on the device."""
-        if not device_at_work():
+        if not device_in_use():
             return None
         if self._device is None:
-            self._device = DeviceClock(self.writer.device_told)
+            self._device = DeviceClock(self.writer.add_device_times)
         return self._device
 
 
@@ -352,7 +352,7 @@ def _skips(iteration_ns: float) -> int:
     """Return how many iterations to skip after two timed ones of `iteration_ns` each."""
     if iteration_ns > VERY_SHORT_NS:
         return 0
-    count = min(MOST_SKIPPED, math.ceil(PAIR_NS / COST / max(iteration_ns, 1.0)))
+    count = min(MAX_SKIPPED, math.ceil(PAIR_NS / MAX_COST / max(iteration_ns, 1.0)))
     return count | 1  # with an odd distance, the iterations use all rows of the file
 
 
@@ -372,7 +372,7 @@ def write_down() -> None:
         timer.write_down()
 
 
-def _begin_as_child() -> None:
+def _reset_after_fork() -> None:
     """Forget the loops of the process that was forked."""
     global _MAIN
     _last[0], _MAIN = 0, get_ident()
@@ -380,4 +380,4 @@ def _begin_as_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_as_child)
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -13,14 +13,14 @@ from typing import Any
 
 from torch.utils.data import get_worker_info
 
-from keepfed.measure.hook import FetchMeter, ProcessFigures, is_heard, listen, listeners_of
-from keepfed.measure.watch.timing.harmless import give_up, has_failed
+from keepfed.measure.hook import FetchMeter, ProcessFigures, has_listeners, listen, get_listeners
+from keepfed.measure.watch.timing.failsafe import give_up, has_failed
 from keepfed.measure.watch.timing.last_fetch import LastFetch
 from keepfed.measure.watch.timing.step_timer import StepTimer
-from keepfed.measure.watch.timing.writer import writer_of
+from keepfed.measure.watch.timing.writer import get_writer
 
 
-def begin(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+def watch_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
     """Return `make(loader)`, a `DataLoader`'s iterator, and watch it unless this is a worker."""
     try:
         timer = None if has_failed() or get_worker_info() is not None else _timer_of(loader)
@@ -29,25 +29,27 @@ def begin(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         timer = None
     if timer is None:
         return make(loader)
-    iterator: Any = make(loader) if timer.meter is None else _listened(loader, timer, make)
+    iterator: Any = make(loader) if timer.meter is None else _attach_meter(loader, timer, make)
     try:
         iterator._step_timer = timer
     except Exception as error:  # its class has slots
-        timer.lose(error)
-        return _taken(iterator, timer)
+        timer.stop_watching(error)
+        return _time_batches(iterator, timer)
     return iterator  # type: ignore[no-any-return]
 
 
 def _timer_of(loader: Any) -> StepTimer | None:
     """Return what times a loop over a `DataLoader`; None after too many loaders."""
-    writer = writer_of(loader)
+    writer = get_writer(loader)
     if writer is None:
         return None
-    recorded = is_heard(loader)  # by somebody else already
+    recorded = has_listeners(loader)  # by somebody else already
     return StepTimer(writer, None if recorded else _meter_of(loader), perf_counter_ns())
 
 
-def _listened(loader: Any, timer: StepTimer, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+def _attach_meter(
+    loader: Any, timer: StepTimer, make: Callable[[Any], Iterator[Any]]
+) -> Iterator[Any]:
     """Return `make(loader)` with the meter in it; errors of `make` are the program's own."""
     called = False
 
@@ -62,37 +64,37 @@ def _listened(loader: Any, timer: StepTimer, make: Callable[[Any], Iterator[Any]
     except Exception as error:
         if called:
             raise
-        timer.lose(error)
+        timer.stop_watching(error)
     return make(loader)
 
 
-def timed(batches: Any) -> Iterator[Any]:
+def watch_batches(batches: Any) -> Iterator[Any]:
     """Yield `batches`, which are no `DataLoader`, and watch the loop that takes them."""
     timer = None
     try:
-        if not has_failed() and (writer := writer_of(batches)) is not None:
+        if not has_failed() and (writer := get_writer(batches)) is not None:
             timer = StepTimer(writer, None, perf_counter_ns())
     except Exception as error:
         give_up(error)
-    yield from batches if timer is None else _taken(iter(batches), timer)
+    yield from batches if timer is None else _time_batches(iter(batches), timer)
 
 
-def timed_loader(around: Any, loader: Any) -> Iterator[Any]:
+def watch_loader(around: Any, loader: Any) -> Iterator[Any]:
     """Yield the batches of `around`, which is a `DataLoader` or has one, and watch that one."""
     watched = list[Any]()
 
     def get_iterator(make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
-        iterator: Any = begin(loader, make)
+        iterator: Any = watch_iterator(loader, make)
         timer = getattr(iterator, "_step_timer", None)
         if timer is None:
             return iterator  # type: ignore[no-any-return]
         watched.append(iterator)
         if not hasattr(iterator, "timed"):  # else an earlier loop over it was never ended
             try:
-                iterator.__class__ = _timed_kind(type(iterator))
+                iterator.__class__ = _timed_class(type(iterator))
             except Exception as error:
-                timer.lose(error)
-                return _taken(iterator, timer)
+                timer.stop_watching(error)
+                return _time_batches(iterator, timer)
         return iterator  # type: ignore[no-any-return]
 
     if loader._iterator is not None:  # of persistent workers, which is not asked for again
@@ -108,19 +110,19 @@ def timed_loader(around: Any, loader: Any) -> Iterator[Any]:
                 iterator.__class__ = type(iterator).__base__
 
 
-def _timed_kind(kind: Any) -> type:
+def _timed_class(kind: Any) -> type:
     """Return a kind of iterators whose next() comes here first."""
     next_batch = kind.__next__
 
     def timed(iterator: Any) -> Any:
-        return iterator._step_timer.take(iterator, next_batch)
+        return iterator._step_timer.time_next(iterator, next_batch)
 
     return type(kind.__name__, (kind,), {"__next__": timed, "timed": True})
 
 
 def _meter_of(loader: Any) -> FetchMeter:
     """Return the meter that running persistent workers know, or a new one."""
-    for meter in listeners_of(loader):
+    for meter in get_listeners(loader):
         if isinstance(meter, FetchMeter) and isinstance(last := meter.sinks[0], LastFetch):
             last.on[0] = True
             return meter
@@ -129,10 +131,10 @@ def _meter_of(loader: Any) -> FetchMeter:
     return FetchMeter(last, sparse=True, about_process=ProcessFigures(weigh=False))
 
 
-def _taken(iterator: Iterator[Any], timer: StepTimer) -> Iterator[Any]:
+def _time_batches(iterator: Iterator[Any], timer: StepTimer) -> Iterator[Any]:
     while True:
         try:
-            batch = timer.take(iterator, next)
+            batch = timer.time_next(iterator, next)
         except StopIteration:
             return
         yield batch

@@ -17,9 +17,9 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from keepfed.limits import usable_cores
 from keepfed.measure.hook import reads_whole_batches
-from keepfed.measure.watch.timing.ring_file import ENDING, At, RingFile, records_folder
+from keepfed.measure.watch.timing.ring_file import ENDING, FieldIndex, RingFile, records_folder
 
-MOST_LOADERS = 16  # of a process; those after them are not watched
+MAX_LOADERS = 16  # of a process; those after them are not watched
 _LIBRARIES = sysconfig.get_path("stdlib"), "site-packages", "dist-packages"
 _OURS = str(Path(__file__).parents[3])
 
@@ -36,12 +36,12 @@ class Writer:
         self.cores = 0  # a bit for each that the workers may use
         self.skips = 0  # iterations that are not timed after each two that are
 
-    def device_told(self, number: int, idle_ns: float, work_ns: float) -> None:
+    def add_device_times(self, number: int, idle_ns: float, work_ns: float) -> None:
         """Enter what the device says of an earlier iteration."""
-        self.file.amend(number, At.DEVICE_IDLE, idle_ns)
-        self.file.amend(number, At.DEVICE_WORK, work_ns)
-        self.file.figures[At.IDLE] += round(idle_ns)
-        self.file.figures[At.IDLE_ITERATIONS] += 1
+        self.file.set_field(number, FieldIndex.DEVICE_IDLE, idle_ns)
+        self.file.set_field(number, FieldIndex.DEVICE_WORK, work_ns)
+        self.file.figures[FieldIndex.IDLE] += round(idle_ns)
+        self.file.figures[FieldIndex.IDLE_ITERATIONS] += 1
 
     def describe(self, **more: Any) -> None:
         """Add to the description."""
@@ -49,7 +49,7 @@ class Writer:
         self.file.describe(self.about)
 
 
-def writer_of(loader: Any) -> Writer | None:
+def get_writer(loader: Any) -> Writer | None:
     """Return the writer of `loader`; a loader that is gone and was alike hands its own on."""
     known = next((writer for writer in _writers if writer.loader() is loader), None)
     if known is not None:
@@ -57,18 +57,18 @@ def writer_of(loader: Any) -> Writer | None:
     about = _description(loader)
     for writer in _writers:
         if writer.loader() is None and all(
-            writer.about[key] == about[key] for key in _DISTINGUISHES
+            writer.about[key] == about[key] for key in _IDENTITY_KEYS
         ):
             writer.loader = _reference(loader)
             writer.describe(made=writer.about["made"] + 1)
             return writer
-    if len(_writers) == MOST_LOADERS:
+    if len(_writers) == MAX_LOADERS:
         return None
     _writers.append(Writer(loader, about))
     return _writers[-1]
 
 
-_DISTINGUISHES = ("kind", "dataset", "batch_size", "workers", "prefetch_factor", "at", "inner")
+_IDENTITY_KEYS = ("kind", "dataset", "batch_size", "workers", "prefetch_factor", "at", "inner")
 
 
 def _description(loader: Any) -> dict[str, Any]:
@@ -76,14 +76,14 @@ def _description(loader: Any) -> dict[str, Any]:
 
     An `IterableDataset` would then begin to warn of samples beyond that length.
     """
-    at, inner = _called_from(sys._getframe(1))
+    at, inner = _call_sites(sys._getframe(1))
     context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
     # asked otherwise, it would be chosen for good
     method = context.get_start_method(allow_none=True) or context.get_all_start_methods()[0]
     workers = getattr(loader, "num_workers", 0)
     return {
         "kind": type(loader).__name__,
-        "takes": _takes(loader),
+        "takes": _access_pattern(loader),
         "dataset": type(getattr(loader, "dataset", loader)).__name__,
         "batch_size": _batch_size(loader),
         "getitems": reads_whole_batches(loader),
@@ -97,11 +97,11 @@ def _description(loader: Any) -> dict[str, Any]:
         "inner": inner,
         "pid": os.getpid(),
         "main_cores": usable_cores(),
-        **place_in_the_world(),
+        **rank_and_device(),
     }
 
 
-def _takes(loader: Any) -> str:
+def _access_pattern(loader: Any) -> str:
     """Return how the loader comes by its samples, in the words of a diagnosis."""
     if not isinstance(loader, DataLoader):
         return "no DataLoader"
@@ -110,7 +110,7 @@ def _takes(loader: Any) -> str:
     return "samples" if loader.batch_sampler is None else "batches of samples"
 
 
-def place_in_the_world() -> dict[str, Any]:
+def rank_and_device() -> dict[str, Any]:
     """Return which rank this is, as far as it is known by now, and what it computes on."""
     rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if distributed.is_available() and distributed.is_initialized():
@@ -131,18 +131,18 @@ def _batch_size(loader: Any) -> int | None:
     return size if isinstance(size, int) else None
 
 
-def _place(file: str, line: int) -> str:
+def _location(file: str, line: int) -> str:
     # a cell of a notebook is compiled under a name that nobody has given it
     in_a_cell = Path(file).parent.name.startswith("ipykernel_")
     return f"line {line} of a cell" if in_a_cell else f"{Path(file).name}:{line}"
 
 
-def _called_from(frame: FrameType | None) -> tuple[str, str]:
+def _call_sites(frame: FrameType | None) -> tuple[str, str]:
     """Return where the program loops, and where the library does that it calls."""
     inner = ""
     while frame is not None:
         file = frame.f_code.co_filename
-        place = _place(file, frame.f_lineno)
+        place = _location(file, frame.f_lineno)
         ours = file.startswith(_OURS) or f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}" in file
         if not ours:
             inner = inner or place

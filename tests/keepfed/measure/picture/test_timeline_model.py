@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keepfed.measure.picture.model import columns
-from keepfed.measure.picture.timeline import module_source
+from keepfed.measure.picture.script import module_source
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.spans import busy_shares, idle_gaps, lanes
 from keepfed.words import axis, duration, percent, plural
@@ -65,7 +65,7 @@ def test_words_axes_and_the_order_of_lanes_are_those_of_python(node):
     out.percent = shares.map(m.percent);
     out.duration = times.map((ns) => m.duration(ns / 1e6));
     out.plural = counts.map((n) => m.plural(n, "gap"));
-    out.names = m.inOrder(names);
+    out.names = m.sortLanes(names);
     out.axes = lengths.map((length) => {
         const { step, at } = m.ticks(0, length, 8);
         return at.map((ms) => [ms, m.tickText(ms, step)]);

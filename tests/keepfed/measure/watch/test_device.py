@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 import torch
 
-from keepfed.measure.watch.timing.device import MOST_PENDING, DeviceClock, device_at_work
+from keepfed.measure.watch.timing.device import MAX_PENDING, DeviceClock, device_in_use
 
 
 class Event:
@@ -68,10 +68,10 @@ def test_what_ends_an_epoch_is_no_turn() -> None:
 
 def test_a_device_that_is_far_behind_takes_no_more_memory() -> None:
     clock = DeviceClock(lambda *turn: None)
-    for number in range(3 * MOST_PENDING):
+    for number in range(3 * MAX_PENDING):
         clock.asked()
         clock.got(number)
-    assert len(clock._pending) == MOST_PENDING
+    assert len(clock._pending) == MAX_PENDING
 
 
 def test_turns_on_two_devices_are_dropped() -> None:
@@ -110,5 +110,5 @@ def test_an_error_of_cuda_ends_the_marks_and_not_the_loop(
 
 def test_a_program_that_has_not_started_cuda_has_no_device() -> None:
     if not torch.cuda.is_initialized():
-        assert not device_at_work()
+        assert not device_in_use()
         assert not torch.cuda.is_initialized()

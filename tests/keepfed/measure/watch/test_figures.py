@@ -26,7 +26,7 @@ from tests.keepfed.measure.watch.handmade import MS, loop
 def test_the_rules_of_a_diagnosis_judge_what_was_watched(made: dict[str, Any], cause: str) -> None:
     (found,) = loops([loop(**made)])
     assert found.cause == cause
-    assert found.remedy is not None
+    assert found.recommendation is not None
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_small_samples_are_to_be_read_by_one_access_where_they_are_read_one_by_o
 ) -> None:
     quick = {"workers": 0, "wait": 4.0, "work": 4.0, "fetch": 4.0, "cpu": 4.0}
     (found,) = loops([loop(**{**quick, "takes": "batches of samples", **about})])
-    assert found.remedy is not None
-    assert found.remedy.change.startswith(change)
+    assert found.recommendation is not None
+    assert found.recommendation.change.startswith(change)
 
 
 def test_what_was_measured_is_what_the_figures_say() -> None:
@@ -133,7 +133,7 @@ def test_loaders_that_read_alike_are_numbered_in_each_process() -> None:
 def test_workers_whose_batches_cost_more_to_move_than_to_make_are_not_needed() -> None:
     one = loop(wait=5.0, work=1.0, fetch=0.5, cpu=0.4, collate=0.05)
     fetches = {n: fetch._replace(total_cpu_ns=n * 3_000_000) for n, fetch in one.fetches.items()}
-    told = loops([replace(one, fetches=fetches)])[0].remedy
+    told = loops([replace(one, fetches=fetches)])[0].recommendation
     assert told is not None
     assert (told.change, round(told.gain, 1)) == ("num_workers=0", 4.0)
 
@@ -143,9 +143,9 @@ def test_a_loop_that_begins_again_for_each_batch_is_told_so() -> None:
     iterations = [each._replace(place=0, left_ns=UNKNOWN) for each in one.iterations]
     totals = one.totals._replace(epochs=0, worked_ns=0, began_ns=one.totals.waited_ns)
     (found,) = loops([replace(one, iterations=iterations, totals=totals)])
-    assert found.remedy is not None
-    assert (found.cause, found.remedy.advice) == ("start-up", "one-loop")
-    assert found.remedy.at_most
+    assert found.recommendation is not None
+    assert (found.cause, found.recommendation.advice) == ("start-up", "one-loop")
+    assert found.recommendation.at_most
 
 
 def test_the_time_that_a_loop_over_two_loaders_takes_is_that_of_both() -> None:
@@ -170,6 +170,6 @@ def test_what_was_looked_at_while_watching_decides_what_is_advised(
 ) -> None:
     one = loop(wait=8.0, work=2.0)
     seen = replace(one, totals=one.totals._replace(**totals), about={**one.about, **about})
-    found = loops([seen])[0].remedy
+    found = loops([seen])[0].recommendation
     assert found is not None
     assert found.advice == advice

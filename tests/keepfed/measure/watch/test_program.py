@@ -15,7 +15,7 @@ from course_utils.command import cli
 from keepfed.errors import KeepfedError
 from keepfed.measure.watch import program, run_watched
 from keepfed.measure.watch.attach import prepare
-from keepfed.measure.watch.timing.ring_file import PROCESS, At, RingFile, Totals, read_all
+from keepfed.measure.watch.timing.ring_file import PROCESS, FieldIndex, RingFile, Totals, read_all
 from tests.keepfed.measure.watch import train
 
 TRAIN = Path(train.__file__)
@@ -98,7 +98,7 @@ def test_the_live_line_says_what_happened_since_the_last(
     ):
         kept.figures[place] = value
     live.show()
-    kept.figures[At.ITERATIONS], kept.figures[At.WAITED] = 14, 38_000_000
+    kept.figures[FieldIndex.ITERATIONS], kept.figures[FieldIndex.WAITED] = 14, 38_000_000
     live.show()
     lines = [re.sub(r"^\S+ ", "", line) for line in capsys.readouterr().err.splitlines()]
     assert lines == [
@@ -110,7 +110,9 @@ def test_the_live_line_says_what_happened_since_the_last(
 
 def test_torch_without_a_loader_is_told_apart_from_no_torch(tmp_path: Path) -> None:
     (tmp_path / f"7{PROCESS}").write_text("train.py")
-    assert program._told(tmp_path, tmp_path / "out", "x").startswith("No DataLoader gave a batch")
+    assert program._build_report(tmp_path, tmp_path / "out", "x").startswith(
+        "No DataLoader gave a batch"
+    )
 
 
 COURSE = "import sys\nfrom course_utils.command import cli\nsys.exit(cli.main(sys.argv[1:]))"
@@ -146,10 +148,10 @@ def test_a_kept_record_is_reported_later(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_results_of_an_earlier_run_stay(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    assert program.unused(tmp_path / "out") == tmp_path / "out"
+    assert program.unused_folder(tmp_path / "out") == tmp_path / "out"
     (tmp_path / "out" / "trace.json").touch()
     (tmp_path / "out-2").touch()
-    assert program.unused(tmp_path / "out") == tmp_path / "out-3"
+    assert program.unused_folder(tmp_path / "out") == tmp_path / "out-3"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits")

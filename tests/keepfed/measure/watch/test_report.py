@@ -49,7 +49,7 @@ def test_a_loader_whose_cores_others_have_is_to_be_watched_again_and_promised_no
 
 
 def test_a_change_that_gains_little_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "WORTH", 100.0)
+    monkeypatch.setattr(report, "WORTHWHILE_GAIN", 100.0)
     said = " ".join(findings([loop()]).split())
     assert "where a change may gain a little" in said
     assert "Change that may gain a little: num_workers=" in said

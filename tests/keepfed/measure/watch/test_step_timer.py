@@ -146,7 +146,7 @@ def test_very_short_iterations_are_counted_and_few_are_timed(
 ) -> None:
     count = 3 * ROWS
     loader = DataLoader(Numbers(count), batch_size=None)
-    batches = watching.timed([*range(count)]) if kind == "list" else loader
+    batches = watching.watch_batches([*range(count)]) if kind == "list" else loader
     served = []
     for batch in batches:
         served.append(float(batch))
@@ -192,9 +192,9 @@ def test_a_long_run_takes_no_more_room_than_a_short_one(
 
 
 def test_loaders_after_the_sixteenth_are_left_alone(seen: Observed) -> None:
-    loaders = [DataLoader(Numbers(2)) for _ in range(writer.MOST_LOADERS + 2)]
+    loaders = [DataLoader(Numbers(2)) for _ in range(writer.MAX_LOADERS + 2)]
     assert [len(list(loader)) for loader in loaders] == [2] * len(loaders)
-    assert len(seen()) == writer.MOST_LOADERS
+    assert len(seen()) == writer.MAX_LOADERS
 
 
 def test_the_time_of_another_loader_counts_as_no_iteration(

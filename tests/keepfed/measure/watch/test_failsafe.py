@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from keepfed.measure import hook
 from keepfed.measure.watch.attach import prepare
 from keepfed.measure.watch.loop import watch
-from keepfed.measure.watch.timing import harmless, step_timer, watching, writer
+from keepfed.measure.watch.timing import failsafe, step_timer, watching, writer
 from keepfed.measure.watch.timing.ring_file import Observation, RingFile
 from tests.keepfed.measure.datasets import Broken, Numbers
 from tests.keepfed.measure.watch.test_step_timer import seen  # noqa: F401  a fixture
@@ -40,7 +40,7 @@ def _fails(*args: Any, **options: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _no_error_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harmless, "_errors", [])
+    monkeypatch.setattr(failsafe, "_errors", [])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits")
@@ -76,17 +76,17 @@ def test_a_torch_that_cannot_be_watched_is_imported(
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (watching, "writer_of"),
+        (watching, "get_writer"),
         (watching, "_meter_of"),
         (watching, "listen"),
         (step_timer, "pause"),
-        (step_timer.StepTimer, "_asks"),
-        (step_timer.StepTimer, "_begins"),
+        (step_timer.StepTimer, "_prepare_next"),
+        (step_timer.StepTimer, "_start_iteration"),
         (step_timer.StepTimer, "_write"),
         (step_timer.StepTimer, "_keep"),
         (step_timer.StepTimer, "_skip"),
         (step_timer.StepTimer, "_count_skipped"),
-        (step_timer.StepTimer, "_epoch_ends"),
+        (step_timer.StepTimer, "_end_epoch"),
         (hook.FetchMeter, "worker_started"),
         (hook.FetchMeter, "fetch_begins"),
         (hook.FetchMeter, "samples_made"),
@@ -116,7 +116,7 @@ def test_errors_of_the_program_pass_as_they_are(
     seen: Callable[[], list[Observation]],  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(step_timer.StepTimer, "_raises", lambda *args: None)
+    monkeypatch.setattr(step_timer.StepTimer, "_handle_error", lambda *args: None)
     iterator = iter(DataLoader(Broken(), batch_size=1))
     with pytest.raises(LookupError, match="sample 5 is corrupt") as raised:
         list(iterator)
@@ -141,4 +141,4 @@ def test_a_record_reserves_its_space(tmp_path: Path) -> None:
     file = RingFile(tmp_path / "1.watched", {})
     state = (tmp_path / "1.watched").stat()
     assert 512 * state.st_blocks >= state.st_size > 300_000
-    file.skipped(1, 0, 0)
+    file.add_skipped(1, 0, 0)
