@@ -40,7 +40,7 @@ def step_share() -> float:
     return launching / (time.perf_counter() - start)
 
 
-def headspace_on_ssd() -> float:
+def headroom_on_ssd() -> float:
     """Return how many times faster the loop on the laptop SSD is when one batch is replayed."""
     gpu = get_accelerator(step_ms=40, emulate=True)
 

@@ -25,8 +25,8 @@ from typing import Any
 from benchmarks.diagnose.loops import CAUSES, LOOPS, MENDED, loop
 from benchmarks.diagnose.watched import advice_of_watching
 from keepfed.errors import KeepfedError
-from keepfed.measure.advice import Cause, Remedy
-from keepfed.measure.advice.thresholds import WORTH
+from keepfed.measure.advice import Cause, Recommendation
+from keepfed.measure.advice.thresholds import WORTHWHILE_GAIN
 from keepfed.measure.diagnosis import applied, diagnose
 
 BAR = 11 / 12
@@ -51,7 +51,7 @@ class Found:
         return None if self.predicted is None or self.real is None else self.predicted / self.real
 
 
-Advice = tuple[Cause | None, Remedy | None]  # None: that cannot be told
+Advice = tuple[Cause | None, Recommendation | None]  # None: that cannot be told
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _find(name: str, run: Run) -> Found:
                 return Found(name, "not known", "")
             if cause == "GPU-bound":
                 return Found(name, cause, advice.change)
-            if not run.tries and advice.gain < WORTH:
+            if not run.tries and advice.gain < WORTHWHILE_GAIN:
                 return Found(name, cause, "none that gains much")
             real = _gain(name, advice, loader, step)
     except KeepfedError as error:
@@ -115,7 +115,7 @@ def _find(name: str, run: Run) -> Found:
 
 def _diagnosed(name: str, loader: Any, step: Any) -> Advice:
     found = diagnose(loader, step)
-    return found.cause, Remedy(
+    return found.cause, Recommendation(
         found.advice, found.verdict, found.change, found.gain, found.at_most, found.how
     )
 
@@ -124,7 +124,9 @@ def _watched(name: str, loader: Any, step: Any) -> Advice:
     return advice_of_watching(name)
 
 
-def _gain(name: str, advice: Remedy, loader: Any, step: Callable[[Any], Any]) -> float | None:
+def _gain(
+    name: str, advice: Recommendation, loader: Any, step: Callable[[Any], Any]
+) -> float | None:
     """Make the change that is advised and return what it gains; None if nobody made it."""
     now, later = list[float](), list[float]()
     with ExitStack() as stack:

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, get_start_method, set_start_method
 
 from benchmarks.diagnose.loops import LOOPS, loop
-from keepfed.measure.advice import Cause, Remedy
+from keepfed.measure.advice import Cause, Recommendation
 from keepfed.measure.watch.figures import loops
 from keepfed.measure.watch.loop import Watched
 from keepfed.measure.watch.timing.ring_file import read_all, records_folder
@@ -16,13 +16,13 @@ from keepfed.measure.watch.timing.ring_file import read_all, records_folder
 WATCHED_S = 8.0
 
 
-def advice_of_watching(name: str) -> tuple[Cause | None, Remedy | None]:
+def advice_of_watching(name: str) -> tuple[Cause | None, Recommendation | None]:
     """Have a loop watched for a while, in a process in which no other one was watched before."""
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         return process.submit(_watched, name, get_start_method()).result()
 
 
-def _watched(name: str, start_method: str) -> tuple[Cause | None, Remedy | None]:
+def _watched(name: str, start_method: str) -> tuple[Cause | None, Recommendation | None]:
     set_start_method(start_method, force=True)  # a process that is spawned would spawn workers
     warnings.filterwarnings("ignore", "This DataLoader will create")
     begun = time.perf_counter()
@@ -33,4 +33,4 @@ def _watched(name: str, start_method: str) -> tuple[Cause | None, Remedy | None]
                 if time.perf_counter() - begun > WATCHED_S:
                     break
         seen = loops(read_all(records_folder()))[0]
-        return seen.cause, seen.remedy
+        return seen.cause, seen.recommendation

@@ -1,8 +1,8 @@
-"""A job whose time is counted, not measured: what its processes compute, and what they would wait.
+"""A job whose time is computed: the CPU time of its processes plus emulated waiting time.
 
-Nobody waits for the emulated storage or GPU, and what other programs take from the processor does
-not count, so a busy machine gives the same figures. Each process has such a clock of its own. When
-a worker could have delivered a batch follows from when it was asked, and how long it took.
+The job never really waits for the emulated storage or GPU, and CPU time used by other programs does
+not count. A busy machine therefore gives the same figures. Each process has its own virtual clock.
+The time at which a worker delivers a batch is computed from the request and the cost of the batch.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from course_utils.hardware.clock import HostClock, RealClock, VirtualClock
 from course_utils.hardware.storage import SlowFileSystem, storage_preset
 from course_utils.loading.events import read_labels
 from keepfed.loaders.workers import DEFAULT_PREFETCH
-from keepfed.measure.hook import FetchMeter, Sink, end, listen, listeners_of
+from keepfed.measure.hook import FetchMeter, Sink, end, get_listeners, listen
 from keepfed.measure.records import Fetch, Row
 from keepfed.measure.spans import Span
 
-LOOKS_AFTER = 10  # batches, a worker for what it keeps
-FIRST = 2  # steps of each epoch are looked at
+LOOKS_AFTER = 10  # batches between two counts of the events that a worker keeps
+FIRST = 2  # steps per epoch that are copied for the check
 
 
 class Made(NamedTuple):
-    """A batch, and what it cost the worker that made it, in nanoseconds."""
+    """A batch and its cost in the worker that loaded it, in nanoseconds."""
 
     batch: Any
     worker: int
     took: int
-    boot: int  # before it, to start: Python, and what it imports
-    keeps: int | None  # how many events are in the memory of the worker; not told each time
+    boot: int  # start-up before it: Python and the imports
+    keeps: int | None  # events in the worker's memory, or None if they were not counted
 
 
 class Lesson(NamedTuple):
-    """What the model learnt of an event: features and sensors of its pulses, and its direction."""
+    """One event as the model saw it: features and sensors of its pulses, and its direction."""
 
     features: NDArray[np.float32]
     sensors: NDArray[np.int64]
@@ -57,7 +57,7 @@ class Lesson(NamedTuple):
 
 
 class FirstStep(NamedTuple):
-    """One of the first steps of an epoch: what was called, and copies of what it was given."""
+    """One of the first steps of an epoch: the function, and copies of its arguments."""
 
     function: Callable[..., Any]
     given: tuple[Any, ...]  # without the batch
@@ -65,29 +65,32 @@ class FirstStep(NamedTuple):
 
 
 class CountedJob(RecordedJob):
-    """A recorded job that takes no longer than its processes compute."""
+    """A recorded job that takes only the CPU time of its processes."""
 
     clock: VirtualClock
 
     def __init__(self, folder: str | Path, *, seconds: float):
-        """Take events that `timed_job` has not; after `seconds` of real time it ends early."""
+        """Use other events than `timed_job`, and stop after `seconds` of real time."""
         storage = CountedStorage(str(folder), STORAGE)
         super().__init__(folder, storage, first=1100, seconds=seconds)
         self.plan = ["masked", "direction"]
-        self.held_out = [self.training[-1] + 1, self.training[-1] + 2]  # nothing is to be learnt
+        self.held_out = [
+            self.training[-1] + 1,
+            self.training[-1] + 2,
+        ]  # few, as no model is trained
         self._held_out_ids = read_labels(folder).event_id[self.held_out]
         self.clock = VirtualClock(storage)
         self.gpu = self._make_gpu()
-        self.boot_s: float | None = None  # what the first workers took to start
+        self.boot_s: float | None = None  # start-up time of the first workers
         self.first_steps = [list[FirstStep]() for _ in self.plan]
-        self.untaught = 0  # steps that are given no optimiser
-        self.noted: list[tuple[str, bool]] = []  # the task of each epoch, and were there losses?
-        self.learnt = defaultdict[int, list[Lesson]](list)  # by the number of the event
+        self.untaught = 0  # steps that received no optimiser
+        self.noted: list[tuple[str, bool]] = []  # for each epoch: task, whether it had losses
+        self.learnt = defaultdict[int, list[Lesson]](list)  # by event ID
         account = Account(storage)
         self._meter = FetchMeter(account, clock=account.now)
 
     def run(self, train: Callable[[Job], None]) -> None:
-        """Run the training and record it; what comes before the loop takes of the time too."""
+        """Run the training and record it; the time limit includes the code before the loop."""
         self._until = time.monotonic() + self._seconds
         super().run(train)
 
@@ -95,16 +98,16 @@ class CountedJob(RecordedJob):
         """Yield the batches, each when its worker could have delivered it."""
         if not isinstance(loader, DataLoader):
             raise CourseError(
-                "job.follow counts what the workers of a DataLoader do: give it the loader itself. "
-                "What goes around a loader can go around job.follow(loader)."
+                "job.follow did not receive a DataLoader, so it cannot count the work of the "
+                "workers. Pass the DataLoader itself, and put wrappers around job.follow(loader)."
             )
         if self.late:  # the workers of an epoch that ended early are gone
             return
         if loader.num_workers:
             with self._free_of_charge():
                 _expect_to_travel(loader.dataset, loader.collate_fn, loader.worker_init_fn)
-        if self._meter not in listeners_of(loader):
-            loader._iterator = None  # workers that were started before tell no costs
+        if self._meter not in get_listeners(loader):
+            loader._iterator = None  # workers that were started before report no costs
         batches = listen(loader, [self._meter])
         self._ahead = ahead = loader.num_workers * (loader.prefetch_factor or DEFAULT_PREFETCH)
         keeps = defaultdict[int, int](int)  # events, in each worker
@@ -134,14 +137,14 @@ class CountedJob(RecordedJob):
                 end(batches, orderly=False)
 
     def upload(self, batch: Any) -> Any:
-        """Copy the tensors of a batch to the emulated GPU; to emulate it counts nothing."""
+        """Copy the tensors of a batch to the emulated GPU, without counting the emulation."""
         with self._free_of_charge():
             return super().upload(batch)
 
     def compute(self, function: Callable[..., Any], *given: Any) -> Any:
-        """Let the GPU be busy for a step, and note what it learns.
+        """Keep the GPU busy for one step, and record the events of the step.
 
-        To look at what is held out takes no time: how well the model does is not the question here.
+        Steps on held-out events take no time, because this job does not measure the model.
         """
         taught = any(isinstance(one, Optimizer) for one in given)
         with self._free_of_charge():
@@ -158,7 +161,7 @@ class CountedJob(RecordedJob):
         return found
 
     def note(self, task: str, losses: Sequence[Any], seen: Sequence[Any]) -> None:
-        """Note that it was noted how an epoch went."""
+        """Record that the script reported an epoch."""
         self.noted.append((task, len(losses) > 0))
 
     def _note_learnt(self, batch: dict[str, Tensor]) -> None:
@@ -169,95 +172,95 @@ class CountedJob(RecordedJob):
     def _weigh(self, batch: Any) -> None:
         with self._free_of_charge():
             super()._weigh(batch)
-            # nobody waits for the GPU here, so workers may not get as far ahead as they would
+            # the GPU takes no real time, so workers may prefetch less than in a real run
             self.held = max(self.held, min(self._ahead * max(self.sizes), len(self.training)))
 
     @contextmanager
     def _free_of_charge(self) -> Iterator[None]:
-        """Count nothing that this process computes inside: it is not the script's."""
+        """Exclude the CPU time of this block, because it does not belong to the script."""
         before = time.process_time_ns()
         yield
         self.clock.waited -= time.process_time_ns() - before
 
 
 def _expect_to_travel(*things: Any) -> None:
-    """Refuse what no worker can get that is not forked."""
+    """Raise an error if a worker that is not forked cannot receive these objects."""
     try:
         pickle.dumps(things)
-    except RuntimeError:  # a lock that workers share is one for those who start them
+    except RuntimeError:  # locks shared by workers can be pickled only while a process starts
         pass
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         raise CourseError(
-            f"Workers that are not forked get a pickled copy, and of yours there is none: {error}. "
-            "Give them what has a name in the script: def and class, outside of any function."
+            f"Your dataset or one of your functions cannot be pickled: {error}. Workers that are "
+            "not forked receive a pickled copy. Use functions and classes defined at module level."
         ) from None
 
 
 def _content_of(batch: Any) -> dict[str, Tensor]:
-    """Return the tensors of which a step learns, in the order of a `Lesson`."""
+    """Return the tensors that a step learns from, in the order of a `Lesson`."""
     names = "event_id", "mask", "features", "sensor", "direction"
     try:
         return {name: batch[name].content.data for name in names}
     except (AttributeError, KeyError, TypeError):
         raise CourseError(
-            f"A step learns from a batch without {', '.join(names)}, or from one that is not on "
-            "the GPU: hand job.compute what job.upload returns, and job.upload the batch as the "
-            "loader made it."
+            f"job.compute received a batch that lacks one of {', '.join(names)}, or that is not on "
+            "the GPU. Pass the unchanged batch of the loader to job.upload, and the result of "
+            "job.upload to job.compute."
         ) from None
 
 
 class Account(Sink):
-    """Tells with each batch what it cost the worker."""
+    """Attaches to each batch its cost in the worker."""
 
     def __init__(self, storage: SlowFileSystem):
-        """Count what a worker waits for `storage`."""
+        """Count the time that a worker waits for `storage`."""
         self.storage, self.made = storage, 0
         self.clock: VirtualClock | None = None  # of a worker
 
     def now(self) -> int:
-        """Return the time of this worker, in ns; 0 in the main process, which pays itself."""
+        """Return the time of this worker in ns; 0 in the main process, which has its own clock."""
         return self.clock() if self.clock else 0
 
     def worker_started(self, worker_id: int) -> None:
-        """Begin to count in this worker."""
+        """Start counting in this worker."""
         self.boot, self.clock = time.process_time_ns(), VirtualClock(self.storage)
         self.before_ns = self.now()
 
     def wants(self, index: Any) -> bool:
-        """Return whether a worker fetches."""
+        """Return whether this process is a worker."""
         return self.clock is not None
 
     def take(self, fetch: Fetch, rows: Sequence[Row], batch: Any) -> Any:
-        """Send the cost along: of the fetch, and of all since the one before it."""
+        """Attach the cost of everything since the previous fetch to the batch."""
         self.made += 1
         keeps = None if self.made % LOOKS_AFTER else _events_in_memory()
         made = Made(batch, fetch.worker, fetch.ended_ns - self.before_ns, self.boot, keeps)
-        self.before_ns, self.boot = self.now(), 0  # to look costs the worker nothing
+        self.before_ns, self.boot = self.now(), 0  # counting the events is not charged
         return made
 
 
 def _events_in_memory() -> int:
-    """Count the events of which this process has the sample or the tokens."""
+    """Count the events whose sample or tokens this process keeps in memory."""
     dicts = (one for one in gc.get_objects() if type(one) is dict)
     found = (one.get("event_id") for one in dicts)
     return len({one for one in found if isinstance(one, int | np.integer)})
 
 
 class CountedStorage(SlowFileSystem):
-    """Local files with the latencies of a preset, for each process alone: nobody queues."""
+    """Local files with the latencies of a preset; processes do not queue for each other."""
 
     protocol = "counted"
     device: Any
 
     def __init__(self, root: str, preset: str):
-        """Take what lies under `root`."""
+        """Serve the files under `root`."""
         AbstractFileSystem.__init__(self)
         self.preset, self.root = storage_preset(preset), Path(root)
         self.device = _Meter(self)
 
 
 class _Meter:
-    """Says how long a request takes, in ns, and waits so long by the clock of this process."""
+    """Computes the time of a request in ns, and waits on the clock of this process."""
 
     def __init__(self, storage: CountedStorage):
         self.preset = storage.preset

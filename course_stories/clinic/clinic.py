@@ -25,7 +25,7 @@ from course_utils.paths import scratch_folder
 from course_utils.teaching.notebook import Bar, bars, card
 from keepfed.errors import KeepfedError
 from keepfed.files import replace_file
-from keepfed.measure.hook import tells_delay
+from keepfed.measure.hook import has_delay
 from keepfed.measure.records import Fetch
 from keepfed.words import percent, plural
 
@@ -80,7 +80,7 @@ class WorkersCpu(ProbeResult):
         self.computes = tuple(computes for computes, _ in shares)
         sleeps = tuple(max(0.0, 1 - computes - ready) for computes, ready in shares)
         # what the system does not tell is None
-        self.sleeps = sleeps if tells_delay() else None
+        self.sleeps = sleeps if has_delay() else None
         self.cores = run.cores if run.cores >= 0 else None
         said, drawn = f"The workers compute {_percents(self.computes)} of the time", list[Bar]()
         if self.sleeps:

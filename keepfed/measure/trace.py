@@ -1,4 +1,4 @@
-"""Record a training loop, and look at it.
+"""Record a training loop, summarise it and draw it.
 
     with record() as trace:
         for batch in trace.batches(loader):
@@ -7,8 +7,8 @@
     print(trace.summary())
     trace.timeline()
 
-`measure.spans` records and computes, `measure.hook` follows a loader, `measure.picture` draws; a
-`Trace` is the handle to all.
+A `Trace` combines three packages: `measure.spans` records and computes, `measure.hook` follows a
+loader and `measure.picture` draws.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 
 
 class Trace(SpanLog):
-    """The spans of one run and the ledger of its samples, which can follow a loader and show them.
+    """Spans of one run and the ledger of its samples.
 
-    `spans` are sorted by start; their times are nanoseconds of `time.perf_counter_ns`, from 0 in a
-    run that was simulated or read from a file.
+    `spans` are sorted by start. Their times are nanoseconds of `time.perf_counter_ns`. In a run
+    that was simulated or read from a file, times begin at 0.
     """
 
     def batches(self, loader: Iterable[Any], ids: SampleIds | None = None) -> Iterator[Any]:
-        """Iterate over `loader`, recording the wait for each batch and what the workers did for it.
+        """Iterate over `loader` and record the wait for each batch and the work of the workers.
 
         Args:
-            loader: a `DataLoader` of any kind (it is left as it was) or any other iterable.
-                Persistent workers that ran before they were first recorded send no spans.
-            ids: how to read the sample ids from a batch: a key, or a function of the batch. Needed
-                for the ledger of an `IterableDataset`; a map-style dataset has its indices.
+            loader: A `DataLoader` of any kind, which stays unchanged, or any other iterable.
+                Persistent workers that already ran before the first recording send no spans.
+            ids: A key or a function that reads the sample IDs from a batch. The ledger of an
+                `IterableDataset` needs it. A map-style dataset uses its indices.
 
         Raises:
-            KeepfedError: this version of torch does not let its DataLoader be recorded.
+            KeepfedError: If this version of torch does not support recording.
         """
-        from keepfed.measure.hook import traced_batches  # which needs torch
+        from keepfed.measure.hook import traced_batches  # imported here, because it needs torch
 
         return traced_batches(self, loader, ids)
 
@@ -51,22 +51,27 @@ class Trace(SpanLog):
         """Return utilisation, idle share, AU, stall per stage and the ledger."""
         return summarise(self)
 
-    def timeline(self) -> Timeline:
-        """Return the interactive picture: a widget in a notebook, SVG or text elsewhere."""
-        from keepfed.measure.picture import Timeline  # drawing is loaded when one draws
+    def timeline(self, *, steps: int | None = None) -> Timeline:
+        """Return the interactive picture: a widget in a notebook, SVG or text elsewhere.
 
-        return Timeline(self)
+        Args:
+            steps: Number of steps that are shown first. The button *Whole run* shows the rest.
+        """
+        # Imported here, because a program that only records needs no drawing code.
+        from keepfed.measure.picture import Timeline
+
+        return Timeline(self, steps=steps)
 
 
 @contextmanager
 def record(clock: Clock = time.perf_counter_ns, label: str = "") -> Iterator[Trace]:
-    """Record everything inside the `with` block; the trace stays readable afterwards.
+    """Record everything inside the `with` block. You can read the trace afterwards.
 
-    Recordings may be nested: inside, the innermost one records.
+    If you nest recordings, only the innermost one records.
 
     Args:
-        clock: returns nanoseconds, the same in all processes of this machine.
-        label: the name of the run, which pictures show.
+        clock: Function that returns nanoseconds, the same in all processes of this machine.
+        label: Name of the run, shown in pictures.
     """
     trace = Trace(clock=clock, label=label)
     previous = activate(trace)

@@ -23,7 +23,7 @@ cu.ready("03")
 #
 # **Script.**
 #
-# - *4 min* **How much is there to gain?** Prediction 03a before the cached batch; headspace is the
+# - *4 min* **How much is there to gain?** Prediction 03a before the cached batch; headroom is the
 #   word to keep.
 # - *4 min* **Where does the time go?** Predictions 03b and 03c, one after the other, in silence.
 # - *5 min* **Three runs.** Fill in the three boxes on the board; show that the same function works on
@@ -96,17 +96,17 @@ cu.predict(
 
 # %% [markdown]
 # You need not build that loader to know. Load **one batch once and replay it**: no loader is faster. What you
-# get is the step alone. Its ratio to what you have now is the **headspace**: nothing you do to the
+# get is the step alone. Its ratio to what you have now is the **headroom**: nothing you do to the
 # loader can gain more.
 
 # %%
 cached = next(iter(loader_on("laptop SSD")))
 alone = per_second([cached] * 30, step)
-headspace = {storage: alone / rate for storage, rate in trained.items()}
-print({storage: f"{factor:.2f} times faster at most" for storage, factor in headspace.items()})
+headroom = {storage: alone / rate for storage, rate in trained.items()}
+print({storage: f"{factor:.2f} times faster at most" for storage, factor in headroom.items()})
 
 # %%
-cu.reveal("03a", headspace["laptop SSD"])
+cu.reveal("03a", headroom["laptop SSD"])
 
 # %% [markdown]
 # The loop on the SSD is **GPU-bound: leave it alone**. Perhaps the model can be made faster; no loader, worker or

@@ -74,13 +74,13 @@ def _run(*workers: list[Fetch], disturbed: bool = False, cores: int = 2) -> Any:
 
 
 def test_a_worker_that_waits_for_a_core_does_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clinic_module, "tells_delay", lambda: True)
+    monkeypatch.setattr(clinic_module, "has_delay", lambda: True)
     found = WorkersCpu("A", _run(_worker(cpu_ns=480, delay_ns=500), _worker(cpu_ns=100)))
     assert found.computes == (0.48, 0.1)
     assert found.sleeps == pytest.approx((0.02, 0.9))
     assert "compute 48 % and 10 % of the time, sleep 2 % and 90 %" in found.sentence
     # what the system does not tell is left out
-    monkeypatch.setattr(clinic_module, "tells_delay", lambda: False)
+    monkeypatch.setattr(clinic_module, "has_delay", lambda: False)
     found = WorkersCpu("A", _run(_worker(cpu_ns=480), cores=-1))
     assert (found.computes, found.sleeps, found.cores) == ((0.48,), None, None)
     assert repr(found) == "A: The workers compute 48 % of the time."

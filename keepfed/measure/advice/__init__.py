@@ -1,8 +1,8 @@
 """Judge a loop by its figures, and name the one change to make."""
 
 from keepfed.measure.advice.catalogue import CATALOGUE, Advice
-from keepfed.measure.advice.change import Change, and_lasting, with_arguments
-from keepfed.measure.advice.choice import Remedy, Trial, candidates, predicted, remedy
+from keepfed.measure.advice.change import Change, with_arguments, with_persistent_workers
+from keepfed.measure.advice.choice import Recommendation, Trial, candidates, predicted, recommend
 from keepfed.measure.advice.estimates import (
     Fetching,
     Kind,
@@ -22,5 +22,5 @@ from keepfed.measure.advice.estimates import (
     start_up_s,
     steady,
 )
-from keepfed.measure.advice.rules import Cause, delayed_by_others, judge
+from keepfed.measure.advice.rules import Cause, judge, waits_for_cores
 from keepfed.measure.advice.sentences import busy_machine

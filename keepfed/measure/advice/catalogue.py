@@ -23,16 +23,16 @@ from keepfed.measure.advice.rules import (
     slowest_stage,
 )
 from keepfed.measure.advice.thresholds import (
-    FILLING,
+    FILLING_SHARE,
     LISTED_SAMPLE_S,
-    LOCKED,
+    LOCKED_SHARE,
     MANY_OBJECTS,
-    MOST_WORKERS,
+    MAX_WORKERS,
     MOVING_SHARE,
-    MUCH_READ,
     OBJECTS_COST,
-    READS_A_SAMPLE,
-    SAMPLING,
+    READ_AMPLIFICATION,
+    READS_PER_SAMPLE,
+    SAMPLING_SHARE,
     SMALL_SAMPLE_S,
     WRITING_MS_PER_MB,
 )
@@ -42,7 +42,7 @@ WHOLE = (
     "read each batch by one access: "
     "DataLoader(dataset, sampler=loader.batch_sampler, batch_size=None)"
 )
-LASTING = with_arguments(persistent_workers=True)
+PERSISTENT = with_arguments(persistent_workers=True)
 ANY_LOADER: tuple[Cause, ...] = ("storage", "CPU", "collate or IPC", "uneven")
 
 
@@ -78,16 +78,16 @@ def _is_data_loader(m: Measurements) -> bool:
     return m.setting.kind != "no DataLoader"
 
 
-def _threads_are_well(m: Measurements) -> bool:
+def _has_free_cores(m: Measurements) -> bool:
     return not shares_too_few_cores(m) and not oversubscribed(m)
 
 
 def is_serialised(m: Measurements) -> bool:
     """Tell whether the workers wait for each other, one at a time."""
-    return m.setting.workers > 1 and m.fetching.locked_share > LOCKED
+    return m.setting.workers > 1 and m.fetching.locked_share > LOCKED_SHARE
 
 
-def _samples_are_read_singly(m: Measurements) -> bool:
+def _reads_samples_one_by_one(m: Measurements) -> bool:
     """Tell whether most of a fetch is Python that runs once for each sample."""
     setting = m.setting
     by_number = setting.batch_size and setting.kind not in ("stream", "no DataLoader")
@@ -103,13 +103,13 @@ def _listing_takes_long(m: Measurements) -> bool:
 def _reads_much_more(m: Measurements) -> bool:
     """Tell whether a fetch reads many times the bytes of its batch."""
     asked, batch = m.fetching.asked_bytes, m.moving.batch_bytes
-    return asked > MUCH_READ * max(batch, 1) and asked > 1e6
+    return asked > READ_AMPLIFICATION * max(batch, 1) and asked > 1e6
 
 
 def _opens_each_sample(m: Measurements) -> bool:
     """Tell whether each sample takes so many reads that its file must have been opened for it."""
     samples = m.setting.batch_size
-    return bool(samples) and m.fetching.read_calls > READS_A_SAMPLE * samples
+    return bool(samples) and m.fetching.read_calls > READS_PER_SAMPLE * samples
 
 
 def _collating_is_most(m: Measurements) -> bool:
@@ -132,10 +132,10 @@ def _many_objects(m: Measurements) -> bool:
     return costly or moving.objects > MANY_OBJECTS * max(1, m.setting.batch_size)
 
 
-def _fills_again(m: Measurements) -> bool:
+def _refills_each_epoch(m: Measurements) -> bool:
     """Tell whether most of a start-up is what the first fetch of an epoch does."""
     stream = m.setting.kind == "stream"  # else the first fetch opens files, once in a process
-    return stream and m.paces.filling_s > FILLING * m.paces.start_up_s > 0
+    return stream and m.paces.filling_s > FILLING_SHARE * m.paces.start_up_s > 0
 
 
 # --- Numbers and changes --------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def more_workers(m: Measurements, cause: Cause) -> list[Change]:
 
     No more than there are cores if they compute, and than patience bears if they wait.
     """
-    setting, most = m.setting, MOST_WORKERS
+    setting, most = m.setting, MAX_WORKERS
     if m.fetching.computing_s > m.waiting_s:
         most = setting.cores
     wanted = math.ceil(m.making_s / m.paces.step_s) + 1 if m.paces.step_s else most
@@ -181,18 +181,18 @@ def _without(**times: Any) -> Callable[[Measurements], float]:
     return lambda m: gain_of_less_work(m, **times)
 
 
-def _left_to_compute(m: Measurements, left_s: float = 0.0) -> float:
+def _gain_of_less_computing(m: Measurements, left_s: float = 0.0) -> float:
     """Return the gain if a fetch computes no more than `left_s`, and writes its batch."""
     left_ms = 1e3 * left_s + WRITING_MS_PER_MB * m.moving.batch_bytes / 1e6
     return gain_of_less_work(m, transform_ms=min(left_ms, pipeline(m).transform_ms))
 
 
-def _without_reading(m: Measurements) -> float:
+def _gain_without_reading(m: Measurements) -> float:
     computes = m.waiting_s < m.occupied_s
-    return _left_to_compute(m) if computes else gain_of_less_work(m, read_ms=0.0)
+    return _gain_of_less_computing(m) if computes else gain_of_less_work(m, read_ms=0.0)
 
 
-def _smaller(m: Measurements, left: float) -> float:
+def _gain_of_smaller_batches(m: Measurements, left: float) -> float:
     """Return the gain if a batch has only the share `left` of its bytes, or of its objects."""
     fetching, moving = m.fetching, m.moving
     collating_s = min(fetching.collate_s, fetching.computing_s) * (left if moves_bytes(m) else 1.0)
@@ -204,20 +204,20 @@ def _smaller(m: Measurements, left: float) -> float:
     )
 
 
-def _once(m: Measurements) -> float:
-    return m.turn_s / m.paces.together_s if m.paces.together_s else 1.0
+def _gain_without_start_up(m: Measurements) -> float:
+    return m.iteration_s / m.paces.together_s if m.paces.together_s else 1.0
 
 
-def _without_sampling(m: Measurements) -> float:
+def _gain_without_sampling(m: Measurements) -> float:
     left_s = max(m.paces.step_s, m.paces.together_s - m.paces.sampling_s)
-    return m.turn_s / left_s if left_s else 1.0
+    return m.iteration_s / left_s if left_s else 1.0
 
 
-def _with_all_workers(m: Measurements) -> float:
+def _gain_of_busy_workers(m: Measurements) -> float:
     """Return the gain if all workers load as those do that have something to load."""
     working = max(1, m.setting.working or m.setting.workers)
     ideal_s = max(m.paces.step_s, m.paces.together_s * working / m.setting.workers)
-    return min(m.headspace, m.turn_s / ideal_s) if ideal_s else 1.0
+    return min(m.headroom, m.iteration_s / ideal_s) if ideal_s else 1.0
 
 
 def _precompute_words(m: Measurements) -> str:
@@ -262,7 +262,7 @@ CATALOGUE: tuple[Advice, ...] = (
     Advice(
         "whole-batches",
         ("storage", "CPU", "collate or IPC"),
-        applies=lambda m: m.setting.kind == "batches of samples" and _threads_are_well(m),
+        applies=lambda m: m.setting.kind == "batches of samples" and _has_free_cores(m),
         changes=lambda m, cause: [Change(WHOLE, "whole batches")],
         removes=False,
     ),
@@ -285,7 +285,7 @@ CATALOGUE: tuple[Advice, ...] = (
         ANY_LOADER,
         applies=lambda m: (
             _is_data_loader(m)
-            and _threads_are_well(m)
+            and _has_free_cores(m)
             and not (m.setting.workers and m.moving.sending_s > m.making_s)
             and not is_serialised(m)
             and not has_idle_workers(m)
@@ -300,14 +300,14 @@ CATALOGUE: tuple[Advice, ...] = (
             f"split the data into at least {plural(m.setting.workers, 'shard')}, so that each "
             "worker has its own"
         ),
-        _with_all_workers,
+        _gain_of_busy_workers,
         has_idle_workers,
     ),
     Advice(
         "one-at-a-time",
         ("storage",),
         "let each worker open its own file or connection, without a lock that they share",
-        lambda m: min(m.headspace, m.setting.workers),
+        lambda m: min(m.headroom, m.setting.workers),
         is_serialised,
     ),
     Advice(
@@ -318,7 +318,7 @@ CATALOGUE: tuple[Advice, ...] = (
             "used (if each sample has its own file, pack many into one): a batch takes "
             f"{plural(round(m.fetching.read_calls), 'read')}"
         ),
-        _without_reading,
+        _gain_without_reading,
         _opens_each_sample,
     ),
     Advice(
@@ -328,7 +328,7 @@ CATALOGUE: tuple[Advice, ...] = (
             f"read only what a sample needs (a memory map, smaller chunks, the one array): a batch "
             f"of {size(m.moving.batch_bytes)} takes {size(m.fetching.asked_bytes)} of reading"
         ),
-        _without_reading,
+        _gain_without_reading,
         _reads_much_more,
     ),
     Advice(
@@ -341,17 +341,17 @@ CATALOGUE: tuple[Advice, ...] = (
         "whole-batches-by-hand",
         ("CPU",),
         f"{WHOLE}; its __getitem__ is given the indices of a batch",
-        _left_to_compute,
-        lambda m: _samples_are_read_singly(m) and _listing_takes_long(m),
+        _gain_of_less_computing,
+        lambda m: _reads_samples_one_by_one(m) and _listing_takes_long(m),
     ),
     Advice(
         "one-access",
         ("CPU",),
         "give the dataset __getitems__(indices), which reads all samples by one access",
-        lambda m: _left_to_compute(m, LISTED_SAMPLE_S * m.setting.batch_size),
-        _samples_are_read_singly,
+        lambda m: _gain_of_less_computing(m, LISTED_SAMPLE_S * m.setting.batch_size),
+        _reads_samples_one_by_one,
     ),
-    Advice("precompute", ("CPU",), _precompute_words, _left_to_compute),
+    Advice("precompute", ("CPU",), _precompute_words, _gain_of_less_computing),
     Advice(
         "collate-arrays",
         ("collate or IPC",),
@@ -365,14 +365,14 @@ CATALOGUE: tuple[Advice, ...] = (
         ("collate or IPC",),
         "return one tensor for each field instead of lists and dicts of Python objects, which are "
         "pickled one by one",
-        lambda m: _smaller(m, 0.0),
+        lambda m: _gain_of_smaller_batches(m, 0.0),
         _many_objects,
     ),
     Advice(
         "narrow-dtype",
         ("collate or IPC",),
         _narrow_words,
-        lambda m: _smaller(m, m.moving.narrower_share),
+        lambda m: _gain_of_smaller_batches(m, m.moving.narrower_share),
         lambda m: m.moving.narrower != "",
     ),
     Advice(
@@ -380,7 +380,7 @@ CATALOGUE: tuple[Advice, ...] = (
         ("collate or IPC",),
         "let the dataset return only what the step uses (select, crop), or half the bytes by "
         "float16 if the step computes in half precision",
-        lambda m: _smaller(m, 0.5),
+        lambda m: _gain_of_smaller_batches(m, 0.5),
     ),
     Advice(
         "even-samples",
@@ -400,8 +400,8 @@ CATALOGUE: tuple[Advice, ...] = (
         "plan-batches",
         ("main process",),
         "let the sampler plan all batches of an epoch at once: next() waits while it computes",
-        _without_sampling,
-        lambda m: m.paces.sampling_s > SAMPLING * (m.paces.sampling_s + m.step.host_s),
+        _gain_without_sampling,
+        lambda m: m.paces.sampling_s > SAMPLING_SHARE * (m.paces.sampling_s + m.step.host_s),
     ),
     Advice(
         "rare-loss",
@@ -414,14 +414,14 @@ CATALOGUE: tuple[Advice, ...] = (
         ("start-up",),
         "loop over the loader once an epoch: next(iter(loader)) makes an iterator, and starts its "
         "workers, for each batch",
-        _once,
+        _gain_without_start_up,
         lambda m: m.paces.epoch == 1,
     ),
     Advice(
         "make-once",
         ("start-up",),
         "make the loader once, outside of the loop over the epochs, with persistent_workers=True",
-        _once,
+        _gain_without_start_up,
         lambda m: m.setting.made > 1 and m.setting.workers > 0,
     ),
     Advice(
@@ -429,22 +429,22 @@ CATALOGUE: tuple[Advice, ...] = (
         ("start-up",),
         "do once, before training, what __iter__ does first in each epoch (a shuffle, a buffer "
         "that is filled); workers that last do it again too",
-        _once,
-        _fills_again,
+        _gain_without_start_up,
+        _refills_each_epoch,
     ),
     Advice(
         "lasting-workers",
         ("start-up",),
-        gain=_once,
+        gain=_gain_without_start_up,
         applies=lambda m: m.setting.workers > 0,
-        changes=lambda m, cause: [LASTING],
+        changes=lambda m, cause: [PERSISTENT],
         at_most=False,
     ),
     Advice(
         "start-once",
         ("start-up",),
         "do once, before training, what the loader does at the start of each epoch",
-        _once,
+        _gain_without_start_up,
         at_most=False,
     ),
     Advice(

@@ -24,7 +24,7 @@ def with_arguments(**arguments: Any) -> Change:
     return Change(words, arguments=arguments)
 
 
-def and_lasting(change: Change) -> Change:
+def with_persistent_workers(change: Change) -> Change:
     """Return the change, with workers that last from epoch to epoch besides."""
     lasting = with_arguments(persistent_workers=True)
     words = f"{change.words}, {lasting.words}"

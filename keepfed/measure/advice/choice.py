@@ -7,25 +7,27 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from keepfed.measure.advice.catalogue import CATALOGUE, Advice, applicable, more_workers
-from keepfed.measure.advice.change import Change, and_lasting, with_arguments
+from keepfed.measure.advice.change import Change, with_arguments, with_persistent_workers
 from keepfed.measure.advice.estimates import Measurements
 from keepfed.measure.advice.gains import gain, pipeline
 from keepfed.measure.advice.rules import Cause, oversubscribed
 from keepfed.measure.advice.sentences import sentence
 from keepfed.measure.advice.thresholds import (
-    AS_GOOD,
+    CODE_CHANGE_FACTOR,
     MOVING_MS,
-    MUCH_MORE,
+    NEARLY_BEST,
     NOTICED,
     QUICK_BATCH_S,
     RECEIVING_MS_PER_MB,
     SENDING_MS_PER_MB,
     SEVERAL_CORES,
     STARTING_S,
-    WORTH,
+    WORTHWHILE_GAIN,
 )
 
-AS_IT_IS = "leave the loader as it is: to read each batch by one access was tried, and is no faster"
+KEEP_LOADER = (
+    "leave the loader as it is: to read each batch by one access was tried, and is no faster"
+)
 WHOLE_BATCHES = ("one-access", "whole-batches-by-hand")  # what whole batches by one access tell of
 
 
@@ -35,11 +37,11 @@ class Trial:
 
     advice: str  # its id
     change: Change
-    turn_s: float  # a batch, its share of the start-up included
+    iteration_s: float  # a batch, its share of the start-up included
     applicable: bool = True  # without touching the dataset
 
 
-class Remedy(NamedTuple):
+class Recommendation(NamedTuple):
     """What is wrong, and the one change to make."""
 
     advice: str  # the id of its row in the catalogue
@@ -58,7 +60,9 @@ def candidates(m: Measurements, cause: Cause) -> list[tuple[Advice, Change]]:
     return alone or found
 
 
-def remedy(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None) -> Remedy:
+def recommend(
+    m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None
+) -> Recommendation:
     """Return what to change about `cause`: the best of what was tried, if it gains enough.
 
     A trial knows more than the model about the change that removes the cause altogether. If whole
@@ -72,47 +76,51 @@ def remedy(m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None)
         return _untried(m, cause, advised)
     if not trials:
         return advised
-    shortest_s = min(trial.turn_s for trial in trials)
-    best = next(trial for trial in trials if trial.turn_s <= AS_GOOD * shortest_s)
-    now_s = m.turn_s
+    shortest_s = min(trial.iteration_s for trial in trials)
+    best = next(trial for trial in trials if trial.iteration_s <= NEARLY_BEST * shortest_s)
+    now_s = m.iteration_s
     if oversubscribed(m):  # in fits: ten times as slow in one run as in the next
         now_s = min(now_s, m.paces.loader_s + m.start_up_share_s)
-    gains = now_s / best.turn_s
+    gains = now_s / best.iteration_s
     was_tried = any(trial.advice == "whole-batches" for trial in trials)
     was_tried &= advised.advice in WHOLE_BATCHES
-    enough = WORTH if was_tried else max(WORTH, advised.gain / MUCH_MORE)
+    enough = (
+        WORTHWHILE_GAIN if was_tried else max(WORTHWHILE_GAIN, advised.gain / CODE_CHANGE_FACTOR)
+    )
     if gains < enough and best.advice != advised.advice:
         if was_tried:
-            return Remedy("leave-it", advised.verdict, AS_IT_IS, 1.0)
+            return Recommendation("leave-it", advised.verdict, KEEP_LOADER, 1.0)
         return advised
     how = best.change if best.applicable else None
-    return Remedy(best.advice, advised.verdict, best.change.words, max(1.0, gains), how=how)
+    return Recommendation(best.advice, advised.verdict, best.change.words, max(1.0, gains), how=how)
 
 
-def _advised(m: Measurements, cause: Cause) -> Remedy:
+def _advised(m: Measurements, cause: Cause) -> Recommendation:
     """Return the preferred row of those that remove `cause` altogether."""
     row = next(row for row in applicable(m, cause) if row.removes)
     how = next(iter(row.changes(m, cause)), None)
-    return Remedy(row.id, sentence(m, cause), row.says(m, cause), row.gain(m), row.at_most, how)
+    return Recommendation(
+        row.id, sentence(m, cause), row.says(m, cause), row.gain(m), row.at_most, how
+    )
 
 
-def predicted(m: Measurements, found: Remedy) -> float:
+def predicted(m: Measurements, found: Recommendation) -> float:
     """Return the gain of the change in `found`, which was not tried, by the figures `m`."""
     if found.advice == "more-workers" and found.how is not None:
         return _gain_of_workers(m, found.how)
     if found.advice == "no-workers":
-        return m.turn_s / _without_workers_s(m)
+        return m.iteration_s / _without_workers_s(m)
     return next(row.gain(m) for row in CATALOGUE if row.id == found.advice)
 
 
-def _untried(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
+def _untried(m: Measurements, cause: Cause, advised: Recommendation) -> Recommendation:
     if m.setting.kind == "no DataLoader" and cause == "storage":
         which = f"`diagnose(loader, step)` tells which; if it is storage, {advised.change}"
         return advised._replace(change=which)
-    gains = m.turn_s / _without_workers_s(m)
-    if m.setting.workers and cause == "collate or IPC" and gains > WORTH:
+    gains = m.iteration_s / _without_workers_s(m)
+    if m.setting.workers and cause == "collate or IPC" and gains > WORTHWHILE_GAIN:
         none = with_arguments(num_workers=0)
-        return Remedy("no-workers", advised.verdict, none.words, gains, how=none)
+        return Recommendation("no-workers", advised.verdict, none.words, gains, how=none)
     if not m.setting.workers and m.making_s < QUICK_BATCH_S:
         return advised
     return _more_workers(m, cause, advised)
@@ -123,7 +131,7 @@ def _without_workers_s(m: Measurements) -> float:
     return m.making_s + m.paces.step_s
 
 
-def _more_workers(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
+def _more_workers(m: Measurements, cause: Cause, advised: Recommendation) -> Recommendation:
     """Return the advice to take more workers if they have cores and gain enough, else `advised`.
 
     The fewest that gain nearly as much as the most do are advised.
@@ -132,21 +140,23 @@ def _more_workers(m: Measurements, cause: Cause, advised: Remedy) -> Remedy:
     counts = [change.arguments["num_workers"] for _ in rows for change in more_workers(m, cause)]
     if m.fetching.computing_s > m.waiting_s:
         counts = sorted({min(count, _cores_left(m)) for count in counts})
-    changes = [_of_workers(m, n) for n in counts if n > m.setting.workers]
+    changes = [_change_to_workers(m, n) for n in counts if n > m.setting.workers]
     tried = [(_gain_of_workers(m, change), change) for change in changes]
     most = max((gains for gains, _ in tried), default=1.0)
-    gains, change = next((one for one in tried if AS_GOOD * one[0] >= most), (1.0, advised.how))
-    if change is None or gains < max(WORTH, advised.gain / MUCH_MORE):
+    gains, change = next((one for one in tried if NEARLY_BEST * one[0] >= most), (1.0, advised.how))
+    if change is None or gains < max(WORTHWHILE_GAIN, advised.gain / CODE_CHANGE_FACTOR):
         return advised
-    return Remedy("more-workers", advised.verdict, change.words, gains, at_most=True, how=change)
+    return Recommendation(
+        "more-workers", advised.verdict, change.words, gains, at_most=True, how=change
+    )
 
 
-def _of_workers(m: Measurements, count: int) -> Change:
+def _change_to_workers(m: Measurements, count: int) -> Change:
     """Return the change to `count` workers, which last if starting them takes long in an epoch."""
     change, epoch = with_arguments(num_workers=count), m.paces.epoch
-    starts_s = count * _starting_s(m)
-    again = epoch and m.paces.epochs != 1 and starts_s > NOTICED * m.turn_s * epoch
-    return and_lasting(change) if again else change
+    starts_s = count * _worker_start_s(m)
+    again = epoch and m.paces.epochs != 1 and starts_s > NOTICED * m.iteration_s * epoch
+    return with_persistent_workers(change) if again else change
 
 
 def _gain_of_workers(m: Measurements, change: Change) -> float:
@@ -156,16 +166,16 @@ def _gain_of_workers(m: Measurements, change: Change) -> float:
         now, mb = pipeline(m), m.moving.batch_bytes / 1e6
         moved["collate_ms"] = now.collate_ms + MOVING_MS + SENDING_MS_PER_MB * mb
         moved["host_ms"] = now.host_ms + MOVING_MS + RECEIVING_MS_PER_MB * mb
-    turn_s = m.turn_s / gain(m, num_workers=count, **moved)
+    iteration_s = m.iteration_s / gain(m, num_workers=count, **moved)
     if epoch := m.paces.epoch:
         starts = float(count)  # in each epoch
         if change.arguments.get("persistent_workers"):
             starts = count / m.paces.epochs if m.paces.epochs else 0.0
-        turn_s += (starts - m.setting.workers) * _starting_s(m) / epoch
-    return m.turn_s / turn_s if turn_s > 0 else 1.0
+        iteration_s += (starts - m.setting.workers) * _worker_start_s(m) / epoch
+    return m.iteration_s / iteration_s if iteration_s > 0 else 1.0
 
 
-def _starting_s(m: Measurements) -> float:
+def _worker_start_s(m: Measurements) -> float:
     """Return how long a worker takes to start and to end."""
     setting = m.setting
     if setting.workers:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from statistics import fmean, median
 from typing import Literal
 
-from keepfed.measure.advice.thresholds import SLOW
+from keepfed.measure.advice.thresholds import SLOW_FETCH
 from keepfed.measure.records import DATASET_STAGES, LONG_NS, UNKNOWN, Fetch
 from keepfed.words import duration
 
@@ -74,7 +74,7 @@ class Fetching:
     delay_s: float = 0.0  # of fetch_s: it was ready to compute and no core was free
     collate_s: float = 0.0  # of fetch_s
     stages: Mapping[str, float] = field(default_factory=dict)  # that the dataset names
-    slow_share: float = 0.0  # share of the fetches that take over SLOW times the median
+    slow_share: float = 0.0  # share of the fetches that take over SLOW_FETCH times the median
     slow_time: float = 0.0  # share of the fetching time that is lost so
     slowest_s: float = 0.0
     pool_threads: int = 1  # threads that a numerical library may use in a worker
@@ -156,14 +156,14 @@ class Measurements:
         return self.paces.start_up_s / self.paces.epoch if self.paces.epoch else 0.0
 
     @property
-    def turn_s(self) -> float:
+    def iteration_s(self) -> float:
         """What one batch costs the loop, its share of the start-up included."""
         return self.paces.together_s + self.start_up_share_s
 
     @property
-    def headspace(self) -> float:
+    def headroom(self) -> float:
         """How many times faster the loop would be with an infinitely fast loader."""
-        return max(1.0, self.turn_s / self.paces.step_s) if self.paces.step_s else 1.0
+        return max(1.0, self.iteration_s / self.paces.step_s) if self.paces.step_s else 1.0
 
     @property
     def in_flight_bytes(self) -> int:
@@ -202,7 +202,7 @@ def fetching_of(fetches: Sequence[Fetch]) -> Fetching:
         return Fetching()
     walls_ns = [fetch.wall_ns - fetch.delay_ns for fetch in fetches]
     usual_ns = median(walls_ns)
-    slow_ns = [wall_ns for wall_ns in walls_ns if wall_ns > SLOW * usual_ns]
+    slow_ns = [wall_ns for wall_ns in walls_ns if wall_ns > SLOW_FETCH * usual_ns]
     lost_ns = sum(wall_ns - usual_ns for wall_ns in slow_ns)
     return Fetching(
         fetch_s=mean_s([fetch.wall_ns for fetch in fetches]),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from keepfed.measure.advice.estimates import Measurements
-from keepfed.measure.advice.thresholds import OTHERS
+from keepfed.measure.advice.thresholds import BUSY_CORES
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.spans import compute_spans
 
@@ -30,13 +30,13 @@ def gain_of_less_work(m: Measurements, *, quicker: float = 1.0, **changes: Any) 
     the cores, computing that is saved saves the wait for a core too.
     """
     now, measured_ms = pipeline(m), 1e3 * m.paces.together_s
-    at_least_ms = math.sqrt(measured_ms * turn_ms(now))
-    if m.setting.others_cores > OTHERS:
+    at_least_ms = math.sqrt(measured_ms * iteration_ms(now))
+    if m.setting.others_cores > BUSY_CORES:
         slower, at_least_ms = slowdown(m), measured_ms
         stretched = {name: slower * getattr(now, name) for name in ("transform_ms", "collate_ms")}
         now = replace(now, cores=max(now.cores or 1, now.num_workers), **stretched)
         changes = {k: slower * v if k in stretched else v for k, v in changes.items()}
-    return min(m.headspace, _gain(m, now, quicker, changes, at_least_ms=at_least_ms))
+    return min(m.headroom, _gain(m, now, quicker, changes, at_least_ms=at_least_ms))
 
 
 def slowdown(m: Measurements) -> float:
@@ -54,8 +54,8 @@ def even_gain(m: Measurements) -> float:
     """
     usual_s = m.fetching.fetch_s * (1 - m.fetching.slow_time)
     even = _changed(pipeline(m), m.fetching.fetch_s / max(usual_s, 1e-9))
-    gains = m.turn_s / (turn_ms(even) / 1e3 + m.start_up_share_s)
-    return max(1.0, min(m.headspace, gains))
+    gains = m.iteration_s / (iteration_ms(even) / 1e3 + m.start_up_share_s)
+    return max(1.0, min(m.headroom, gains))
 
 
 def pipeline(m: Measurements) -> Pipeline:
@@ -79,7 +79,7 @@ def pipeline(m: Measurements) -> Pipeline:
     )
 
 
-def turn_ms(pipeline: Pipeline) -> float:
+def iteration_ms(pipeline: Pipeline) -> float:
     """Return the milliseconds between steps in the second half of the simulated loop."""
     steps = compute_spans(simulate(pipeline).spans)
     if not steps:  # a step of no length
@@ -96,8 +96,8 @@ def _gain(
     at_least_ms: float = 0.0,
 ) -> float:
     start_ms = 1e3 * m.start_up_share_s
-    now_ms = max(turn_ms(now), at_least_ms)
-    then_ms = turn_ms(_changed(now, quicker, **changes))
+    now_ms = max(iteration_ms(now), at_least_ms)
+    then_ms = iteration_ms(_changed(now, quicker, **changes))
     return max(1.0, (now_ms + start_ms) / (then_ms + start_ms))
 
 

@@ -37,13 +37,13 @@ from typing import Literal
 
 from keepfed.measure.advice.estimates import Measurements
 from keepfed.measure.advice.thresholds import (
+    ACCEPTABLE_LOSS,
     COPIED_PER_S,
     FEW_FETCHES,
-    GROWTH,
-    HINDERED,
-    LEAVE_IT,
+    MIN_GROWTH,
     MOST_OF_LOADING,
-    SPARE,
+    OVERSUBSCRIBED,
+    SLACK,
     STILL_GROWING,
     TOO_MUCH_MEMORY,
 )
@@ -67,11 +67,11 @@ def judge(m: Measurements) -> Cause:
         return "memory"
     lost = losses(m)
     computed = m.paces.step_s - m.paces.step_delay_s - m.step.transfer_s - m.step.host_s
-    if sum(lost.values()) < LEAVE_IT * (computed + sum(lost.values())):
+    if sum(lost.values()) < ACCEPTABLE_LOSS * (computed + sum(lost.values())):
         return "memory" if memory_grows(m) else "GPU-bound"
     family = max(lost, key=lambda name: lost[name])
     if family == "loader":
-        return _of_the_loader(m)
+        return _loader_cause(m)
     return family
 
 
@@ -88,21 +88,21 @@ def losses(m: Measurements) -> dict[Family, float]:
     loading_s = waited_s - sampled_s
     return {
         "start-up": m.start_up_share_s,
-        "loader": min(loading_s, m.moving.receiving_s) if keeps_up(m) else loading_s,
+        "loader": min(loading_s, m.moving.receiving_s) if loader_has_slack(m) else loading_s,
         "transfer": m.step.transfer_s,
         "main process": m.step.host_s + sampled_s,
     }
 
 
-def keeps_up(m: Measurements) -> bool:
+def loader_has_slack(m: Measurements) -> bool:
     """Tell whether the workers have so much time to spare that only others can delay them."""
     step_s = m.paces.step_s - m.paces.step_delay_s
-    return bool(m.setting.workers) and m.pace_s < SPARE * step_s and not is_uneven(m)
+    return bool(m.setting.workers) and m.pace_s < SLACK * step_s and not is_uneven(m)
 
 
-def delayed_by_others(m: Measurements) -> bool:
+def waits_for_cores(m: Measurements) -> bool:
     """Tell whether a loop that is to be left alone waits all the same, for want of cores."""
-    return m.headspace > 1 / (1 - LEAVE_IT)
+    return m.headroom > 1 / (1 - ACCEPTABLE_LOSS)
 
 
 def is_uneven(m: Measurements) -> bool:
@@ -118,7 +118,9 @@ def is_uneven(m: Measurements) -> bool:
 def memory_grows(m: Measurements) -> bool:
     """Tell whether the workers' own memory grew much, or a bit and had not stopped to."""
     grows_on = m.memory.grown_late_bytes > STILL_GROWING * m.memory.grown_bytes
-    return m.memory.grown_bytes > GROWTH and (m.memory.grown_bytes > m.memory.own_bytes or grows_on)
+    return m.memory.grown_bytes > MIN_GROWTH and (
+        m.memory.grown_bytes > m.memory.own_bytes or grows_on
+    )
 
 
 def shares_too_few_cores(m: Measurements) -> bool:
@@ -130,7 +132,7 @@ def shares_too_few_cores(m: Measurements) -> bool:
 
 def oversubscribed(m: Measurements) -> bool:
     """Tell whether the threads of numerical libraries hinder each other."""
-    return m.fetching.one_thread_gain >= HINDERED
+    return m.fetching.one_thread_gain >= OVERSUBSCRIBED
 
 
 def has_idle_workers(m: Measurements) -> bool:
@@ -138,7 +140,7 @@ def has_idle_workers(m: Measurements) -> bool:
     return 0 < m.setting.working < m.setting.workers
 
 
-def _of_the_loader(m: Measurements) -> Cause:
+def _loader_cause(m: Measurements) -> Cause:
     if is_uneven(m):
         return "uneven"
     if shares_too_few_cores(m) or oversubscribed(m):

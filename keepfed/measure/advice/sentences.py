@@ -6,15 +6,15 @@ from keepfed.measure.advice.catalogue import is_serialised
 from keepfed.measure.advice.estimates import Measurements, Setting, ms
 from keepfed.measure.advice.rules import (
     Cause,
-    delayed_by_others,
     has_idle_workers,
     losses,
     moves_bytes,
     oversubscribed,
     shares_too_few_cores,
     slowest_stage,
+    waits_for_cores,
 )
-from keepfed.measure.advice.thresholds import OTHERS
+from keepfed.measure.advice.thresholds import BUSY_CORES
 from keepfed.words import duration, factor, percent, plural, size
 
 
@@ -37,7 +37,7 @@ def sentence(m: Measurements, cause: Cause) -> str:
 
 def busy_machine(setting: Setting) -> list[str]:
     """Return a sentence about other programs, if they kept cores busy."""
-    if setting.others_cores < OTHERS:
+    if setting.others_cores < BUSY_CORES:
         return []
     return [
         f"Other programs kept {setting.others_cores:.1f} of {plural(setting.cores, 'core')} busy, "
@@ -48,10 +48,10 @@ def busy_machine(setting: Setting) -> list[str]:
 def _bound_by_the_step(m: Measurements) -> str:
     who = "GPU-bound" if m.step.has_device else "Bound by the step"
     step_s, lost = m.paces.step_s, losses(m)
-    if delayed_by_others(m):
+    if waits_for_cores(m):
         return (
             f"{who}, as far as can be told: the step takes {ms(step_s)} by itself, and "
-            f"{ms(m.turn_s)} together with a loader that is quick enough, since other programs or "
+            f"{ms(m.iteration_s)} together with a loader that is quick enough, since other programs or "
             "its own workers had the cores."
         )
     most = 1 + (lost["loader"] + lost["start-up"]) / step_s if step_s else 1.0

@@ -48,7 +48,7 @@ def _attributes(loader: Any, change: Change) -> dict[str, Any]:
     found["timeout"] = (loader.timeout or TRIAL_HANGS_S) if workers else 0
     if change.kind == "whole batches":
         found |= {
-            "dataset": _ByOneAccess(loader.dataset, loader.collate_fn),
+            "dataset": _WholeBatches(loader.dataset, loader.collate_fn),
             "sampler": loader.batch_sampler,
             "batch_sampler": None,
             "batch_size": None,
@@ -58,7 +58,7 @@ def _attributes(loader: Any, change: Change) -> dict[str, Any]:
     elif change.kind in ("one thread", "all cores") and workers:
         one_thread = change.kind == "one thread"
         more = _limit_threads if one_thread else partial(_run_on, affinity())
-        found["worker_init_fn"] = _And(loader.worker_init_fn, more)
+        found["worker_init_fn"] = _ChainedInit(loader.worker_init_fn, more)
     return found
 
 
@@ -85,7 +85,7 @@ def _run_on(cores: set[int]) -> None:
     os.sched_setaffinity(0, cores)
 
 
-class _And:
+class _ChainedInit:
     """A `worker_init_fn` that does something more, after the loader's own."""
 
     def __init__(self, init: Callable[[int], None] | None, more: Callable[[], Any]):
@@ -98,7 +98,7 @@ class _And:
         self.held = self.more()
 
 
-class _ByOneAccess(Dataset[Any]):
+class _WholeBatches(Dataset[Any]):
     """A dataset that is asked for a whole batch, and refuses where that is another one."""
 
     def __init__(self, dataset: Any, collate: Any):

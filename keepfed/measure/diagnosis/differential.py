@@ -18,13 +18,13 @@ import numpy as np
 import torch
 
 from keepfed.errors import KeepfedError
-from keepfed.measure.advice import Change, judge, remedy
+from keepfed.measure.advice import Change, judge, recommend
 from keepfed.measure.diagnosis.changes import applied
-from keepfed.measure.diagnosis.proof import prove_it
+from keepfed.measure.diagnosis.proof import measure_gain
 from keepfed.measure.diagnosis.report import Diagnosis
-from keepfed.measure.diagnosis.run_estimates import check_batches, may_be_oversubscribed, measured
+from keepfed.measure.diagnosis.run_estimates import check_batches, estimate, may_be_oversubscribed
 from keepfed.measure.diagnosis.runs import run_loop, run_step
-from keepfed.measure.diagnosis.trials import try_out
+from keepfed.measure.diagnosis.trials import run_trials
 from keepfed.measure.hook import data_loader_in, end
 
 ALONE, STEP, TOGETHER, TRIAL = 0.3, 0.15, 0.3, 0.08  # shares of the time
@@ -59,7 +59,7 @@ def diagnose(
             the step raises comes through as it is.
     """
     _check(loader, step, seconds)
-    with untouched(loader), _understandable():
+    with preserved(loader), _explain_worker_errors():
         # the step sees the very first batch at once: what is wrong with it shows in a moment
         alone = run_loop(loader, None, seconds=ALONE * seconds, keep=True, first=step)
         check_batches(alone, seconds)
@@ -71,17 +71,17 @@ def diagnose(
         alone.kept.clear()  # batches of workers hold shared memory
         together = run_loop(loader, step, seconds=TOGETHER * seconds, synchronize=synchronize)
         check_batches(together, seconds)
-        m = measured(loader, alone, alone_step, together, one_thread)
+        m = estimate(loader, alone, alone_step, together, one_thread)
         cause = judge(m)
         share = TRIAL * seconds
-        trials = try_out(
+        trials = run_trials(
             loader, step, m, cause, alone=alone, seconds=share, synchronize=synchronize
         )
-        found = remedy(m, cause, trials)
+        found = recommend(m, cause, trials)
         proof = None
         if prove and found.how is not None:
             share = PROOF * seconds
-            proof = prove_it(loader, step, m, found.how, seconds=share, synchronize=synchronize)
+            proof = measure_gain(loader, step, m, found.how, seconds=share, synchronize=synchronize)
     return Diagnosis(cause, *found, m, together.trace, proof, asked_to_prove=prove)
 
 
@@ -105,7 +105,7 @@ def _check(loader: Any, step: Any, seconds: float) -> None:
 
 
 @contextmanager
-def _understandable() -> Iterator[None]:
+def _explain_worker_errors() -> Iterator[None]:
     """Say in a sentence what torch says of workers that die or hang."""
     try:
         yield
@@ -126,7 +126,7 @@ def _understandable() -> Iterator[None]:
 
 
 @contextmanager
-def untouched(loader: Iterable[Any]) -> Iterator[None]:
+def preserved(loader: Iterable[Any]) -> Iterator[None]:
     """Leave `loader` and the random numbers of this process as they were.
 
     Inside, the loader starts workers of its own: persistent ones that run already are put aside. A

@@ -31,7 +31,7 @@ class Proof:
         return self.now_s / self.changed_s
 
 
-def prove_it(
+def measure_gain(
     loader: Iterable[Any],
     step: Step,
     m: Measurements,
@@ -44,16 +44,16 @@ def prove_it(
     share = seconds / 2 / PROOF_ROUNDS
     now, later = list[float](), list[float]()
 
-    def turn_s(loader: Iterable[Any]) -> float | None:
+    def iteration_s(loader: Iterable[Any]) -> float | None:
         run = run_loop(loader, step, seconds=share, whole_epochs=True, synchronize=synchronize)
         if run.later_epochs_s is not None:
             return run.later_epochs_s
         return run.batch_s + first_share_s(loader, run, m) if run.steady else None
 
     for _ in range(PROOF_ROUNDS):
-        now_s = turn_s(loader)
+        now_s = iteration_s(loader)
         with applied(loader, change) as changed:
-            later_s = turn_s(changed)
+            later_s = iteration_s(changed)
         if now_s is None or later_s is None:
             return None
         now.append(now_s)
@@ -71,17 +71,17 @@ def first_share_s(loader: Iterable[Any], run: Run, m: Measurements) -> float:
     if not (m.paces.epoch and run.workers):
         return 0.0
     first_s = run.first_s + run.ending_s
-    if lasts(loader):
+    if has_persistent_workers(loader):
         first_s = min(first_again_s(loader), first_s)
     return max(0.0, first_s - run.batch_s) / m.paces.epoch
 
 
 def starts_slowly(run: Run, m: Measurements, share: float) -> bool:
     """Tell whether starting the workers takes more than `share` of an epoch."""
-    epoch_s = m.turn_s * (m.paces.epoch or 0)
+    epoch_s = m.iteration_s * (m.paces.epoch or 0)
     return bool(run.workers and epoch_s) and starting_s(run) > share * epoch_s
 
 
-def lasts(loader: Iterable[Any]) -> bool:
+def has_persistent_workers(loader: Iterable[Any]) -> bool:
     """Tell whether the workers of a loader last from epoch to epoch."""
     return bool(getattr(data_loader_in(loader), "persistent_workers", False))

@@ -90,7 +90,7 @@ def _page(diagnosis: Diagnosis) -> str:
 def _bars(m: Measurements) -> list[tuple[str, float, str, str]]:
     """Return of each run its name, its time as a share of the longest and in words, its colour."""
     runs = {"loader alone": (m.paces.loader_s, "read"), "step alone": (m.paces.step_s, "compute")}
-    runs["together"] = (m.turn_s, "wait")
+    runs["together"] = (m.iteration_s, "wait")
     longest = max(seconds for seconds, _ in runs.values()) or 1
     return [(name, s / longest, ms(s), LOOKS[look].colour) for name, (s, look) in runs.items()]
 
@@ -111,8 +111,8 @@ def _figures(diagnosis: Diagnosis) -> list[str]:
         said.append(_proof(diagnosis))
     if cause in ("GPU-bound", "memory"):
         return said
-    speed = f"{factor(m.headspace)} times as fast"
-    return [*said, f"Headspace: with an infinitely fast loader training would be {speed}."]
+    speed = f"{factor(m.headroom)} times as fast"
+    return [*said, f"Headroom: with an infinitely fast loader training would be {speed}."]
 
 
 def _proof(diagnosis: Diagnosis) -> str:

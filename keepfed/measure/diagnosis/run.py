@@ -27,9 +27,9 @@ class Run:
     workers: int = 0
     samplers: list[TimedSampler] = field(default_factory=list)  # of the epochs
     pids: list[int] = field(default_factory=list)  # of the workers
-    look_again_ns: int = 0
-    looks: int = 0  # at what the workers wait for
-    held_up: int = 0  # of them found that one held up the others
+    next_lock_check_ns: int = 0
+    lock_checks: int = 0  # at what the workers wait for
+    lock_waits: int = 0  # of them found that one held up the others
     kept: list[Any] = field(default_factory=list)
     contents: Contents | None = None  # of a batch
     batch_bytes: int = 0
@@ -39,7 +39,7 @@ class Run:
     others_cores: float = 0.0  # that other programs kept busy
     whole_epochs: bool = False  # are to be run
     copy_s: float = 0.0  # seconds that copying a batch to a real accelerator takes by itself
-    look_at: float = ENOUGH_ITERATIONS  # when there are so many, whether they are enough
+    next_check: float = ENOUGH_ITERATIONS  # when there are so many, whether they are enough
 
     @property
     def steady(self) -> list[tuple[Iteration, Iteration]]:

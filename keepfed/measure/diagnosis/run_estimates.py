@@ -30,14 +30,14 @@ from keepfed.measure.advice import (
     start_up_s,
     steady,
 )
-from keepfed.measure.advice.thresholds import ENOUGH_TO_SHARE, POOLS, READY_NS
+from keepfed.measure.advice.thresholds import ENOUGH_TO_SHARE, POOL_CPU_SHARE, READY_NS
 from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.hook import data_loader_in, reads_whole_batches
 from keepfed.measure.spans import Span, compute_spans, union
 from keepfed.measure.throughput import length
 
 
-def measured(
+def estimate(
     loader: Any, alone: Run, step: Run, together: Run, trial: Run | None = None
 ) -> Measurements:
     """Return the figures of these runs; `trial` is the loader with thread pools of one thread."""
@@ -90,7 +90,7 @@ def may_be_oversubscribed(run: Run) -> bool:
     fetches = steady(run.fetches)
     others_s = mean_s([fetch.process_cpu_ns - fetch.cpu_ns for fetch in fetches])
     pools = any(fetch.pool_threads > 1 for fetch in fetches)
-    return pools and others_s > POOLS * mean_s([fetch.cpu_ns for fetch in fetches])
+    return pools and others_s > POOL_CPU_SHARE * mean_s([fetch.cpu_ns for fetch in fetches])
 
 
 def _paces(loader: Any, alone: Run, step: Run, together: Run) -> Paces:
@@ -174,7 +174,7 @@ def _working(loader: Any, alone: Run) -> int:
 
 def _fetching(alone: Run, step: Run) -> Fetching:
     if alone.fetches:
-        locked = alone.held_up / alone.looks if alone.looks else 0.0
+        locked = alone.lock_waits / alone.lock_checks if alone.lock_checks else 0.0
         return replace(fetching_of(alone.fetches), locked_share=locked)
     # of a loader that is no DataLoader only the whole is known
     loading = max(0.0, alone.children - step.children)  # not those that are busy anyway

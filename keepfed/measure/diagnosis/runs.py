@@ -24,9 +24,9 @@ from keepfed.measure.advice.thresholds import (
     GRACE_S,
     MIN_ITERATIONS,
 )
+from keepfed.measure.diagnosis.batch_cost import copy_s, measure_batch
 from keepfed.measure.diagnosis.fetch_ring import FetchRing
 from keepfed.measure.diagnosis.run import Run
-from keepfed.measure.diagnosis.batch_cost import copy_s, measure_batch
 from keepfed.measure.hook import (
     ProcessFigures,
     contents_of,

@@ -22,12 +22,17 @@ from keepfed.measure.advice import (
     Change,
     Measurements,
     Trial,
-    and_lasting,
     candidates,
+    with_persistent_workers,
 )
 from keepfed.measure.advice.thresholds import DOUBTFUL, NOTICED
 from keepfed.measure.diagnosis.changes import applied, same
-from keepfed.measure.diagnosis.proof import first_share_s, lasts, prove_it, starts_slowly
+from keepfed.measure.diagnosis.proof import (
+    first_share_s,
+    has_persistent_workers,
+    measure_gain,
+    starts_slowly,
+)
 from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.diagnosis.run_estimates import cpu_s
 from keepfed.measure.diagnosis.runs import Step, run_loop
@@ -38,7 +43,7 @@ OVERSLEPT_S = 60e-6  # by so much at least time.sleep oversleeps
 SHARES = "where __iter__ gives each worker a share of its own (get_worker_info)"
 
 
-def try_out(
+def run_trials(
     loader: Iterable[Any],
     step: Step,
     m: Measurements,
@@ -77,25 +82,25 @@ class _Trying:
 
     def trial(self, row: Advice, change: Change) -> Trial | None:
         """Return what a trial says, None of a change that this loader does not bear."""
-        if change.arguments.get("num_workers") and not _found_by_workers(self.loader):
+        if change.arguments.get("num_workers") and not _workers_can_import(self.loader):
             return None
         m, stream = self.m, self.m.setting.kind == "stream"
         try:
-            change, run, turn_s = self._tried(change)
+            change, run, iteration_s = self._tried(change)
             if run is None:
                 return None
-            if self._is_doubtful(m.turn_s / turn_s):
+            if self._is_doubtful(m.iteration_s / iteration_s):
                 seconds = AGAIN * self.seconds
-                proof = prove_it(
+                proof = measure_gain(
                     self.loader, self.step, m, change, seconds=seconds, synchronize=self.synchronize
                 )
-                turn_s = m.turn_s / proof.gain if proof else turn_s
+                iteration_s = m.iteration_s / proof.gain if proof else iteration_s
         except Exception:  # whatever a stranger's dataset does with indices, workers or noise
             return None
         repeats = stream and _repeats(run, self.alone)
         if stream and run.workers > max(1, m.setting.workers):
             change = replace(change, words=f"{change.words}, {SHARES}")
-        return Trial(row.id, change, turn_s, applicable=not repeats)
+        return Trial(row.id, change, iteration_s, applicable=not repeats)
 
     def _tried(self, change: Change) -> tuple[Change, Run | None, float]:
         """Return the change, how a loop with it ran, and the seconds of a batch in long training.
@@ -113,9 +118,9 @@ class _Trying:
             )
             if not run.steady:
                 return change, None, 0.0
-            if lasts(changed) or not starts_slowly(run, m, NOTICED):
+            if has_persistent_workers(changed) or not starts_slowly(run, m, NOTICED):
                 return change, run, predicted_s(m, run) + first_share_s(changed, run, m)
-        lasting = and_lasting(change)
+        lasting = with_persistent_workers(change)
         with applied(self.loader, lasting) as changed:
             lasting_s = predicted_s(m, run) + first_share_s(changed, run, m)
         return lasting, run, lasting_s
@@ -126,7 +131,7 @@ class _Trying:
         return self.m.paces.step_cpu_s <= self.m.paces.step_s and least <= gain < most
 
 
-def _found_by_workers(loader: Iterable[Any]) -> bool:
+def _workers_can_import(loader: Iterable[Any]) -> bool:
     """Tell whether workers can import the dataset's class: one of a notebook dies with a message.
 
     Only a forked worker has what was defined in `__main__` where that is no file.

@@ -66,7 +66,7 @@ def load_profile(path: str | Path) -> Trace:
         batches=len(begins),
     )
     steps = [int(e.name.partition("#")[2]) for e in mine if e.name.startswith(f"{_STEP}#")]
-    trace.begins_amid = min(steps, default=0) > 0  # its schedule left the first ones out
+    trace.starts_midway = min(steps, default=0) > 0  # its schedule left the first ones out
     return trace
 
 

@@ -21,7 +21,7 @@ def delay_ns() -> int:
         return 0
 
 
-def tells_delay() -> bool:
+def has_delay() -> bool:
     """Return whether this system tells it."""
     return os.path.exists("/proc/thread-self/schedstat")
 

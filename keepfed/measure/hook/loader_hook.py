@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Subset, TensorDataset, dataloader
 from keepfed import private_torch
 from keepfed.errors import KeepfedError
 
-MOST_PARTS = 32  # of an object or a list are looked at for a loader in them
+MAX_PARTS = 32  # of an object or a list are looked at for a loader in them
 
 
 class Listener:
@@ -47,7 +47,7 @@ class Listener:
 _PARCEL = "a batch and what is said about it"
 
 
-def packed(batch: Any, about: Any) -> Any:
+def attach_report(batch: Any, about: Any) -> Any:
     """Return what a listener in a worker sends instead of `batch`: that, and what it has to say.
 
     Sending an object of a class would cost as much as all else. The loader pins what is in a tuple
@@ -56,13 +56,13 @@ def packed(batch: Any, about: Any) -> Any:
     return _PARCEL, batch, pickle.dumps(about)
 
 
-def unpacked(received: Any) -> tuple[Any, Any]:
+def detach_report(received: Any) -> tuple[Any, Any]:
     """Return a batch and what a listener in its worker says about it; None if there is none."""
     batch, about = _opened(received)
     return batch, None if about is None else pickle.loads(about)
 
 
-def contents(received: Any) -> Any:
+def without_report(received: Any) -> Any:
     """Return a batch without what a listener in its worker sent along."""
     return _opened(received)[0]
 
@@ -149,7 +149,7 @@ def data_loader_in(loader: Any, depth: int = 3) -> DataLoader[Any] | None:
         return found
     listed = isinstance(loader, (list, tuple))
     parts = loader if listed else getattr(loader, "__dict__", {}).values()
-    inside = (data_loader_in(part, depth - 1) for part in islice(parts, MOST_PARTS) if depth)
+    inside = (data_loader_in(part, depth - 1) for part in islice(parts, MAX_PARTS) if depth)
     return next((one for one in inside if one is not None), None)
 
 
@@ -161,12 +161,12 @@ def reads_whole_batches(loader: Any) -> bool:
     return hasattr(dataset, "__getitems__")
 
 
-def is_heard(loader: DataLoader[Any]) -> bool:
+def has_listeners(loader: DataLoader[Any]) -> bool:
     """Tell whether the iterator of `loader` that is being made has listeners."""
     return isinstance(getattr(loader.collate_fn, "__self__", None), _Hook)
 
 
-def listeners_of(loader: DataLoader[Any]) -> Sequence[Listener]:
+def get_listeners(loader: DataLoader[Any]) -> Sequence[Listener]:
     """Return who listens to the persistent workers that `loader` has running."""
     collate = getattr(loader._iterator, "_collate_fn", None)
     hook = getattr(collate, "__self__", None)
@@ -238,7 +238,7 @@ class _Hook:
                 self._drop(listener, AttributeError("torch has no fetcher with a method fetch"))
             return
 
-        def told_fetch(*args: Any) -> Any:
+        def notifying_fetch(*args: Any) -> Any:
             for listener in self.listeners:
                 try:
                     listener.fetch_begins(args[-1])
@@ -246,8 +246,8 @@ class _Hook:
                     self._drop(listener, error)
             return fetch(*args)
 
-        self._fetches = fetch, told_fetch
-        fetcher.fetch = told_fetch
+        self._fetches = fetch, notifying_fetch
+        fetcher.fetch = notifying_fetch
 
     def _drop(self, listener: Listener, error: Exception) -> None:
         self.listeners = tuple(one for one in self.listeners if one is not listener)

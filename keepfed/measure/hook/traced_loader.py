@@ -17,11 +17,11 @@ from torch.utils.data import DataLoader
 
 from keepfed.measure.hook.fetch_meter import AboutProcess, FetchMeter, Sink
 from keepfed.measure.hook.loader_hook import (
+    attach_report,
     data_loader_in,
+    detach_report,
+    get_listeners,
     listen_within,
-    listeners_of,
-    packed,
-    unpacked,
 )
 from keepfed.measure.records import Fetch, Row
 from keepfed.measure.spans import SampleIds, SpanLog, current
@@ -122,12 +122,12 @@ class InTrace(Sink):
             log.rows += spans
             log.fetches.append(fetch)
             return batch
-        return packed(batch, ([*rows, *spans], tuple(fetch), log.note, _indices(self.index)))
+        return attach_report(batch, ([*rows, *spans], tuple(fetch), log.note, _indices(self.index)))
 
 
 def _meter_of(loader: DataLoader[Any]) -> FetchMeter | None:
     """Return the meter that running persistent workers know and that can send to a trace."""
-    known = (one for one in listeners_of(loader) if isinstance(one, FetchMeter))
+    known = (one for one in get_listeners(loader) if isinstance(one, FetchMeter))
     return next((meter for meter in known if _sink_of(meter)), None)
 
 
@@ -140,7 +140,7 @@ def _told(received: Any, trace: SpanLog, sink: InTrace | None) -> tuple[Any, Ids
     """Return a batch and the indices of its samples; None if they are not known."""
     if sink is None:
         return received, None
-    batch, about = unpacked(received)
+    batch, about = detach_report(received)
     if about is None:
         return batch, _indices(sink.index)  # what workers fetch, they alone know
     rows, fetch, note, ids = about

@@ -21,13 +21,13 @@ from keepfed.measure.spans import (
     Lane,
     SpanLog,
     Summary,
-    stall_label,
     compute_spans,
+    compute_unit,
     idle_gaps,
     lanes,
     reach,
+    stall_label,
     summarise,
-    compute_unit,
 )
 from keepfed.words import duration, percent, plural
 

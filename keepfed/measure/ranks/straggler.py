@@ -15,7 +15,7 @@ import numpy as np
 from keepfed.measure.spans import LOADING, OTHERS, SpanLog, compute_spans, reach
 from keepfed.words import duration, percent, plural
 
-STANDS_OUT = 0.5  # of the waiting is for one rank, and of the meetings it is last to
+DOMINANT_SHARE = 0.5  # of the waiting is for one rank, and of the meetings it is last to
 NOTICED = 0.05  # of the time is waited
 
 
@@ -36,9 +36,9 @@ class Straggler:
         """The rank that holds up the others; None if none does."""
         most = max(self.waited_for, default=0.0)
         rank = list(self.waited_for).index(most) if self.waited_for else 0
-        if most < max(NOTICED, STANDS_OUT * sum(self.waited_for)):
+        if most < max(NOTICED, DOMINANT_SHARE * sum(self.waited_for)):
             return None
-        return rank if self.last[rank] > STANDS_OUT * self.meetings else None
+        return rank if self.last[rank] > DOMINANT_SHARE * self.meetings else None
 
     def __str__(self) -> str:
         """Say it in a few lines."""

@@ -16,10 +16,10 @@ from keepfed.measure.spans.summary import (
     LOADING,
     Interval,
     Summary,
-    awaited,
     compute_spans,
+    compute_unit,
     hidden_share,
+    stall_label,
     summarise,
     union,
-    who_computes,
 )

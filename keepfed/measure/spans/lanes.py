@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from keepfed.measure.spans.span_log import STAGES, Span, SpanLog
 from keepfed.measure.spans.summary import Interval, compute_spans, summarise, union
 
-MOST_ROWS = 12  # more spans than this at a time share the last row
+MAX_ROWS = 12  # more spans than this at a time share the last row
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedSpan:
     """A span and its place in the lane."""
 
     span: Span
@@ -36,7 +36,7 @@ class Lane:
     """One lane of the picture."""
 
     name: str
-    placed: list[Placed] = field(default_factory=list)
+    placed: list[PlacedSpan] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -59,18 +59,18 @@ def lanes(trace: SpanLog) -> list[Lane]:
     return [Lane(name, place(spans)) for name, spans in by_lane.items()]
 
 
-def place(spans: Iterable[Span]) -> list[Placed]:
+def place(spans: Iterable[Span]) -> list[PlacedSpan]:
     """Give each span, sorted by start, a row and a depth."""
     rows: list[list[Span]] = []  # by row the spans that are open, outermost first
     placed = []
     for span in spans:
         row = next((n for n, around in enumerate(rows) if _fits(around, span)), len(rows))
-        row = min(row, MOST_ROWS - 1)
+        row = min(row, MAX_ROWS - 1)
         if row == len(rows):
             rows.append([])
         around = rows[row]
         under = around[-1].stage if around else ""
-        placed.append(Placed(span, row, len(around), under))
+        placed.append(PlacedSpan(span, row, len(around), under))
         around.append(span)
     return placed
 

@@ -41,7 +41,7 @@ class SpanLog:
         self.sample_ids: list[Hashable] | None = []  # None once a batch came without ids
         self.start_ns = self.end_ns = clock()
         self.origin_ns: int | None = None  # of several ranks together; None: at the first span
-        self.begins_amid = False  # a loop that runs already: its first wait is no start-up
+        self.starts_midway = False  # a loop that runs already: its first wait is no start-up
         # Plain tuples: the garbage collector lets go of them once it has seen that they hold
         # nothing but words and numbers, and looks at every Span again each time.
         self.rows: list[Row] = []

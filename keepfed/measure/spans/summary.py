@@ -12,7 +12,7 @@ from keepfed.words import percent, plural
 
 Interval = tuple[int, int]
 LOADING = ("read", "decode", "transform", "collate", "transfer")
-_AWAITED = {
+_STALL_LABELS = {
     "wait": "the next batch",
     "transfer": "copies",
     "others": "the other ranks",
@@ -52,7 +52,7 @@ class Summary:
                 f"No step was recorded in {self.total_s:.2f} s: call gpu.step(batch) in the loop."
             )
         waits = [
-            f"{awaited(stage)} {percent(share)}"
+            f"{stall_label(stage)} {percent(share)}"
             for stage, share in self.stall.items()
             if share >= 0.005
         ]
@@ -73,9 +73,9 @@ class Summary:
         return f"{served}, only {self.distinct:,} distinct: a speed-up with these batches is void."
 
 
-def awaited(key: str) -> str:
+def stall_label(key: str) -> str:
     """Return in words what the GPU waits for; `key` is one of `Summary.stall`."""
-    return _AWAITED.get(key, key)
+    return _STALL_LABELS.get(key, key)
 
 
 def summarise(trace: SpanLog) -> Summary:
@@ -93,12 +93,12 @@ def summarise(trace: SpanLog) -> Summary:
         idle=1 - utilisation,
         au=_au(steps, end),
         total_s=total / 1e9,
-        start_up_s=(steps[0].start_ns - start) / 1e9 if steps and not trace.begins_amid else 0.0,
+        start_up_s=(steps[0].start_ns - start) / 1e9 if steps and not trace.starts_midway else 0.0,
         steps=len(steps),
         stall=_stall(spans, steps, start, total),
         samples=trace.samples,
         distinct=None if ids is None else len(set(ids)),
-        who=who_computes(steps),
+        who=compute_unit(steps),
     )
 
 
@@ -108,7 +108,7 @@ def compute_spans(spans: Sequence[Span]) -> list[Span]:
     return [s for s in steps if s.lane == "gpu"] or steps
 
 
-def who_computes(steps: Sequence[Span]) -> str:
+def compute_unit(steps: Sequence[Span]) -> str:
     """Return who takes the steps that `compute_spans` found: the GPU, if there are none."""
     return "GPU" if not steps or steps[0].lane == "gpu" else "main process"
 

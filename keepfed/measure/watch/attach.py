@@ -1,7 +1,8 @@
-"""Watch every `DataLoader` of this process, from the moment in which torch is imported.
+"""Watch every `DataLoader` of this process, as soon as the program imports torch.
 
-`keepfed watch` puts a `sitecustomize` in front of the path of all Python processes below it, which
-comes here. Nothing of torch is imported, and nothing happens in a process that imports none.
+`keepfed watch` puts a folder with a `sitecustomize` first on the Python path of all its child
+processes. That file calls `attach`. This module does not import torch itself, so processes without
+torch are not affected.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from keepfed.measure.watch.timing.ring_file import FOLDER, PROCESS, records_fold
 
 _PATCHED = "torch.utils.data.dataloader", "torchdata.stateful_dataloader.stateful_dataloader"
 
-# A program may have a `sitecustomize` too, which must run whether or not ours succeeds.
+# The program may have its own `sitecustomize`, which must run even if ours fails.
 _SITE = """\
 import importlib.util, os, sys
 try:
@@ -29,7 +30,7 @@ try:
     from keepfed.measure.watch.attach import attach
     attach()
 except Exception as error:
-    print(f'keepfed watch: this Python is not watched: {{error}}', file=sys.stderr)
+    print(f'keepfed watch: This Python process is not watched: {{error}}', file=sys.stderr)
 _ours = sys.modules.pop('sitecustomize')
 sys.path.remove(os.path.dirname(__file__))
 try:
@@ -42,7 +43,7 @@ except ModuleNotFoundError as error:
 
 
 def prepare(folder: Path) -> dict[str, str]:
-    """Make `folder` ready for records; return the environment of the processes to be watched."""
+    """Prepare `folder` for records and return the environment for the watched processes."""
     site, root = folder / "site", Path(__file__).resolve().parents[3]
     site.mkdir()
     (site / "sitecustomize.py").write_text(_SITE.format(root=str(root)), "utf-8")
@@ -56,7 +57,7 @@ def attach() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds nothing by itself; has the modules patched once they are loaded."""
+    """Import hook that lets other finders find a module, and patches it after loading."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -89,7 +90,10 @@ def _patch_after_loading(loader: Any) -> None:
 
 
 def _patch(module: ModuleType) -> None:
-    """Time the loaders and iterators of `module`. Their first batch imports the other modules."""
+    """Time the loaders and iterators of `module`.
+
+    The first batch imports the modules that this needs.
+    """
     if loader := getattr(module, "StatefulDataLoader", None):
         loader._get_iterator = _watched(loader._get_iterator)
         return
@@ -121,5 +125,5 @@ def _timed(next_batch: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _log_torch_import() -> None:
-    """Leave the name of this process, so that it is known what was watched in vain."""
+    """Write a file for this process, so the report can tell that torch was imported."""
     Path(records_folder(), f"{os.getpid()}{PROCESS}").write_text("\n".join(sys.argv), "utf-8")

@@ -1,4 +1,4 @@
-"""Stop watching at the first error of our own code; the program continues as if unwatched."""
+"""Stop watching at the first error in keepfed, so that the program continues unwatched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from keepfed.measure.watch.timing.ring_file import FAILED, FOLDER, PROCESS
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_errors: list[str] = []  # of this process; only the first one is printed
+_errors: list[str] = []  # errors of this process, of which only the first is printed
 
 
 def has_failed() -> bool:
@@ -20,7 +20,7 @@ def has_failed() -> bool:
 
 
 def give_up(error: BaseException, happens: str = "the program continues unwatched") -> None:
-    """Print one line about `error` and what happens now, unless a line was printed before."""
+    """Print one line about `error` and what happens next, unless a line was already printed."""
     first = not _errors
     _errors.append(type(error).__name__)
     if not first:
@@ -28,12 +28,13 @@ def give_up(error: BaseException, happens: str = "the program continues unwatche
     with suppress(Exception):  # stderr may be closed
         said = " ".join(f"{type(error).__name__}: {error}".split())
         print(f"keepfed watch: {happens} ({said}).{_next_step(error)}", file=sys.stderr, flush=True)
-    with suppress(Exception):  # there may be no such file
+    with suppress(Exception):  # the file may not exist
         mark = Path(os.environ[FOLDER], f"{os.getpid()}{PROCESS}")
-        mark.rename(mark.with_name(f"{os.getpid()}{FAILED}"))  # which needs no space on the disk
+        # Rename the file, because writing a new one fails on a full disk.
+        mark.rename(mark.with_name(f"{os.getpid()}{FAILED}"))
 
 
 def _next_step(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno in _FULL:
-        return " Free some space there, or set TMPDIR to a folder with more space."
+        return " Free disk space in this folder, or set TMPDIR to a folder with more space."
     return ""

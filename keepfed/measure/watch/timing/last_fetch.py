@@ -7,7 +7,7 @@ from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
 from keepfed.limits import affinity
-from keepfed.measure.hook import Sink, packed
+from keepfed.measure.hook import Sink, attach_report
 from keepfed.measure.records import MAIN, Fetch, Row
 from keepfed.measure.watch.timing.failsafe import give_up
 
@@ -35,7 +35,7 @@ class LastFetch(Sink):
         if self.worker == MAIN:
             self.fetch = fetch
             return batch
-        return packed(batch, (tuple(fetch), self.cores)) if self.on[0] else batch
+        return attach_report(batch, (tuple(fetch), self.cores)) if self.on[0] else batch
 
     def failed(self, error: Exception) -> None:
         """Let the process continue unwatched."""

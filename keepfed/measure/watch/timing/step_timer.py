@@ -17,12 +17,12 @@ import torch
 from keepfed.measure.hook import (
     FetchMeter,
     TimedSampler,
-    contents,
     contents_of,
+    detach_report,
     is_lock_contended,
     pause,
     time_sampler,
-    unpacked,
+    without_report,
 )
 from keepfed.measure.records import LONG_NS, MAIN, SOME, UNKNOWN, Fetch
 from keepfed.measure.watch.timing.device import DeviceClock, device_in_use
@@ -119,7 +119,7 @@ class StepTimer:
                 return self._write(iterator, batch, asked)
             except Exception as error:
                 self.stop_watching(error)
-        return contents(batch) if self._packed else batch
+        return without_report(batch) if self._packed else batch
 
     def stop_watching(self, error: Exception) -> None:
         """Let the loop continue unwatched."""
@@ -312,7 +312,7 @@ class StepTimer:
 
     def _unpacked(self, received: Any) -> tuple[Any, Fetch | None]:
         """Return a batch, and what its worker says of its fetch."""
-        batch, about = unpacked(received)
+        batch, about = detach_report(received)
         if about is None:
             return batch, None
         fetch, cores = about

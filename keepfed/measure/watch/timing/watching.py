@@ -13,7 +13,7 @@ from typing import Any
 
 from torch.utils.data import get_worker_info
 
-from keepfed.measure.hook import FetchMeter, ProcessFigures, has_listeners, listen, get_listeners
+from keepfed.measure.hook import FetchMeter, ProcessFigures, get_listeners, has_listeners, listen
 from keepfed.measure.watch.timing.failsafe import give_up, has_failed
 from keepfed.measure.watch.timing.last_fetch import LastFetch
 from keepfed.measure.watch.timing.step_timer import StepTimer

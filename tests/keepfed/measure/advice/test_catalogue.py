@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from keepfed.measure.advice import CATALOGUE, Cause, remedy
+from keepfed.measure.advice import CATALOGUE, Cause, recommend
 from keepfed.measure.advice.rules import judge
 from tests.keepfed.measure.handmade import hungry
 
@@ -57,7 +57,7 @@ def test_each_row_has_its_own_id_and_each_cause_has_advice_for_every_loop() -> N
 def test_the_advice_follows_from_the_figures(
     cause: Cause, figures: dict[str, Any], advice: str
 ) -> None:
-    found = remedy(hungry(**figures), cause, [])
+    found = recommend(hungry(**figures), cause, [])
     assert (found.advice, found.gain >= 1) == (advice, True)
 
 
@@ -72,18 +72,18 @@ def test_no_more_workers_are_advised_where_those_there_are_wait_for_each_other(
     figures: dict[str, Any], advice: str
 ) -> None:
     m = hungry(**figures)
-    assert remedy(m, judge(m)).advice == advice
+    assert recommend(m, judge(m)).advice == advice
 
 
 def test_the_fewest_workers_that_gain_nearly_as_much_are_advised() -> None:
-    found = remedy(
+    found = recommend(
         hungry(workers=1, computing_s=0.01, compute_s=0.03, step_s=0.03, together_s=0.1), "storage"
     )
     assert found.change == "num_workers=4"  # with 8, the step is the limit as well
 
 
 def test_less_to_compute_saves_the_wait_for_a_core_too() -> None:
-    quiet = remedy(hungry(step_s=0.001, together_s=0.1, workers=0), "CPU", [])
+    quiet = recommend(hungry(step_s=0.001, together_s=0.1, workers=0), "CPU", [])
     busy = hungry(
         step_s=0.001,
         together_s=0.3,
@@ -93,4 +93,4 @@ def test_less_to_compute_saves_the_wait_for_a_core_too() -> None:
         delay_s=0.2,
         others_cores=1.0,
     )
-    assert remedy(busy, "CPU", []).gain > 1.5 * quiet.gain
+    assert recommend(busy, "CPU", []).gain > 1.5 * quiet.gain

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from keepfed.measure.advice import Cause, Trial, candidates, remedy, with_arguments
-from keepfed.measure.advice.gains import gain, pipeline, turn_ms
+from keepfed.measure.advice import Cause, Trial, candidates, recommend, with_arguments
+from keepfed.measure.advice.gains import gain, iteration_ms, pipeline
 from tests.keepfed.measure.handmade import changed, hungry
 
 IPC: Cause = "collate or IPC"
@@ -84,7 +84,7 @@ BIG = 10**8
 def test_each_cause_is_said_in_a_sentence_and_has_one_concrete_change(
     cause: Cause, changes: dict[str, Any], says: str
 ) -> None:
-    found = remedy(hungry(**changes), cause, [])
+    found = recommend(hungry(**changes), cause, [])
     assert re.search(says, f"{found.verdict} {found.change}")
     assert found.verdict.endswith(".")
     assert ". " not in found.verdict
@@ -94,33 +94,34 @@ def test_each_cause_is_said_in_a_sentence_and_has_one_concrete_change(
 def test_of_what_was_tried_the_simplest_of_the_best_is_named_if_it_gains_enough() -> None:
     few, many = with_arguments(num_workers=2), with_arguments(num_workers=8)
     waits = hungry(computing_s=0.01, step_s=0.02, together_s=0.06)
-    found = remedy(
+    found = recommend(
         waits, "storage", [Trial("more-workers", few, 0.031), Trial("more-workers", many, 0.03)]
     )
     assert (found.change, found.how, found.at_most) == ("num_workers=2", few, False)
     assert found.gain == pytest.approx(0.06 / 0.031)
     assert (
-        remedy(
+        recommend(
             waits, "storage", [Trial("more-workers", few, 0.04), Trial("more-workers", many, 0.03)]
         ).how
         is many
     )
     assert (
-        remedy(waits, "storage", [Trial("more-workers", few, 0.04, applicable=False)]).how is None
+        recommend(waits, "storage", [Trial("more-workers", few, 0.04, applicable=False)]).how
+        is None
     )
-    for turn_s in (0.1, 0.058):  # slower, or not worth it
-        found = remedy(waits, "storage", [Trial("more-workers", few, turn_s)])
+    for iteration_s in (0.1, 0.058):  # slower, or not worth it
+        found = recommend(waits, "storage", [Trial("more-workers", few, iteration_s)])
         assert (found.how, found.at_most) == (None, True)
-    assert 1 <= found.gain <= waits.headspace
+    assert 1 <= found.gain <= waits.headroom
     stalls = hungry(step_s=0.01, together_s=0.2, slow_time=0.9)  # code would gain far more
-    assert remedy(stalls, "uneven", [Trial("more-workers", few, 0.17)]).at_most
+    assert recommend(stalls, "uneven", [Trial("more-workers", few, 0.17)]).at_most
 
 
 def test_what_a_trial_says_of_the_advised_change_itself_counts_however_little_it_gains() -> None:
     pinned = hungry(worker_cores=1, together_s=0.2)
     ((_, all_cores),) = candidates(pinned, "CPU")
-    for turn_s, gains in ((0.1, 2.0), (0.19, 0.2 / 0.19), (0.3, 1.0)):
-        found = remedy(pinned, "CPU", [Trial("all-cores", all_cores, turn_s)])
+    for iteration_s, gains in ((0.1, 2.0), (0.19, 0.2 / 0.19), (0.3, 1.0)):
+        found = recommend(pinned, "CPU", [Trial("all-cores", all_cores, iteration_s)])
         assert (found.gain, found.how) == (pytest.approx(gains), all_cores)
 
 
@@ -130,19 +131,22 @@ def test_what_whole_batches_do_not_gain_is_not_advised_and_what_they_gain_is_no_
 ) -> None:
     rows = hungry(workers=0, kind="batches of samples", batch_size=batch_size)
     (_, whole), *_, (_, workers) = candidates(rows, "CPU")
-    for turn_s in (rows.turn_s, 2 * rows.turn_s):
-        found = remedy(
+    for iteration_s in (rows.iteration_s, 2 * rows.iteration_s):
+        found = recommend(
             rows,
             "CPU",
-            [Trial("whole-batches", whole, turn_s), Trial("more-workers", workers, turn_s)],
+            [
+                Trial("whole-batches", whole, iteration_s),
+                Trial("more-workers", workers, iteration_s),
+            ],
         )
         assert (found.gain, found.change.split(":")[0]) == (1.0, "leave the loader as it is")
-    much = changed(rows, step_s=rows.turn_s / 50)  # the model promises 50
-    assert remedy(
-        much, "CPU", [Trial("whole-batches", whole, rows.turn_s / 2)]
+    much = changed(rows, step_s=rows.iteration_s / 50)  # the model promises 50
+    assert recommend(
+        much, "CPU", [Trial("whole-batches", whole, rows.iteration_s / 2)]
     ).gain == pytest.approx(2)
-    assert remedy(
-        rows, "CPU", [Trial("more-workers", workers, 2 * rows.turn_s)]
+    assert recommend(
+        rows, "CPU", [Trial("more-workers", workers, 2 * rows.iteration_s)]
     ).at_most  # it was not tried
 
 
@@ -150,20 +154,22 @@ def test_of_threads_that_hinder_each_other_in_fits_the_better_run_is_what_there_
     for alone_s, together_s in ((0.4, 0.06), (0.06, 0.4)):
         fits = hungry(one_thread_gain=30.0, loader_s=alone_s, together_s=together_s)
         ((_, one_thread),) = candidates(fits, "CPU")
-        assert remedy(fits, "CPU", [Trial("one-thread", one_thread, 0.02)]).gain == pytest.approx(3)
+        assert recommend(
+            fits, "CPU", [Trial("one-thread", one_thread, 0.02)]
+        ).gain == pytest.approx(3)
 
 
 def test_where_nothing_was_tried_more_workers_are_advised_with_what_they_gain_at_most() -> None:
-    found = remedy(hungry(workers=0, step_s=0.05), "CPU")
+    found = recommend(hungry(workers=0, step_s=0.05), "CPU")
     assert (found.change, found.at_most) == ("num_workers=4", True)
     quick = hungry(workers=0, fetch_s=3e-4, computing_s=3e-4, collate_s=1e-4, step_s=3e-4)
-    assert remedy(quick, "CPU").how is None  # to move such a batch takes longer than to make it
-    assert remedy(hungry(workers=4), "CPU").how is None
+    assert recommend(quick, "CPU").how is None  # to move such a batch takes longer than to make it
+    assert recommend(hungry(workers=4), "CPU").how is None
 
 
 def test_the_prediction_is_that_of_the_formula() -> None:
     waits = hungry(workers=1, fetch_s=0.08, computing_s=0.0, collate_s=0.0, sending_s=0.0)
-    assert turn_ms(pipeline(waits)) == pytest.approx(80, rel=0.01)
+    assert iteration_ms(pipeline(waits)) == pytest.approx(80, rel=0.01)
     assert gain(waits, num_workers=2) == pytest.approx(2, rel=0.02)
     assert gain(waits, num_workers=8) == pytest.approx(4, rel=0.02)  # then the step is the limit
     computes = hungry(fetch_s=0.1, computing_s=0.1, collate_s=0.0, cores=2, worker_cores=2)
@@ -177,13 +183,13 @@ def test_more_workers_that_were_not_tried_are_to_last_where_their_start_is_notic
     start_up_s: float, lasting: bool
 ) -> None:
     waits = hungry(workers=2, computing_s=0.01, start_up_s=start_up_s, epoch=20)
-    found = remedy(waits, "storage")
+    found = recommend(waits, "storage")
     assert found.change.startswith("num_workers=")
     assert found.change.endswith(", persistent_workers=True") == lasting
-    without = remedy(hungry(workers=0, step_s=0.05, epoch=20), "CPU")
+    without = recommend(hungry(workers=0, step_s=0.05, epoch=20), "CPU")
     assert without.change == "num_workers=4, persistent_workers=True"
     quick = hungry(workers=0, fetch_s=4e-3, computing_s=4e-3, collate_s=1e-4, step_s=4e-3)
-    assert remedy(quick, "CPU").how is None
+    assert recommend(quick, "CPU").how is None
 
 
 @pytest.mark.parametrize(
@@ -199,7 +205,7 @@ def test_what_it_takes_to_start_workers_is_paid_once_a_run_at_least(
     method: str, epochs: int, change: str
 ) -> None:
     run = {"epoch": 40, "epochs": epochs, "start_method": method}
-    found = remedy(hungry(workers=0, step_s=0.05, **run), "CPU")
+    found = recommend(hungry(workers=0, step_s=0.05, **run), "CPU")
     assert found.change.startswith(change)
 
 
@@ -216,12 +222,12 @@ def test_workers_that_were_not_tried_take_no_core_from_a_step_of_several_threads
     cores: int, threads: float, change: str
 ) -> None:
     m = hungry(workers=0, step_s=0.05, step_cpu_s=0.05 * threads, cores=cores, worker_cores=cores)
-    assert remedy(m, "CPU").change.startswith(change)
+    assert recommend(m, "CPU").change.startswith(change)
     waits = changed(m, computing_s=0.01)  # for storage, which takes no core
-    assert remedy(waits, "storage").change.startswith("num_workers=")
+    assert recommend(waits, "storage").change.startswith("num_workers=")
 
 
 def test_where_a_loader_that_is_no_data_loader_waits_cannot_be_seen_untried() -> None:
-    found = remedy(hungry(kind="no DataLoader", workers=0, computing_s=0.01), "storage")
+    found = recommend(hungry(kind="no DataLoader", workers=0, computing_s=0.01), "storage")
     assert found.verdict.startswith("Storage, or threads or processes of the loader's own: of the")
     assert found.change.startswith("`diagnose(loader, step)` tells which; if it is storage, copy")

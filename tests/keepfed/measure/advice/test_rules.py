@@ -74,9 +74,9 @@ def test_the_loop_loses_what_it_waits_for_the_loader(loses: bool, changes: dict[
     assert (losses(hungry(**changes))["loader"] > 0) is loses
 
 
-def test_headspace_waiting_and_the_slowest_stage_follow_from_the_figures() -> None:
-    assert hungry(start_up_s=9.0, epoch=1000).headspace == pytest.approx(3.0)
-    assert hungry(together_s=0.019).headspace == 1.0
+def test_headroom_waiting_and_the_slowest_stage_follow_from_the_figures() -> None:
+    assert hungry(start_up_s=9.0, epoch=1000).headroom == pytest.approx(3.0)
+    assert hungry(together_s=0.019).headroom == 1.0
     assert hungry(fetch_s=0.1, computing_s=0.03, delay_s=0.02).waiting_s == pytest.approx(0.05)
     assert hungry(fetch_s=0.1, computing_s=0.2).waiting_s == 0
     stages = {"read": 9.0, "decode": 2.0, "transform": 1.0}  # of those that compute

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_info
 from torch.utils.data import DataLoader, TensorDataset
 
 from keepfed.limits import affinity
-from keepfed.measure.advice import Change, and_lasting, with_arguments
+from keepfed.measure.advice import Change, with_arguments, with_persistent_workers
 from keepfed.measure.diagnosis.changes import OneAhead, applied, same
 from tests.keepfed.measure.datasets import Numbers
 
@@ -33,7 +33,7 @@ def loader(**options: Any) -> DataLoader[Any]:
         ({}, Change("", "whole batches"), {"batch_size": None, "batch_sampler": None}),
         (
             {"num_workers": 1},
-            and_lasting(Change("", "whole batches")),
+            with_persistent_workers(Change("", "whole batches")),
             {"batch_size": None, "persistent_workers": True},
         ),
     ],

@@ -18,7 +18,7 @@ from benchmarks.diagnose import loops
 from course_utils.hardware.gpu import get_accelerator
 from keepfed.errors import KeepfedError
 from keepfed.measure.diagnosis import Diagnosis, diagnose, runs
-from keepfed.measure.diagnosis.differential import untouched
+from keepfed.measure.diagnosis.differential import preserved
 from keepfed.measure.hook import end
 from tests.keepfed.measure import datasets as data
 from tests.keepfed.measure.diagnosis import parallel_kernels
@@ -182,7 +182,7 @@ def test_persistent_workers_that_run_already_are_put_aside_and_live_on() -> None
     loader = DataLoader(data.Numbers(40), num_workers=1, persistent_workers=True)
     list(loader)
     theirs, before = loader._iterator, dict(vars(loader))
-    with untouched(loader):
+    with preserved(loader):
         assert (loader._iterator, loader.timeout) == (None, 60)
         list(loader)
         assert len(multiprocessing.active_children()) == 2
@@ -208,7 +208,7 @@ def test_random_numbers_go_on_as_if_nothing_had_been() -> None:
     seed()
     expected = draw()
     seed()
-    with untouched(loader):
+    with preserved(loader):
         draw()
     assert draw() == expected
 

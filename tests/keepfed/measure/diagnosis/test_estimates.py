@@ -8,7 +8,7 @@ import torch
 
 from keepfed.measure.advice import Measurements
 from keepfed.measure.diagnosis.run import Run
-from keepfed.measure.diagnosis.run_estimates import may_be_oversubscribed, measured
+from keepfed.measure.diagnosis.run_estimates import estimate, may_be_oversubscribed
 from keepfed.measure.records import Fetch, Iteration
 from keepfed.measure.trace import Trace
 from tests.keepfed.measure.handmade import figure, span, trace_of
@@ -30,10 +30,10 @@ def fetches(count: int = 5, **changes: int) -> list[Fetch]:
     return [fetch(number, **changes) for number in range(count)]
 
 
-def run(*, turn_s: float = 0.05, epochs: int = 1, first_s: float = 0.1, **more: Any) -> Run:
-    """Return epochs whose first batch comes after `first_s`, each later one after `turn_s`."""
+def run(*, iteration_s: float = 0.05, epochs: int = 1, first_s: float = 0.1, **more: Any) -> Run:
+    """Return epochs whose first batch comes after `first_s`, each later one after `iteration_s`."""
     made = Run(more.pop("trace", Trace(clock=lambda: 0)), dropped=1, **more)
-    start_ns, turn_ns = 0, round(turn_s * 1e9)
+    start_ns, turn_ns = 0, round(iteration_s * 1e9)
     for epoch in range(epochs):
         made.starts_ns.append(start_ns)
         for place in range(10):
@@ -51,7 +51,7 @@ def run(*, turn_s: float = 0.05, epochs: int = 1, first_s: float = 0.1, **more: 
 
 
 def figures(found: Sequence[Fetch] = (), step: Run | None = None) -> Measurements:
-    return measured([], run(workers=2, fetches=list(found)), step or run(), run())
+    return estimate([], run(workers=2, fetches=list(found)), step or run(), run())
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_figures_follow_from_the_fetches(found: list[Fetch], expected: dict[str,
 
 def test_children_that_are_busy_beside_the_step_too_do_not_load() -> None:
     alone, step = run(children=0.9), run(children=0.5)  # cores
-    assert measured([], alone, step, run()).fetching.computing_s == pytest.approx(
+    assert estimate([], alone, step, run()).fetching.computing_s == pytest.approx(
         0.001 + 0.4 * 0.05
     )
-    assert measured([], step, alone, run()).fetching.computing_s == pytest.approx(0.001)
+    assert estimate([], step, alone, run()).fetching.computing_s == pytest.approx(0.001)
 
 
 def test_a_container_with_a_part_of_the_machine_is_judged_by_its_part(
@@ -93,7 +93,7 @@ def test_a_container_with_a_part_of_the_machine_is_judged_by_its_part(
 ) -> None:
     in_group({"cpu.max": "200000 100000", "memory.max": "500000000", "memory.current": "400000000"})
     alone = run(workers=4, cores=set(range(8)), fetches=fetches())
-    found = measured([], alone, run(), run())
+    found = estimate([], alone, run(), run())
     assert (found.setting.cores, found.setting.worker_cores, found.setting.free_bytes) == (
         2,
         2,
@@ -103,7 +103,7 @@ def test_a_container_with_a_part_of_the_machine_is_judged_by_its_part(
 
 def test_start_up_is_what_the_first_batch_takes_beyond_its_fetch() -> None:
     alone = run(first_s=2.1, epochs=2, workers=2, fetches=fetches())
-    found = measured([], alone, run(), run(first_s=3.1))
+    found = estimate([], alone, run(), run(first_s=3.1))
     assert (found.paces.start_up_s, found.paces.epoch) == (pytest.approx(2.0), 10)
     assert found.start_up_share_s == pytest.approx(0.2)
 
@@ -138,6 +138,6 @@ def test_pools_that_compute_are_tried_with_one_thread_and_those_that_help_are_no
         assert may_be_oversubscribed(run(fetches=found)) is tried
     alone = run(workers=2, fetches=fetches(process_cpu_ns=40 * MS))
     for process_cpu, gain in ((40, 1.0), (4, 2.5)):
-        trial = run(turn_s=0.02, fetches=fetches(process_cpu_ns=process_cpu * MS))
-        found = measured([], alone, run(), run(), trial)
+        trial = run(iteration_s=0.02, fetches=fetches(process_cpu_ns=process_cpu * MS))
+        found = estimate([], alone, run(), run(), trial)
         assert found.fetching.one_thread_gain == pytest.approx(gain)

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from keepfed.measure.advice import Change
-from keepfed.measure.diagnosis.proof import first_share_s, prove_it
+from keepfed.measure.diagnosis.proof import first_share_s, measure_gain
 from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.diagnosis.runs import first_again_s
 from keepfed.measure.records import Iteration
@@ -61,7 +61,7 @@ def test_a_change_is_proved_by_both_loops_in_turns() -> None:
     turns: list[int] = []
     ours = DataLoader(ROWS, batch_size=8)
     change = Change("", "whole batches")
-    proof = prove_it(ours, lambda batch: turns.append(1), hungry(), change, seconds=0.06)
+    proof = measure_gain(ours, lambda batch: turns.append(1), hungry(), change, seconds=0.06)
     assert proof is not None
     assert len(proof.gains) == 3
     assert proof.gain == pytest.approx(proof.now_s / proof.changed_s)
@@ -71,4 +71,4 @@ def test_a_change_is_proved_by_both_loops_in_turns() -> None:
 def test_nothing_is_proved_by_a_loop_that_ends_before_it_is_steady() -> None:
     few = DataLoader(TensorDataset(torch.arange(8.0)), batch_size=8)
     change = Change("", "whole batches")
-    assert prove_it(few, lambda batch: None, hungry(), change, seconds=0.06) is None
+    assert measure_gain(few, lambda batch: None, hungry(), change, seconds=0.06) is None

@@ -3,7 +3,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
-from keepfed.measure.advice import Measurements, remedy, with_arguments
+from keepfed.measure.advice import Measurements, recommend, with_arguments
 from keepfed.measure.advice.rules import judge
 from keepfed.measure.diagnosis.proof import Proof
 from keepfed.measure.diagnosis.report import Diagnosis, evidence
@@ -12,16 +12,16 @@ from tests.keepfed.measure.handmade import HUNGRY, hungry, naive
 
 def concluded(m: Measurements, proof: Proof | None = None, **asked: bool) -> Diagnosis:
     cause = judge(m)
-    return Diagnosis(cause, *remedy(m, cause, []), m, naive(), proof, **asked)
+    return Diagnosis(cause, *recommend(m, cause, []), m, naive(), proof, **asked)
 
 
-def test_the_page_says_verdict_change_gain_headspace_runs_and_evidence() -> None:
+def test_the_page_says_verdict_change_gain_headroom_runs_and_evidence() -> None:
     found = concluded(hungry(computing_s=0.01, stages={"a<b": 0.1}))
     lines = repr(found).splitlines()
     assert lines[0].startswith("Storage: ")
     assert lines[1].startswith("Change: copy the data to a local disk")
     assert lines[2].startswith("Predicted gain: training ")
-    assert lines[3].startswith("Headspace: ")
+    assert lines[3].startswith("Headroom: ")
     bars = {line.split("#")[0].strip(): line.count("#") for line in lines[5:8]}
     assert bars == {"loader alone": 39, "step alone": 16, "together": 40}
     html = found._repr_mimebundle_()["text/html"]
@@ -38,7 +38,7 @@ def test_the_gain_is_no_more_than_can_be_promised_and_workers_are_told_of_if_the
 ):
     bound = repr(concluded(hungry(together_s=0.022)))
     assert "Predicted gain: little or none" in bound
-    assert "Headspace" not in bound  # the verdict says it
+    assert "Headroom" not in bound  # the verdict says it
     assert "at most" in repr(concluded(hungry(workers=4)))
     assert "not speed" in repr(concluded(hungry(batch_bytes=10**9, free_bytes=8e9)))
     assert evidence(HUNGRY)["workers"].startswith("2 by ")

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from keepfed.measure.diagnosis import runs
+from keepfed.measure.diagnosis.batch_cost import copy_s, measure_batch
 from keepfed.measure.diagnosis.runs import run_loop, run_step
-from keepfed.measure.diagnosis.weighing import copy_s, weigh
 
 
 @dataclass
@@ -32,14 +32,14 @@ class Batch:
     ],
 )
 def test_a_batch_weighs_what_its_tensors_and_the_rest_do(batch: Any, least: int) -> None:
-    tensors, nbytes, _ = weigh(batch)
+    tensors, nbytes, _ = measure_batch(batch)
     assert least <= nbytes < least + 2000
     assert not any(tensor.is_shared() for tensor in tensors)  # the batch stays as it was
 
 
 def test_a_tree_of_dicts_costs_more_to_pickle_and_more_bytes_more_to_copy() -> None:
     tree = [{"x": i, "y": 0.5 * i} for i in range(20_000)]
-    assert weigh(tree)[2] > 5 * min(weigh(torch.zeros(40_000))[2] for _ in range(3))
+    assert measure_batch(tree)[2] > 5 * min(measure_batch(torch.zeros(40_000))[2] for _ in range(3))
     large, small = ([torch.zeros(count)] for count in (10_000_000, 10))
     assert copy_s(large, torch.device("cpu")) > 3 * copy_s(small, torch.device("cpu")) > 0
 

@@ -12,14 +12,14 @@ from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
 from keepfed.measure.advice import Cause, candidates
 from keepfed.measure.diagnosis import runs, trials
-from keepfed.measure.diagnosis.proof import Proof, prove_it
+from keepfed.measure.diagnosis.proof import Proof, measure_gain
 from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.diagnosis.trials import (
     OVERSLEPT_S,
     StandIn,
     _found_by_workers,
     predicted_s,
-    try_out,
+    run_trials,
 )
 from keepfed.measure.records import Fetch, Iteration
 from keepfed.measure.trace import Trace
@@ -71,7 +71,7 @@ def trial_of(loader: Any, cause: Cause = "CPU", **figures: Any) -> list[Any]:
     alone = runs.run_loop(loader, None, seconds=0.02, keep=True)
     usual = {"workers": 0, "cores": 2, "step_s": 0.001, "fetch_s": 0.001, "computing_s": 0.001}
     m = hungry(**{**usual, "together_s": 1.0, **figures})
-    return try_out(loader, lambda batch: None, m, cause, alone=alone, seconds=0.02)
+    return run_trials(loader, lambda batch: None, m, cause, alone=alone, seconds=0.02)
 
 
 def test_the_stand_in_computes_and_takes_as_long_as_the_step() -> None:
@@ -86,7 +86,7 @@ def test_a_thread_ahead_is_tried_with_the_step_itself_and_waits_for_its_device()
     batches, done, waits = [torch.zeros(1)] * 30, list[Any](), list[int]()
     alone = runs.run_loop(batches, None, seconds=0.02, keep=True)
     m = hungry(kind="no DataLoader", workers=0)
-    (trial,) = try_out(
+    (trial,) = run_trials(
         batches,
         done.append,
         m,
@@ -101,14 +101,14 @@ def test_a_thread_ahead_is_tried_with_the_step_itself_and_waits_for_its_device()
 
 
 @pytest.mark.parametrize(
-    ("step_s", "step_cpu_s", "turn_s"),
+    ("step_s", "step_cpu_s", "iteration_s"),
     [
         (0.012, 0.012, 0.01),  # the stand-in computed as the step does
         (0.012, 0.024, 0.0155),  # a second thread is missing: 31 ms on two cores
     ],
 )
 def test_a_turn_is_predicted_from_the_trial_and_the_other_threads_of_the_step(
-    step_s: float, step_cpu_s: float, turn_s: float
+    step_s: float, step_cpu_s: float, iteration_s: float
 ) -> None:
     run = Run(Trace(clock=lambda: 0), workers=2, dropped=0)
     ms = 10**6
@@ -120,7 +120,7 @@ def test_a_turn_is_predicted_from_the_trial_and_the_other_threads_of_the_step(
         Fetch(n % 2, 0, 18 * ms, 18 * ms, 18 * ms, 18 * ms, 18 * ms * (n // 2)) for n in range(8)
     ]
     m = hungry(step_s=step_s, step_cpu_s=step_cpu_s, cores=2)
-    assert predicted_s(m, run) == pytest.approx(turn_s)
+    assert predicted_s(m, run) == pytest.approx(iteration_s)
 
 
 def test_whole_batches_are_advised_only_if_they_are_the_same() -> None:
@@ -159,17 +159,17 @@ def test_a_change_of_doubtful_gain_is_run_again_in_turns_with_the_loop_as_it_is(
     proven = list[Proof]()
 
     def noting(*args: Any, **options: Any) -> Proof:
-        proof = prove_it(*args, **options)
+        proof = measure_gain(*args, **options)
         assert proof is not None
         proven.append(proof)
         return proof
 
     monkeypatch.setattr(trials, "DOUBTFUL", doubtful)
-    monkeypatch.setattr(trials, "prove_it", noting)
+    monkeypatch.setattr(trials, "measure_gain", noting)
     (trial,) = trial_of(loader(), step_cpu_s=step_cpu_s)
     assert len(proven) == proofs
     for proof in proven:
-        assert trial.turn_s == pytest.approx(1.0 / proof.gain)
+        assert trial.iteration_s == pytest.approx(1.0 / proof.gain)
 
 
 def test_what_a_loader_bears_only_once_is_not_advised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def test_what_a_loader_bears_only_once_is_not_advised(monkeypatch: pytest.Monkey
         raise ValueError
 
     monkeypatch.setattr(trials, "DOUBTFUL", (0.0, float("inf")))
-    monkeypatch.setattr(trials, "prove_it", failing)
+    monkeypatch.setattr(trials, "measure_gain", failing)
     assert trial_of(loader()) == []
 
 
@@ -222,4 +222,4 @@ class OnlyHere(data.Numbers):
 
 def test_a_thread_ahead_is_tried_where_there_is_no_data_loader() -> None:
     (trial,) = trial_of([torch.zeros(8)] * 400, kind="no DataLoader")
-    assert trial.turn_s > 0
+    assert trial.iteration_s > 0

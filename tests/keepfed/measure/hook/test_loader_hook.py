@@ -13,8 +13,8 @@ from keepfed.errors import KeepfedError
 from keepfed.measure.hook.loader_hook import (
     Listener,
     end,
+    get_listeners,
     listen,
-    listeners_of,
     missing,
     reads_whole_batches,
 )
@@ -88,10 +88,10 @@ def test_the_loader_keeps_its_own_functions_and_they_run(monkeypatch: pytest.Mon
 
 def test_persistent_workers_keep_who_listened_when_they_started() -> None:
     loader = DataLoader(Numbers(4), batch_size=2, num_workers=1, persistent_workers=True)
-    assert listeners_of(loader) == ()
+    assert get_listeners(loader) == ()
     diary = Diary()
     list(listen(loader, [diary]))
-    assert listeners_of(loader) == (diary,)
+    assert get_listeners(loader) == (diary,)
     assert [told[-1] for _, told, _ in listen(loader, [])] == ["made", "made"]
 
 

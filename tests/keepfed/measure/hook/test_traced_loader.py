@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from keepfed.measure.hook import Sink, packed, unpacked
+from keepfed.measure.hook import Sink, attach_report, detach_report
 from keepfed.measure.hook.traced_loader import traced_batches
 from keepfed.measure.records import Fetch, Row
 from keepfed.measure.trace import record
@@ -129,10 +129,10 @@ def test_what_is_sent_with_a_batch_comes_back_as_it_was_also_through_the_pinning
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor, *device: tensor + 1)
     pin_memory: Any = torch.utils.data._utils.pin_memory.pin_memory
     about = [("a span", 1)], {(1, 2): 3.0}
-    assert unpacked(packed(batch, about)) == (batch, about)
-    pinned, told = unpacked(pin_memory(packed(batch, about)))
+    assert detach_report(attach_report(batch, about)) == (batch, about)
+    pinned, told = detach_report(pin_memory(attach_report(batch, about)))
     assert (str(pinned), told) == (str(pin_memory(batch)), about)
-    assert unpacked(batch) == (batch, None)
+    assert detach_report(batch) == (batch, None)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -3,7 +3,7 @@ import pytest
 
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.spans import STAGES, busy_share, busy_shares, idle_gaps, lanes
-from keepfed.measure.spans.lanes import MOST_ROWS, place
+from keepfed.measure.spans.lanes import MAX_ROWS, place
 from tests.keepfed.measure.handmade import MS, naive, span, trace_of
 
 
@@ -24,7 +24,7 @@ def test_overlapping_spans_are_nested_or_get_a_row_of_which_there_are_few(spans,
     placed = place([span("main", *one) for one in spans])
     assert [(p.row, p.depth, p.under) for p in placed] == places
     many = place([span("storage", "read", start, 100) for start in range(50)])
-    assert max(p.row for p in many) == MOST_ROWS - 1
+    assert max(p.row for p in many) == MAX_ROWS - 1
 
 
 def test_idle_gaps_and_shares_of_columns_add_up_to_the_figures_of_the_summary():

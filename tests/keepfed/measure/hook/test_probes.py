@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from keepfed.measure.hook import Contents, contents_of, one_holds_up_the_others, time_sampler
+from keepfed.measure.hook import Contents, contents_of, is_lock_contended, time_sampler
 from tests.keepfed.measure.datasets import Numbers
 
 
@@ -62,13 +62,13 @@ def test_a_lock_that_one_process_has_is_seen() -> None:
         ready.acquire()
     pids = [process.pid for process in processes if process.pid]
     until = time.monotonic() + 20
-    while not (seen := one_holds_up_the_others(pids)) and time.monotonic() < until:
+    while not (seen := is_lock_contended(pids)) and time.monotonic() < until:
         time.sleep(0.01)
     for process in processes:
         process.kill()
         process.join()
     assert seen
-    assert not one_holds_up_the_others(pids)  # they are gone
+    assert not is_lock_contended(pids)  # they are gone
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def time_sampler(batches: Any) -> TimedSampler | None:
     return sampler
 
 
-def one_holds_up_the_others(processes: Sequence[int]) -> bool:
+def is_lock_contended(processes: Sequence[int]) -> bool:
     """Tell whether most of some processes wait for a lock now, but not all of them.
 
     Then one of them probably has it. If all wait, they wait for threads of their own. False where

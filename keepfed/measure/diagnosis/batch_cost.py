@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 
-def weigh(batch: Any) -> tuple[list[torch.Tensor], int, float]:
+def measure_batch(batch: Any) -> tuple[list[torch.Tensor], int, float]:
     """Return the tensors of `batch`, its bytes, and how long all else takes to pickle and back.
 
     Tensors travel in shared memory. Of a batch that cannot be pickled only its tensors count.
