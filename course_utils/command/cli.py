@@ -16,6 +16,8 @@ from course_utils.command import lab, workfolder
 from course_utils.errors import CourseError
 from keepfed import __version__
 from keepfed import command as light
+from keepfed.files import replace_file
+from keepfed.words import plural, size
 
 _FIRST = "work/00_start_here.ipynb"
 _LEGIBLE = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -34,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         required=True,
         metavar="lab | hand-out | doctor | data | check | stage | serve | watch | why | capstone | "
-        "demo | leaderboard",
+        "demo | leaderboard | page",
     )
     sized = argparse.ArgumentParser(add_help=False)
     sized.add_argument("--size", choices=paths.SIZES, help="how much data (default: M)")
@@ -83,6 +85,10 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_leaderboard)
     light.add_watch(commands)
     light.add_why(commands)
+    command = commands.add_parser("page", help="save an executed notebook as one HTML file")
+    command.add_argument("notebook", metavar="NN", help="number, or the path of a notebook")
+    command.add_argument("file", nargs="?", metavar="FILE", help="default: next to the notebook")
+    command.set_defaults(command=_page)
     command = commands.add_parser("capstone", help="write the script that a class has to rescue")
     command.add_argument("--seed", type=int, default=0, help="which faults it has (default: 0)")
     command.add_argument("--out", metavar="DIR", default=".", help="folder (default: this one)")
@@ -103,11 +109,14 @@ def _lab(arguments: argparse.Namespace) -> int:
     work, state = home / "work", home / ".jupyter"
     if arguments.fresh:
         copy = workfolder.hand_out_beside(shipped, work, number=arguments.fresh)
+        lab.trust([copy], state=state)
         print(f"The new version is {copy.relative_to(home)}; your own is as it was.")
         return 0
     if code := _data(arguments):
         return code
-    _tell(workfolder.hand_out(shipped, work))
+    handed_out = workfolder.hand_out(shipped, work)
+    lab.trust((work / name for name in (*handed_out.new, *handed_out.refreshed)), state=state)
+    _tell(handed_out)
     if url := lab.running(state, _FIRST):
         _show(url, arguments)
         return 0
@@ -125,8 +134,9 @@ def _lab(arguments: argparse.Namespace) -> int:
 
 def _hand_out(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.folder)
-    kept = workfolder.hand_out(paths.shipped("notebooks"), folder).kept
-    for name in kept:
+    handed_out = workfolder.hand_out(paths.shipped("notebooks"), folder)
+    lab.trust(folder / name for name in (*handed_out.new, *handed_out.refreshed))
+    for name in handed_out.kept:
         print(f"{folder / name} was edited and stays; move it to get the newer version.")
     print(f"The notebooks are in {folder}.")
     return 0
@@ -238,6 +248,18 @@ def _leaderboard(arguments: argparse.Namespace) -> int:
     with contextlib.suppress(KeyboardInterrupt):
         board.serve_board(path, token=token, ready=show, port=arguments.port, address=address)
     print(f"The board has ended; it is in {path}.")
+    return 0
+
+
+def _page(arguments: argparse.Namespace) -> int:
+    from course_utils.command import page
+
+    notebook = page.find_notebook(arguments.notebook, paths.course_home() / "work")
+    html, live = page.as_page(notebook)
+    file = Path(arguments.file or notebook.with_suffix(".html"))
+    replace_file(file, html)
+    timelines = f", with {plural(live, 'timeline')} that respond to clicks" if live else ""
+    print(f"{file}: {size(file.stat().st_size)}{timelines}. The page needs no network.")
     return 0
 
 

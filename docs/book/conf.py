@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxTranslator
 
 from keepfed import __version__
-from keepfed.measure.picture import module_source
+from keepfed.measure.picture import page_script
 from slides.build.maths import formula
 
 _HEADING = re.compile(r"(Args|Returns|Yields|Raises|Attributes):")  # Google style
@@ -47,7 +47,7 @@ html_show_search_summary = False  # it would fetch pages, which a browser refuse
 html_show_sphinx = False
 html_context = {
     "default_mode": "auto",
-    "changed": sha256(f"{Path(__file__).read_text('utf-8')}{module_source()}".encode()).hexdigest(),
+    "changed": sha256(f"{Path(__file__).read_text('utf-8')}{page_script()}".encode()).hexdigest(),
 }  # which Sphinx compares with that of the last time: then it writes all pages anew
 html_use_index = False
 html_theme_options = {
@@ -99,8 +99,7 @@ def _add_scripts(
 ) -> None:
     """Let a page bring only the scripts that it needs."""
     if "course-timeline" in context.get("body", ""):
-        script = f"{module_source()}\nmountAll();".replace("</script", "<\\/script")
-        app.add_js_file(None, body=script, type="module")
+        app.add_js_file(None, body=page_script(), type="module")
     if 'class="asked"' in context.get("body", ""):
         app.add_js_file("guess.js", loading_method="defer")
     if 'class="look-up"' in context.get("body", ""):

@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from keepfed.measure.picture import LOOKS, Control, Picture, Timeline, TimelineGrid, key, states
 from keepfed.measure.picture.model import pack
-from keepfed.measure.picture.timeline import module_source
+from keepfed.measure.picture.script import module_source
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.trace import Trace
 
@@ -68,6 +68,16 @@ def view(timeline: Locator) -> list[float]:
     """Return the first and the last ms that are shown, when all that was asked for is drawn."""
     timeline.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
     return [float(end) for end in timeline.get_attribute("data-view").split(",")]
+
+
+def test_a_timeline_of_some_steps_shows_them_first_and_then_the_whole_run(show) -> None:
+    trace = run("naive")
+    timeline = show(Timeline(trace, steps=3).to_html())
+    end_ms = float(timeline.evaluate("root => root.timeline.domain"))
+    assert view(timeline)[0] == 0
+    assert view(timeline)[1] == pytest.approx(3 / 20 * end_ms, rel=0.1)
+    timeline.get_by_role("button", name="Whole run").click()
+    assert view(timeline) == pytest.approx([0, end_ms], abs=1e-3)
 
 
 def test_a_switch_changes_picture_sentence_figures_and_table(show, grid):
