@@ -6,13 +6,16 @@
 
 A source is a script in the percent format. In the learner's version a block between
 `### BEGIN SOLUTION` and `### END SOLUTION` becomes `...`, and so does the value in a line that ends
-with `### SOLUTION`. Cells with the tag "solution" or "instructor" go to the solutions only. The
-minutes that a notebook takes stand in its first cell where the source says `{minutes}`.
+with `### SOLUTION`. Cells with the tag "solution" or "instructor" go to the solutions only. A cell
+with the tag "stored" is run by the build, and the learner's version keeps its picture, which works
+before a kernel has started. The build puts the minutes of a notebook where the source says
+`{minutes}`.
 
 A source is called NN_verb_topic.py; an appendix has a letter for its number, A_verb_topic.py.
 """
 
 import argparse
+import ast
 import hashlib
 import re
 import sys
@@ -21,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import jupytext
 import nbformat
@@ -30,6 +34,7 @@ from notebooks.parts import Part, announced, part, split
 
 HERE = Path(__file__).resolve().parent
 NOT_FOR_LEARNERS = {"solution", "instructor"}
+STORED = "stored"
 COLAB = """\
 # On Google Colab this installs the course, which takes a minute; elsewhere it does nothing.
 import sys
@@ -121,11 +126,26 @@ def build(source: Path, out: Path) -> dict[Path, str]:
             for cell in split(version)[1]:
                 cell.metadata["tags"] = [*tags(cell), "extra"]
             if folder == out:
+                for cell in version.cells:
+                    if STORED in tags(cell):
+                        cell.outputs = [_picture(cell.source)]
                 version.cells.insert(1, _colab_cell(path.stem))
             nbformat.validate(version)
             text: str = nbformat.writes(version, indent=1)  # type: ignore[no-untyped-call]
             built[folder / f"{path.stem}.ipynb"] = text + "\n"
     return built
+
+
+def _picture(code: str) -> NotebookNode:
+    """Run a cell and return the timeline that it shows, as a page that needs no kernel."""
+    *before, last = ast.parse(code).body
+    assert isinstance(last, ast.Expr)
+    names: dict[str, Any] = {}
+    exec(compile(ast.Module(before, []), "<stored>", "exec"), names)
+    shown = eval(compile(ast.Expression(last.value), "<stored>", "eval"), names)
+    data = {"text/html": shown.to_fragment(), "text/plain": shown.picture.sentence}
+    made: NotebookNode = nbformat.v4.new_output("display_data", data)  # type: ignore[no-untyped-call]
+    return made
 
 
 def _colab_cell(name: str) -> NotebookNode:
@@ -180,11 +200,20 @@ def _minutes(source: Path) -> Iterator[str]:
 
 def _differences(built: dict[Path, str], out: Path) -> Iterator[str]:
     for path, text in built.items():
-        if not path.exists() or path.read_text("utf-8") != text:
+        if not path.exists() or _comparable(path.read_text("utf-8")) != _comparable(text):
             yield f"{path.relative_to(out)} is out of step with its source: run `make notebooks`."
     for path in sorted([*out.glob("*.ipynb"), *out.glob("solutions/*.ipynb")]):
         if path not in built:
             yield f"{path.relative_to(out)} has no source: delete it, or write its source."
+
+
+def _comparable(text: str) -> NotebookNode:
+    """Return the notebook without stored pictures, whose bytes differ between versions of zlib."""
+    notebook: NotebookNode = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
+    for cell in notebook.cells:
+        if STORED in tags(cell):
+            cell.outputs = []
+    return notebook
 
 
 def _give_ids(notebook: NotebookNode, stem: str) -> None:

@@ -14,6 +14,7 @@ from nbformat import NotebookNode
 
 from notebooks.build import (
     HERE,
+    STORED,
     for_learner,
     number,
     read_source,
@@ -61,7 +62,8 @@ def lint(path: Path, claims: Iterable[Claim]) -> list[str]:
 
 def _frame(learner: NotebookNode, called: str) -> Iterator[str]:
     """Check the title, the header, the first and the last cell."""
-    first, code = learner.cells[0], _code(learner)
+    first = learner.cells[0]
+    code = [cell for cell in _code(learner) if STORED not in tags(cell)]
     if not re.match(rf"# {called} · \w", first.source):
         yield f"begin with the title `# {called} · Verb and topic`."
     for word in _HEADER:

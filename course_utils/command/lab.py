@@ -91,7 +91,7 @@ def serve(
 def trust(notebooks: Iterable[Path], *, state: Path | None = None) -> None:
     """Sign notebooks, so that JupyterLab runs the scripts of the pictures stored in them.
 
-    `state` is the folder that `serve` receives; without it, the signatures go to the user's Jupyter.
+    Pass the `state` folder of `serve`, or nothing for the Jupyter of this user.
     """
     import nbformat
     from nbformat.sign import NotebookNotary

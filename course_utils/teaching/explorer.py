@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -79,7 +80,7 @@ class Explorer(TimelineGrid):
         chosen = product(*(control.options for control in CONTROLS))
         every: list[dict[str, Any]] = [dict(zip(names, options, strict=True)) for options in chosen]
         states = {key(CONTROLS, state): state for state in every}
-        self._predicted = {name: simulate(_pipeline(state)) for name, state in states.items()}
+        self._predicted = {name: _predict(_pipeline(state)) for name, state in states.items()}
         self._rates = {n: trace.summary().samples_per_s for n, trace in self._predicted.items()}
         pictures = {}
         for name, state in states.items():
@@ -126,6 +127,11 @@ class Explorer(TimelineGrid):
             "Speed": f"{summary.samples_per_s / naive:.1f} times naive",
             "Idle time costs": f"{per_month * summary.idle:,.0f} of {per_month:,.0f} € a month",
         }
+
+
+@cache  # a notebook shows the explorer more than once, and simulating every state takes seconds
+def _predict(pipeline: Pipeline) -> Trace:
+    return simulate(pipeline)
 
 
 def _pipeline(state: Mapping[str, Any]) -> Pipeline:

@@ -2,18 +2,31 @@
 # # 00 · Start here: see a GPU starve, and feed it
 #
 # **You will do:** watch a GPU wait for physics events, find the switches that feed it, and speed up a
-# training loop with one word.
+# training loop by changing one argument.
 #
 # **You will learn:**
 # - to read the timeline, the main picture of this course;
 # - the habit of the course: predict, measure, explain;
 # - what your own machine has to offer.
 #
-# **You need:** any laptop. No GPU, no network.
+# **You need:** any laptop. You need no GPU and no network.
 #
 # **Minutes:** {minutes}.
 #
-# Click into a cell and press Shift + Enter to run it. Begin with this one, as in every notebook:
+# ## Play first
+#
+# In this picture, red is time in which the GPU waits for data. You pay for that time as well. Make the
+# red go away with the switches. They work before you run anything. (If you see no picture, run the
+# cell.)
+
+# %% tags=["stored"]
+import course_utils as cu
+
+cu.explorer()
+
+# %% [markdown]
+# This notebook explains what the switches do, and then feeds a GPU in a real training loop. To run a
+# cell, click into it and press Shift + Enter. Begin with this one, as in every notebook:
 
 # %%
 import course_utils as cu
@@ -23,9 +36,9 @@ cu.ready("00")
 # %% [markdown]
 # ## Your machine
 #
-# How fast data can be loaded depends on the machine. Look for three things in this list: the cores,
-# the memory and the GPU. If there is no GPU, the course emulates one: its copies and its computing
-# take the time that they would take, and every picture says so.
+# The machine decides how fast you can load data. Look for three things in this list: the cores, the
+# memory and the GPU. If you have no GPU, the course emulates one. Copies and training steps then take
+# as long as they would on a real GPU, and every picture is labelled as emulated.
 
 # %%
 from course_utils.hardware.machine import probe
@@ -35,13 +48,13 @@ print(probe())
 # %% [markdown]
 # ## A loop that reads neutrino events
 #
-# The data are simulated events of a neutrino telescope, one small file for each event. The files lie
-# on the file system of a busy computing centre, which the course emulates as well: it takes some
-# milliseconds to open a file, and some more to read it.
+# The data are simulated events of a neutrino telescope, one small file per event. The course also
+# emulates the file system of a busy computing centre, where the files are stored. Opening a file there
+# takes a few milliseconds, and reading it takes a few more.
 #
-# A `Dataset` returns one event, and a `DataLoader` collects events into batches. Notebook 1 shows how
-# both are written; today we take them ready-made. We draw 768 events at random, which makes 24
-# batches of 32. <!-- given -->
+# A `Dataset` returns one event, and a `DataLoader` collects events into batches. You will write both
+# in notebook 1; today we use finished ones. We draw 768 events at random, which makes 24 batches
+# of 32. <!-- given -->
 
 # %%
 import random
@@ -58,9 +71,9 @@ gpu = cu.get_accelerator("RTX 3090", step_ms=100)
 print(len(dataset), "events on", storage.preset)
 
 # %% [markdown]
-# The training loop is the usual one: take a batch, copy it to the GPU, start a step. Python goes on
-# while the GPU computes, and `synchronize` waits for the last step. `cu.record()` notes who does what,
-# and when.
+# This is a standard training loop. It takes a batch, copies it to the GPU and starts a training step.
+# Python continues while the GPU computes, and `synchronize` waits for the last step. `cu.record()`
+# records when each of them works.
 
 
 # %%
@@ -73,7 +86,7 @@ def train(loader):
 
 
 # %% [markdown]
-# Before you measure, guess. A guess may be far off: the surprise is what you will remember.
+# Make a guess before you measure. It may be far off. You will remember the surprise.
 
 # %%
 cu.predict("00a", "For how much of the time will the GPU compute?", unit="%")
@@ -81,7 +94,7 @@ cu.predict("00a", "For how much of the time will the GPU compute?", unit="%")
 # %%
 naive_loader = DataLoader(dataset, batch_size=32, shuffle=True, collate_fn=pad_collate)
 naive = train(naive_loader)
-naive.timeline()
+naive.timeline(steps=3)
 
 # %%
 cu.reveal("00a", 100 * naive.summary().utilisation)
@@ -89,29 +102,29 @@ cu.reveal("00a", 100 * naive.summary().utilisation)
 # %% [markdown]
 # ### How to read the timeline
 #
-# Time runs to the right. Each row is somebody who works: `main` is your Python program, `copy` moves
-# batches to the GPU, `gpu` computes. Each colour is a stage. **Hatched red is time in which the GPU
-# waits and costs money.**
+# Time runs to the right. The picture opens on the first three steps, and *Whole run* shows all of
+# them. Each row is one worker of the team: `main` is your Python program, `copy` moves batches to the
+# GPU, and `gpu` computes. Each colour is a stage. **Hatched red is time in which the GPU waits and
+# costs money.**
 #
-# Zoom in with the + button and follow one batch. `main` *reads* its 32 files one after the other, and
-# *collates* them into one tensor. Only then can the GPU compute, and it is done long before the next
-# batch is there.
+# Follow one batch. `main` *reads* its 32 files one at a time, and then *collates* them into one
+# tensor. Only then can the GPU compute. It finishes long before the next batch is ready.
 
 # %% [markdown]
 # ## Switch the strategy
 #
-# The cure is to do things at the same time. The next timeline is not measured but *predicted* by a
-# small model, so that you can switch and see the result at once. It describes another loop, in which
-# a batch takes 80 ms to load and a step 50 ms. <!-- given --> From *workers* on, each strategy adds
-# something to the one above it:
+# To feed the GPU, do several things at the same time. The next timeline is *predicted* by a small
+# model, so you see the effect of a switch at once. It describes a different loop, in which a batch
+# takes 80 ms to load and a step takes 50 ms. <!-- given --> Each strategy keeps what the strategies
+# above it have:
 #
-# - **naive**: the main program does everything, one after the other;
-# - **workers**: other processes load the batches;
-# - **prefetch**: the workers load several batches ahead;
-# - **pinned**: batches wait in *pinned* memory, which the system may not move to another place, so
-#   the GPU can fetch them faster (`pin_memory=True` in a loader);
+# - **naive**: the main program does everything, one thing after the other;
+# - **workers**: other processes load the batches, one batch ahead each;
+# - **prefetch**: each worker loads four batches ahead (PyTorch's default is two); <!-- given -->
+# - **pinned**: batches wait in *pinned* memory, which the system never moves, so the GPU can copy them
+#   faster (`pin_memory=True` in a loader);
 # - **CUDA prefetch**: the next batch is copied while the GPU computes;
-# - **streaming**: a few large files are read in one go, instead of many small ones; the model assumes
+# - **streaming**: the workers read a few large files instead of many small ones. The model assumes
 #   that reading then takes a quarter of the time. <!-- given -->
 
 # %%
@@ -121,8 +134,8 @@ box
 # %% [markdown]
 # ### Exercise 0.1 · 5 min · ●○○
 #
-# Bring the idle time under **5 %** with the switches *Strategy* and *Workers* only. <!-- given -->
-# Which switch saves most on the way, and which one next to nothing?
+# Bring the idle time below **5 %**. Use only the switches *Strategy* and *Workers*. <!-- given -->
+# Which switch saves the most, and which one almost nothing? Tell your neighbour, then run the check.
 
 # %% tags=["solution"]
 box.state = {**box.state, "strategy": "CUDA prefetch", "workers": 2}
@@ -133,21 +146,28 @@ cu.check("00.1", box)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Two workers load two batches at the same time, so a batch is ready twice as often.
+# Two workers load two batches at the same time, so batches are ready twice as often.
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Look at the `copy` row. With most strategies the GPU stands still while a batch is copied.
+# Look at the `copy` row. With most strategies, the GPU waits while a batch is copied.
+#
+# </details>
+#
+# <details><summary>The switches do not react?</summary>
+#
+# Some editors show no widgets. Set the switches in a new cell instead:
+# `box.state = {**box.state, "strategy": "prefetch", "workers": 2}`.
 #
 # </details>
 
 # %% [markdown]
-# ## The same cure, measured
+# ## Measure it in the real loop
 #
-# Back to our own loop. `num_workers=2` makes the loader start two processes that load batches. This is
-# the one word that changes.
+# Back to our own loop. With `num_workers=2`, the loader starts two processes that load batches. This
+# argument is the only change.
 
 # %%
 cu.predict("00b", "How many times as fast will the loop be with two workers?", unit="times")
@@ -165,23 +185,25 @@ print("NAIVE", naive.summary(), sep="\n", end="\n\n")
 print("TWO WORKERS", fed.summary(), sep="\n")
 
 # %% [markdown]
-# The first step comes late, because the workers have to start first. **AU**, accelerator utilisation,
-# is the share of time in which the GPU computes *after* the first step; the
-# [MLPerf Storage](https://mlcommons.org/benchmarks/storage/) benchmark uses it as its score.
+# The first step starts late, because the workers have to start first. **AU**, accelerator utilisation,
+# is the share of time in which the GPU computes *after* the first step. In the benchmark
+# [MLPerf Storage](https://mlcommons.org/benchmarks/storage/), a run counts only if its AU is high
+# enough.
 #
-# The last line is the **ledger**: how many samples were served, and how many of them were distinct. A
-# loader that repeats or drops samples is not faster, so the ledger stands beside every speed in this
-# course.
+# The last line is the **ledger**. It says how many samples were served, and how many of them were
+# different. A loader that repeats or drops samples is not faster, so this course shows the ledger with
+# every speed.
 #
 # ## How the course works
 #
 # 1. **Predict** before you measure.
-# 2. **Measure** on your own machine. Trust ratios rather than milliseconds: your neighbour's differ.
+# 2. **Measure** on your own machine. Trust ratios more than milliseconds, because your neighbour's
+#    milliseconds differ.
 # 3. **Explain** what you see in the timeline before you change anything.
 #
-# Below every exercise is a check, which never stops the notebook. Hints are folded away, and solved
-# notebooks lie in `notebooks/solutions`. If you stop a cell half way, its workers may stay behind;
-# this clears them away:
+# Below every exercise is a check, which never stops the notebook. Hints are folded, and you find solved
+# notebooks in `notebooks/solutions`. If you interrupt a cell, its workers may keep running. This call
+# stops them:
 
 # %%
 cu.cleanup_workers()
@@ -191,57 +213,58 @@ cu.cleanup_workers()
 #
 # - read a timeline: who works, who waits, and for what;
 # - say why a naive loop starves a GPU: one process loads more slowly than the GPU computes;
-# - make a loop faster with workers, and show by the ledger that no sample was lost or repeated.
+# - make a loop faster with workers, and show with the ledger that no sample was lost or repeated.
 #
-# The GPU still waits. If you want to feed it fully today, go on below; if not, go to notebook 1, which
-# builds the dataset and the loader by hand.
+# The GPU still waits. To feed it completely today, continue below. Otherwise, continue with notebook 1,
+# in which you build the dataset and the loader yourself.
 
 # %% [markdown] tags=["instructor"]
 # *For the instructor*
 #
 # **Script.**
 #
-# - *2 min* **Your machine.** Let everybody run the first cells and compare: who has most cores, who
-#   has a GPU? `course demo wait` on the wall shows the picture of the day to those whose laptop still
-#   installs.
-# - *3 min* **A loop that reads events.** Ask for prediction 00a before anybody runs the loop. Show
-#   the naive timeline without a word, and ask what the red means; only then explain the rows.
-# - *6 min* **Switch the strategy.** Switch to *workers* and to *prefetch* together, then leave
-#   exercise 0.1 to pairs.
-# - *3 min* **The same cure, measured.** Prediction 00b, the loop with two workers, and the ledger:
-#   nothing was lost.
+# - *2 min* **Your machine.** Everybody plays with the first picture, runs the first cells and compares:
+#   who has the most cores, who has a GPU? Show `course demo wait` on the wall for people whose laptop
+#   is still installing.
+# - *3 min* **A loop that reads events.** Ask for prediction 00a before anybody runs the loop. Show the
+#   naive timeline without a comment, and ask what the red means. Explain the rows afterwards.
+# - *6 min* **Switch the strategy.** Switch to *workers* and to *prefetch* together, then let pairs do
+#   exercise 0.1.
+# - *3 min* **Measure it in the real loop.** Prediction 00b, the loop with two workers, and the ledger,
+#   which shows that nothing was lost.
 #
-# **Board.** Two rows, *load* and *compute*. Draw three batches with one loader, one after the other;
-# then two loaders above each other, and the gaps between the steps halved.
+# **Board.** Draw two rows, *load* and *compute*. Draw three batches with one loader, one after the
+# other. Then draw two loaders, one above the other, and gaps between the steps that are half as long.
 #
 # **Guesses.**
 #
-# - **00a** Most say 60 to 90, since "the GPU does the work". It is about a fifth.
-# - **00b** Most say 2, and it is a little less: the workers have to start first. Whoever says 1.2
-#   thinks of two programs that share the cores; these workers wait for a storage, and hardly compute.
+# - **00a** Most say 60 to 90, because "the GPU does the work". It is about a fifth.
+# - **00b** Most say 2. It is a little less, because the workers have to start first. People who say
+#   1.2 think of two programs that share the cores, but these workers wait for a storage and hardly
+#   compute.
 #
 # **Goes wrong.**
 #
-# - Somebody changes load or step time in exercise 0.1. The check says why that is another job; set
-#   both back, and use *Strategy* and *Workers* alone.
-# - In exercise 0.2 some take `prefetch_factor=16` with two workers, and nothing changes. Ask how many
+# - Somebody changes the load time or the step time in exercise 0.1. The check says why this changes the
+#   job. Set both back, and use only *Strategy* and *Workers*.
+# - In exercise 0.2 some choose `prefetch_factor=16` with two workers, and nothing changes. Ask how many
 #   batches two workers finish in a second.
-# - On a busy laptop exercise 0.2 may miss its target with eight workers and more, since starting them
-#   takes the processor away from those that load already. Six are enough.
-# - Somebody has no data yet. `course check` finds what is missing in seconds, and says how to mend
+# - On a busy laptop, exercise 0.2 may miss its target with eight or more workers, because starting them
+#   takes CPU time from the workers that already load. Six are enough.
+# - Somebody has no data yet. `course check` finds what is missing within seconds and prints how to fix
 #   it.
 #
-# **Extra.** Exercise 0.2 is for those who are done early; notebook 04 says how many workers are
-# enough.
+# **Extra.** Exercise 0.2 is for people who finish early. Notebook 04 shows how many workers are enough.
 
 # %% [markdown]
 # # Extra
 #
-# The core ends here. No later notebook's core needs what follows, and each section only the core.
+# The core ends here. No later notebook's core needs the sections below, and each section needs only
+# the core.
 #
 # ## Feed the GPU with your own loader
 #
-# Two workers load twice as fast as one, and that is not enough. How long does one process take for a
+# Two workers load twice as fast as one, and that is not enough. How long does one process need for a
 # batch?
 
 # %%
@@ -251,9 +274,9 @@ print(f"One batch takes {sum(waits) / len(waits):.0f} ms to load, one step {gpu.
 # %% [markdown]
 # ### Exercise 0.2 · 5 min · ●○○
 #
-# Give the loader below what it needs, so that the GPU idles less than **5 %** of the time once the
-# loop is running. The dataset, the shuffling, the batch size and the GPU stay as they are. The check
-# leaves out the first 8 of the 24 steps, in which workers may still be starting. <!-- given -->
+# Give the loader below what it needs, so that the GPU is idle less than **5 %** of the time once all
+# workers run. Do not change the dataset, the shuffling, the batch size or the GPU. The check ignores
+# the first 8 of the 24 steps, because workers may still be starting then. <!-- given -->
 
 # %%
 # This is the naive loader again. What does it need?
@@ -269,8 +292,8 @@ my_loader = DataLoader(
 )
 
 # %%
-storage.reset_counters()  # from here on it counts what your loader reads
-mine = None  # so that a run that fails leaves no old result for the check
+storage.reset_counters()  # so that it counts only what your loader reads
+mine = None  # if the next line fails, the check must not see an old result
 mine = train(my_loader)
 mine.timeline()
 
@@ -280,8 +303,7 @@ cu.check("00.2", my_loader, naive, mine, storage)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Workers that wait for a file need no processor core of their own, so there may be more of them than
-# you have cores.
+# A worker that waits for a file uses no core, so you may start more workers than you have cores.
 #
 # </details>
 #

@@ -175,3 +175,12 @@ def test_the_check_names_the_file_that_is_out_of_step(
 
 def test_the_notebooks_are_in_step_with_their_sources() -> None:
     assert main(["--check"]) == 0, f"run `make notebooks` in {HERE.parent}"
+
+
+def test_a_stored_cell_brings_a_picture_that_needs_no_kernel(tmp_path: Path) -> None:
+    cell = "import course_utils as cu\ncu.explorer()"
+    (tmp_path / "90_a.py").write_text(f'# %%\n1\n\n# %% tags=["stored"]\n{cell}\n', "utf-8")
+    learner, solved = build(tmp_path, tmp_path).values()
+    (shown,) = (c for c in nbformat.reads(learner, 4).cells if "stored" in tags(c))
+    assert "mountAll()" in shown.outputs[0].data["text/html"]
+    assert all(not c.get("outputs") for c in nbformat.reads(solved, 4).cells)

@@ -1,0 +1,29 @@
+"""The picture at the top of notebook 00 works before anything has run."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from course_utils.command import lab
+from course_utils.paths import shipped
+from tests.browser.lab_page import FIRST, LabPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+def test_the_switches_of_the_first_picture_work_without_running_a_cell(
+    lab_page: LabPage, lab_root: Path
+) -> None:
+    notebook = lab_root / "work" / "first_picture.ipynb"
+    shutil.copy(shipped("notebooks") / Path(FIRST).name, notebook)
+    lab.trust([notebook], state=lab_root / ".jupyter")
+    lab_page.open("work/first_picture.ipynb")
+    picture = lab_page.page.locator(".tl").first
+    expect(picture.locator(".sentence")).to_contain_text("Naive: the GPU computes")
+    picture.get_by_role("radio", name="CUDA prefetch").check()
+    expect(picture.locator(".sentence")).to_contain_text("CUDA prefetch: the GPU computes")
+    lab_page.shoot("first-picture")
+    assert all(cell["count"] is None for cell in lab_page.cells())
+    assert lab_page.js_errors == []
