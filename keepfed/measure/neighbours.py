@@ -10,15 +10,15 @@ from keepfed.limits import all_cores, known, usable_cores
 
 
 class Neighbours:
-    """Counts the processor time of other programs from now on."""
+    """Counter of the CPU time that other programs use from now on."""
 
     def __init__(self) -> None:
         self._begun_s, self._before_s = time.perf_counter(), known(_other_programs_cpu_s)
 
     def cores(self) -> float:
-        """Return how many cores other programs kept busy since then; 0.0 if that is not known.
+        """Return how many cores other programs kept busy since then, 0.0 if unknown.
 
-        It is not known if this process may use only some of the cores.
+        The number is unknown if this process may use only some of the cores.
         """
         lasted_s, now_s = time.perf_counter() - self._begun_s, known(_other_programs_cpu_s)
         if self._before_s is None or now_s is None or usable_cores() < all_cores():
@@ -27,7 +27,7 @@ class Neighbours:
 
 
 def children_cpu_s() -> float:
-    """Return the processor seconds of all processes that this one has started, dead ones too."""
+    """Return the CPU seconds of all child processes, including those that have ended."""
     import psutil
 
     times = os.times()
@@ -40,11 +40,11 @@ def children_cpu_s() -> float:
 
 
 def _other_programs_cpu_s() -> float:
-    """Return the processor time of all programs but this one and its children."""
+    """Return the CPU seconds of all programs except this process and its children."""
     import psutil
 
     times = psutil.cpu_times()
-    # on Linux, `user` contains `guest`
+    # Leave `guest` out, because on Linux `user` already contains it.
     others = ("idle", "iowait", "guest", "guest_nice")
     busy = sum(times) - sum(getattr(times, name, 0.0) for name in others)
     return float(busy) - time.process_time() - children_cpu_s()

@@ -1,7 +1,7 @@
 """Predict the trace of a training loop from the times of its stages.
 
-A discrete-event model of what a `DataLoader`, its workers and a device do: the same `Trace` comes
-out as from a measured run, so that prediction and measurement are drawn and summed up alike.
+The module is a discrete-event model of a `DataLoader`, its workers and a device. It returns a
+`Trace`, as a measured run does, so you can draw and summarise both in the same way.
 
     simulate(Pipeline(read_ms=60, decode_ms=20, step_ms=50, num_workers=2)).summary()
 """
@@ -24,9 +24,9 @@ _Process = Generator[simpy.Event, None, None]
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Everything the model knows about a loop; times are milliseconds per batch.
+    """Parameters of a simulated training loop; times are in milliseconds per batch.
 
-    Loading one batch on one worker takes L = read + decode + transform + collate, a step takes C.
+    One worker needs L = read + decode + transform + collate for a batch. A step takes C.
     """
 
     read_ms: float = 0.0
@@ -39,51 +39,51 @@ class Pipeline:
     batch_size: int = 64
     num_workers: int = 0
     prefetch_factor: int = 2
-    cores: int | None = None  # how many batches can be decoded, transformed or collated at a time
-    storage_streams: int | None = None  # how many batches can be read at a time
-    jitter: float = 0.0  # standard deviation of a stage's time over its mean
+    cores: int | None = None  # maximum number of batches in CPU stages at the same time
+    storage_streams: int | None = None  # maximum number of batches being read at the same time
+    jitter: float = 0.0  # standard deviation of a stage's time, divided by its mean
     pinned: bool = False  # a copy from pinned memory does not block the main process
-    overlap: bool = False  # copies run on a stream of their own, one batch ahead of the step
-    sync: bool = True  # the loop reads the loss after every step, so it waits for the step's end
-    start_up_ms: float = 0.0  # until the workers are running
-    host_ms: float = 0.0  # what the main process itself takes for a batch: receive it, launch
+    overlap: bool = False  # copies run on a separate stream, one batch ahead of the step
+    sync: bool = True  # the loop reads the loss after every step, so it waits for the step to end
+    start_up_ms: float = 0.0  # time until the workers are running
+    host_ms: float = 0.0  # time of the main process to receive a batch and launch its step
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what no loop can have."""
+        """Reject values that are out of range."""
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, (int, float)) and value < 0:
-                raise ValueError(f"{field.name}={value} is negative; give 0 or more.")
+                raise ValueError(f"`{field.name}` must be at least 0, but is {value}.")
         if 0 in (self.steps, self.prefetch_factor, self.cores, self.storage_streams):
             raise ValueError(
-                "steps, prefetch_factor, cores and storage_streams have to be at least 1."
+                "`steps`, `prefetch_factor`, `cores` and `storage_streams` must be at least 1."
             )
 
     @property
     def load_ms(self) -> float:
-        """L: the time one worker needs to load a batch."""
+        """Time that one worker needs to load a batch, called L."""
         return self.read_ms + self.decode_ms + self.transform_ms + self.collate_ms
 
 
 def simulate(pipeline: Pipeline) -> Trace:
-    """Return the trace that `pipeline` leads to, beginning at time 0."""
+    """Simulate `pipeline` and return its trace, which begins at time 0."""
     return _Model(pipeline).run()
 
 
 class _Model:
-    """The loop of one pipeline: workers, main process, copy engine and GPU."""
+    """Simulation of one pipeline: workers, main process, copy engine and GPU."""
 
     def __init__(self, pipeline: Pipeline):
         self.pipeline = p = pipeline
-        self.loop = simpy.Environment()  # its times are ms
+        self.loop = simpy.Environment()  # simulated time in ms
         self.trace = Trace(clock=lambda: _ns(self.loop.now))
         self.trace.note = "simulated"
         self.storage = simpy.Resource(self.loop, p.storage_streams or sys.maxsize)
         self.cpu = simpy.Resource(self.loop, p.cores or sys.maxsize)
-        self.asked_for = [self.loop.event() for _ in range(p.steps)]
+        self.requested = [self.loop.event() for _ in range(p.steps)]
         self.ready = [self.loop.event() for _ in range(p.steps)]
-        self.copy_free = self.gpu_free = 0.0  # when the engine has done what it was given so far
+        self.copy_free = self.gpu_free = 0.0  # time in ms at which the engine finishes its queue
         self.factors = _factors(p)
 
     def run(self) -> Trace:
@@ -100,8 +100,8 @@ class _Model:
         for stage in ("read", *CPU_STAGES):
             if duration := float(getattr(p, f"{stage}_ms") * self.factors[stage][batch]):
                 resource = self.cpu if stage in CPU_STAGES else self.storage
-                with resource.request() as turn:
-                    yield turn
+                with resource.request() as granted:
+                    yield granted
                     start = self.loop.now
                     yield self.loop.timeout(duration)
                     self._add(lane, stage, start, self.loop.now, batch)
@@ -109,23 +109,23 @@ class _Model:
     def _worker(self, worker: int) -> _Process:
         yield self.loop.timeout(self.pipeline.start_up_ms)
         for batch in range(worker, self.pipeline.steps, self.pipeline.num_workers):
-            yield self.asked_for[batch]
+            yield self.requested[batch]
             yield from self._load(batch, f"worker {worker}")
             self.ready[batch].succeed()
 
     def _next(self, batch: int) -> _Process:
-        """Do what `next(loader)` does: load, or wait for the workers, who get new tasks then."""
+        """Simulate `next(loader)`: load the batch, or wait for a worker and send new tasks."""
         p, start = self.pipeline, self.loop.now
         if p.num_workers == 0:
             yield from self._load(batch, "main")
         else:
             ahead = p.num_workers * p.prefetch_factor
             if batch == 0:
-                for task in self.asked_for[:ahead]:
+                for task in self.requested[:ahead]:
                     task.succeed()
             yield self.ready[batch]
             if batch + ahead < p.steps:
-                self.asked_for[batch + ahead].succeed()
+                self.requested[batch + ahead].succeed()
         yield self.loop.timeout(p.host_ms)
         self._add("main", "wait", start, self.loop.now, batch)
         served = range(batch * p.batch_size, (batch + 1) * p.batch_size)
@@ -135,7 +135,8 @@ class _Model:
     def _main_serial(self) -> _Process:
         for batch in range(self.pipeline.steps):
             yield from self._next(batch)
-            copied = self._copy(batch, self.gpu_free)  # same stream: behind the step before
+            # The copy waits for the previous step, because both run on the same stream.
+            copied = self._copy(batch, self.gpu_free)
             if not self.pipeline.pinned:
                 yield self.loop.timeout(copied - self.loop.now)
             yield from self._step(batch, copied)
@@ -168,7 +169,10 @@ class _Model:
 
 
 def _factors(pipeline: Pipeline) -> dict[str, np.ndarray]:
-    """Return by stage how much longer than its mean each batch takes: gamma, so never negative."""
+    """Return for each stage the time of every batch, relative to the mean.
+
+    The factors are gamma-distributed, so they are never negative.
+    """
     rng, stages = np.random.default_rng(pipeline.seed), ("read", *CPU_STAGES)
     if pipeline.jitter == 0:
         return {stage: np.ones(pipeline.steps) for stage in stages}

@@ -1,7 +1,7 @@
-"""Measure how fast a loader is on its own, without the two errors that everybody makes.
+"""Measure the throughput of a loader alone, without two common errors.
 
-The first batch pays for starting the workers, and the next ones were prefetched while it was: both
-are left out, so that what remains is the rate that a long epoch has.
+The first batch includes the start of the workers, and the workers prefetch the next batches during
+that time. The measurement leaves out both, so it returns the throughput of a long epoch.
 """
 
 from __future__ import annotations
@@ -13,29 +13,30 @@ from typing import Any
 
 from keepfed.errors import KeepfedError
 from keepfed.measure.hook import batch_size, data_loader_in, end
+from keepfed.words import plural
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast a loader is once it runs."""
+    """Steady throughput of a loader."""
 
-    start_up_s: float  # until the first batch: starting the workers and loading it
+    start_up_s: float  # time until the first batch, including the start of the workers
     batches_per_s: float
     samples_per_s: float
-    batches: int  # that were counted
-    dropped: int  # first ones that were not: num_workers * prefetch_factor + 1
+    batches: int  # number of batches that count
+    dropped: int  # number of first batches that do not: num_workers * prefetch_factor + 1
 
 
 def steady_rate(
     loader: Iterable[Any], *, seconds: float = 3.0, clock: Callable[[], float] = time.perf_counter
 ) -> Rate:
-    """Return the rate of one epoch of `loader` alone; nothing is done with its batches.
+    """Measure the throughput of one epoch of `loader` without a training step.
 
-    An epoch that lasts longer is cut short, after `seconds` of steady running. Of an epoch with
-    less than twice the batches that would be dropped, only half are dropped.
+    The measurement stops after `seconds` of steady running, even if the epoch continues. In a short
+    epoch, at most half of the batches are dropped.
 
     Raises:
-        KeepfedError: the epoch has fewer than two batches, or ended before it was steady.
+        KeepfedError: If the epoch has fewer than two batches, or ends before it is steady.
     """
     dropped = warm_up_batches(prefetched(loader), length(loader))
     times: list[float] = []
@@ -55,8 +56,8 @@ def steady_rate(
     end(batches)
     if len(times) <= dropped:
         raise KeepfedError(
-            f"The epoch ended after {len(times)} batches, {dropped} of which are the prefetched "
-            "ones that have to be dropped; give a loader with more batches."
+            f"The epoch ended after {plural(len(times), 'batch')}, but the first {dropped} are "
+            "dropped because they were prefetched during start-up. Use a loader with more batches."
         )
     lasted = max(times[-1] - times[dropped - 1], 1e-9)
     return Rate(
@@ -69,7 +70,7 @@ def steady_rate(
 
 
 def prefetched(loader: Iterable[Any]) -> int:
-    """Return how many batches `loader` may have ready when the first one is taken."""
+    """Return how many batches `loader` may have ready when you take the first one."""
     inner = data_loader_in(loader)
     if inner is None or not inner.num_workers:
         return 0
@@ -77,7 +78,7 @@ def prefetched(loader: Iterable[Any]) -> int:
 
 
 def length(loader: Iterable[Any]) -> int | None:
-    """Return the number of batches of an epoch, None if the loader does not know."""
+    """Return the number of batches per epoch, or None if the loader has no length."""
     try:
         return len(loader)  # type: ignore[arg-type]
     except TypeError:
@@ -85,5 +86,5 @@ def length(loader: Iterable[Any]) -> int | None:
 
 
 def warm_up_batches(prefetched: int, length: int | None) -> int:
-    """Return how many first batches of an epoch say nothing about its steady rate."""
+    """Return how many first batches of an epoch to drop before the throughput is steady."""
     return min(prefetched + 1, max(1, (length if length is not None else 2**62) // 2))

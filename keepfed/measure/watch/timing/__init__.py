@@ -1,1 +1,1 @@
-"""Time the loops of this process, and write down what each iteration and fetch cost."""
+"""Time the loops of this process, and record the cost of each iteration and fetch."""

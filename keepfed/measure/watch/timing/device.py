@@ -1,8 +1,8 @@
-"""Read from CUDA how long it had nothing to do while the loop waited for a batch.
+"""Measure with CUDA events how long the device was idle while the loop waited for a batch.
 
-An event is recorded before and after each call of next(), and asked later whether it has passed:
-the host never waits for the device. Between the two events the device has nothing of the loop to
-do, so the time between them is what the loader cost the device. No CUDA is started here.
+The clock records an event before and after each call of next() and queries both later, so the host
+never waits for the device. Between the two events the loop gives the device no work. The time
+between them is therefore the device time lost to the loader. This module never initialises CUDA.
 """
 
 from __future__ import annotations
@@ -17,55 +17,55 @@ from typing import Any
 
 import torch
 
-MAX_PENDING = 64  # turns that the device may be behind; the oldest are then given up
+MAX_PENDING = 64  # iterations that the device may lag behind before the oldest are dropped
 _THREAD_LOCAL = 1  # cudaStreamCaptureModeThreadLocal: only captures of this thread restrict it
 
-Mark = tuple[Any, int]  # the event and the device of its stream
+Mark = tuple[Any, int]  # event and the device of its stream
 
 
 class DeviceClock:
-    """Marks the turns of one loop on the current stream.
+    """Clock that marks the iterations of one loop with events on the current stream.
 
-    CUDA refuses to compare events of two devices, so turns on two devices are dropped. A query of
-    an event would break a graph that another thread captures, so this thread first declares that it
-    takes no part in such a capture. The first error ends the marking.
+    CUDA cannot compare events of two devices, so iterations that use two devices are dropped.
+    Querying an event would break a graph that another thread is capturing. This thread therefore
+    first declares that it does not take part in the capture. The clock stops at the first error.
     """
 
-    def __init__(self, known: Callable[[int, float, float], None]):
-        """Have `known(number, idle_ns, work_ns)` called for each turn, some turns later."""
-        self._known = known
+    def __init__(self, report: Callable[[int, float, float], None]):
+        """Create a clock that calls `report(number, idle_ns, work_ns)` a few iterations later."""
+        self._report = report
         self._asked: Mark | None = None
-        self._turn: tuple[int, Mark, Mark] | None = None  # number, before and after next()
+        self._current: tuple[int, Mark, Mark] | None = None  # number, before and after next()
         self._pending: deque[tuple[int, Any, Any, Any]] = deque(maxlen=MAX_PENDING)
-        self._works = True
+        self._enabled = True
 
     def asked(self) -> None:
-        """Mark that the loop asks for a batch, which ends the turn before; read what has passed."""
-        if self._works:
+        """Mark that the loop asks for a batch, and read the events that have completed."""
+        if self._enabled:
             with self._stop_on_error():
                 self._ask()
 
     def got(self, number: int) -> None:
-        """Mark that the loop goes on with the batch of turn `number`."""
-        if self._works and self._asked is not None:
+        """Mark that the loop received the batch of iteration `number`."""
+        if self._enabled and self._asked is not None:
             with self._stop_on_error():
-                self._turn = number, self._asked, _mark()
+                self._current = number, self._asked, _mark()
 
     def forget(self) -> None:
-        """Drop the current turn: what happens until the next batch is not part of it."""
-        self._turn = None
+        """Drop the current iteration, because the time until the next batch is not part of it."""
+        self._current = None
 
     def _ask(self) -> None:
         self._asked = _mark()
-        if self._turn is not None:
-            number, *marks = *self._turn, self._asked
-            self._turn = None
+        if self._current is not None:
+            number, *marks = *self._current, self._asked
+            self._current = None
             if len({device for _, device in marks}) == 1:
                 before, after, left = (event for event, _ in marks)
                 self._pending.append((number, before, after, left))
         while self._pending and self._pending[0][3].query():
             number, before, after, left = self._pending.popleft()
-            self._known(number, before.elapsed_time(after) * 1e6, after.elapsed_time(left) * 1e6)
+            self._report(number, before.elapsed_time(after) * 1e6, after.elapsed_time(left) * 1e6)
 
     @contextmanager
     def _stop_on_error(self) -> Iterator[None]:
@@ -75,15 +75,15 @@ class DeviceClock:
         try:
             yield
         except RuntimeError:
-            self._works, self._asked, self._turn = False, None, None
+            self._enabled, self._asked, self._current = False, None, None
             self._pending.clear()
         finally:
             if exchange is not None:
-                exchange(ctypes.byref(mode))  # the mode of the program again
+                exchange(ctypes.byref(mode))  # restores the mode of the program
 
 
 def device_in_use() -> bool:
-    """Return whether this program computes on CUDA, and events can be recorded now."""
+    """Return whether this program uses CUDA and can record events now."""
     started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return (
         started
@@ -94,9 +94,9 @@ def device_in_use() -> bool:
 
 @cache
 def _exchange_capture_mode() -> Any:
-    """Return cudaThreadExchangeStreamCaptureMode of the runtime that torch uses; None without it.
+    """Return cudaThreadExchangeStreamCaptureMode of the CUDA runtime of torch, or None.
 
-    torch has it only in C++ (CUDAStreamCaptureModeGuard).
+    torch offers this function only in C++, as CUDAStreamCaptureModeGuard.
     """
     major = (torch.version.cuda or "").partition(".")[0]
     name = f"cudart64_{major}.dll" if sys.platform == "win32" else f"libcudart.so.{major}"

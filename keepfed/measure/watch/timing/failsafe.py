@@ -11,7 +11,7 @@ from pathlib import Path
 from keepfed.measure.watch.timing.ring_file import FAILED, FOLDER, PROCESS
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_errors: list[str] = []  # errors of this process, of which only the first is printed
+_errors: list[str] = []  # errors of this process; keepfed prints only the first one
 
 
 def has_failed() -> bool:
@@ -19,15 +19,17 @@ def has_failed() -> bool:
     return bool(_errors)
 
 
-def give_up(error: BaseException, happens: str = "the program continues unwatched") -> None:
+def give_up(error: BaseException, message: str = "The program continues unwatched") -> None:
     """Print one line about `error` and what happens next, unless a line was already printed."""
     first = not _errors
     _errors.append(type(error).__name__)
     if not first:
         return
     with suppress(Exception):  # stderr may be closed
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"keepfed watch: {happens} ({said}).{_next_step(error)}", file=sys.stderr, flush=True)
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
+        print(
+            f"keepfed watch: {message} ({cause}).{_next_step(error)}", file=sys.stderr, flush=True
+        )
     with suppress(Exception):  # the file may not exist
         mark = Path(os.environ[FOLDER], f"{os.getpid()}{PROCESS}")
         # Rename the file, because writing a new one fails on a full disk.

@@ -1,9 +1,8 @@
-"""Keep what is watched of a loader in a file that is mapped to memory, and read it there.
+"""Store the figures of a watched loader in a memory-mapped file, and read them again.
 
-The file has a fixed size: a description, running totals, and a ring of the last iterations, each
-with the fetch of its batch. What was written is in it however the process ends, even by a signal
-that nobody can catch, and another process can read it at any time. Only the standard library is
-needed here.
+The file has a fixed size. It contains a description, running totals, and a ring of the last
+iterations, each with the fetch of its batch. The data survive any end of the process, even SIGKILL,
+and another process can read them at any time. This module needs only the standard library.
 """
 
 from __future__ import annotations
@@ -22,22 +21,25 @@ from typing import Any, NamedTuple
 
 from keepfed.measure.records import UNKNOWN, Fetch, Iteration
 
-FOLDER = "KEEPFED_WATCH"  # the environment variable that names the folder of the records
+FOLDER = "KEEPFED_WATCH"  # environment variable with the folder of the records
 ENDING = ".watched"
-PROCESS = ".process"  # a file that a process leaves in which torch was imported
-FAILED = ".failed.process"  # its new ending after an error of our own code
-ABOUT = 8192  # bytes of the description
-ROWS = 2048  # iterations that are remembered
+PROCESS = ".process"  # suffix of the file that each process with torch writes
+FAILED = ".failed.process"  # suffix of the same file after an error in keepfed
+ABOUT = 8192  # size of the description in bytes
+ROWS = 2048  # number of iterations in the ring
 
 
 def is_watched() -> bool:
-    """Tell whether `keepfed watch` watches all loaders of this process."""
+    """Return whether `keepfed watch` watches all loaders of this process."""
     return FOLDER in os.environ
 
 
 @cache
 def records_folder() -> Path:
-    """Return where this process keeps its files; without `keepfed watch`, as long as it lives."""
+    """Return the folder for the files of this process.
+
+    Without `keepfed watch`, this is a temporary folder that is removed when the process exits.
+    """
     if is_watched():
         return Path(os.environ[FOLDER])
     own = tempfile.TemporaryDirectory(prefix="keepfed-watch-")
@@ -50,22 +52,22 @@ class Totals(NamedTuple):
 
     iterations: int = 0
     epochs: int = 0
-    first_ns: int = 0  # when the first batch was asked for
-    last_ns: int = 0  # when the last one was there, or the epoch ended
-    waited_ns: int = 0  # in next(), in all
-    began_ns: int = 0  # of it: for the first batch of each epoch
-    worked_ns: int = 0  # between a batch and the next call of next()
+    first_ns: int = 0  # time at which the loop asked for the first batch
+    last_ns: int = 0  # time at which the last batch arrived, or the epoch ended
+    waited_ns: int = 0  # total time in next()
+    began_ns: int = 0  # time in next() for the first batch of each epoch
+    worked_ns: int = 0  # time between receiving a batch and the next call of next()
     device_idle_ns: int = 0
-    device_iterations: int = 0  # of which that is known
-    elsewhere: int = 0  # calls of next() by other threads than the main one
-    cores: int = 0  # that the workers may use, together
-    step_cpu_ns: int = 0  # processor time of the process between a batch and next(), in some
-    step_seen_ns: int = 0  # the time of these
-    sampled_ns: int = 0  # processor time of the sampler, in this process
+    device_iterations: int = 0  # iterations with a known device idle time
+    elsewhere: int = 0  # calls of next() outside the main thread
+    cores: int = 0  # number of cores that at least one worker may use
+    step_cpu_ns: int = 0  # CPU time of the process during the sampled steps
+    step_seen_ns: int = 0  # wall time of the sampled steps
+    sampled_ns: int = 0  # CPU time of the sampler in this process
     sampler_calls: int = 0
-    looks: int = 0  # at what the workers wait for
-    held_up: int = 0  # of them found that one held up the others
-    timed: int = 0  # iterations whose times were measured; the times of the others are estimated
+    looks: int = 0  # checks for workers that wait for a lock
+    held_up: int = 0  # checks in which one worker blocked the others
+    timed: int = 0  # iterations with measured times; the other times are estimated
 
 
 _WIDTH = len(Iteration._fields) + len(Fetch._fields)
@@ -76,7 +78,7 @@ _NO_FETCH = Fetch(UNKNOWN, 0, 0, 0)
 
 
 class FieldIndex:
-    """Where the totals stand among the figures, and some figures of an iteration in its row."""
+    """Indices of the totals in `figures`, and of some fields in the row of an iteration."""
 
     (
         ITERATIONS, EPOCHS, FIRST, LAST, WAITED, BEGAN, WORKED, IDLE, IDLE_ITERATIONS, ELSEWHERE,
@@ -88,18 +90,22 @@ class FieldIndex:
 
 
 class RingFile:
-    """What one process writes down of one loader; its `figures` are the totals, then the ring."""
+    """File with the figures of one loader in one process.
+
+    `figures` is a view of the totals, followed by the ring.
+    """
 
     def __init__(self, path: Path, about: Mapping[str, Any]):
-        """Make the file.
+        """Create the file and reserve its space.
 
         Raises:
-            OSError: If there is no space for all of it.
+            OSError: If the disk does not have enough free space.
         """
         partial = path.with_suffix(".part")
         try:
             with partial.open("wb+") as file:
-                # Writing reserves the space: a hole in a full tmpfs kills the process that fills it
+                # Write zeros to reserve the space. Otherwise a full tmpfs would kill the process
+                # with SIGBUS later.
                 file.write(bytes(_SIZE))
                 file.flush()
                 self._map = mmap.mmap(file.fileno(), _SIZE)
@@ -108,29 +114,29 @@ class RingFile:
             raise
         self.figures = memoryview(self._map)[ABOUT:].cast("q")
         self.describe(about)
-        os.replace(partial, path)  # so that a reader finds none without its description
+        os.replace(partial, path)  # readers never see a file without its description
 
     def describe(self, about: Mapping[str, Any]) -> None:
-        """Write what is known of the loader; of a long word the end is lost."""
+        """Write the description of the loader. Strings are cut to 200 characters."""
         short = {k: value[:200] if isinstance(value, str) else value for k, value in about.items()}
         self._map[:ABOUT] = json.dumps(short).encode().ljust(ABOUT)
 
     @property
     def iterations(self) -> int:
-        """How many there were, which is the number of the next one."""
+        """Number of iterations so far, which is also the index of the next one."""
         return self.figures[FieldIndex.ITERATIONS]
 
     def add_iteration(
         self, place: int, asked_ns: int, got_ns: int, receiving_ns: int, fetch: Fetch | None
     ) -> int:
-        """Write an iteration over the oldest one and count it; return its number.
+        """Replace the oldest iteration in the ring with a new one, and return its index.
 
         Args:
-            place: in the epoch.
-            asked_ns: when the batch was asked for.
-            got_ns: when it was there.
-            receiving_ns: processor time of the main thread.
-            fetch: None if it is not known how the batch was made.
+            place: Index of the iteration in its epoch.
+            asked_ns: Time at which the loop asked for the batch.
+            got_ns: Time at which the loop received the batch.
+            receiving_ns: CPU time of the main thread in next().
+            fetch: Cost of loading the batch, or None if unknown.
         """
         figures = self.figures
         number, waited_ns = figures[FieldIndex.ITERATIONS], got_ns - asked_ns
@@ -145,14 +151,15 @@ class RingFile:
             figures[FieldIndex.FIRST] = figures[FieldIndex.FIRST] or asked_ns
             figures[FieldIndex.BEGAN] += waited_ns
         figures[FieldIndex.TIMED] += 1
-        figures[FieldIndex.ITERATIONS] = number + 1  # at last: a reader counts whole ones only
+        # Write the count last, because a reader ignores rows beyond it.
+        figures[FieldIndex.ITERATIONS] = number + 1
         return number
 
     def end_iteration(self, number: int, when_ns: int | None) -> None:
-        """Write when the loop came back; None if another loader was asked in between."""
+        """Write when the loop asked for the next batch, None if it used another loader first."""
         figures, row = self.figures, len(Totals._fields) + number % ROWS * _WIDTH
         if figures[row] != number:
-            return  # forgotten
+            return  # the ring no longer contains this iteration
         if when_ns is None:
             figures[row + FieldIndex.LEFT] = UNKNOWN
         else:
@@ -160,13 +167,13 @@ class RingFile:
             figures[FieldIndex.WORKED] += when_ns - figures[row + FieldIndex.GOT]
 
     def add_skipped(self, iterations: int, waited_ns: float, worked_ns: float) -> None:
-        """Count iterations that were not timed, with an estimate of their times."""
+        """Count iterations that were not timed, and add their estimated times."""
         self.figures[FieldIndex.WAITED] += round(waited_ns)
         self.figures[FieldIndex.WORKED] += round(worked_ns)
         self.figures[FieldIndex.ITERATIONS] += iterations
 
     def set_field(self, number: int, field: int, value: float) -> None:
-        """Write one figure of an iteration that was not known at once, if it is remembered."""
+        """Write one field of an earlier iteration, if the ring still contains it."""
         row = len(Totals._fields) + number % ROWS * _WIDTH
         if self.figures[row] == number:
             self.figures[row + field] = round(value)
@@ -174,21 +181,21 @@ class RingFile:
 
 @dataclass(frozen=True)
 class Observation:
-    """What was written down of a loader in one process."""
+    """Contents of a `RingFile`: the figures of one loader in one process."""
 
     about: Mapping[str, Any]
     totals: Totals
-    iterations: list[Iteration]  # the last ones, in order
-    fetches: Mapping[int, Fetch]  # by the number of the iteration, as far as they are known
+    iterations: list[Iteration]  # last iterations, in order
+    fetches: Mapping[int, Fetch]  # known fetches by the index of their iteration
 
     @property
     def rank(self) -> int:
-        """Which rank it was."""
+        """Rank of the process."""
         return int(self.about["rank"])
 
 
 def read(path: Path) -> Observation:
-    """Read a file, also while it is being written."""
+    """Read a file, even while another process writes it."""
     content = path.read_bytes()
     totals = Totals(*_TOTALS.unpack_from(content, ABOUT))
     width, iterations, fetches = len(Iteration._fields), list[Iteration](), dict[int, Fetch]()
@@ -202,7 +209,7 @@ def read(path: Path) -> Observation:
 
 
 def read_all(folder: Path) -> list[Observation]:
-    """Read all files in `folder`, by rank, and of a rank in the order in which they began."""
+    """Read all files in `folder`, sorted by rank and start time."""
     found = [read(path) for path in folder.glob(f"*{ENDING}")]
     begun = (one for one in found if one.totals.iterations)
     return sorted(begun, key=lambda one: (one.rank, one.totals.first_ns))

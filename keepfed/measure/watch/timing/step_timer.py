@@ -31,31 +31,31 @@ from keepfed.measure.watch.timing.last_fetch import LastFetch
 from keepfed.measure.watch.timing.ring_file import FieldIndex
 from keepfed.measure.watch.timing.writer import Writer, rank_and_device
 
-IMMEDIATE_NS = 1_000_000  # between iter() and next(): then they are one wait
-SHORT_NS = 8_000_000  # to follow how such a batch is made would cost up to 2 % of its iteration
-# Upper bounds: what two timed iterations cost in a loop whose step leaves the caches cold, and the
-# share of the loop's time that this may take.
+IMMEDIATE_NS = 1_000_000  # maximum time between iter() and next() that counts as one wait
+# Metering the fetch of a batch costs up to 2 % of a shorter iteration.
+SHORT_NS = 8_000_000
+# Upper bounds: the cost of two timed iterations in a loop whose step evicts the CPU caches, and the
+# share of the loop's time that the timing may take.
 PAIR_NS, MAX_COST = 100_000, 0.005
-# Shorter iterations are skipped, because even keeping their times costs 1 %.
+# Shorter iterations are skipped, because even storing their times costs 1 %.
 VERY_SHORT_NS = 1_000_000
 MAX_SKIPPED = 4_095
-FAST_SAMPLER_NS = 50_000  # of a sampler for a batch: to time it costs as much
+FAST_SAMPLER_NS = 50_000  # sampler time per batch at which timing costs as much as the sampler
 _MAIN = threading.main_thread().ident
 
-_last = [0]  # the id of the timer whose next() was called last
-_open = weakref.WeakSet["StepTimer"]()  # some of them may not be written down yet
+_last = [0]  # id of the timer whose next() was called last
+_open = weakref.WeakSet["StepTimer"]()  # timers that may hold unwritten iterations
 
 
 class StepTimer:
-    """Times the calls of next() of one iterator.
+    """Timer for the calls of next() of one iterator.
 
     A training step evicts this code from the CPU caches, so the cost of an iteration is the number
-    of functions and objects touched, not the work they do. Where batches are made in this process,
-    there are two ways to do less. For most of the short iterations only the times are kept; they
-    are written down with the next iteration that is followed. Of very short iterations two are
-    timed, and then as many are skipped as keep the cost below 1 %; the skipped ones are counted,
-    and their times are estimated. Iterations that are not yet written down are lost if the process
-    is killed.
+    of functions and objects touched, not the work they do. Two shortcuts reduce this cost. If the
+    main process loads the batches, most short iterations only store their times, and a later
+    iteration writes them to the file. If iterations are very short, the timer measures two of them
+    and then skips enough iterations to keep the cost below 1 %. It counts the skipped iterations
+    and estimates their times. If the process is killed, unwritten iterations are lost.
     """
 
     def __init__(self, writer: Writer, meter: FetchMeter | None, began: int):
@@ -64,34 +64,31 @@ class StepTimer:
         self._last = sink if isinstance(sink, LastFetch) else None
         workers = writer.about["workers"] > 0
         self._packed = workers and meter is not None
-        self._fetches = not workers and meter is not None  # in next(), and its cost is read there
-        self._began = began  # making the iterator, until the first batch is asked for
+        self._fetches = not workers and meter is not None  # next() loads the batch and meters it
+        self._began = began  # time at which iter() was called
         self._ready = perf_counter_ns()
-        self._place = 0  # in the epoch
-        self._since = 0  # iterations since the epoch began, or since some were skipped
-        self._asked = 0  # for the batch before
-        self._got = self._number = 0  # when the batch came that the loop works on; its iteration
-        self._main = False  # the main thread calls next()
-        self._spent = 0  # processor time of the process when that batch came; 0: of most iterations
+        self._place = 0  # index of the iteration in the epoch
+        self._since = 0  # iterations since the start of the epoch or the last skip
+        self._asked = 0  # time at which the loop asked for the previous batch
+        self._got = self._number = 0  # arrival time of the current batch, and its iteration
+        self._main = False  # whether the main thread calls next()
+        self._spent = 0  # CPU time of the process at `_got`, 0 if it was not read
         self._device: DeviceClock | None = None
-        self._paused = False  # nobody follows how a batch is made
-        self._kept: list[tuple[int, int, int, bool, int]] = []  # iterations not yet written down
-        self._lost = False  # after an error of our own
-        self._skips = self._gap = 0  # iterations still to be skipped, and of how many
-        self._wait = self._work = 0.0  # of the last iterations that were timed, in ns
-        self._mark = self._marked = 0  # when the pace was looked at, and the place then
-        self._straight = self._quick = False  # of the iteration that begins
+        self._paused = False  # whether the meter is off
+        self._kept: list[tuple[int, int, int, bool, int]] = []  # iterations not yet written
+        self._lost = False  # whether an error in keepfed stopped this timer
+        self._skips = self._gap = 0  # iterations left to skip, and skipped ones not yet counted
+        self._wait = self._work = 0.0  # times of the last timed iterations, in ns
+        self._mark = self._marked = 0  # time and place of the last call of `_choose_skips`
+        self._straight = self._quick = False  # flags of the current iteration
         self._cpu = 0
         self._sampler: TimedSampler | None = None
         self._fast_sampler = False
-        self._sampled_ns = self._sampler_calls = 0  # that are written down
+        self._sampled_ns = self._sampler_calls = 0  # figures already in the file
         _open.add(self)
 
     def time_next(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
-        """Return `next_batch(iterator)`, and note the iteration that begins so.
-
-        Only errors of `next_batch` come through.
-        """
+        """Return `next_batch(iterator)` and time it. Only errors of `next_batch` are raised."""
         if self._skips:
             _last[0] = id(self)
             try:
@@ -122,18 +119,18 @@ class StepTimer:
         return without_report(batch) if self._packed else batch
 
     def stop_watching(self, error: Exception) -> None:
-        """Let the loop continue unwatched."""
+        """Stop timing after an error in keepfed, so that the loop continues unwatched."""
         self._lost, self._skips = True, 0
         self._kept.clear()
         give_up(error)
 
     def end(self) -> None:
-        """Let persistent workers send nothing but batches to the next loop."""
+        """Stop persistent workers from sending figures with the batches of the next loop."""
         if self._last is not None:
             self._last.on[0] = False
 
     def write_down(self) -> None:
-        """Write down the iterations that were kept, and count those that were skipped."""
+        """Write the stored iterations to the file, and count the skipped ones."""
         try:
             self._write_kept()
             if self._gap:
@@ -142,14 +139,14 @@ class StepTimer:
             self.stop_watching(error)
 
     def __del__(self) -> None:
-        """Write down what the loop left; a forked process has only a copy of it."""
+        """Write unwritten iterations, except in a forked child, which has only a copy."""
         if (self._kept or self._gap) and self.writer.about["pid"] == os.getpid():
             self.write_down()
 
     def _prepare_next(self, iterator: Any) -> int:
-        """End the iteration before; return when the loop asks for the next batch."""
+        """End the previous iteration, and return when the loop asks for the next batch."""
         if self._packed and self._place and getattr(iterator, "_num_yielded", None) == 0:
-            self._new_epoch()  # of persistent workers, after a break
+            self._new_epoch()  # persistent workers start a new epoch after a break
         looks = not self._place and not self.writer.skips and not self._fast_sampler
         if looks and (timed := time_sampler(iterator)):
             self._sampler, self._sampled_ns, self._sampler_calls = timed, 0, 0
@@ -175,7 +172,7 @@ class StepTimer:
         return self._start_iteration(iterator, asked, straight)
 
     def _start_iteration(self, iterator: Any, asked: int, straight: bool) -> int:
-        """Begin an iteration that is written down; return when the loop began to wait."""
+        """Start an iteration that goes to the file, and return when the loop began to wait."""
         place, since, main = self._place, self._since, get_ident() == _MAIN
         self._main = main
         if place and self._got:
@@ -183,7 +180,7 @@ class StepTimer:
             self._work = asked - self._got if straight else self._work
         elif not place and asked - self._ready < IMMEDIATE_NS:
             asked = self._began
-        # only some iterations ask whether there is one: that alone is a tenth of the whole cost
+        # Look for a device only in some iterations, because that is a tenth of the total cost.
         device = self._get_device_clock() if main and (self._device or since % SOME < 2) else None
         if device is not None:
             device.asked()
@@ -194,7 +191,7 @@ class StepTimer:
         return asked
 
     def _keep(self, batch: Any, asked: int) -> Any:
-        """Keep the times of an iteration; return its batch."""
+        """Store the times of an iteration, and return its batch."""
         got = perf_counter_ns()
         spent = thread_time_ns() - self._cpu if got - asked > LONG_NS else UNKNOWN
         self._kept.append((self._place, asked, got, self._straight, spent))
@@ -203,7 +200,7 @@ class StepTimer:
         return batch
 
     def _write(self, iterator: Any, batch: Any, asked: int) -> Any:
-        """Write down an iteration with all that can be known of it; return its batch."""
+        """Write an iteration with all its figures to the file, and return its batch."""
         place, since, file, got = self._place, self._since, self.writer.file, perf_counter_ns()
         received = thread_time_ns() - self._cpu if self._cpu else UNKNOWN
         if self._device is not None and self._main:
@@ -235,16 +232,16 @@ class StepTimer:
         self._kept.clear()
 
     def _choose_skips(self, asked: int) -> None:
-        """Choose how many iterations are skipped, from the time of all since the last look."""
+        """Choose how many iterations to skip, from the mean time since the last call."""
         if self._mark:
             each = (asked - self._mark) / max(1, self._place - self._marked)
             self.writer.skips = _skips(each)
         self._mark, self._marked = asked, self._place
 
     def _skip(self, iterator: Any, count: int) -> None:
-        """Begin to skip iterations, in which nobody follows how a batch is made."""
+        """Skip the next `count` iterations, and switch off the meters during that time."""
         self._skips = self._gap = count
-        if self._sampler is not None:  # to time it costs too much here
+        if self._sampler is not None:  # timing the sampler costs too much in short iterations
             iterator._sampler_iter, self._sampler = self._sampler.indices, None
         if self._fetches:
             pause(iterator, True)
@@ -253,25 +250,25 @@ class StepTimer:
             self._device.forget()
 
     def _count_skipped(self, asked: int | None) -> None:
-        """Count the iterations skipped so far; divide their time into waiting and working.
+        """Count the iterations skipped so far, and divide their time into waiting and working.
 
         Args:
-            asked: When the loop asked for the iteration after them. None if the loop did something
-                else in between: then each of them lasted as long as the iterations timed before.
+            asked: Time of the first request after the skipped iterations. If None, the loop did
+                something else in between, so each skipped iteration gets the last measured times.
         """
         count, self._gap = self._gap - self._skips, self._skips
         waited, worked = count * self._wait, (count + 1) * self._work
         if asked is not None and self._got and waited + worked:
             share = (asked - self._got) / (waited + worked)
             waited, worked = share * waited, share * worked
-        if self._got:  # the end of the iteration timed last was not timed itself
+        if self._got:  # the end of the last timed iteration was skipped
             self.writer.file.end_iteration(self._number, None)
         self.writer.file.add_skipped(count, waited, worked)
         self._place += count
         self._since = self._got = 0
 
     def _handle_error(self, error: BaseException, asked: int) -> None:
-        """Note that next() raised `error`, which ends an epoch or the loop."""
+        """Record that next() raised `error`, which ends an epoch or the loop."""
         if self._lost:
             return
         try:
@@ -287,7 +284,7 @@ class StepTimer:
             self.stop_watching(own)
 
     def _count_sampling(self, iterator: Any, sampler: TimedSampler) -> None:
-        """Count what the sampler took; a quick one is timed no more."""
+        """Add the time of the sampler, and stop timing a fast sampler."""
         figures = self.writer.file.figures
         figures[FieldIndex.SAMPLED] += sampler.spent_ns - self._sampled_ns
         figures[FieldIndex.SAMPLER_CALLS] += sampler.count - self._sampler_calls
@@ -303,7 +300,7 @@ class StepTimer:
             figures[FieldIndex.HELD_UP] += is_lock_contended([one.pid for one in workers])
 
     def _add_step_cpu(self, asked: int, straight: bool) -> None:
-        """Count what the loop's own work took of the cores, with all threads of the process."""
+        """Add the CPU time that all threads of the process used during a step."""
         if straight:
             figures = self.writer.file.figures
             figures[FieldIndex.STEP_CPU] += process_time_ns() - self._spent
@@ -311,7 +308,7 @@ class StepTimer:
         self._spent = 0
 
     def _unpacked(self, received: Any) -> tuple[Any, Fetch | None]:
-        """Return a batch, and what its worker says of its fetch."""
+        """Return a batch, and the cost of its fetch if the worker sent it."""
         batch, about = detach_report(received)
         if about is None:
             return batch, None
@@ -320,7 +317,7 @@ class StepTimer:
         return batch, Fetch._make(fetch)
 
     def _describe(self, batch: Any) -> None:
-        """Write what is known once the loop is under way."""
+        """Add facts to the description that are known once the loop runs."""
         self.writer.file.figures[FieldIndex.CORES] = self.writer.cores.bit_count()
         self.writer.describe(
             **rank_and_device(), batch_bytes=_bytes(batch), **contents_of(batch)._asdict()
@@ -340,7 +337,7 @@ class StepTimer:
             self._device.forget()
 
     def _get_device_clock(self) -> DeviceClock | None:
-        """Return what marks the iterations on the device."""
+        """Return the clock of the device, or None if the program does not use CUDA now."""
         if not device_in_use():
             return None
         if self._device is None:
@@ -357,7 +354,7 @@ def _skips(iteration_ns: float) -> int:
 
 
 def _bytes(batch: Any) -> int:
-    """Return the bytes of the tensors in nested containers."""
+    """Return the total size in bytes of the tensors in nested containers."""
     if isinstance(batch, torch.Tensor):
         return batch.nbytes
     if isinstance(batch, Mapping):
@@ -367,13 +364,13 @@ def _bytes(batch: Any) -> int:
 
 @atexit.register
 def write_down() -> None:
-    """Write down all iterations that were kept."""
+    """Write all stored iterations to their files."""
     for timer in list(_open):
         timer.write_down()
 
 
 def _reset_after_fork() -> None:
-    """Forget the loops of the process that was forked."""
+    """Drop the timers of the parent process in a forked child."""
     global _MAIN
     _last[0], _MAIN = 0, get_ident()
     _open.clear()

@@ -1,6 +1,7 @@
-"""Watch the loops over a loader: hand out its own iterator, whose next() a `StepTimer` times.
+"""Watch the loops over a loader.
 
-Everything that asks the iterator for something finds it as it is.
+The loop gets the loader's own iterator, so its class and attributes stay available. A `StepTimer`
+times each call of next().
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from keepfed.measure.watch.timing.writer import get_writer
 
 
 def watch_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
-    """Return `make(loader)`, a `DataLoader`'s iterator, and watch it unless this is a worker."""
+    """Return `make(loader)`, the iterator of a `DataLoader`, and watch it outside of workers."""
     try:
         timer = None if has_failed() or get_worker_info() is not None else _timer_of(loader)
     except Exception as error:
@@ -39,18 +40,18 @@ def watch_iterator(loader: Any, make: Callable[[Any], Iterator[Any]]) -> Iterato
 
 
 def _timer_of(loader: Any) -> StepTimer | None:
-    """Return what times a loop over a `DataLoader`; None after too many loaders."""
+    """Return the timer for a loop over a `DataLoader`, or None after too many loaders."""
     writer = get_writer(loader)
     if writer is None:
         return None
-    recorded = has_listeners(loader)  # by somebody else already
+    recorded = has_listeners(loader)  # a trace or `diagnose` already meters this loader
     return StepTimer(writer, None if recorded else _meter_of(loader), perf_counter_ns())
 
 
 def _attach_meter(
     loader: Any, timer: StepTimer, make: Callable[[Any], Iterator[Any]]
 ) -> Iterator[Any]:
-    """Return `make(loader)` with the meter in it; errors of `make` are the program's own."""
+    """Return `make(loader)` with the meter attached, and let errors of `make` pass."""
     called = False
 
     def make_once(loader: Any) -> Iterator[Any]:
@@ -69,7 +70,7 @@ def _attach_meter(
 
 
 def watch_batches(batches: Any) -> Iterator[Any]:
-    """Yield `batches`, which are no `DataLoader`, and watch the loop that takes them."""
+    """Yield `batches` from an iterable that is not a `DataLoader`, and watch the loop."""
     timer = None
     try:
         if not has_failed() and (writer := get_writer(batches)) is not None:
@@ -80,7 +81,12 @@ def watch_batches(batches: Any) -> Iterator[Any]:
 
 
 def watch_loader(around: Any, loader: Any) -> Iterator[Any]:
-    """Yield the batches of `around`, which is a `DataLoader` or has one, and watch that one."""
+    """Yield the batches of `around`, and watch its `DataLoader`.
+
+    Args:
+        around: The `DataLoader`, or a wrapper around it.
+        loader: The `DataLoader`.
+    """
     watched = list[Any]()
 
     def get_iterator(make: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
@@ -89,7 +95,7 @@ def watch_loader(around: Any, loader: Any) -> Iterator[Any]:
         if timer is None:
             return iterator  # type: ignore[no-any-return]
         watched.append(iterator)
-        if not hasattr(iterator, "timed"):  # else an earlier loop over it was never ended
+        if not hasattr(iterator, "timed"):  # an earlier, unfinished loop may have set it
             try:
                 iterator.__class__ = _timed_class(type(iterator))
             except Exception as error:
@@ -97,7 +103,8 @@ def watch_loader(around: Any, loader: Any) -> Iterator[Any]:
                 return _time_batches(iterator, timer)
         return iterator  # type: ignore[no-any-return]
 
-    if loader._iterator is not None:  # of persistent workers, which is not asked for again
+    # With persistent workers, torch reuses the iterator and does not call `_get_iterator` again.
+    if loader._iterator is not None:
         get_iterator(attrgetter("_iterator"))
     vars(loader)["_get_iterator"] = partial(get_iterator, type(loader)._get_iterator)
     try:
@@ -111,7 +118,7 @@ def watch_loader(around: Any, loader: Any) -> Iterator[Any]:
 
 
 def _timed_class(kind: Any) -> type:
-    """Return a kind of iterators whose next() comes here first."""
+    """Return a subclass of the iterator class `kind` with a timed next()."""
     next_batch = kind.__next__
 
     def timed(iterator: Any) -> Any:
@@ -121,12 +128,12 @@ def _timed_class(kind: Any) -> type:
 
 
 def _meter_of(loader: Any) -> FetchMeter:
-    """Return the meter that running persistent workers know, or a new one."""
+    """Return the meter of persistent workers that already run, or a new one."""
     for meter in get_listeners(loader):
         if isinstance(meter, FetchMeter) and isinstance(last := meter.sinks[0], LastFetch):
             last.on[0] = True
             return meter
-    last = LastFetch(lasting=loader.persistent_workers)
+    last = LastFetch(persistent=loader.persistent_workers)
     last.on[0] = True
     return FetchMeter(last, sparse=True, about_process=ProcessFigures(weigh=False))
 

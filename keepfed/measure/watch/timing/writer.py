@@ -1,4 +1,4 @@
-"""Write down what is seen of one loader in this process, with a description of the loader."""
+"""Record the figures of one loader in this process, with a description of the loader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from keepfed.limits import usable_cores
 from keepfed.measure.hook import reads_whole_batches
 from keepfed.measure.watch.timing.ring_file import ENDING, FieldIndex, RingFile, records_folder
 
-MAX_LOADERS = 16  # of a process; those after them are not watched
+MAX_LOADERS = 16  # number of loaders watched per process
 _LIBRARIES = sysconfig.get_path("stdlib"), "site-packages", "dist-packages"
 _OURS = str(Path(__file__).parents[3])
 
@@ -27,17 +27,17 @@ _writers: list[Writer] = []
 
 
 class Writer:
-    """Writes down what is seen of one loader in this process."""
+    """Writer of the `RingFile` of one loader in this process."""
 
     def __init__(self, loader: Any, about: Mapping[str, Any]):
         self.loader, self.about = _reference(loader), about
         name = f"{os.getpid()}-{len(_writers)}{ENDING}"
         self.file = RingFile(records_folder() / name, about)
-        self.cores = 0  # a bit for each that the workers may use
-        self.skips = 0  # iterations that are not timed after each two that are
+        self.cores = 0  # one bit for each core that a worker may use
+        self.skips = 0  # number of iterations to skip after two timed ones
 
     def add_device_times(self, number: int, idle_ns: float, work_ns: float) -> None:
-        """Enter what the device says of an earlier iteration."""
+        """Add the device times of an earlier iteration."""
         self.file.set_field(number, FieldIndex.DEVICE_IDLE, idle_ns)
         self.file.set_field(number, FieldIndex.DEVICE_WORK, work_ns)
         self.file.figures[FieldIndex.IDLE] += round(idle_ns)
@@ -50,7 +50,10 @@ class Writer:
 
 
 def get_writer(loader: Any) -> Writer | None:
-    """Return the writer of `loader`; a loader that is gone and was alike hands its own on."""
+    """Return the writer of `loader`, or None if there are too many loaders.
+
+    `loader` takes over the writer of an equal loader that no longer exists.
+    """
     known = next((writer for writer in _writers if writer.loader() is loader), None)
     if known is not None:
         return known
@@ -72,13 +75,13 @@ _IDENTITY_KEYS = ("kind", "dataset", "batch_size", "workers", "prefetch_factor",
 
 
 def _description(loader: Any) -> dict[str, Any]:
-    """Return what a reader needs to know which loader this is; its length is not asked for.
+    """Describe the loader for the report, but do not call its `len`.
 
-    An `IterableDataset` would then begin to warn of samples beyond that length.
+    After a call of `len`, an `IterableDataset` warns if it yields more samples.
     """
     at, inner = _call_sites(sys._getframe(1))
     context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
-    # asked otherwise, it would be chosen for good
+    # With allow_none=False, this call would fix the start method of the program.
     method = context.get_start_method(allow_none=True) or context.get_all_start_methods()[0]
     workers = getattr(loader, "num_workers", 0)
     return {
@@ -93,7 +96,7 @@ def _description(loader: Any) -> dict[str, Any]:
         "pinned": bool(getattr(loader, "pin_memory", False)),
         "start_method": method,
         "at": at,
-        "made": 1,  # so many loaders, one after the other
+        "made": 1,  # number of equal loaders that used this writer, one at a time
         "inner": inner,
         "pid": os.getpid(),
         "main_cores": usable_cores(),
@@ -102,7 +105,7 @@ def _description(loader: Any) -> dict[str, Any]:
 
 
 def _access_pattern(loader: Any) -> str:
-    """Return how the loader comes by its samples, in the words of a diagnosis."""
+    """Return how the loader gets its samples, as one of the kinds of a `Setting`."""
     if not isinstance(loader, DataLoader):
         return "no DataLoader"
     if isinstance(loader.dataset, IterableDataset):
@@ -111,7 +114,7 @@ def _access_pattern(loader: Any) -> str:
 
 
 def rank_and_device() -> dict[str, Any]:
-    """Return which rank this is, as far as it is known by now, and what it computes on."""
+    """Return the rank, the number of ranks, the device and the number of threads."""
     rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if distributed.is_available() and distributed.is_initialized():
         rank, ranks = distributed.get_rank(), distributed.get_world_size()
@@ -132,13 +135,13 @@ def _batch_size(loader: Any) -> int | None:
 
 
 def _location(file: str, line: int) -> str:
-    # a cell of a notebook is compiled under a name that nobody has given it
+    # IPython compiles a notebook cell under the name of a temporary file.
     in_a_cell = Path(file).parent.name.startswith("ipykernel_")
     return f"line {line} of a cell" if in_a_cell else f"{Path(file).name}:{line}"
 
 
 def _call_sites(frame: FrameType | None) -> tuple[str, str]:
-    """Return where the program loops, and where the library does that it calls."""
+    """Return the line of the loop in the program, and in the library that it calls."""
     inner = ""
     while frame is not None:
         file = frame.f_code.co_filename
@@ -155,12 +158,12 @@ def _call_sites(frame: FrameType | None) -> tuple[str, str]:
 def _reference(loader: Any) -> Callable[[], Any]:
     try:
         return weakref.ref(loader)
-    except TypeError:  # a list of batches, say
+    except TypeError:  # some objects, such as a list of batches, have no weak references
         return lambda: loader
 
 
 def forget_all() -> None:
-    """Forget the writers of the process that was forked: their files are its own."""
+    """Drop the writers in a forked child, because their files belong to the parent."""
     _writers.clear()
 
 

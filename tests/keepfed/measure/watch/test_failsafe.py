@@ -68,7 +68,7 @@ def test_a_torch_that_cannot_be_watched_is_imported(
     run = subprocess.run(code, env=environment, capture_output=True, text=True)
     assert (run.stdout, run.returncode) == ("[1, 2]\n", 3)
     (line,) = run.stderr.splitlines()
-    assert line.startswith("keepfed watch: the program continues unwatched (")
+    assert line.startswith("keepfed watch: The program continues unwatched (")
     assert said in line
 
 

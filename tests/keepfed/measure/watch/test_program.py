@@ -162,7 +162,7 @@ def test_a_program_runs_unwatched_if_nothing_can_be_written(tmp_path: Path) -> N
     run = subprocess.run(watch, capture_output=True, text=True)
     assert (run.stdout, run.returncode) == ("1\n", 5)
     (line,) = run.stderr.splitlines()
-    assert line.startswith("keepfed watch: the program continues unwatched (")
+    assert line.startswith("keepfed watch: The program continues unwatched (")
 
 
 def started(*arguments: str, out: Path, ranks: int = 1) -> subprocess.Popen[str]:
