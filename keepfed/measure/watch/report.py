@@ -1,6 +1,7 @@
-"""Say what was watched: per loader and rank what it waits for, and what to try first.
+"""Report the lost time of each loader on each rank, and recommend a change.
 
-One page of text, one HTML page with the timeline of the last turns, one file for Perfetto.
+The report consists of a text, an HTML page with the timeline of the last iterations, and a trace
+file for Perfetto.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import json
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from textwrap import fill
 
 from keepfed.files import replace_file
 from keepfed.limits import all_cores
@@ -23,13 +23,13 @@ from keepfed.measure.spans import OTHERS, Span
 from keepfed.measure.trace import Trace
 from keepfed.measure.watch.figures import WatchedLoop, loops
 from keepfed.measure.watch.timing.ring_file import Observation
-from keepfed.words import duration, factor, percent, plural
+from keepfed.words import duration, factor, percent, plural, wrap
 
-WIDTH = 96  # letters of a line
-ITERATIONS = 200  # of the busiest loader, that are drawn
+WIDTH = 96  # characters per line
+ITERATIONS = 200  # number of iterations in the timeline, for the busiest loader
 LIMITS = (
-    "Watching cannot tell what the step takes by itself, whether thread pools hinder each other, "
-    "and whether memory grows: `diagnose(loader, step)` tries that."
+    "Watching cannot measure the step alone. It also cannot detect growing memory, or thread pools "
+    "that slow each other down. Use `diagnose(loader, step)` for these checks."
 )
 _STYLE = """<style>:root{color-scheme:light dark}body{font:15px/1.45 system-ui,sans-serif}
 pre{white-space:pre-wrap;font:13px/1.5 ui-monospace,monospace;max-width:60em}</style>"""
@@ -38,7 +38,7 @@ pre{white-space:pre-wrap;font:13px/1.5 ui-monospace,monospace;max-width:60em}</s
 def write(
     seen: Sequence[Observation], folder: Path, command: str, others_cores: float = 0.0
 ) -> str:
-    """Write page and trace into `folder`; return what was found, as text."""
+    """Write the page and the trace into `folder`, and return the report as text."""
     text = findings(seen, others_cores)
     if not seen:
         return text
@@ -47,20 +47,25 @@ def write(
     page, trace = folder / "timeline.html", folder / "trace.json"
     replace_file(page, timeline(seen).to_html(f"Watched: {command}", above=above))
     replace_file(trace, json.dumps(chrome_ranks(traces(seen))))
-    return f"{text}\n\nThe last turns: {page}, and for https://ui.perfetto.dev: {trace}"
+    return (
+        f"{text}\n\nTimeline of the last iterations: {page}\n"
+        f"Trace for https://ui.perfetto.dev: {trace}"
+    )
 
 
 def findings(seen: Sequence[Observation], others_cores: float = 0.0) -> str:
-    """Return in words what each loader cost each rank.
+    """Return the report as text: what to try first, then one paragraph per loader.
 
-    `others_cores` is how many cores other programs kept busy.
+    Args:
+        seen: Figures of each loader in each process.
+        others_cores: Number of cores that other programs kept busy.
     """
     found = loops(seen, others_cores)
     if not found:
         return _wrap(
-            "No DataLoader gave a batch: this program makes its batches itself, or made none. "
-            "Write `for batch in keepfed.watch(batches)` where it loops over them, and run it "
-            "again. Where a function makes each of them, `batches` is `iter(function, None)`."
+            "No DataLoader returned a batch. This program builds its batches itself, or built "
+            "none. Write `for batch in keepfed.watch(batches)` in its loop and run it again. If a "
+            "function builds each batch, `batches` is `iter(function, None)`."
         )
     names = list(dict.fromkeys(loop.name for loop in found))
     blocks = [_loader_paragraph([loop for loop in found if loop.name == name]) for name in names]
@@ -77,33 +82,34 @@ def findings(seen: Sequence[Observation], others_cores: float = 0.0) -> str:
 
 
 def _wrap(line: str) -> str:
-    """Break a long line, and let the rest of it begin where the line does."""
+    """Break a long line, and indent its continuation lines by two more spaces."""
     indent = line[: len(line) - len(line.lstrip())]
-    return fill(line, WIDTH, subsequent_indent=f"{indent}  ")
+    return wrap(line, indent=len(indent) + 2, most=WIDTH)
 
 
 def _first_advice(found: Sequence[WatchedLoop]) -> str:
-    """Return what to try first."""
+    """Return one or two sentences that say what to try first."""
     worst = next((loop for loop in found if loop.cause), None)
     if worst is None or worst.recommendation is None or worst.measurements is None:
-        return "Too few batches were taken to say what to change."
+        return "The program took too few batches for a recommendation."
     if worst.cause == "GPU-bound":
         if waits_for_cores(worst.measurements):
             return (
-                f"Watch it again when no other program computes: whether {worst.name}, keeps up "
-                "cannot be told where all cores are taken."
+                "Run this again while no other program computes. All cores were busy, so the "
+                f"report cannot tell whether this loader keeps up: {worst.name}."
             )
         if _lost_at_the_start(worst, worst.measurements):
             return (
-                f"Look first at how an epoch of {worst.name}, begins: later its loop hardly waits."
+                "Look first at the start of each epoch. After that, the loop hardly waits for "
+                f"this loader: {worst.name}."
             )
         return (
-            f"Leave the loaders alone: if {worst.name}, never let its loop wait, that would be "
-            f"{_ideal_speed(worst.measurements)}."
+            f"Leave the loaders alone. With an infinitely fast loader, the loop would be "
+            f"{_ideal_speed(worst.measurements)}. Loader with the longest wait: {worst.name}."
         )
     if worst.recommendation.gain < WORTHWHILE_GAIN:
-        return f"Look first at {worst.name}, where a change may gain a little."
-    return f"Try first: {worst.recommendation.change}. This is for {worst.name}."
+        return f"Look first at this loader, but expect only a small gain: {worst.name}."
+    return f"Try first: {worst.recommendation.change}. Loader: {worst.name}."
 
 
 def _loader_paragraph(alike: Sequence[WatchedLoop]) -> str:
@@ -111,7 +117,7 @@ def _loader_paragraph(alike: Sequence[WatchedLoop]) -> str:
     lines = [alike[0].name]
     for loop in sorted(alike, key=lambda loop: loop.seen.rank):
         lines.append(f"  {_process_label(loop, alike)}{_time_line(loop)}")
-        lines += [f"    {said}" for said in _diagnosis_lines(loop)]
+        lines += [f"    {line}" for line in _diagnosis_lines(loop)]
     return "\n".join(lines)
 
 
@@ -123,63 +129,64 @@ def _process_label(loop: WatchedLoop, alike: Sequence[WatchedLoop]) -> str:
 
 
 def _time_line(loop: WatchedLoop) -> str:
-    """Return the figures of one loader in one process."""
+    """Return the number of batches and the times of one loader in one process."""
     totals = loop.seen.totals
     count = plural(totals.iterations, "batch")
     if totals.epochs:
         count += f" in {plural(totals.epochs, 'epoch')}"
     if loop.stride > 1:
-        count += f" (1 of {loop.stride} was timed)"
+        count += f" (1 in {loop.stride} was timed)"
     waited, worked = duration(totals.waited_ns), duration(totals.worked_ns)
-    if not totals.worked_ns:  # nobody came back for a second batch
+    if not totals.worked_ns:  # the loop never asked for a second batch
         return f"{count}: {waited} in next()"
-    return f"{count}: {waited} in next() and {worked} in the loop, {percent(loop.share)} lost"
+    lost = percent(loop.share)
+    return f"{count}: {waited} in next(), {worked} in the loop body, {lost} of the time lost"
 
 
 def _diagnosis_lines(loop: WatchedLoop) -> list[str]:
-    """Return what a diagnosis says of these figures, and the change that it names."""
+    """Return the diagnosis of one loader in one process, and the recommended change."""
     if loop.seen.totals.elsewhere:
         return [
-            "A thread of the program calls next(), so that the wait of the loop is not known: "
-            "write `for batch in keepfed.watch(...)` around what the loop itself takes."
+            "A thread of the program calls next(), so the wait of the loop is unknown. Write "
+            "`for batch in keepfed.watch(batches)` in the loop itself."
         ]
-    m, told = loop.measurements, loop.recommendation
-    if m is None or told is None:
+    m, advice = loop.measurements, loop.recommendation
+    if m is None or advice is None:
         return []
-    turn = (
-        f"A turn takes {_duration(m.paces.together_s)}, {_duration(m.paces.wait_s)} of it waiting."
+    times = (
+        f"One iteration takes {_duration(m.paces.together_s)}, "
+        f"including a wait of {_duration(m.paces.wait_s)}."
     )
     if loop.cause == "GPU-bound":
         if waits_for_cores(m):
             return [
-                f"{turn} Other programs, or its own workers, had the cores: whether it keeps up by "
-                "itself cannot be told."
+                f"{times} Other programs or the loader's own workers used all cores, so the report "
+                "cannot tell whether the loader keeps up."
             ]
         if _lost_at_the_start(loop, m):
-            return [
-                f"{turn} Most of what was lost is the wait for the first batches of the epochs."
-            ]
-        ideal = f"an infinitely fast one would make this loop {_ideal_speed(m)}"
-        return [f"{turn} The loader keeps up: {ideal}."]
-    if told.gain < WORTHWHILE_GAIN:
-        return [f"{turn} {told.verdict}", f"Change that may gain a little: {told.change}."]
-    # what workers that compute take from the step cannot be seen: without them it may be quicker
+            return [f"{times} Most of the lost time is the wait for the first batches of an epoch."]
+        ideal = f"An infinitely fast loader would make this loop {_ideal_speed(m)}"
+        return [f"{times} The loader keeps up. {ideal}."]
+    if advice.gain < WORTHWHILE_GAIN:
+        return [f"{times} {advice.verdict}", f"Change with a small gain: {advice.change}."]
+    # Without workers the step may run faster, because workers take CPU time from it. Watching
+    # cannot measure this effect, so the bound is approximate.
     limit = "up to about " if m.setting.workers else "at most "
-    most = limit if told.at_most else ""
+    most = limit if advice.at_most else ""
     what = "each epoch after the first" if loop.cause == "start-up" else "this loop"
     low, high = map(factor, loop.gains)
-    parts = f" ({low} to {high} by parts of the run)" if low != high else ""
-    gain = f"Predicted gain: {what} {most}{factor(told.gain)} times as fast{parts}."
-    return [f"{turn} {told.verdict}", f"Change: {told.change}. {gain}"]
+    parts = f" ({low} to {high} in different parts of the run)" if low != high else ""
+    gain = f"Predicted gain: {what} becomes {most}{factor(advice.gain)} times as fast{parts}."
+    return [f"{times} {advice.verdict}", f"Change: {advice.change}. {gain}"]
 
 
 def _lost_at_the_start(loop: WatchedLoop, m: Measurements) -> bool:
-    """Tell whether a loop that loses much does so where its turns are not steady yet."""
+    """Return whether a loop loses most of its time before its iterations are steady."""
     return loop.share > ACCEPTABLE_LOSS and 2 * m.paces.wait_s < loop.share * m.paces.together_s
 
 
 def _ideal_speed(m: Measurements) -> str:
-    """Return what the loop would be with an infinitely fast loader."""
+    """Return the speed of the loop with an infinitely fast loader, in words."""
     if m.headroom < NO_GAIN:
         return "no faster"
     return f"{factor(m.headroom)} times as fast"
@@ -190,7 +197,7 @@ def _duration(seconds: float) -> str:
 
 
 def _straggler_lines(found: Sequence[WatchedLoop]) -> list[str]:
-    """Return for whom the ranks wait, if they meet at all."""
+    """Return a sentence about the slowest rank, if the ranks use the same loader."""
     together = [one for one in found if one.name == found[0].name and one.seen.about["ranks"] > 1]
     together.sort(key=lambda loop: loop.seen.rank)
     if len(together) < 2 or len(together) != len({one.seen.rank for one in together}):
@@ -200,9 +207,13 @@ def _straggler_lines(found: Sequence[WatchedLoop]) -> list[str]:
 
 
 def _arrivals(seen: Sequence[Observation]) -> list[Trace]:
-    """Return for each rank when it had each batch: ranks that meet in each step leave together."""
+    """Return for each rank a trace with the arrival time of each batch.
+
+    Ranks that synchronise in each step ask for the next batch at the same time.
+    """
     by_number = [{each.number: each for each in one.iterations} for one in seen]
-    common = sorted(set.intersection(*map(set, by_number)))  # ranks may have timed different ones
+    # Each rank may have timed different iterations.
+    common = sorted(set.intersection(*map(set, by_number)))
     found = []
     for one, iterations in zip(seen, by_number, strict=True):
         trace = Trace(clock=lambda: 0)
@@ -219,22 +230,22 @@ def _arrivals(seen: Sequence[Observation]) -> list[Trace]:
 
 
 def _device_lines(found: Sequence[WatchedLoop]) -> list[str]:
-    """Return how idle time divides, as far as that is known."""
+    """Return sentences about the idle time of the device and about its unknown part."""
     on = next((loop for loop in found if loop.seen.totals.device_iterations), None)
     if on is None:
         return [
-            "No CUDA device computed: what the loop does between two batches is its own work, of "
-            "which copies and the program cannot be told apart."
+            "The program used no CUDA device. The time in the loop body is the work of the loop, "
+            "including copies. The report cannot separate copies from other work."
         ]
     return [
-        f"Of the device, by its own clock: idle for the loader {percent(on.share)} of the time. "
-        "What copies and the program cost it lies in the rest: events around next() do not show "
-        "it, `torch.profiler` does."
+        f"By its own clock, the device was idle for {percent(on.share)} of the time because of the "
+        "loader. The rest can include idle time caused by copies and by the program, which events "
+        "around next() do not show. Use `torch.profiler` to see it."
     ]
 
 
 def traces(seen: Sequence[Observation]) -> dict[str, Trace]:
-    """Return of each process the last turns as a trace, on one clock; by rank."""
+    """Return a trace of the last iterations of each process, by rank and on one clock."""
     by_process: dict[int, list[Observation]] = {}
     for one in seen:
         by_process.setdefault(one.about["pid"], []).append(one)
@@ -250,22 +261,22 @@ def traces(seen: Sequence[Observation]) -> dict[str, Trace]:
 
 
 def timeline(seen: Sequence[Observation]) -> Timeline:
-    """Return the picture of the last turns, of all processes below each other."""
+    """Return the timeline of the last iterations, with all processes below each other."""
     found = traces(seen)
     return Timeline(found if len(found) > 1 else next(iter(found.values())))
 
 
 def _trace(group: Sequence[Observation]) -> Trace:
-    """Return the last turns of one process."""
+    """Return a trace of the last iterations of one process."""
     busiest = max(group, key=lambda one: one.totals.iterations)
     first, end_ns = busiest.iterations[-ITERATIONS:][0], busiest.iterations[-1].got_ns
     trace = Trace(clock=lambda: end_ns)
-    trace.note, trace.sample_ids = "watched: the last turns", None
+    trace.note, trace.sample_ids = "watched, last iterations", None
     trace.starts_midway = first.place > 0
     if (stride := WatchedLoop(busiest).stride) > 1:
-        trace.mention(f"1 of {stride} batches was timed")
+        trace.mention(f"1 in {stride} batches was timed")
     if busiest.about["ranks"] > 1:
-        trace.mention("computing includes the wait for other ranks")
+        trace.mention("compute includes waiting for other ranks")
     for one in group:
         for each in one.iterations:
             if first.asked_ns <= each.asked_ns and each.got_ns <= end_ns:
@@ -281,7 +292,7 @@ def _trace(group: Sequence[Observation]) -> Trace:
 
 
 def _fetch_spans(fetch: Fetch, number: int) -> list[Span]:
-    """Return what is known of how batch `number` was made."""
+    """Return the spans of the fetch of batch `number`."""
     lane = f"worker {fetch.worker}" if fetch.worker != MAIN else "main"
     if not fetch.collated_ns:
         return [Span(lane, "read", fetch.began_ns, fetch.ended_ns, number)]

@@ -111,7 +111,7 @@ def test_the_live_line_says_what_happened_since_the_last(
 def test_torch_without_a_loader_is_told_apart_from_no_torch(tmp_path: Path) -> None:
     (tmp_path / f"7{PROCESS}").write_text("train.py")
     assert program._build_report(tmp_path, tmp_path / "out", "x").startswith(
-        "No DataLoader gave a batch"
+        "No DataLoader returned a batch"
     )
 
 
@@ -143,7 +143,7 @@ def test_a_kept_record_is_reported_later(tmp_path: Path, capsys: pytest.CaptureF
     assert "contains no record. Use the folder" in capsys.readouterr().err
     (tmp_path / f"7{PROCESS}").touch()
     assert cli.main(["watch", "--report", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.startswith("No DataLoader gave a batch")
+    assert capsys.readouterr().out.startswith("No DataLoader returned a batch")
 
 
 def test_results_of_an_earlier_run_stay(tmp_path: Path) -> None:

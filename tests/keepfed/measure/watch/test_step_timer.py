@@ -163,8 +163,8 @@ def test_very_short_iterations_are_counted_and_few_are_timed(
     lasted_ns = last_ns - one.totals.first_ns
     assert one.totals.waited_ns + one.totals.worked_ns >= 0.5 * lasted_ns
     said = findings([one])
-    assert "Too few batches" not in said
-    assert re.search(r"batches.* \(1 of \d+ was timed\): ", said)
+    assert "too few batches" not in said
+    assert re.search(r"batches.* \(1 in \d+ was timed\): ", said)
 
 
 def test_a_loop_in_a_cell_is_not_named_by_a_number(seen: Observed) -> None:
