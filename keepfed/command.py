@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 from keepfed import __version__, words
@@ -54,7 +53,8 @@ def run(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (KeepfedError, OSError) as error:
-        print(f"{parser.prog}: {sentence(error, elsewhere=elsewhere)}", file=sys.stderr)
+        said = f"{parser.prog}: {sentence(error, elsewhere=elsewhere)}"
+        print(words.wrap(said), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)
@@ -121,7 +121,7 @@ def _why(arguments: argparse.Namespace) -> int:
     if not text.strip():
         raise KeepfedError('Say which message, `keepfed why "..."`, or `keepfed why < log`.')
     found = look_up(text)
-    print("\n\n".join(map(str, found)) or fill(f"Not known. {NOT_KNOWN}", 98))
+    print("\n\n".join(map(str, found)) or words.wrap(f"Not known. {NOT_KNOWN}", most=98))
     return 0 if found else 1
 
 
@@ -141,16 +141,16 @@ def _stage(arguments: argparse.Namespace) -> int:
             )
         if not staging.unstage(arguments.path, to=arguments.to):
             raise KeepfedError("A job uses a copy, which stays until it ends; remove it then.")
-        print(f"Removed: {found}.")
+        print(words.wrap(f"Removed: {found}."))
     elif arguments.path:
         staged = staging.stage_to_shm(arguments.path, to=arguments.to)
         staged.keep()
-        print(repr(staged))
+        print(words.wrap(repr(staged), indent=2))
     elif not arguments.list:
         raise KeepfedError("Name what is to be staged, or add --list or --remove.")
     if arguments.list:
         copies = staging.staged_copies(to=arguments.to)
-        print("\n".join(map(str, copies)) or "Nothing is staged.")
+        print(words.wrap("\n".join(map(str, copies)), indent=2) or "Nothing is staged.")
     return 0
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import shutil
+from textwrap import fill
 
 
 def percent(share: float) -> str:
@@ -54,3 +56,31 @@ def axis(length_ns: int, count: int) -> dict[int, str]:
     digits = max(0, -math.floor(math.log10(step / size) + 1e-9))
     times = [round(number * step) for number in range(int(length_ns / step) + 1)]
     return {time: f"{time / size:.{digits}f} {unit}" if time else "0" for time in times}
+
+
+def columns(most: int) -> int:
+    """Return the width of the terminal, at most `most`; without a terminal, `most`."""
+    return min(shutil.get_terminal_size((most, 24)).columns, most)
+
+
+def wrap(text: str, *, indent: int = 0, most: int = 10_000) -> str:
+    """Return `text` with lines no longer than the terminal is wide, broken between words.
+
+    Args:
+        text: One or more lines.
+        indent: Spaces in front of each line after a break.
+        most: The longest line, in columns. Without a terminal, all lines may be this long.
+    """
+    width = columns(most)
+    return "\n".join(
+        line
+        if len(line) <= width
+        else fill(
+            line,
+            width,
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in text.splitlines()
+    )

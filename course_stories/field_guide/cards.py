@@ -13,15 +13,16 @@ _PAGE = "https://github.com/{}/issues/{}"
 
 @dataclass(frozen=True)
 class Shown:
-    """An entry, and what its program printed as people write it, and mended."""
+    """An entry, and the output of its faulty and its fixed program."""
 
     entry: Entry
     before: str
     after: str
 
     def _repr_html_(self) -> str:
-        before = _said("As people write it", self.before, self.entry.shows)
-        return entry_card(self.entry, before + _said("Mended", self.after, self.entry.then))
+        before = _said("The faulty program prints", self.before, self.entry.prints)
+        after = _said("The fixed program prints", self.after, self.entry.prints_fixed)
+        return entry_card(self.entry, before + after)
 
 
 class Pages(list[Entry]):
@@ -45,11 +46,12 @@ def entry_card(entry: Entry, result: str = "") -> str:
     """Return the HTML of an entry, with its program folded and what that printed below."""
     where = ", ".join([f"notebook {entry.notebook}", *map(_link, entry.threads)])
     body = [
-        block("\n".join(entry.says)) if entry.says else "",
-        *(_line(name, inline(text)) for name, text in (("Why", entry.why), ("Do", entry.do))),
+        block("\n".join(entry.messages)) if entry.messages else "",
+        _line("Why", inline(entry.why)),
+        _line("Fix", f"<ol>{''.join(f'<li>{inline(step)}</li>' for step in entry.fix)}</ol>"),
         _line("More", where),
         _line("Run it", f"<code>show({entry.name!r})</code>"),
-        _folded("The program: what people write (-), and what mends it (+)", block(entry.program)),
+        _folded("The program: faulty lines (-) and fixed lines (+)", block(entry.program)),
         result,
     ]
     return card("plain", entry.title, body="".join(body))

@@ -1,4 +1,4 @@
-"""Run the program of an entry as people write it and mended, each in a process that may break."""
+"""Run the faulty and the fixed program of an entry, each in a process that may break."""
 
 import multiprocessing
 import shutil
@@ -21,7 +21,7 @@ _MEMORY_MB = 4000
 
 
 def show(name: str) -> Shown:
-    """Run an entry as people write it and mended; where it cannot be run, say why.
+    """Run the faulty and the fixed program of an entry, or report why this machine cannot.
 
     Raises:
         CourseError: there is no such entry.
@@ -31,7 +31,7 @@ def show(name: str) -> Shown:
     entry = entries()[name]
     if why := lacking(entry):
         return Shown(entry, f"Not run here: {why}.", "")
-    return Shown(entry, _run(entry, entry.broken), _run(entry, entry.mended))
+    return Shown(entry, _run(entry, entry.faulty), _run(entry, entry.fixed))
 
 
 def lacking(entry: Entry) -> str:
@@ -44,7 +44,8 @@ def lacking(entry: Entry) -> str:
         "a machine without a GPU": lambda: not torch.accelerator.is_available(),
         "Linux": lambda: sys.platform == "linux",
         "two cores": lambda: usable_cores() > 1,
-        "a /dev/shm of its own": _may_mount,
+        "a private /dev/shm": _may_mount,
+        "Python 3.12": lambda: sys.version_info >= (3, 12),
     }
     return "" if is_met[entry.needs]() else f"it needs {entry.needs}"
 

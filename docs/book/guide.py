@@ -45,22 +45,22 @@ def entry_page(entry: Entry, notebooks: Mapping[str, str]) -> str:
     run = f'`show("{entry.name}")` in [notebook A](../{notebooks["A"]}.ipynb) runs both.'
     parts = [
         f"# {entry.title}",
-        _printed("**It says**", "\n".join(entry.says)),
+        _printed("**Message**", "\n".join(entry.messages)),
         f"**Why:** {entry.why}",
-        f"**Do:** {entry.do}",
+        "**Fix:**\n\n" + "\n".join(f"{number}. {step}" for number, step in enumerate(entry.fix, 1)),
         f"**More:** {', '.join([where, *threads])}.",
-        "**The program:** what people write (-), and what mends it (+)",
+        "**The program:** faulty lines (-) and fixed lines (+)",
         f"```diff\n{entry.program.rstrip()}\n```",
         f"{run} It needs {entry.needs}." if entry.needs else run,
-        _printed("**As people write it, it prints**", entry.shows),
-        _printed("**Mended, it prints**", entry.then),
+        _printed("**The faulty program prints**", entry.prints),
+        _printed("**The fixed program prints**", entry.prints_fixed),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def search_data() -> str:
     """Return every entry as a script, for `look_up.js`."""
-    fields = ("name", "title", "why", "do", "says", "general")
+    fields = ("name", "title", "why", "fix", "messages", "general")
     data = {
         "entries": [
             {"heading": TOPICS[e.topic], **{name: getattr(e, name) for name in fields}}

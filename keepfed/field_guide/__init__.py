@@ -1,8 +1,8 @@
-"""Find out what a message means, in the field guide of what people meet when they load data.
+"""Look up error messages and symptoms of data loading in the field guide.
 
     look_up("DataLoader worker (pid 4711) is killed by signal: Bus error.")
 
-An entry is a file in this folder: what is said, why, what to do, and a program that shows it.
+Each TOML file in this folder is one entry: messages, cause, fix, and a program that shows both.
 """
 
 import re
@@ -10,26 +10,27 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
+from keepfed.words import wrap
+
 TOPICS = {
-    "dies": "It dies, or ends with an error",
-    "hangs": "It hangs, or is stuck",
-    "wrong": "The data are wrong, and nothing is said",
-    "slow": "It is slow",
-    "memory": "Memory runs full",
-    "noise": "It warns, and goes on",
+    "dies": "The program stops with an error",
+    "hangs": "The program hangs, or is stuck",
+    "wrong": "The data are wrong, without an error",
+    "slow": "Loading is slow",
+    "memory": "Memory fills up",
+    "noise": "A warning appears, and the program continues",
 }
 NOT_KNOWN = (
-    "No entry of the field guide says this, and perhaps it is not about loading data. Run again "
-    "with num_workers=0: then the traceback leads to a line of yours. A loop that is only slow has "
-    "no message: diagnose(loader, step) says why it waits."
+    "The field guide has no entry for this text. It may have nothing to do with data loading. Run "
+    "again with num_workers=0, so that the traceback leads to your own line. If the loop is slow "
+    "but prints no message, call diagnose(loader, step)."
 )
-ANY = "…"  # stands in a text for what differs from case to case
-_PART = 8  # characters of a message by which it is found
-_FAR = 300  # characters that it stands for at most, so that a log is not matched across
-_LOG = 2_000_000  # characters of a log, from its end
+ANY = "…"  # placeholder in a message for text that differs from case to case
+_PART = 8  # minimum length, in characters, of a part of a message that finds its entry
+_FAR = 300  # maximum number of characters that ANY matches, so that it spans no whole log
+_LOG = 2_000_000  # number of characters that are read from the end of a log
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _QUOTES = dict.fromkeys(map(ord, '`\u2018\u2019\u201c\u201d"'), "'")
 _IS_MESSAGE = re.compile(r"(Error|Exception|Warning|Interrupt)\b|Traceback")
@@ -42,50 +43,50 @@ SMALL_WORDS = (
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing that people meet.
+    """One problem: how to recognise it, its cause, its fix, and a program that shows it.
 
-    Its program is a difference: lines with `-` are what people write, those with `+` mend it.
+    In `program`, lines that start with `-` are faulty and lines that start with `+` are the fix.
     """
 
     name: str
-    topic: str  # one of TOPICS
-    title: str  # what is seen, in a sentence
+    topic: str  # a key of TOPICS
+    title: str  # one sentence about what happened
     why: str
-    do: str
-    notebook: str  # where the course teaches it
+    fix: tuple[str, ...]  # steps
+    notebook: str  # number of the notebook that teaches it
     program: str
-    shows: str  # what the program prints as people write it
-    then: str  # what it prints once it is mended
-    says: tuple[str, ...] = ()  # the messages by which it is found
-    general: bool = False  # many causes say so: only told where nothing else is found
-    threads: tuple[str, ...] = ()  # public ones about it: "owner/repository#number"
-    needs: str = ""  # such as "a GPU" or "Linux"; without it, it is not run
-    method: str = ""  # the start method that it is about; empty: any
-    seconds: float = 30  # it is stopped after so long
+    prints: str  # part of the output of the faulty program
+    prints_fixed: str  # part of the output of the fixed program
+    messages: tuple[str, ...] = ()  # the most important one first
+    general: bool = False  # has many causes, so it is listed only if no other entry matches
+    threads: tuple[str, ...] = ()  # public discussions: "owner/repository#number"
+    needs: str = ""  # requirement of the program, such as "a GPU" or "Linux"
+    method: str = ""  # start method of the program's workers, "" for any
+    seconds: float = 30  # time limit of the program
 
     @property
-    def broken(self) -> str:
-        """The program as people write it."""
+    def faulty(self) -> str:
+        """The program with the mistake."""
         return self._without("+")
 
     @property
-    def mended(self) -> str:
-        """The program with what matters changed."""
+    def fixed(self) -> str:
+        """The program with the fix."""
         return self._without("-")
 
     def __str__(self) -> str:
-        """Say what it is and what to do, for a terminal."""
-        more = f"notebook {self.notebook}, and to run it: entry {self.name!r} of notebook A"
-        parts = {
-            "It says": "  |  ".join(self.says[:3]),
-            "Why": self.why,
-            "Do": self.do,
-            "More": more,
-        }
-        lines = [f"{name + ':':9}{text}" for name, text in parts.items() if text]
-        return "\n".join(
-            [self.title, *(fill(line, 98, subsequent_indent=" " * 9) for line in lines)]
-        )
+        """Return the entry as text for a terminal: message, what happened, why, fix."""
+        steps = [f"{number}. {step}" for number, step in enumerate(self.fix, 1)]
+        more = f"notebook {self.notebook}. Notebook A runs this case: show({self.name!r})"
+        parts = [
+            ("What happened: ", f"{self.title}."),
+            ("Why: ", self.why),
+            ("Fix:", ""),
+            *(("  ", step) for step in steps),
+            ("More: ", more),
+        ]
+        lines = [wrap(name + text, indent=5, most=98) for name, text in parts]
+        return "\n".join([*self.messages[:3], *lines])
 
     def _without(self, sign: str) -> str:
         lines = self.program.splitlines()
@@ -106,23 +107,23 @@ def _lists(fields: dict[str, object]) -> dict[str, Any]:
 
 
 def look_up(text: str) -> list[Entry]:
-    """Return the entries whose message stands in a text or a log, the closest one first.
+    """Return the entries whose message occurs in a text or log, the best match first.
 
-    A few words that are no message find the entries that have all of them, first those that have
-    them in the title. What is not known finds nothing.
+    If the text is only a few words, return the entries that contain all of them, those with the
+    words in the title first. Return an empty list for an unknown message.
     """
-    said = _plain(text[-_LOG:])
-    found = {entry: _matched(entry, said) for entry in entries().values()}
+    plain = _plain(text[-_LOG:])
+    found = {entry: _matched(entry, plain) for entry in entries().values()}
     found = {entry: length for entry, length in found.items() if length}
     if not found:
-        return [] if _IS_MESSAGE.search(text) else _about(said)
+        return [] if _IS_MESSAGE.search(text) else _about(plain)
     special = [entry for entry in found if not entry.general]
     return sorted(special or found, key=lambda entry: -found[entry])
 
 
-def _matched(entry: Entry, said: str) -> int:
-    """Return how many characters of its longest message stand in what was said."""
-    lengths = [len(message) for message in entry.says if _pattern(message).search(said)]
+def _matched(entry: Entry, plain: str) -> int:
+    """Return the length of the entry's longest message that occurs in the text, or 0."""
+    lengths = [len(message) for message in entry.messages if _pattern(message).search(plain)]
     return max(lengths, default=0)
 
 
@@ -133,21 +134,22 @@ def _pattern(message: str) -> re.Pattern[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text without colours, breaks and the several kinds of quotation marks."""
+    """Return the text in lower case, without colours and line breaks, with plain quotes."""
     return " ".join(_COLOURS.sub("", text).translate(_QUOTES).lower().split())
 
 
-def _about(said: str) -> list[Entry]:
-    """Return the entries with a message of which this is a part, or else with all of its words."""
-    of_message = [e for e in entries().values() if any(said in _plain(text) for text in e.says)]
-    if len(said) >= _PART and of_message:
+def _about(plain: str) -> list[Entry]:
+    """Return the entries whose message contains the text, else those with all of its words."""
+    every = entries().values()
+    of_message = [e for e in every if any(plain in _plain(text) for text in e.messages)]
+    if len(plain) >= _PART and of_message:
         return of_message
-    words = set(_WORD.findall(said)) - set(SMALL_WORDS.split())
-    found = [e for e in entries().values() if words <= _words_of(e, e.why, e.do)]
+    words = set(_WORD.findall(plain)) - set(SMALL_WORDS.split())
+    found = [e for e in every if words <= _words_of(e, e.why, *e.fix)]
     return sorted(found, key=lambda entry: -len(words & _words_of(entry))) if words else []
 
 
 def _words_of(entry: Entry, *more: str) -> set[str]:
-    """Return the words of its heading, title and messages, and of more texts."""
-    texts = [entry.name, TOPICS[entry.topic], entry.title, *entry.says, *more]
+    """Return the words of the entry's name, topic, title and messages, and of more texts."""
+    texts = [entry.name, TOPICS[entry.topic], entry.title, *entry.messages, *more]
     return set(_WORD.findall(_plain(" ".join(texts))))

@@ -96,7 +96,7 @@ print(*look_up("RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedl
 # %%
 from course_stories.field_guide import show
 
-show("same_numbers")
+show("same_random_numbers")
 
 # %% [markdown]
 # Unfold the program to see the difference: lines with a minus are what people write, lines with a plus are what mends it.
@@ -104,7 +104,7 @@ show("same_numbers")
 # This one hangs. What explains it is printed by the worker, and no error ever reaches the loop:
 
 # %%
-show("unpicklable")
+show("unpicklable_sample")
 
 # %% [markdown]
 # ## All entries

@@ -94,14 +94,14 @@ def review(notes: Notes, options: argparse.Namespace) -> None:
 
 
 def cards(notes: Notes, options: argparse.Namespace) -> None:
-    """The programs of the field guide that need a GPU, as people write them and repaired."""
+    """The programs of the field guide that need a GPU, faulty and fixed."""
     if options.emulated:
         raise ImportError("these programs need CUDA itself")
     from keepfed.field_guide import entries
 
     for name, entry in entries().items():
         if entry.needs == "a GPU":
-            for program, wanted in ((entry.broken, entry.shows), (entry.mended, entry.then)):
+            for program, wanted in ((entry.faulty, entry.prints), (entry.fixed, entry.prints_fixed)):
                 title = f"{name}, {'broken' if wanted == entry.shows else 'repaired'}"
                 notes.attempt(title, partial(prints, program, wanted))
 

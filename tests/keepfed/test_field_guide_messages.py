@@ -1,4 +1,4 @@
-"""What people posted leads to the right entry of the field guide, and what is not ours to none."""
+"""Messages from public threads lead to the right entry, and unrelated messages to none."""
 
 import tomllib
 from pathlib import Path
@@ -14,20 +14,18 @@ POSTED = [pytest.param(*one.values(), id=one["thread"][19:]) for one in MESSAGES
 
 
 @pytest.mark.parametrize(("thread", "entry", "says"), POSTED)
-def test_what_was_posted_finds_its_entry_or_honestly_none(
-    thread: str, entry: str, says: str
-) -> None:
+def test_posted_message_finds_its_entry(thread: str, entry: str, says: str) -> None:
     found = [one.name for one in look_up(says)]
     assert entry in found if entry else not found, thread
     assert len(found) <= 2, thread
 
 
 @pytest.mark.parametrize("says", MESSAGES["not_ours"]["says"])
-def test_what_is_none_of_ours_is_not_known(says: str) -> None:
+def test_unrelated_message_finds_no_entry(says: str) -> None:
     assert look_up(says) == []
 
 
-def test_all_of_them_together_still_find_their_entries() -> None:
+def test_log_with_all_messages_finds_all_entries() -> None:
     log = "\n".join(one["says"] for one in MESSAGES["posted"])
     special = {one["entry"] for one in MESSAGES["posted"] if one["entry"]}
     special -= {name for name in special if entries()[name].general}

@@ -1,4 +1,4 @@
-"""The field guide: its entries are whole, and each is found by what it says and is about."""
+"""Entries of the field guide are complete, and messages, titles and words find them."""
 
 import re
 import subprocess
@@ -15,21 +15,21 @@ each = pytest.mark.parametrize("entry", ENTRIES)
 
 
 @each
-def test_an_entry_is_whole(entry: Entry) -> None:
+def test_entry_is_complete(entry: Entry) -> None:
     assert entry.topic in TOPICS
-    assert all([entry.title, entry.why, entry.do, entry.shows, entry.then])
+    assert all([entry.title, entry.why, entry.fix, entry.prints, entry.prints_fixed])
     assert not entry.title.endswith(".")
     assert entry.why.endswith((".", ".)"))
-    assert entry.do.endswith(".")
+    assert all(step.endswith(".") for step in entry.fix)
     assert re.fullmatch(r"\d\d", entry.notebook)
     assert all(re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread) for thread in entry.threads)
     assert {line[:1] for line in entry.program.splitlines()} <= {"", " ", "+", "-"}
-    assert entry.broken != entry.mended
+    assert entry.faulty != entry.fixed
 
 
 @each
-def test_an_entry_is_found_by_its_messages_and_its_title(entry: Entry) -> None:
-    for message in entry.says:
+def test_messages_and_title_find_their_entry(entry: Entry) -> None:
+    for message in entry.messages:
         for what in ("7", "some_name"):
             log = f"Epoch 3:  12%\r\x1b[31m{message.replace(ANY, what)}\x1b[0m\nand more\n"
             found = look_up(log)
@@ -38,10 +38,10 @@ def test_an_entry_is_found_by_its_messages_and_its_title(entry: Entry) -> None:
     assert entry in look_up(entry.title)
 
 
-def test_the_programs_are_in_the_style_of_the_course(tmp_path: Path) -> None:
+def test_programs_pass_ruff(tmp_path: Path) -> None:
     for entry in entries().values():
-        (tmp_path / f"{entry.name}_broken.py").write_text(entry.broken, "utf-8")
-        (tmp_path / f"{entry.name}_mended.py").write_text(entry.mended, "utf-8")
+        (tmp_path / f"{entry.name}_faulty.py").write_text(entry.faulty, "utf-8")
+        (tmp_path / f"{entry.name}_fixed.py").write_text(entry.fixed, "utf-8")
     ruff = [sys.executable, "-m", "ruff", "--config", str(paths.REPO / "pyproject.toml")]
     select = ["--select", "E,F,I,UP", "--ignore", "E402,F401"]
     for command in (["check", *select], ["format", "--check"]):
@@ -55,23 +55,23 @@ def test_the_programs_are_in_the_style_of_the_course(tmp_path: Path) -> None:
     ("words", "name"),
     [
         ("Bus error", "shm_full"),
-        ("same random numbers", "same_numbers"),
+        ("same random numbers", "same_random_numbers"),
         ("the same order in every epoch", "same_order"),
-        ("Trying to resize storage", "sizes"),
-        ("the DataLoader is stuck", "unpicklable"),
-        ("duplicates", "served_twice"),
+        ("Trying to resize storage", "unequal_shapes"),
+        ("the DataLoader is stuck", "unpicklable_sample"),
+        ("duplicates", "duplicate_samples"),
     ],
 )
-def test_words_and_parts_of_a_message_find_an_entry(words: str, name: str) -> None:
+def test_words_and_parts_of_messages_find_an_entry(words: str, name: str) -> None:
     assert name in [entry.name for entry in look_up(words)]
 
 
-def test_a_general_message_counts_only_where_nothing_else_is_known() -> None:
+def test_general_entry_is_listed_only_if_nothing_else_matches() -> None:
     general = "RuntimeError: DataLoader worker (pid(s) 17) exited unexpectedly"
     special = "AttributeError: Can't get attribute 'Events' on <module '__main__' (built-in)>"
-    assert [entry.name for entry in look_up(general)] == ["exited"]
+    assert [entry.name for entry in look_up(general)] == ["worker_exited"]
     assert [entry.name for entry in look_up(f"{special}\n{general}")] == ["class_in_notebook"]
 
 
-def test_a_message_is_not_put_together_from_far_apart() -> None:
+def test_message_parts_that_are_far_apart_do_not_match() -> None:
     assert look_up("Error: Timed out waiting" + " and so on" * 100 + "ms for recv operation") == []

@@ -14,7 +14,7 @@ from course_stories.field_guide.cards import Shown
 from keepfed.errors import KeepfedError
 from keepfed.field_guide import ANY, TOPICS, entries, look_up
 
-QUICK = {"sizes", "served_twice"}
+QUICK = {"unequal_shapes", "duplicate_samples"}
 EACH = [
     pytest.param(name, marks=[] if name in QUICK else pytest.mark.full, id=name)
     for name in entries()
@@ -33,11 +33,11 @@ def test_an_entry_says_what_it_says_and_mended_it_does_not(name: str) -> None:
     if why := lacking(entry):
         pytest.skip(why)
     shown = show(name)
-    assert says(shown.before, entry.shows), shown.before
-    assert says(shown.after, entry.then), shown.after
+    assert says(shown.before, entry.prints), shown.before
+    assert says(shown.after, entry.prints_fixed), shown.after
     if name != "crash":  # which still crashes, and says where
-        assert not says(shown.after, entry.shows), shown.after
-    if entry.says:
+        assert not says(shown.after, entry.prints), shown.after
+    if entry.messages:
         assert entry in look_up(shown.before)
     assert escape(shown.before) in shown._repr_html_()
 
@@ -56,7 +56,7 @@ def test_the_box_shows_what_it_finds_and_says_what_is_not_known() -> None:
 
 
 def test_a_button_runs_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = Shown(entries()["sizes"], "it broke", "it worked")
+    shown = Shown(entries()["unequal_shapes"], "it broke", "it worked")
     monkeypatch.setattr(search, "show", lambda name: shown)
     (found,) = Search("stack expects each tensor to be equal size, but got").found.children
     card, button = found.children
@@ -69,7 +69,9 @@ def test_what_a_machine_lacks_is_said_and_nothing_runs(monkeypatch: pytest.Monke
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
     assert show("gpu_time").before == "Not run here: it needs a GPU."
-    assert "it is about fork, which this system does not have" in show("strings")._repr_html_()
+    assert (
+        "it is about fork, which this system does not have" in show("copied_strings")._repr_html_()
+    )
     with pytest.raises(KeepfedError, match="There is no entry 'nothing'; choose one of: "):
         show("nothing")
 
@@ -80,7 +82,7 @@ def test_the_remedy_without_a_gpu_is_silent_on_a_mac(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("torch.accelerator.current_accelerator", lambda *_, **__: device("mps"))
     with pytest.warns(UserWarning, match="not supported on MPS"):
         list(DataLoader(range(8), pin_memory=True))  # type: ignore[arg-type]
-    exec(entries()["no_gpu"].mended)  # warnings are errors here
+    exec(entries()["no_gpu"].fixed)  # warnings are errors here
 
 
 def test_the_book_has_every_entry_below_the_heading_of_its_topic() -> None:

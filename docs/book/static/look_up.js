@@ -16,7 +16,7 @@ function pattern(message) {
 function lookUp(text) {
   const said = plain(text), length = new Map();
   for (const entry of FIELD_GUIDE.entries) {
-    const found = entry.says.filter((message) => pattern(message).test(said)).map((message) => message.length);
+    const found = entry.messages.filter((message) => pattern(message).test(said)).map((message) => message.length);
     if (found.length) length.set(entry, Math.max(...found));
   }
   if (!length.size) return said && !IS_MESSAGE.test(text) ? about(said) : [];
@@ -25,14 +25,14 @@ function lookUp(text) {
 }
 
 function about(said) {
-  const part = FIELD_GUIDE.entries.filter((entry) => entry.says.some((message) => plain(message).includes(said)));
+  const part = FIELD_GUIDE.entries.filter((entry) => entry.messages.some((message) => plain(message).includes(said)));
   if (said.length >= 8 && part.length) return part;
   const words = [...wordsOf(said)].filter((word) => !FIELD_GUIDE.small.includes(word));
   const has = (entry, ...more) => {
-    const all = wordsOf(plain([entry.name, entry.heading, entry.title, ...entry.says, ...more].join(" ")));
+    const all = wordsOf(plain([entry.name, entry.heading, entry.title, ...entry.messages, ...more].join(" ")));
     return words.filter((word) => all.has(word)).length;
   };
-  const found = words.length ? FIELD_GUIDE.entries.filter((entry) => has(entry, entry.why, entry.do) === words.length) : [];
+  const found = words.length ? FIELD_GUIDE.entries.filter((entry) => has(entry, entry.why, ...entry.fix) === words.length) : [];
   return found.sort((one, other) => has(other) - has(one));
 }
 
@@ -41,7 +41,7 @@ function show(list, text) {
   list.replaceChildren(...found.map((entry) => {
     const item = document.createElement("li"), link = document.createElement("a");
     Object.assign(link, { href: `field_guide/${entry.name}.html`, textContent: entry.title });
-    item.append(link, ` ${entry.do}`);
+    item.append(link, ` ${entry.fix.join(" ")}`);
     return item;
   }));
   if (!found.length && text.trim()) list.append(Object.assign(document.createElement("li"), { textContent: FIELD_GUIDE.unknown }));

@@ -13,7 +13,13 @@ def test_the_page_of_an_entry_has_all_that_the_guide_says() -> None:
     for entry in entries().values():
         page = guide.entry_page(entry, NOTEBOOKS)
         assert page.startswith(f"# {entry.title}\n")
-        for part in (*entry.says, entry.why, entry.do, entry.program.rstrip(), entry.then):
+        for part in (
+            *entry.messages,
+            entry.why,
+            *entry.fix,
+            entry.program.rstrip(),
+            entry.prints_fixed,
+        ):
             assert part in page
         assert f"../{NOTEBOOKS[entry.notebook]}.ipynb" in page
 
