@@ -1,10 +1,9 @@
-"""Try a chunk shape: what a slab and a cube of a volume cost, counted.
+"""Count the cost of reading a slab and a cube of a volume with a given chunk shape.
 
     print(try_chunks((1, 192, 192)))
 
-Each chunk carries a checksum, so it can only be read whole; with compression it would be the same.
-HDF5's chunk cache is switched off: the volume here is small and would fit into it, real ones do
-not.
+Each chunk carries a checksum, so HDF5 must read complete chunks, as it does with compression. The
+chunk cache of HDF5 is off, because the small volume would fit into it, and real volumes do not.
 """
 
 import tempfile
@@ -18,45 +17,45 @@ from numpy.typing import NDArray
 
 from course_utils.hardware.storage import SlowFileSystem, counting_storage
 
-SHAPE = (64, 192, 192)  # of the volume: z, y, x
-SLAB = 4  # neighbouring planes that are read together
-CUBE = 48  # edge of the cube that is cut out
+SHAPE = (64, 192, 192)  # shape of the volume: z, y, x
+SLAB = 4  # planes per slab
+CUBE = 48  # edge of the cube
 
 Shape = tuple[int, int, int]
 Place = tuple[slice, ...]
 
 
 class ChunkCost(NamedTuple):
-    """What a read costs on average."""
+    """The mean cost of a read."""
 
     requests: float
-    amplification: float  # bytes read for each byte that was wanted
+    amplification: float  # bytes read per byte needed
 
     def __str__(self) -> str:
-        return f"{self.requests:,.0f} requests, {self.amplification:.2f} times the bytes"
+        return f"{self.requests:,.0f} requests, {self.amplification:.2f} bytes read per byte needed"
 
 
 class ChunkTrial(NamedTuple):
-    """What the two kinds of reads cost with one chunk shape."""
+    """The costs of both kinds of reads with one chunk shape."""
 
     chunks: Shape
     slab: ChunkCost  # volume[z : z + SLAB]
-    cube: ChunkCost  # CUBE voxels along each axis, from anywhere
+    cube: ChunkCost  # CUBE voxels along each axis, at random positions
 
     def __str__(self) -> str:
         return f"chunks of {self.chunks}\n  a slab: {self.slab}\n  a cube: {self.cube}"
 
 
 def try_chunks(chunks: Shape | bool, *, seed: int = 0, reads: int = 8) -> ChunkTrial:
-    """Write the volume in chunks, read slabs and random cubes, and count.
+    """Write the volume in chunks, read slabs and random cubes, and count the cost.
 
     Args:
-        chunks: shape of a chunk (z, y, x), as h5py takes it; True: h5py chooses.
-        seed: chooses the cubes.
-        reads: how many of each kind, up to 20.
+        chunks: shape of a chunk (z, y, x), or True to let h5py choose.
+        seed: seed of the cube positions.
+        reads: number of reads of each kind, up to 20.
 
     Raises:
-        ValueError: HDF5 cannot make such chunks.
+        ValueError: If HDF5 does not accept the chunk shape.
     """
     with tempfile.TemporaryDirectory() as folder:
         with h5py.File(f"{folder}/volume.h5", "w") as file:
@@ -75,7 +74,7 @@ def _volume() -> NDArray[np.float32]:
 
 
 def _places(seed: int, reads: int) -> Iterator[list[Place]]:
-    """Yield slabs that lie across the chunks in all ways, whoever asks, then random cubes."""
+    """Yield fixed slabs at all offsets to the chunks, then random cubes."""
     yield [np.s_[z : z + SLAB, :, :] for z in range(0, 3 * reads, 3)]
     corners = np.random.default_rng(seed).integers(np.subtract(SHAPE, CUBE) + 1, size=(reads, 3))
     yield [tuple(map(slice, corner, corner + CUBE)) for corner in corners]
@@ -84,7 +83,7 @@ def _places(seed: int, reads: int) -> Iterator[list[Place]]:
 def _cost(
     storage: SlowFileSystem, read: Callable[[Place], NDArray[Any]], places: list[Place]
 ) -> ChunkCost:
-    read(places[0])  # the first read also fetches what HDF5 keeps about the dataset
+    read(places[0])  # the first read also fetches the metadata of the dataset
     storage.reset_counters()
     wanted = sum(read(place).nbytes for place in places)
     counted = storage.counters()

@@ -1,4 +1,4 @@
-"""What notebook 07 measures of the places where data can lie, and draws: an epoch from each.
+"""Measure and draw the time of an epoch from each place that can store data (notebook 07).
 
 draw_rungs({"page cache": epoch_s(folder), "emulated NFS": emulated_s(folder, "NFS")})
 """
@@ -20,7 +20,7 @@ from keepfed.loaders.stream import batched
 
 
 def epoch_s(events: Any, clock: Callable[[], int] = time.perf_counter_ns) -> float:
-    """Return the seconds in which a dataset gives all samples once, shuffled, 64 at a time."""
+    """Return the seconds to read all samples once, shuffled, 64 at a time."""
     order, start = np.random.default_rng(0).permutation(len(events)), clock()
     for batch in batched(order.tolist(), 64):
         events.__getitems__(batch)
@@ -28,19 +28,19 @@ def epoch_s(events: Any, clock: Callable[[], int] = time.perf_counter_ns) -> flo
 
 
 def emulated_s(folder: Path, preset: str) -> float:
-    """Return the seconds of an epoch of events on an emulated storage; nobody waits for it."""
+    """Return the emulated seconds of an epoch of events, computed without waiting."""
     storage = slow_storage(folder, preset, cache_mb=0)
     return epoch_s(MemmapEvents(folder, fs=storage), VirtualClock(storage))
 
 
 def warm_s(*folders: Path) -> list[float]:
-    """Return the seconds of an epoch from each folder, the best of seven taken in turn."""
+    """Return the best of seven epochs from each folder in seconds, measured alternately."""
     each = [MemmapEvents(folder) for folder in folders]
     return list(np.min([[epoch_s(events) for events in each] for _ in range(7)], axis=0))
 
 
 def draw_rungs(seconds: Mapping[str, float]) -> Figure:
-    """Draw how long an epoch takes from each place."""
+    """Draw the time of an epoch from each place."""
     colours = ["C0" if name.startswith("emulated") else "C1" for name in seconds]
     with drawing(7, 2.2) as (figure, (panel,)):
         value_bars(panel, seconds, "{:.2g} s".format, color=colours)
@@ -52,7 +52,7 @@ def break_even(preset: str, kind: type[Events], folder: Path, part: str) -> tupl
     """Stage a part of the events from an emulated storage.
 
     Returns:
-        Seconds to stage, of a cold epoch from the storage, and of one from the copy.
+        Seconds for staging, for a cold epoch from the storage, and for an epoch from the copy.
     """
     storage = slow_storage(folder, preset, cache_mb=0)
     clock = VirtualClock(storage)
@@ -64,7 +64,11 @@ def break_even(preset: str, kind: type[Events], folder: Path, part: str) -> tupl
 
 
 def draw_break_even(folder: Path) -> tuple[Figure, float, float]:
-    """Draw when staging pays, and return that in epochs: small files on NFS, one file on Lustre."""
+    """Draw when staging pays, for small files on NFS and for one file on Lustre.
+
+    Returns:
+        The figure, and the break-even point of both cases in epochs.
+    """
     cases = {
         "2,000 files on NFS": break_even("NFS", NpzEvents, folder, "npz"),
         "one file on Lustre": break_even("busy Lustre", MemmapEvents, folder, "npy"),
@@ -76,7 +80,7 @@ def draw_break_even(folder: Path) -> tuple[Figure, float, float]:
             panel.plot(epochs, cold_s * epochs, "--", label="from the storage")
             panel.plot(epochs, stage_s + staged_s * epochs, label="staged")
             panel.axvline(paid[-1], color="0.5", ls=":")
-            title = f"{name}: paid after {paid[-1]:.2f} epochs"
+            title = f"{name}: pays after {paid[-1]:.2f} epochs"
             panel.set(title=title, xlabel="epochs", xticks=range(4))
         panels[0].set_ylabel("seconds of loading\n(emulated)")
         panels[0].legend()

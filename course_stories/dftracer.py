@@ -1,7 +1,7 @@
-"""Read what DFTracer recorded, the tracer of I/O that DLIO and HPC centres use.
+"""Read traces of DFTracer, the I/O tracer used by DLIO and HPC centres.
 
-A file has one JSON object a line, for one process. DFTracer itself names the calls to the file
-system ("POSIX", "STDIO"); names of anything else come from the program.
+A file belongs to one process and has one JSON object per line. DFTracer names the file system calls
+("POSIX", "STDIO"), and the traced program names all other events.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from keepfed.measure.trace import Trace
 
 _UNITS = {"NS": 1, "US": 1_000, "MS": 1_000_000}
 _READS = ("open", "read", "pread", "fopen", "fread")
-_STAGES = {  # what a program says it does: DLIO, and DFTracer's own names for training loops
-    "iter": "wait",  # of a loop over a loader: until it hands out the next batch
+_STAGES = {  # names that programs use: those of DLIO, and DFTracer's for training loops
+    "iter": "wait",  # a loop waits until its loader returns the next batch
     "compute": "compute",
     "preprocess": "transform",
     "collate": "collate",
@@ -30,13 +30,13 @@ _LOADING = ("read", "decode", "transform", "collate")
 
 
 def load_dftracer(path: str | Path) -> Trace:
-    """Read a DFTracer file (.pfw or .pfw.gz), or every one in a folder; times begin at 0.
+    """Read a DFTracer file (.pfw or .pfw.gz), or all files in a folder; times start at 0.
 
-    Lanes: "main" is the process that computes or waits for batches, "worker N" are the others in
-    the order in which they started. Which batch a worker works for is not in the file.
+    Lanes: "main" is the process that computes or waits for batches. "worker N" are the other
+    processes in their starting order. The file does not record the batches of the workers.
 
     Raises:
-        ValueError: there is no DFTracer event in it.
+        ValueError: If there is no DFTracer event of a loader.
     """
     path = Path(path)
     files = sorted(path.glob("*.pfw*")) if path.is_dir() else [path]
@@ -46,22 +46,22 @@ def load_dftracer(path: str | Path) -> Trace:
     spans = [Span(lane, stage, e.start_ns, e.end_ns) for lane, stage, e in named if stage]
     if not spans:
         raise ValueError(
-            f"{path} holds no DFTracer events of a loader; run the program with DFTRACER_ENABLE=1 "
-            "and give its .pfw or .pfw.gz file, or their folder."
+            f"{path} contains no DFTracer events of a loader. Run the program with "
+            "DFTRACER_ENABLE=1, and pass its .pfw or .pfw.gz file, or the folder of these files."
         )
     waits = sorted(span.start_ns for span in spans if span.stage == "wait")
     kept = [
         span
         for span in (*_of_the_loop(spans, waits), *_innermost(spans))
-        if not waits or span.end_ns > waits[0]  # what was before the loop is not part of it
+        if not waits or span.end_ns > waits[0]  # drop spans from before the loop
     ]
     dlio = any(event.category == "dlio_benchmark" for event in events)
-    note = "recorded by DFTracer" + (", DLIO sleeps where a GPU would compute" if dlio else "")
+    note = "recorded by DFTracer" + (", DLIO sleeps instead of computing" if dlio else "")
     return trace_of(kept, label=path.name.split(".")[0], note=note, batches=len(waits))
 
 
 def _events(file: Path) -> Iterator[Event]:
-    """Yield the events in a file; a line cut short by a kill ends it."""
+    """Yield the events in a file, without lines that a kill has truncated."""
     unit = _UNITS["US"]
     for record in _records(content_of(file)):
         about = record.get("args") or {}
@@ -76,14 +76,14 @@ def _records(content: bytes) -> Iterator[Mapping[str, Any]]:
     for line in content.decode("utf-8", errors="replace").splitlines():
         try:
             record = json.loads(line.strip().rstrip(","))
-        except ValueError:  # the brackets around it all, too
+        except ValueError:  # a truncated line, or one of the outer brackets
             continue
         if isinstance(record, dict) and {"name", "cat", "pid", "tid"} <= record.keys():
             yield record
 
 
 def _stage(event: Event) -> str | None:
-    """Return the course's word for what happened; None for what is none of its stages."""
+    """Return the course's name for the stage of an event, or None for other events."""
     last = event.name.rsplit(".", 1)[-1]
     if event.category in ("POSIX", "STDIO"):
         return "read" if event.name.startswith(_READS) else None
@@ -91,13 +91,13 @@ def _stage(event: Event) -> str | None:
         return None
     if known := _STAGES.get(last) or _STAGES.get(event.category):
         return known
-    # The fetching of one sample: what of it is not reading is mostly decoding.
+    # fetching one sample: the part that is not reading is mostly decoding
     fetches = last in ("__getitem__", "item") or last.startswith("fetch")
     return "decode" if fetches or event.category == "reader" else None
 
 
 def _lane_names(events: Sequence[Event]) -> dict[tuple[Any, Any], str]:
-    """Return the lane of every thread, named after its process; several loops are numbered."""
+    """Return the lane of every thread, named after its process, with numbers for several loops."""
     began = dict.fromkeys(e.process for e in sorted(events, key=lambda e: e.start_ns))
     loops = {e.process for e in events if _stage(e) in ("wait", "compute")} or {*list(began)[:1]}
     mains = [process for process in began if process in loops]
@@ -109,14 +109,14 @@ def _lane_names(events: Sequence[Event]) -> dict[tuple[Any, Any], str]:
 
 
 def _of_the_loop(spans: Iterable[Span], waits: Sequence[int]) -> Iterator[Span]:
-    """Yield what is no loading, with the number of the batch that was last waited for."""
+    """Yield the spans that are not loading, with the index of the last batch waited for."""
     for span in spans:
         if span.stage not in _LOADING:
             yield span._replace(batch=bisect_right(waits, span.start_ns) - 1)
 
 
 def _innermost(spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield the loading of samples, in which every moment of a lane counts for one span only."""
+    """Yield the loading spans, cut so that the spans of a lane do not overlap."""
     by_lane: dict[str, list[Span]] = {}
     for span in sorted(spans, key=lambda s: (s.start_ns, -s.end_ns)):
         if span.stage in _LOADING:

@@ -1,4 +1,4 @@
-"""Pictures of the notebooks whose drawing teaches nothing: bars, curves, a model and its points."""
+"""Figures for the notebooks: bars, curves, and models with measured points."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,20 +18,20 @@ Rates = Mapping[int, float]  # workers -> batches per second
 def drawing(
     width: float, height: float, *, rows: int = 1, columns: int = 1, title: str = "", **options: Any
 ) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Give a figure (inches) and its panels, row by row, in the style of the course."""
+    """Yield a figure (size in inches) and its panels, row by row, in the course's style."""
     with plt.style.context("course_utils.plots"):  # readable on light and on dark pages
         figure, panels = plt.subplots(
             rows, columns, squeeze=False, figsize=(width, height), layout="constrained", **options
         )
         figure.suptitle(title, color="gray", fontsize="small")
         yield figure, list(panels.flat)
-    plt.close(figure)  # a notebook shows what the cell returns, and only that
+    plt.close(figure)  # else a notebook shows the figure twice
 
 
 def value_bars(
     panel: Axes, values: Mapping[str, float], say: Callable[[float], str], **looks: Any
 ) -> None:
-    """Draw a bar for each value, the first on top, and write behind it what `say` says of it."""
+    """Draw a bar for each value, the first on top, with `say(value)` as its label."""
     drawn = panel.barh(list(values), list(values.values()), **looks)
     said = list(map(say, values.values()))
     panel.bar_label(drawn, said, padding=3, color=plt.rcParams["text.color"])
@@ -46,7 +46,7 @@ def bars(
     say: Callable[[float], str] = "{:.3g}".format,
     **axes: Any,
 ) -> Figure:
-    """Draw a bar for each value, and what `say` says of it; `label` says what they are."""
+    """Draw a bar for each value with `say(value)` as its label; `label` names the axis."""
     with drawing(7, 0.7 + 0.3 * len(values)) as (figure, (panel,)):
         value_bars(panel, values, say)
         panel.set(xlabel=label, **axes)
@@ -54,10 +54,10 @@ def bars(
 
 
 class Bars(dict[str, float]):
-    """Numbers by name, drawn below each other as bars from zero."""
+    """Numbers by name, shown as a list of bars."""
 
     def __init__(self, title: str, numbers: Mapping[str, float], unit: str):
-        """Keep `numbers`, all of one `unit`."""
+        """Store `numbers`, all in one `unit`."""
         super().__init__(numbers)
         self.title, self.unit = title, unit
 
@@ -67,7 +67,7 @@ class Bars(dict[str, float]):
 
 
 def curves(x: Sequence[float], ys: Mapping[str, Sequence[float]], **labels: Any) -> Figure:
-    """Return a figure of curves over `x`, by name; `labels` are those of the axes and the title."""
+    """Return a figure of curves over `x` by name; `labels` set axis labels and title."""
     with drawing(7, 2.8) as (figure, (panel,)):
         for (name, y), line in zip(ys.items(), ("o-", "s--", "^:", "d-."), strict=False):
             panel.plot(x, y, line, label=name)
@@ -77,7 +77,7 @@ def curves(x: Sequence[float], ys: Mapping[str, Sequence[float]], **labels: Any)
 
 
 def rates_and_model(cases: Mapping[str, tuple[Rates, int]]) -> Figure:
-    """Draw rates, measured and by the model min(W, P) / L; a case has a name, its rates and P."""
+    """Draw measured rates and the model min(W, P) / L; `cases` maps names to (rates, P)."""
     with drawing(9, 2.6, columns=len(cases)) as (figure, panels):
         for panel, (name, (rates, parallel)) in zip(panels, cases.items(), strict=True):
             model = [rates[1] * min(workers, parallel) for workers in rates]

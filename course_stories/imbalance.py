@@ -1,4 +1,4 @@
-"""Find what is rare: a table, a classifier, and whether its probabilities can be believed."""
+"""Find rare events: a table, a classifier, and the calibration of its probabilities."""
 
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 def event_table(folder: Path) -> sqlite3.Connection:
-    """Make a table `events` in memory: event_id, whether it is a cascade, pulses, their charge."""
+    """Create a table `events` in memory with event_id, cascade (0 or 1), pulses and charge."""
     labels, offsets = read_labels(folder), np.load(folder / "npy" / "offsets.npy")
     charges = np.load(folder / "npy" / "pulses.npy", mmap_mode="r")[:, 1]
     charge = np.add.reduceat(charges, offsets[:-1], dtype=float)
@@ -28,11 +28,11 @@ def event_table(folder: Path) -> sqlite3.Connection:
 
 
 def fit(table: Floats) -> Callable[[Floats], Floats]:
-    """Fit a logistic regression; return what gives the probability for each row of a table.
+    """Fit a logistic regression, and return a function from a table to probabilities per row.
 
     Args:
-        table: the first column says whether it is rare, 0 or 1; the others are positive numbers,
-            of which it gets the logarithms.
+        table: the first column is 1 for rare events and 0 for others. The other columns are
+            positive features, and the fit uses their logarithms.
     """
     rare, features = table[:, 0], np.log(table[:, 1:])
     mean, spread = features.mean(0), features.std(0)
@@ -54,15 +54,15 @@ def _logistic(x: Floats) -> Floats:
 
 
 def draw_calibration(rare: Floats, said: Mapping[str, Floats], bins: int = 8) -> Figure:
-    """Draw how often it was rare over how probable that was said to be, in bins of equal size."""
+    """Draw the share of rare events over the predicted probability, in bins of equal size."""
     with drawing(7, 3.2) as (figure, (panel,)):
-        panel.plot([0, 1], [0, 1], color="gray", linewidth=1, label="as it should be")
+        panel.plot([0, 1], [0, 1], color="gray", linewidth=1, label="ideal")
         for (name, probability), line in zip(
             said.items(), ("o-", "s--", "^:", "d-."), strict=False
         ):
             groups = np.array_split(np.argsort(probability), bins)
             means = [[column[group].mean() for group in groups] for column in (probability, rare)]
             panel.plot(*means, line, label=name)
-        panel.set(xlabel="probability that the classifier gives", ylabel="share of cascades")
+        panel.set(xlabel="predicted probability", ylabel="share of cascades")
         panel.legend()
     return figure

@@ -1,4 +1,4 @@
-"""Count what torch is asked to do: the operations, and the bytes that they write."""
+"""Count the operations of torch, and the bytes that they write."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,9 +9,9 @@ from torch.utils._pytree import tree_leaves
 
 
 class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The operations of a function, and those that only look at a tensor in another way.
+    """Counts of the operations of a function, and of those that only create a view.
 
-    `blocking` are copies to another device for which the program waits.
+    `blocking` counts the copies to another device that block the program.
     """
 
     calls = views = bytes_written = blocking = 0
@@ -19,13 +19,13 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if func is torch.ops.aten.lift_fresh.default:  # a tensor was made of numbers of Python
+        if func is torch.ops.aten.lift_fresh.default:  # a tensor was created from Python numbers
             self.blocking += args[0].device.type != "cpu"
         given, how = [*_tensors((args, kwargs))], kwargs or {}
         if func is torch.ops.aten._to_copy.default:
             there = args[0].device
             self.blocking += how.get("device", there) != there and not how.get("non_blocking")
-        elif len({tensor.device for tensor in given}) > 1:  # the host's beside those of a device
+        elif len({tensor.device for tensor in given}) > 1:  # tensors of the host and of a device
             copies = func is torch.ops.aten.copy_.default
             waits = not copies or not (how.get("non_blocking") or True in args[2:])
             self.blocking += waits and any(t.device.type == "cpu" and t.ndim for t in given)
@@ -45,7 +45,7 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def count_operations(function: Callable[..., Any], *given: Any) -> tuple[Operations, Any]:
-    """Return the count for `function(*given)`, and what the function returns."""
+    """Return the counts for `function(*given)`, and the result of the function."""
     with Operations() as counted:  # type: ignore[no-untyped-call]
         return counted, function(*given)
 

@@ -1,4 +1,4 @@
-"""Look at a running loader from outside, as py-spy, htop and iotop do, and say what that misses."""
+"""Inspect a running loader from outside, like py-spy, htop and iotop, with their limits."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ import psutil
 from course_utils.paths import recording
 from course_utils.teaching.notebook.cards import block, card
 
-_LONGEST_S = 30.0  # for py-spy to look
+_LONGEST_S = 30.0  # time limit for py-spy
 _MOST_LINES = 8
 
 
 @dataclass(frozen=True, repr=False)
 class ProcessLook:
-    """What one tool showed, and what it can and cannot see."""
+    """The output of one tool, and what it can and cannot see."""
 
     tool: str
     shows: str  # plain text, as a terminal would show it
     sees: str
     misses: str
-    note: str = ""  # why it could not look here, and whose recording is shown instead
+    note: str = ""  # why the tool does not work here, and what recording is shown instead
 
     def __repr__(self) -> str:
-        """Return what a terminal would show, and the sentences."""
+        """Return the output and the sentences as plain text."""
         return "\n".join(filter(None, (self.note, self.shows, self.sees, self.misses)))
 
     def _repr_html_(self) -> str:
@@ -43,15 +43,15 @@ class ProcessLook:
 
 
 def worker_pids() -> list[int]:
-    """Return the processes that this one started and that run now: the workers of its loaders."""
+    """Return the running child processes, which are the workers of the loaders."""
     return sorted(p.pid for p in multiprocessing.active_children() if p.pid is not None)
 
 
 def hot_lines(pid: int, *, seconds: float = 2.0) -> ProcessLook:
-    """Count at which lines a worker was, looking a hundred times a second (`py-spy record`)."""
+    """Sample the current line of a worker 100 times per second, with `py-spy record`."""
     with tempfile.TemporaryDirectory(prefix="py-spy-") as folder:
         file = Path(folder) / "samples.txt"
-        # py-spy takes whole seconds only
+        # py-spy accepts only integers
         options = ["--duration", str(max(1, round(seconds))), "--idle", "--threads"]
         options += ["--format", "raw", "--output", str(file)]
         note = _py_spy(["record", "--pid", str(pid), *options])
@@ -59,32 +59,32 @@ def hot_lines(pid: int, *, seconds: float = 2.0) -> ProcessLook:
     return ProcessLook(
         f"py-spy record --pid {pid}",
         shown,
-        "It sees at which lines the main thread of a process spends its time, waiting included.",
-        "It misses whether a line computes or waits, and every other process.",
+        "It shows which lines take the time of a process's main thread, including waiting.",
+        "It does not show whether a line computes or waits, and it shows only one process.",
         note,
     )
 
 
 def cpu_use(*, seconds: float = 1.0) -> ProcessLook:
-    """Show how busy this process and each of its workers keep a core, as htop does."""
+    """Show the CPU use of this process and of each worker, as htop does."""
     start = time.perf_counter()
-    used = _of_each(lambda process: process.cpu_times()[:2], seconds)  # as user and in the system
+    used = _of_each(lambda process: process.cpu_times()[:2], seconds)  # user and system time
     took = time.perf_counter() - start
     rows = [f"{who} {100 * sum(cpu_s) / took:8.0f} %" for who, cpu_s in used.items()]
     return ProcessLook(
-        "Processors, as htop shows them",
+        "CPU use, as htop shows it",
         "\n".join(["process      pid   core busy", *rows]),
-        "It sees which processes compute and which wait.",
-        "It misses what they compute, and for what they wait: disk, queue or GPU look the same.",
+        "It shows which processes compute and which wait.",
+        "It does not show what they compute. Waiting for disk, queue or GPU looks the same.",
     )
 
 
 def disk_use(*, seconds: float = 1.0) -> ProcessLook:
-    """Show what this process and each of its workers read and wrote, as iotop does."""
-    tool, sees = "Disk, as iotop shows it", "It sees who reads: bytes asked for, and those fetched."
-    misses = "It misses how long each read took, and bytes that came through a memory map."
+    """Show the bytes that this process and each worker read and wrote, as iotop does."""
+    tool, sees = "Disk use, as iotop shows it", "It shows requested and fetched bytes per process."
+    misses = "It does not show the time of each read, or bytes that are read through a memory map."
     if not hasattr(psutil.Process, "io_counters") or not sys.platform.startswith("linux"):
-        note = "Only Linux counts bytes for each process in /proc/PID/io; this was recorded there."
+        note = "Only Linux counts bytes per process (/proc/PID/io). This is a recording from Linux."
         return ProcessLook(tool, _recorded("disk_use.txt"), sees, misses, note)
     moved = _of_each(_io, seconds)
     rows = [who + "".join(f"{b / 1e6:9.2f} MB" for b in counts) for who, counts in moved.items()]
@@ -100,14 +100,14 @@ def _io(process: psutil.Process) -> Sequence[float]:
 def _of_each(
     read: Callable[[psutil.Process], Sequence[float]], seconds: float
 ) -> dict[str, list[float]]:
-    """Return by how much the figures of this process and of each worker grow in that time."""
+    """Return the increase of the counters of this process and of each worker in `seconds`."""
     workers = {f"worker {n}": pid for n, pid in enumerate(worker_pids())}
     looks: list[dict[str, Sequence[float]]] = []
     for wait_s in (0, seconds):
         time.sleep(wait_s)
         looks.append({})
         for name, pid in {"main": os.getpid(), **workers}.items():
-            with suppress(psutil.Error):  # it has ended
+            with suppress(psutil.Error):  # the process has ended
                 looks[-1][f"{name:9} {pid:6}"] = read(psutil.Process(pid))
     first, then = looks
     return {
@@ -117,7 +117,7 @@ def _of_each(
 
 
 def _py_spy(arguments: list[str]) -> str:
-    """Run py-spy; return why a recording is to be shown in its place, or an empty string."""
+    """Run py-spy; return why it failed and a recording is shown, or an empty string."""
     program = shutil.which("py-spy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}")
     command = [program or "py-spy", *arguments]
     try:
@@ -131,8 +131,8 @@ def _py_spy(arguments: list[str]) -> str:
             return ""
         reason = (run.stderr.strip() or "no reason given").splitlines()[0]
     return (
-        f"This system does not let py-spy look into another process ({reason}); what follows was "
-        f"recorded elsewhere. `sudo py-spy {' '.join(arguments[:3])}` in a terminal may show yours."
+        f"This system does not let py-spy inspect another process ({reason}). The output below is "
+        f"a recording. In a terminal, `sudo py-spy {' '.join(arguments[:3])}` may show yours."
     )
 
 
@@ -141,9 +141,9 @@ def _recorded(name: str) -> str:
 
 
 def _hottest(raw: str) -> str:
-    """Return the lines in which most samples of the main thread ended.
+    """Return the lines with the most samples of the main thread.
 
-    Raw output has lines `thread (0x7F): "MainThread";frame;frame;frame count`.
+    Each line of `raw` is `thread (0x7F): "MainThread";frame;frame;frame count`.
     """
     counted: Counter[str] = Counter()
     for line in raw.splitlines():
@@ -153,4 +153,4 @@ def _hottest(raw: str) -> str:
             counted[frames[-1].replace(".<locals>", "")] += int(count)
     whole = sum(counted.values())
     rows = [f"{100 * n / whole:4.0f} %  {at}" for at, n in counted.most_common(_MOST_LINES)]
-    return "\n".join(rows) or "No sample was taken; look for longer."
+    return "\n".join(rows) or "There are no samples. Increase `seconds`."

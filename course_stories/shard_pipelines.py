@@ -1,4 +1,4 @@
-"""What notebook 10 shows: a plot, data sets and who reads them."""
+"""A plot and example data sets of notebook 10."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,25 +19,25 @@ def plot_epochs(seconds: Mapping[str, float]) -> Figure:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set, and who reads it."""
+    """A data set, and the workers and ranks that read it."""
 
     samples: int
     sample_mb: float
-    workers: int  # of each rank; 0: the rank reads by itself
+    workers: int  # per rank; 0: the rank reads without workers
     ranks: int
 
     @property
     def places(self) -> int:
-        """How many read at once."""
+        """Number of processes that read at the same time."""
         return max(1, self.workers) * self.ranks
 
     @property
     def mb(self) -> float:
-        """The size of all samples."""
+        """Size of all samples in MB."""
         return self.samples * self.sample_mb
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Return a description."""
         return (
             f"{self.samples:,} samples of {self.sample_mb:g} MB, {plural(self.workers, 'worker')} "
             f"on each of {plural(self.ranks, 'rank')}"

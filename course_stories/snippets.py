@@ -1,8 +1,8 @@
-"""Snippets of lecture notes, run as they are printed and mended, over small shards made here.
+"""Run snippets that are often printed, and their fixed versions, on small shards.
 
     compare_snippets(numbered_shards(folder), "script", "columns")
 
-They stand in snippets.toml. All run in one process, which is not this one, with limits of time and
+The snippets are listed in snippets.toml. They all run in one subprocess, with limits on time and
 memory.
 """
 
@@ -31,13 +31,13 @@ COUNT, PER_SHARD = 48, 8
 
 @dataclass(frozen=True)
 class Snippet:
-    """One thing wrong in a snippet."""
+    """A snippet with one fault, and its fixed version."""
 
     name: str
     broken: str
     mended: str
     why: str
-    needs: str = ""  # a package that is not part of the course; empty: it runs here
+    needs: str = ""  # a package that the course does not install, or ""
 
 
 _WRITTEN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
@@ -46,7 +46,7 @@ SNIPPETS = {name: Snippet(name, **parts) for name, parts in _WRITTEN.items()}
 _PROGRAM = """
 import os
 
-# before datasets is imported: else it asks its hub, and writes into the home folder
+# set before importing datasets, which else contacts its hub and writes into the home folder
 os.environ.update(HF_HUB_OFFLINE="1", HF_HOME={home!r})
 
 if __name__ == "__main__":
@@ -60,7 +60,7 @@ _END = "\n=== the end of a snippet ===\n"
 
 @dataclass(frozen=True)
 class Pair:
-    """What a snippet says as it is printed, and mended; it draws itself as a card."""
+    """The output of a snippet before and after the fix, shown as a card."""
 
     snippet: Snippet
     before: str
@@ -77,7 +77,7 @@ class Pair:
 
 
 class Pairs(list[Pair]):
-    """Several of them, one card below the other."""
+    """A list of pairs, shown as one card below the other."""
 
     def _repr_html_(self) -> str:
         return "".join(pair._repr_html_() for pair in self)
@@ -86,23 +86,23 @@ class Pairs(list[Pair]):
 def numbered_shards(
     folder: str | Path, count: int = COUNT, per_shard: int = PER_SHARD
 ) -> list[str]:
-    """Write JPEGs of several sizes into shards and return their URLs; classes are numbers.
+    """Write JPEGs of several sizes into shards, with indices as classes, and return their URLs.
 
     Raises:
-        FileExistsError: the folder has shards.
+        FileExistsError: If the folder already contains shards.
     """
     return [url_of(path) for path in write_shards(_numbered(count), folder, per_shard=per_shard)]
 
 
 def compare_snippets(urls: Sequence[str], *names: str) -> Pairs:
-    """Run snippets as they are printed and mended, all in one other process.
+    """Run snippets and their fixed versions, all in one subprocess.
 
     Args:
         urls: shards as `numbered_shards` writes them.
-        *names: some of `SNIPPETS`.
+        *names: keys of `SNIPPETS`.
 
     Raises:
-        CourseError: the process came to no end.
+        CourseError: If the process fails, or runs too long.
     """
     chosen = [SNIPPETS[name] for name in names]
     codes = [code for one in chosen if not _missing(one) for code in (one.broken, one.mended)]
@@ -114,7 +114,7 @@ def compare_snippets(urls: Sequence[str], *names: str) -> Pairs:
 
 
 def outcome(code: str, urls: Sequence[str]) -> str:
-    """Run a snippet here, and return what it printed and served, or its error."""
+    """Run a snippet in this process, and return its output, its sample count or its error."""
     said = StringIO()
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
@@ -124,7 +124,7 @@ def outcome(code: str, urls: Sequence[str]) -> str:
         names: dict[str, Any] = {"urls": list(urls), "count": COUNT, "folder": Path(folder)}
         try:
             exec(compile(code, "<snippet>", "exec"), names)
-        except Exception as error:  # whatever it is: it is what the snippet shows
+        except Exception as error:  # any error is part of the result
             print(*traceback.format_exception_only(error))
         if served := [int(number) for number in names.get("served", ())]:
             print(f"{len(served)} served, {len(set(served))} distinct, of {COUNT}")
@@ -132,13 +132,13 @@ def outcome(code: str, urls: Sequence[str]) -> str:
 
 
 def _all(codes: Sequence[str], urls: Sequence[str]) -> list[str]:
-    """Return what each says; they share a process, because every new one imports torch again."""
+    """Return all outputs; the snippets share a process, so that torch is imported only once."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         program = _PROGRAM.format(home=home, codes=codes, urls=list(urls), end=_END)
         demo = run_demo(program, seconds=120)
     said = [text.strip() for text in demo.output.split(_END.strip())]
-    if demo.returncode or len(said) <= len(codes):  # each text is followed by the end
-        raise CourseError(f"The snippets did not come to their end; run again.\n{demo}")
+    if demo.returncode or len(said) <= len(codes):  # one end mark follows each output
+        raise CourseError(f"The snippets did not finish. Run the cell again.\n{demo}")
     return said
 
 
@@ -154,4 +154,4 @@ def _numbered(count: int) -> Iterator[dict[str, Any]]:
 def _missing(snippet: Snippet) -> str:
     if not snippet.needs or importlib.util.find_spec(snippet.needs):
         return ""
-    return f"not run here: {snippet.needs} is not part of this course"
+    return f"not run here: the course does not install {snippet.needs}"

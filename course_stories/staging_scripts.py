@@ -1,6 +1,6 @@
-"""The staging script of the lectures and a repaired one, to be run in notebook 07.
+"""A common staging script and its repaired version, for notebook 07.
 
-Where there is no bash, as on Windows, a twin in Python does the same.
+Without bash, for example on Windows, equivalent Python functions run instead.
 """
 
 import filecmp
@@ -17,9 +17,9 @@ from keepfed.files import folder_for_now
 
 
 def half_staged(folder: Path) -> tuple[Path, Path]:
-    """Return a file with the pulses of `folder`, and a place where half of it lies already.
+    """Return a file with the pulses of `folder`, and a folder with a truncated copy of it.
 
-    Both go when Python ends.
+    Both are deleted when Python exits.
     """
     source = folder_for_now() / "pulses.bin"
     np.load(folder / "npy" / "pulses.npy").tofile(source)
@@ -30,10 +30,14 @@ def half_staged(folder: Path) -> tuple[Path, Path]:
 
 
 def run_script(script: str, source: str | Path, place: str | Path) -> Path:
-    """Run `script` on one file, say so if it fails, and return where its copy is to lie."""
+    """Run `script` on one file, and return the path of its copy.
+
+    Raises:
+        CourseError: If the script fails.
+    """
     source, target = Path(source), Path(place, Path(source).name)
     bash = shutil.which("bash")
-    if bash is None or os.name == "nt":  # the bash of Windows sees other paths
+    if bash is None or os.name == "nt":  # bash on Windows uses other paths
         _TWINS[script](source, target)
         return target
     run = subprocess.run(
@@ -45,8 +49,8 @@ def run_script(script: str, source: str | Path, place: str | Path) -> Path:
     )
     if run.returncode:
         raise CourseError(
-            f"The script ended with status {run.returncode}: {run.stderr.strip()} Mend it and run "
-            "the cell again."
+            f"The script failed with status {run.returncode}: {run.stderr.strip()} Fix the script "
+            "and run the cell again."
         )
     return target
 
@@ -58,18 +62,18 @@ fi"""
 
 REPAIRED = """\
 set -euo pipefail
-same() {  # size and time of change; neither reads the data
+same() {  # compare size and modification time, without reading the data
     [ -e "$target" ] && [ "$(wc -c < "$source")" -eq "$(wc -c < "$target")" ] &&
     ! [ "$source" -nt "$target" ] && ! [ "$source" -ot "$target" ]
 }
 exec 9> "$target.lock"
-if command -v flock > /dev/null; then flock 9; fi  # one job at a time; it ends with its process
+if command -v flock > /dev/null; then flock 9; fi  # one job at a time, until its process ends
 if same; then exit; fi
 half="$target.part"
-trap 'rm -f "$half"' EXIT   # an error or Ctrl-C leaves nothing behind
-cp -p "$source" "$half"     # without room the script ends here
-cmp "$source" "$half"       # what was written is what was read
-mv "$half" "$target"        # at once, or not at all"""
+trap 'rm -f "$half"' EXIT   # clean up after an error or Ctrl-C
+cp -p "$source" "$half"     # fails if the disk is full
+cmp "$source" "$half"       # verify the copy
+mv "$half" "$target"        # rename atomically"""
 
 
 def _as_in_the_lectures(source: Path, target: Path) -> None:
@@ -85,7 +89,7 @@ def _repaired(source: Path, target: Path) -> None:
         try:
             shutil.copy2(source, half)
             if not filecmp.cmp(source, half, shallow=False):
-                raise CourseError(f"{half} differs from {source}; run the script again.")
+                raise CourseError(f"{half} differs from {source}. Run the script again.")
             half.replace(target)
         finally:
             half.unlink(missing_ok=True)

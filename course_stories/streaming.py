@@ -1,4 +1,4 @@
-"""What notebook 05 shows of streams: what the order of a file costs and brings.
+"""Train on a sorted file with several streams, and compare time and shuffling (notebook 05).
 
 run = train_on(data_path("events", "S"), interleave=16, chunk=2, buffer=1)
 Timeline(run.trace)
@@ -27,37 +27,37 @@ BATCH, STEPS = 32, 16
 
 @dataclass(frozen=True)
 class StreamRun:
-    """Some steps on a sorted file, and what was in their batches."""
+    """Some steps on a sorted file, and the contents of their batches."""
 
     trace: Trace
-    storage: SlowFileSystem  # which counts
-    means: list[float]  # energy of each batch, log10 GeV
-    energy: NDArray[np.float32]  # of all events of the file
+    storage: SlowFileSystem  # with its counters
+    means: list[float]  # mean energy of each batch, log10 GeV
+    energy: NDArray[np.float32]  # energies of all events of the file, log10 GeV
 
     @property
     def total_s(self) -> float:
-        """The seconds that the steps took."""
+        """Duration of the steps in seconds."""
         return float(self.trace.summary().total_s)
 
     @property
     def ideal(self) -> float:
-        """How much the means would scatter in a full shuffle."""
+        """Standard deviation of the batch means in a full shuffle."""
         return float(self.energy.std() / BATCH**0.5)
 
     @property
     def scatter(self) -> float:
-        """How many times as much they do."""
+        """Standard deviation of the batch means, in units of `ideal`."""
         return float(np.std(self.means)) / self.ideal
 
 
 def train_on(folder: str | Path, *, interleave: int, chunk: int, buffer: int) -> StreamRun:
-    """Take 16 steps of 20 ms, with batches of 32, on events that lie on an emulated busy Lustre.
+    """Run 16 steps of 20 ms on batches of 32 events from an emulated busy Lustre.
 
     Args:
         folder: events as make_events writes them.
-        interleave: shards that are read in turn, of 20.
-        chunk: events that are read with one request.
-        buffer: events to draw from.
+        interleave: number of shards, of 20, that are read alternately.
+        chunk: number of events per request.
+        buffer: size of the shuffle buffer in events.
     """
     storage = slow_storage(folder, "busy Lustre", cache_mb=0)
     stream = EventShards(
@@ -73,7 +73,7 @@ def train_on(folder: str | Path, *, interleave: int, chunk: int, buffer: int) ->
 
 
 def draw_batch_means(runs: Mapping[str, StreamRun]) -> Figure:
-    """Draw the mean energy of each batch, and where 95 of 100 shuffled batches would be."""
+    """Draw the mean energy of each batch, and the range of 95 % of shuffled batches."""
     with drawing(7, 2.6) as (figure, (panel,)):
         for (name, run), line in zip(runs.items(), ("o-", "s--", "^:"), strict=False):
             panel.plot(run.means, line, label=name)

@@ -1,4 +1,4 @@
-"""Photographs augmented in the workers or on the device: the loop, its times, and pictures."""
+"""Photographs augmented in the workers or on the device: the loop, its times and its figures."""
 
 from course_stories.augmenting.loops import (
     copy_ms,

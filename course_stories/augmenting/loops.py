@@ -15,14 +15,14 @@ from keepfed.measure.trace import Trace, record
 
 BATCH = 16  # its 2 * 2 + 1 float batches fit into the 64 MB that a container has in /dev/shm
 STEPS = 32
-CLOSE = 1.15  # the paces of two runs on a quiet machine differ by no more
-BEGUN = 6  # steps that live on what the workers had ready when the epoch began
+CLOSE = 1.15  # largest ratio of the step times of two runs on a quiet machine
+BEGUN = 6  # first steps, which use batches prefetched before the epoch
 
 
 def photo_loader(photos: Jpegs) -> DataLoader[tuple[Any, int]]:
-    """Return a loader of `STEPS` batches whose two workers are running.
+    """Return a loader of `STEPS` batches with two running workers.
 
-    The photographs come several times over: 200 of them are too few for a steady pace.
+    It repeats the photographs, because 200 are too few for a steady step time.
     """
     loader: DataLoader[tuple[Any, int]] = DataLoader(
         photos,
@@ -45,20 +45,20 @@ def train_epoch(
     augment: Augment | None = None,
     augment_ms: float = 0,
 ) -> Trace:
-    """Return the trace of an epoch of steps; their losses are not read.
+    """Run an epoch of steps without reading losses, and return the trace.
 
     Args:
-        gpu: where the steps run.
-        loader: gives batches of images and labels.
-        step_ms: C.
-        augment: done on the device, before each step; None: the workers have done it.
-        augment_ms: A, for the emulated device. A real one takes as long as it takes.
+        gpu: the device of the steps.
+        loader: yields batches of images and labels.
+        step_ms: C, the time of a step.
+        augment: augmentation on the device before each step, or None if the workers augment.
+        augment_ms: A, the augmentation time on the emulated device. A real device ignores it.
     """
     with record() as trace:
         for images, _ in gpu.pinned(trace.batches(loader)):
             batch = gpu.upload(images, non_blocking=True)
             if augment is not None:
-                # emulated, values would be computed by the cores of this machine: workers need them
+                # the emulation would compute the values on the cores that the workers need
                 work = torch.zeros_like if gpu.emulated else augment
                 batch = gpu.launch(work, batch, ms=augment_ms)
             gpu.step(batch, ms=step_ms)
@@ -67,9 +67,9 @@ def train_epoch(
 
 
 def steady(run: Callable[[], Trace]) -> Trace:
-    """Return the trace of `run()` as soon as two have the same pace, of three the middle one.
+    """Repeat `run()` until two traces have about the same step time, and return one of them.
 
-    Where no two of three agree, say that the machine was too busy to measure.
+    If no two of three runs agree, print that the machine was busy, and return the middle one.
     """
     traces: list[Trace] = []
     while len(traces) < 3:
@@ -83,26 +83,26 @@ def steady(run: Callable[[], Trace]) -> Trace:
 
 
 def pace_ms(trace: Trace) -> float:
-    """Return the milliseconds from the end of a step to the end of the next, first ones left out.
+    """Return the mean time between the ends of two steps in ms, without the first steps.
 
-    What the workers have ready when the epoch begins does not count.
+    The first steps use batches that the workers prefetched before the epoch.
     """
     kernels = sorted((span.end_ns, span.batch) for span in trace.spans if span.lane == "gpu")
-    done = {batch: end_ns for end_ns, batch in kernels}  # a batch is, with its last kernel
+    done = {batch: end_ns for end_ns, batch in kernels}  # the last kernel of a batch ends it
     ends = sorted(done.values())[BEGUN:]
     return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e6
 
 
 def load_ms(trace: Trace) -> float:
-    """Return L: the milliseconds of work that the workers do for a batch."""
+    """Return L, the time that the workers need for a batch in ms."""
     work = [span for span in trace.spans if span.lane.startswith("worker")]
     return sum(span.duration_ns for span in work) / len({span.batch for span in work}) / 1e6
 
 
 def copy_ms(gpu: Accelerator, batch: Tensor) -> float:
-    """Return the milliseconds that `batch` takes over the bus, from pinned memory."""
+    """Return the time to copy `batch` from pinned memory to the device in ms."""
     pinned = gpu.pin(batch)
     with record() as trace:
-        for _ in range(2):  # the first copy also makes room for it
+        for _ in range(2):  # the first copy also allocates memory
             gpu.upload(pinned)
     return [span.duration_ns for span in trace.spans if span.lane == "copy"][-1] / 1e6

@@ -1,4 +1,4 @@
-"""Pictures of augmented photographs, of times beside each other, and of a model with its points."""
+"""Figures of augmented photographs, of times, and of a model with measured points."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from keepfed.measure.trace import Trace
 
 
 def show(rows: Mapping[str, Tensor]) -> Figure:
-    """Draw rows of eight pictures, float 0..1 (8 or more, 3, height, width), each with its name."""
+    """Draw named rows of eight images, float 0..1, shape (at least 8, 3, height, width)."""
     from torchvision.utils import make_grid
 
     with drawing(10, 1.5 * len(rows), rows=len(rows)) as (figure, panels):
@@ -22,7 +22,7 @@ def show(rows: Mapping[str, Tensor]) -> Figure:
 
 
 def bars(panels: Mapping[str, Mapping[str, float]]) -> Figure:
-    """Draw a panel for each title, a bar for each name in it, with its value."""
+    """Draw one panel per title, with a bar and its value for each name."""
     width, count = 4 + 3 * len(panels), len(panels)
     with drawing(width, 1.7, columns=count, sharey=True) as (figure, axes):
         for panel, (title, values) in zip(axes, panels.items(), strict=True):
@@ -38,12 +38,12 @@ def _figures(value: float) -> str:
 def places(
     trainings: Mapping[str, tuple[float, Sequence[Trace]]], parts: Sequence[float]
 ) -> Figure:
-    """Draw T / C over A / C, lines for the model with two workers, points for what was measured.
+    """Draw T / C over A / C: lines for the model with two workers, points for measurements.
 
     Args:
-        trainings: by name C, and the traces with the workers augmenting, and with the device for
-            each A. L is what it was in these runs, with other programs beside them or without.
-        parts: the A / C that were measured.
+        trainings: by name, C and the traces: first with augmentation in the workers, then on the
+            device for each A. L is taken from these traces.
+        parts: the measured values of A / C.
     """
     with drawing(10, 3.1, columns=len(trainings), sharey=True) as (figure, panels):
         for panel, (name, (c, traces)) in zip(panels, trainings.items(), strict=True):

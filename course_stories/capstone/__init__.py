@@ -1,4 +1,4 @@
-"""The capstone: a training script to rescue, and what it runs in.
+"""The capstone: a slow training script to rescue, and the job that runs it.
 
 Not imported here, because workers need neither: `learning`, which draws what the model learns, and
 `report`, a form.

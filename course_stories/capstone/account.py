@@ -215,7 +215,7 @@ class Account(Sink):
     def __init__(self, storage: SlowFileSystem):
         """Count the time that a worker waits for `storage`."""
         self.storage, self.made = storage, 0
-        self.clock: VirtualClock | None = None  # of a worker
+        self.clock: VirtualClock | None = None  # set in workers only
 
     def now(self) -> int:
         """Return the time of this worker in ns; 0 in the main process, which has its own clock."""

@@ -1,12 +1,12 @@
-"""What a training script is run with: events, a storage, a GPU, and what to learn for how long.
+"""The job that a training script runs in: events, storage, GPU, tasks and a time limit.
 
-    job = Job(data_path("events"), ["masked"] * 2 + ["direction"] * 3)  # in earnest
+    job = Job(data_path("events"), ["masked"] * 2 + ["direction"] * 3)  # a real training
     job.run(script.train)
     job = timed_job(data_path("events", "S"))  # on an emulated storage and GPU, recorded
     job.run(script.train)
 
-In earnest it really trains. A recorded job is for looking at the loading: its GPU is emulated,
-takes `STEP_MS` for a step and computes nothing.
+A `Job` really trains the model. A `RecordedJob` only examines the loading: its emulated GPU takes
+`STEP_MS` for a step and computes nothing.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from keepfed.measure.trace import Trace, record
 
 STEP_MS = 50.0
 STORAGE = "busy Lustre"
-EVENTS = 795  # in an epoch of a recorded job: no multiple of a batch
+EVENTS = 795  # events per epoch of a recorded job, not a multiple of the batch size
 MOST_WORKERS = 64
-HELD_OUT = 5  # of so many runs one is for looking how well the model does
+HELD_OUT = 5  # one run in so many is held out to evaluate the model
 
 
 class CountedEvents(Dataset[Sample]):
-    """Events in one of their formats, and a count of how many were read, by all workers."""
+    """Events in one file format, and a count of the events that all workers read."""
 
     def __init__(self, events: Events, read: torch.Tensor):
         self.events, self.read = events, read
@@ -51,7 +51,7 @@ class CountedEvents(Dataset[Sample]):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
-        """Return the samples of some events; those that lie side by side take one request."""
+        """Return the samples of some events; neighbouring events take one request."""
         worker = get_worker_info()
         self.read[worker.id + 1 if worker else 0] += len(indices)
         return self.events.__getitems__(indices)
@@ -62,25 +62,25 @@ class CountedEvents(Dataset[Sample]):
 
 
 class Job:
-    """A training in earnest, on this machine: `losses` and `scores` tell how it went."""
+    """A real training on this machine; `losses` and `scores` hold its results."""
 
     storage: SlowFileSystem | None = None
 
     def __init__(self, folder: str | Path, plan: Sequence[str], *, seconds: float = 600):
-        """Choose what to learn from, and what in each epoch.
+        """Choose the events, and the task of each epoch.
 
         Args:
-            folder: events as make_events writes them; one run of five is held out.
+            folder: events as make_events writes them; one run in five is held out.
             plan: the task of each epoch, "masked" or "direction".
-            seconds: so long after the first batch an epoch ends early, and all behind it.
+            seconds: time after the first batch at which the epoch stops, and later ones are empty.
         """
         self.folder, self.plan = Path(folder), list(plan)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         runs = read_labels(folder).run_id
         self.training: list[int] = np.flatnonzero(runs % HELD_OUT).tolist()
         self.held_out: list[int] = np.flatnonzero(runs % HELD_OUT == 0).tolist()
-        self.losses: list[tuple[str, list[float]]] = []  # of each epoch: its task, every step
-        self.scores: list[tuple[str, float]] = []  # and after it: the loss on what was held out
+        self.losses: list[tuple[str, list[float]]] = []  # per epoch: task, loss of every step
+        self.scores: list[tuple[str, float]] = []  # per epoch: task, held-out loss after it
         self._read = torch.zeros(MOST_WORKERS + 1, dtype=torch.int64)
         self._read.share_memory_()  # type: ignore[no-untyped-call]
         self._seconds, self._until = seconds, 0.0
@@ -90,7 +90,7 @@ class Job:
         train(self)
 
     def events(self, form: str) -> CountedEvents:
-        """Return the events in a file format: "npy", or "npz", a file for each."""
+        """Return the events in a file format: "npy", or "npz" with one file per event."""
         return CountedEvents(open_events(self.folder, form, fs=self.storage), self._read)
 
     def follow(self, loader: Iterable[Any]) -> Iterator[Any]:
@@ -111,11 +111,11 @@ class Job:
         return map_tensors(lambda tensor: tensor.to(self.device), batch)
 
     def compute(self, function: Callable[..., Any], *given: Any) -> Any:
-        """Compute `function(*given)` on the device; return its result, which may come later."""
+        """Compute `function(*given)` on the device; the result may be asynchronous."""
         return function(*given)
 
     def note(self, task: str, losses: Sequence[Any], seen: Sequence[Any]) -> None:
-        """Note how an epoch went: the losses of its steps, and those on what is held out."""
+        """Record the losses of the steps of an epoch, and the losses on held-out events."""
         self.losses.append((task, [float(loss) for loss in losses]))
         if seen:
             self.scores.append((task, float(np.mean([float(loss) for loss in seen]))))
@@ -125,9 +125,9 @@ class Job:
 
 
 class RecordedJob(Job):
-    """A job on an emulated storage and GPU; `trace`, `epochs` and `held` tell what was loaded.
+    """A job on an emulated storage and GPU; `trace`, `epochs` and `held` describe the loading.
 
-    It has some events in two epochs, and holds none out: there is the loop alone to be looked at.
+    It runs two epochs over some events and holds none out, because only the loop matters.
     """
 
     storage: SlowFileSystem
@@ -135,19 +135,19 @@ class RecordedJob(Job):
     def __init__(
         self, folder: str | Path, storage: SlowFileSystem, *, first: int, seconds: float = 600
     ):
-        """Take `EVENTS` events from the `first` on."""
+        """Use `EVENTS` events, starting with index `first`."""
         super().__init__(folder, ["masked", "masked"], seconds=seconds)
         self.storage, self.device = storage, torch.device("cpu")
         self.training, self.held_out = list(range(first, first + EVENTS)), []
         self.clock: HostClock = RealClock()
         self.gpu = self._make_gpu()
         self.trace = Trace()
-        self.epochs: list[list[int]] = []  # the ids that came in each
-        self.sizes: list[int] = []  # of all batches
-        self.held = 0  # most events that were read and not yet learnt from, or kept after that
+        self.epochs: list[list[int]] = []  # IDs served in each epoch
+        self.sizes: list[int] = []  # samples in each batch
+        self.held = 0  # most events at a time that were read but not yet used, or kept after use
         self.start_up_s = float("inf")
         self._served = 0
-        self._came: list[list[Callable[[], bool]]] = []  # of each batch: are its large parts alive?
+        self._came: list[list[Callable[[], bool]]] = []  # per batch: is each large tensor alive?
 
     def run(self, train: Callable[[Job], None]) -> None:
         """Run the training and record it."""
@@ -160,7 +160,7 @@ class RecordedJob(Job):
 
     @property
     def read(self) -> int:
-        """How many events were read so far, by all processes."""
+        """Number of events that all processes have read so far."""
         return int(self._read.sum())
 
     def upload(self, batch: Any) -> Any:
@@ -172,11 +172,11 @@ class RecordedJob(Job):
         return uploaded
 
     def compute(self, function: Callable[..., Any], *given: Any) -> Any:
-        """Let the GPU be busy for a step, and read the loss of it; `function` is not called."""
+        """Keep the GPU busy for a step, and read its loss; `function` is not called."""
         return self.gpu.step(given[-1]).item()
 
     def note(self, task: str, losses: Sequence[Any], seen: Sequence[Any]) -> None:
-        """Note nothing: nothing was learnt."""
+        """Ignore the losses, because the emulated GPU computes none."""
 
     def _make_gpu(self) -> Accelerator:
         return get_accelerator("RTX 3090", step_ms=STEP_MS, emulate=True, clock=self.clock)
@@ -186,17 +186,17 @@ class RecordedJob(Job):
         for batch in self._received(loader):
             self._weigh(batch)
             yield batch
-            del batch  # else it would be kept until the next one is there
+            del batch  # else it would stay alive until the next batch arrives
 
     def _received(self, loader: Iterable[Any]) -> Iterator[Any]:
         return self.trace.batches(loader, ids="event_id")
 
     def _weigh(self, batch: Any) -> None:
-        """Enter a batch that has come, and count what is held now."""
+        """Register a received batch, and count the events that are held now."""
         ids = batch["event_id"].tolist()
         alive = sum(any(lives() for lives in some) for some in self._came[:-2])
         kept = alive * len(ids)
-        # fewer read than served: they came from memory
+        # fewer read than served means that events came from memory
         self.held = max(self.held, abs(self.read - self._served) + kept)
         self._served += len(ids)
         self.sizes.append(len(ids))
@@ -206,7 +206,7 @@ class RecordedJob(Job):
 
 
 def _large(parts: Sequence[Any]) -> list[Any]:
-    """Return the tensors that are not far smaller than the largest."""
+    """Return the tensors that have at least a quarter of the size of the largest."""
     sizes = [math.prod(one.shape) for one in parts]
     return [one for one, size in zip(parts, sizes, strict=True) if size >= max(sizes) / 4]
 
@@ -216,11 +216,11 @@ def _is_alive(buffer: ref[Any]) -> bool:
 
 
 def _is_stored(memory: StorageWeakRef) -> bool:
-    """Tell whether anything has the memory of a tensor: that, a view of it, or an array."""
+    """Return whether a tensor's memory is still in use, by it, a view or an array."""
     return not memory.expired()  # type: ignore[no-untyped-call]
 
 
 def timed_job(folder: str | Path, *, seconds: float = 12) -> RecordedJob:
-    """Return a job on a busy Lustre without a page cache, which ends early after `seconds`."""
+    """Return a job on a busy Lustre without a page cache that stops after `seconds`."""
     storage = slow_storage(folder, STORAGE, cache_mb=0)
     return RecordedJob(folder, storage, first=200, seconds=seconds)

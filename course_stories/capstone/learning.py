@@ -1,4 +1,4 @@
-"""What the model of the capstone learns, beside what one could say without it."""
+"""Learning curves of the capstone's model, compared with guesses that need no model."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from course_utils.paths import recording
 
 Pulses = NDArray[np.float32]  # (n, 4): time, charge, sensor_id, alone
 RECORDING = "capstone_learning.json"
-SMOOTH, SMOOTH_SHORT = 25, 10  # steps that a point of a curve stands for, and of a short one
-AT_ONCE = 64  # events
+SMOOTH, SMOOTH_SHORT = 25, 10  # steps averaged into one point of a curve, and of a short curve
+AT_ONCE = 64  # events read with one call
 TASKS = {
     "masked": "surprise at a hidden sensor (nats)",
     "direction": "1 − cos of the angle to the truth",
@@ -30,41 +30,41 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Learnt:
-    """How a training went: of each epoch its task, the loss of its steps, and what came after."""
+    """Losses of a training: the task of each epoch, its step losses and its score."""
 
     losses: Sequence[tuple[str, Sequence[float]]]
-    scores: Sequence[tuple[str, float]]  # after an epoch: the loss on what was held out
-    without: dict[str, float]  # the same of a guess that needs no model
-    about: str  # where it ran
+    scores: Sequence[tuple[str, float]]  # task and held-out loss after each epoch
+    without: dict[str, float]  # held-out loss of a guess without a model, by task
+    about: str  # machine on which the training ran
 
     def curve(self, task: str, smooth: int = SMOOTH) -> tuple[list[int], list[float]]:
-        """Return steps and losses of one task; a point is the mean over `smooth` steps."""
+        """Return steps and losses of one task; each point is the mean over `smooth` steps."""
         losses = [loss for name, epoch in self.losses if name == task for loss in epoch]
         ends = range(smooth, len(losses) + 1, smooth)
         return [*ends], [float(np.mean(losses[end - smooth : end])) for end in ends]
 
     def ends(self, task: str) -> tuple[list[int], list[float]]:
-        """Return after how many steps each epoch of a task ended, and the score then."""
+        """Return the step at which each epoch of a task ended, and the score there."""
         steps = accumulate(len(epoch) for name, epoch in self.losses if name == task)
         scores = [score for name, score in self.scores if name == task]
         return [*steps][: len(scores)], scores
 
 
 def learnt(job: Job, about: str) -> Learnt:
-    """Return how the training of a job went, which has run."""
+    """Return the learning curves of a finished job."""
     return Learnt(job.losses, job.scores, without_a_model(job), about)
 
 
 def recorded() -> Learnt:
-    """Return how the mended script trained on 20,000 events; `about` says where and when."""
+    """Return the recorded curves of the fixed script, trained on 20,000 events."""
     return Learnt(**json.loads(recording(RECORDING).read_text("utf-8")))
 
 
 def without_a_model(job: Job) -> dict[str, float]:
-    """Return for both tasks the loss of a guess without a model, on what is held out.
+    """Return the loss of a guess without a model on held-out events, by task.
 
-    "masked": each sensor as often as it is hit in the training; "direction": a line through the
-    pulses, fitted to the times of those in company.
+    For "masked", the guess is the frequency of each sensor in the training events. For "direction",
+    it is a line fitted to the times of the pulses whose neighbours were hit too.
     """
     events, sensors = MemmapEvents(job.folder), read_sensors(job.folder)
     counts, surprise, fitted = np.ones(len(sensors)), list[float](), list[float]()
@@ -78,9 +78,9 @@ def without_a_model(job: Job) -> dict[str, float]:
 
 
 def line_fit(pulses: Pulses, sensors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return where a particle came from that flew straight through the pulses, a unit vector.
+    """Return the direction of a particle's origin as a unit vector, from a line through its pulses.
 
-    Its velocity is the one whose line is nearest to all of them, each weighted by its charge.
+    The line is a least-squares fit of position against time, weighted by charge.
     """
     time, charge, sensor, _ = _in_company(pulses).T
     place = sensors[sensor.astype(int)]
@@ -91,7 +91,7 @@ def line_fit(pulses: Pulses, sensors: NDArray[np.float32]) -> NDArray[np.float32
 
 
 def plot_learning(full: Learnt, mine: Learnt | None = None) -> Figure:
-    """Draw both tasks of a full training, and beside it the beginning of one's own."""
+    """Draw both tasks of a full training, together with the start of your own training."""
     with drawing(8.5, 3.2, columns=2, title=full.about) as (figure, panels):
         for panel, (task, label) in zip(panels, TASKS.items(), strict=True):
             panel.plot(*full.curve(task), label="20,000 events, recorded")
@@ -116,6 +116,6 @@ def _read(events: MemmapEvents, wanted: Sequence[int]) -> Any:
 
 
 def _in_company(pulses: Pulses) -> Pulses:
-    """Return the pulses whose neighbours were hit too; all, if there are hardly any."""
+    """Return the pulses whose neighbours were hit too; all pulses if fewer than three are left."""
     chosen = pulses[pulses[:, 3] == 0]
     return chosen if len(chosen) > 2 else pulses

@@ -1,7 +1,7 @@
 """A small transformer for events of the telescope, after PolarBERT (github.com/timinar/PolarBERT).
 
-It learns in two tasks. "masked": the sensors of some pulses are hidden, and it guesses which ones
-they were from all other pulses. "direction": it guesses where the particle came from.
+The model learns two tasks. "masked": the sensors of some pulses are hidden, and the model predicts
+them from all other pulses. "direction": the model predicts where the particle came from.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-HIDDEN = 0.25  # share of the pulses whose sensors are to be guessed
-FEATURES = 4  # of a pulse, besides its sensor
-_METRES = 500.0  # what counts as 1: half the detector
-_WAVES = 4  # of a position: lengths of 2, 1, 1/2, 1/4 of that
+HIDDEN = 0.25  # share of the pulses whose sensors are hidden
+FEATURES = 4  # features of a pulse, besides its sensor
+_METRES = 500.0  # unit of length in the model: half the detector
+_WAVES = 4  # waves that encode a position, with wavelengths of 4, 2, 1 and 1/2 units
 
 Batch = Mapping[str, Tensor]
 
 
 class PulseTransformer(nn.Module):
-    """Reads the pulses of an event: of each what the sensor measured, and where it hangs."""
+    """A transformer over the pulses of an event: sensor readings and sensor positions."""
 
     sensors: Tensor
 
     def __init__(
         self, sensors: NDArray[np.float32], *, width: int = 64, layers: int = 2, heads: int = 4
     ):
-        """Know where the sensors are, x, y, z in metres, and nothing else yet."""
+        """Create an untrained model; `sensors` are positions x, y, z in metres."""
         super().__init__()
         place = torch.as_tensor(sensors) / _METRES
         waves = torch.cat([2.0**k * torch.pi / 2 * place for k in range(_WAVES)], 1)
@@ -40,7 +40,7 @@ class PulseTransformer(nn.Module):
             nn.Linear(self.sensors.shape[1], width), nn.GELU(), nn.Linear(width, width)
         )
         self.what = nn.Linear(FEATURES, width)
-        self.hidden = nn.Parameter(torch.zeros(width))  # in place of where
+        self.hidden = nn.Parameter(torch.zeros(width))  # replaces the position of a hidden sensor
         layer = nn.TransformerEncoderLayer(
             width, heads, 2 * width, dropout=0.0, batch_first=True, norm_first=True
         )
@@ -49,11 +49,11 @@ class PulseTransformer(nn.Module):
         self.points = nn.Sequential(nn.Linear(2 * width, width), nn.GELU(), nn.Linear(width, 3))
 
     def loss(self, task: str, batch: Batch) -> Tensor:
-        """Return the loss of the "masked" task (nats) or of the "direction" (1 - cos)."""
+        """Return the loss of the "masked" task in nats, or of the "direction" task (1 - cos)."""
         return self.masked_loss(batch) if task == "masked" else self.direction_loss(batch)
 
     def masked_loss(self, batch: Batch) -> Tensor:
-        """Hide sensors of pulses in company, and return how surprising they are, in nats."""
+        """Hide sensors of pulses whose neighbours were hit too; return the loss in nats."""
         company = batch["mask"] & (batch["features"][..., 2] == 0)
         hide = company & (torch.rand(company.shape, device=company.device) < HIDDEN)
         guess = self.guess(self._encode(batch, hide)[hide])
@@ -61,11 +61,11 @@ class PulseTransformer(nn.Module):
         return F.cross_entropy(logits, batch["sensor"][hide])
 
     def direction_loss(self, batch: Batch) -> Tensor:
-        """Return one less the cosine of the angle to the true direction, on average."""
+        """Return 1 minus the mean cosine of the angle to the true direction."""
         return 1 - (self.direction(batch) * batch["direction"]).sum(1).mean()
 
     def direction(self, batch: Batch) -> Tensor:
-        """Return where the particles came from, unit vectors, shape (B, 3)."""
+        """Return the predicted directions of origin as unit vectors, shape (B, 3)."""
         mask = batch["mask"][..., None]
         states = self._encode(batch, None)
         mean = (states * mask).sum(1) / mask.sum(1)

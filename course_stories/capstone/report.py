@@ -1,6 +1,6 @@
-"""The report of a rescue, as a form: each change with a hypothesis, evidence, and its effect.
+"""The report of a rescue, as a form: hypothesis, evidence, change and effect of each change.
 
-It is kept beside the notebook with every letter that is typed, and once more as a page to hand in.
+Every keystroke saves the report next to the notebook, as JSON and as a page to hand in.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from keepfed.words import plural
 
 PAGE = "capstone_report.md"
 QUESTIONS = {
-    "hypothesis": "What costs most, and why do you think so?",
+    "hypothesis": "What costs the most time, and why do you think so?",
     "evidence": "What did you count or measure, before you changed anything?",
     "change": "What did you change? One thing at a time.",
-    "effect": "What did you measure afterwards, and are the samples the same?",
+    "effect": "What did you measure afterwards? Are the samples still the same?",
 }
 _MEASURED = ("evidence", "effect")
 _FILE = "capstone_report.json"
-_SHOWN = 5  # of the checks so far
+_SHOWN = 5  # latest checks
 
-Change = dict[str, str]  # what was answered to each question
+Change = dict[str, str]  # answer to each question
 
 
 def write_report() -> Form:
-    """Show the form of the report, as far as it was filled in; all that is typed is kept."""
+    """Return the form of the report with the answers so far; it saves everything you type."""
     changes = _load() or [_blank()]
     status, rows, add = widgets.HTML(), widgets.VBox(), widgets.Button(description="Another change")
     add.tooltip = "Add four empty fields"
@@ -46,7 +46,7 @@ def write_report() -> Form:
             _store(changes)
             status.value = card("plain", *_judged(changes))
         except OSError as error:
-            status.value = card("bad", "Not kept", sentence(error))
+            status.value = card("bad", "Not saved", sentence(error))
 
     def answer(change: Change, part: str, typed: dict[str, Any]) -> None:
         change[part] = typed["new"]
@@ -61,14 +61,14 @@ def write_report() -> Form:
     add.on_click(another)
     status.value = card("plain", *_judged(changes))
     if _written(changes):
-        keep()  # the page has the checks that were run since
+        keep()  # adds the checks that were run since
     form = Form([widgets.HTML(_checks()), rows, add, status])
     form.in_words = _page(changes)
     return form
 
 
 def _fields(number: int, change: Change, answer: Callable[..., None]) -> widgets.VBox:
-    """Return four fields, each with a name of its own for those who hear it read."""
+    """Return four fields; each has a unique name for screen readers."""
     fields = []
     for part, question in QUESTIONS.items():
         field = widgets.Textarea(
@@ -85,21 +85,23 @@ def _fields(number: int, change: Change, answer: Callable[..., None]) -> widgets
 
 
 def _checks() -> str:
-    """Return the latest results, whose figures an effect may name."""
+    """Return a card with the latest results, which the effect can quote."""
     lines = [f"{one.when[11:16]}, seed {one.seed}: {one}" for one in results()[-_SHOWN:]]
-    return card("plain", "Your latest checks", *(lines or ["None yet: run the one above."]))
+    return card(
+        "plain", "Your latest checks", *(lines or ["There are none yet. Run the check above."])
+    )
 
 
 def _judged(changes: list[Change]) -> tuple[str, str, str]:
-    """Return what the card says: how far the report is, what it lacks first, where it is."""
+    """Return the text of the card: progress, the first missing part, and the file."""
     written = _written(changes)
     if not written:
-        return "Report: nothing yet", "Write down one change that you made.", ""
+        return "Report: empty", "Describe one change that you made.", ""
     lacks = [lack for number, change in written for lack in _lacks(number, change)]
     done = sum(not any(_lacks(number, change)) for number, change in written)
     count = f"Report: {plural(len(written), 'change')}, {done} complete"
     lack = lacks[0] if lacks else "Nothing is missing."
-    return count, lack, f"Kept, and to hand in: `{PAGE}`, beside this notebook."
+    return count, lack, f"The report is saved next to this notebook. Hand in `{PAGE}`."
 
 
 def _lacks(number: int, change: Change) -> Iterator[str]:
@@ -107,11 +109,11 @@ def _lacks(number: int, change: Change) -> Iterator[str]:
         if not change[part].strip():
             yield f"{part.capitalize()} {number} is missing. {question}"
         elif part in _MEASURED and not re.search(r"\d", change[part]):
-            yield f"{part.capitalize()} {number} names no number. {question}"
+            yield f"{part.capitalize()} {number} contains no number. {question}"
 
 
 def _written(changes: list[Change]) -> list[tuple[int, Change]]:
-    """Return the changes that say anything, with their numbers in the form."""
+    """Return the changes that are not empty, with their numbers in the form."""
     numbered = enumerate(changes, 1)
     return [(n, change) for n, change in numbered if any(map(str.strip, change.values()))]
 
@@ -140,7 +142,7 @@ def _load() -> list[Change]:
     except FileNotFoundError:
         return []
     except (ValueError, TypeError, KeyError):
-        path.replace(path.with_suffix(".damaged"))  # a broken file must not stop a class
+        path.replace(path.with_suffix(".damaged"))  # a damaged file must not block the notebook
         return []
 
 
@@ -148,5 +150,5 @@ def _store(changes: list[Change]) -> None:
     folder = scratch_folder()
     text = json.dumps({"changes": changes}, indent=1, ensure_ascii=False)
     replace_file(folder / _FILE, text + "\n")
-    if folder.parent == Path.cwd():  # elsewhere nobody could write beside the notebook
+    if folder.parent == Path.cwd():  # otherwise the folder of the notebook is read-only
         replace_file(folder.parent / PAGE, _page(changes))

@@ -1,4 +1,4 @@
-"""The results that a learner's scripts had so far, kept beside the notebook."""
+"""The results of a learner's scripts so far, stored next to the notebook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FILE = "capstone.json"
 
 
 def results() -> list[Result]:
-    """Return all results that were had beside this notebook, oldest first."""
+    """Return all results stored next to this notebook, oldest first."""
     found = []
     with suppress(OSError, ValueError, TypeError, KeyError):
         for one in json.loads((scratch_folder() / _FILE).read_text("utf-8"))["results"]:
@@ -24,19 +24,19 @@ def results() -> list[Result]:
 
 
 def best(seed: int) -> Result | None:
-    """Return the first of those results of `seed` that have most points; None: there is none."""
+    """Return the best result for `seed`, the first of equals, or None if there is none."""
     return max(
         (one for one in results() if one.seed == seed), key=lambda one: one.rank, default=None
     )
 
 
 def keep(result: Result) -> None:
-    """Add a result to those that were had."""
+    """Add a result to the stored results."""
     every = [*results(), result]
     text = json.dumps({"results": [one.to_json() for one in every]}, indent=1)
     replace_file(scratch_folder() / _FILE, text)
 
 
 def now() -> str:
-    """Return the local time as a result has it."""
+    """Return the local time in the format of `Result.when`."""
     return datetime.now().isoformat(timespec="seconds")

@@ -1,11 +1,11 @@
-"""The blind clinic: six training loops, each slow for a reason of its own; find out by measuring.
+"""The blind clinic: six training loops that are slow for different reasons.
 
     clinic = admit()
     A, B, C, D, E, F = clinic
     A.step_alone()
 
-Which loop has which cause is drawn once for each learner. A loop shows nothing but its probes, and
-the clinic counts them.
+The order of the causes is random but fixed for each learner. A loop shows only the results of its
+probes, and the clinic counts the probes.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from keepfed.measure.picture import Timeline
 
 NAMES = "ABCDEF"
-REPLAYED = 12  # steps on one batch
-BUSY = " But the machine was busy with something else meanwhile: use this probe again."
+REPLAYED = 12  # steps on one cached batch
+BUSY = " However, the machine was busy with other programs. Use this probe again."
 NOT_YET = "No second opinion yet"
 
 Found = TypeVar("Found", bound="ProbeResult")
 
 
 class ProbeResult:
-    """What a probe found: a sentence, and a few bars."""
+    """The result of a probe: a sentence and a few bars."""
 
     def __init__(self, about: str, sentence: str, bars: Iterable[Bar] = ()):
         self.about, self.sentence, self.bars = about, sentence, tuple(bars)
 
     def __repr__(self) -> str:
-        """Say it in words."""
+        """Return the sentence."""
         return f"{self.about}: {self.sentence}"
 
     def _repr_html_(self) -> str:
@@ -56,16 +56,16 @@ class ProbeResult:
 
 
 class LoopRate(ProbeResult):
-    """How fast a loop runs, and how busy it keeps the GPU."""
+    """Steps per second of a loop, and the busy share of the GPU."""
 
     def __init__(self, about: str, run: ClinicRun):
-        self.steps_per_s, self.gpu_busy = run.per_s(), run.gpu_busy()  # busy: a share, 0 to 1
-        said = f"{self.steps_per_s:.1f} steps/s, the GPU is busy {percent(self.gpu_busy)}."
+        self.steps_per_s, self.gpu_busy = run.per_s(), run.gpu_busy()  # share, 0 to 1
+        said = f"{self.steps_per_s:.1f} steps/s, GPU busy {percent(self.gpu_busy)} of the time."
         super().__init__(about, said)
 
 
 class LoaderRate(ProbeResult):
-    """How fast a loader delivers when nobody computes."""
+    """Batches per second of a loader without steps."""
 
     def __init__(self, about: str, run: ClinicRun):
         self.batches_per_s = run.per_s()
@@ -73,13 +73,13 @@ class LoaderRate(ProbeResult):
 
 
 class WorkersCpu(ProbeResult):
-    """What the workers do with their time while the loop runs: shares of 0 to 1, by worker."""
+    """CPU use and sleep of each worker while the loop runs, as shares from 0 to 1."""
 
     def __init__(self, about: str, run: ClinicRun):
         shares = [_shares(fetches) for fetches in run.by_worker()]
         self.computes = tuple(computes for computes, _ in shares)
         sleeps = tuple(max(0.0, 1 - computes - ready) for computes, ready in shares)
-        # what the system does not tell is None
+        # None if the system does not report it
         self.sleeps = sleeps if has_delay() else None
         self.cores = run.cores if run.cores >= 0 else None
         said, drawn = f"The workers compute {_percents(self.computes)} of the time", list[Bar]()
@@ -95,7 +95,7 @@ class WorkersCpu(ProbeResult):
 
 
 def _shares(fetches: Sequence[Fetch]) -> tuple[float, float]:
-    """Return for which share of its time a worker computed, and was ready but had no core."""
+    """Return the shares of time in which a worker computed, and waited for a core."""
     first, last = fetches[0], fetches[-1]
     lasted_ns = last.ended_ns - first.ended_ns
     computed_ns = last.total_cpu_ns - first.total_cpu_ns
@@ -107,7 +107,7 @@ def _percents(shares: Iterable[float]) -> str:
 
 
 class BatchTimes(ProbeResult):
-    """How long one worker takes for a batch."""
+    """Time that one worker takes for a batch."""
 
     def __init__(self, about: str, run: ClinicRun):
         times = [
@@ -126,7 +126,7 @@ class BatchTimes(ProbeResult):
 
 
 class Patient:
-    """One training loop, of which nothing is known; each method is a probe."""
+    """One training loop with an unknown cause; each method is a probe."""
 
     __slots__ = ("__weakref__", "name")
 
@@ -137,35 +137,35 @@ class Patient:
         return f"<training loop {self.name}>"
 
     def together(self) -> LoopRate:
-        """Run loader and step together, as the owner does: steps per second, GPU busy."""
+        """Run loader and step together; return steps per second and GPU use."""
         return _probe(self, "together", _File.run, LoopRate)
 
     def loader_alone(self) -> LoaderRate:
-        """Fetch batches and do nothing with them: batches per second."""
+        """Fetch batches without steps; return batches per second."""
         return _probe(self, "loader_alone", _File.fetch, LoaderRate)
 
     def step_alone(self) -> LoopRate:
-        """Replay one cached batch: steps per second without a loader, GPU busy."""
+        """Repeat the step on one cached batch; return steps per second and GPU use."""
         return _probe(self, "step_alone", _File.replay, LoopRate)
 
     def workers_cpu(self) -> WorkersCpu:
-        """Watch the workers while the loop runs: how much they compute, and how much they sleep."""
+        """Measure how much the workers compute and sleep while the loop runs."""
         return _probe(self, "workers_cpu", _File.run, WorkersCpu)
 
     def batch_times(self) -> BatchTimes:
-        """Time every batch in the worker that makes it: median and slowest."""
+        """Measure the time of every batch in its worker; return median and slowest."""
         return _probe(self, "batch_times", _File.run, BatchTimes)
 
     def timeline(self) -> Timeline:
-        """Draw the loop. Its dataset marks no stages, so all that a worker does is called read."""
+        """Draw the loop; its dataset marks no stages, so all worker time appears as "read"."""
         return _ask(self, "timeline", _File.run).trace.timeline()
 
 
 class Clinic:
-    """Six loops, and a count of what was asked about each."""
+    """Six loops, and a list of the probes used on each."""
 
     def __init__(self, seed: int, folder: Path):
-        """Make the loops in the order that `seed` decides; they read from `folder`."""
+        """Create the loops in the order given by `seed`; they read from `folder`."""
         self._patients = {name: Patient(name) for name in NAMES}
         self._answered = False
         for patient, loop in zip(self, make_loops(folder, seed), strict=True):
@@ -176,12 +176,12 @@ class Clinic:
 
     @property
     def probes(self) -> int:
-        """How many probes were used; one used twice on the same loop counts once."""
+        """Number of probes used; the same probe on the same loop counts once."""
         return sum(len(_FILES[patient].asked) for patient in self)
 
     @property
     def disturbed(self) -> bool:
-        """Whether the machine was busy with something else when one of them was last looked at."""
+        """Whether other programs disturbed the last probe of any loop."""
         return any(_FILES[patient].disturbed for patient in self)
 
     def __repr__(self) -> str:
@@ -193,49 +193,47 @@ class Clinic:
         return "\n".join(said)
 
     def second_opinion(self, name: str) -> Diagnosis | ProbeResult:
-        """Return what `cu.diagnose` says of a loop, once exercise 3.1 was answered."""
+        """Return the result of `cu.diagnose` for a loop, after exercise 3.1 was answered."""
         if not self._answered:
-            return ProbeResult(
-                NOT_YET, "First give your own answers in exercise 3.1, then ask again."
-            )
+            return ProbeResult(NOT_YET, "Answer exercise 3.1 first. Then run this cell again.")
         if not name:
             return ProbeResult(
-                NOT_YET, f"Name one of the loops {', '.join(NAMES)}, then ask again."
+                NOT_YET, f"Enter the name of a loop ({', '.join(NAMES)}). Then run this cell again."
             )
         if name not in self._patients:
-            raise CourseError(f"There is no loop {name!r}; choose one of {', '.join(NAMES)}.")
+            raise CourseError(f"There is no loop {name!r}. Choose one of {', '.join(NAMES)}.")
         from keepfed.measure.diagnosis import diagnose
 
         loop = _FILES[self._patients[name]].loop
         try:
             return diagnose(loop.loader, loop.step, seconds=18, synchronize=loop.gpu.synchronize)
-        except KeepfedError as error:  # it found the machine too busy to judge
+        except KeepfedError as error:  # the machine is too busy for a diagnosis
             return ProbeResult(NOT_YET, str(error))
 
 
 def admit() -> Clinic:
-    """Return the six loops; which is which was drawn for you once, and is kept."""
+    """Return the six loops in an order that is random but fixed for each learner."""
     folder = scratch_folder() / "clinic"
     folder.mkdir(exist_ok=True)
     return Clinic(_own_seed(folder), folder)
 
 
 def discharge(clinic: Clinic) -> dict[str, str]:
-    """Return the true causes by name of the loop: the check asks for them when it has an answer."""
+    """Return the true cause of each loop, by name; the check calls this after an answer."""
     clinic._answered = True
     return {patient.name: _FILES[patient].loop.cause for patient in clinic}
 
 
 class _File:
-    """What the clinic knows of a loop, and which probes were asked for."""
+    """The clinic's record of a loop: its cause and the probes that were used."""
 
     def __init__(self, loop: Loop):
         self.loop, self.asked = loop, list[str]()
         self._run: ClinicRun | None = None
-        self.disturbed = False  # when it was last looked at
+        self.disturbed = False  # whether other programs disturbed the last probe
 
     def run(self) -> ClinicRun:
-        """Return the recording of the loop, which is made once: several probes look at it."""
+        """Return the recording of the loop, which several probes share."""
         if self._run is None or self._run.disturbed:
             self._run = ClinicRun(self.loop)
         return self._run
@@ -249,12 +247,12 @@ class _File:
         return ClinicRun(self.loop, [batch] * REPLAYED)
 
 
-# Not an attribute of the loops: whoever looks at one shall see no more than its name.
+# not an attribute of the loops, so that inspecting a loop shows only its name
 _FILES: WeakKeyDictionary[Patient, _File] = WeakKeyDictionary()
 
 
 def _ask(patient: Patient, probe: str, runs: Callable[[_File], ClinicRun]) -> ClinicRun:
-    """Count the probe, and make the run that it needs."""
+    """Record the use of a probe, and return the run that the probe needs."""
     file = _FILES[patient]
     if probe not in file.asked:
         file.asked.append(probe)
@@ -276,9 +274,9 @@ def _probe(
 
 
 def _own_seed(folder: Path) -> int:
-    """Return a seed that stays the same in this folder, so that answers stay right."""
+    """Return a seed that stays the same in this folder, so that answers stay valid."""
     path = folder / "seed.txt"
-    with suppress(FileNotFoundError, ValueError):  # what is there may be no number
+    with suppress(FileNotFoundError, ValueError):  # the file may be damaged
         return int(path.read_text("utf-8"))
     seed = random.SystemRandom().randrange(10**6)
     replace_file(path, str(seed))

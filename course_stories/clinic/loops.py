@@ -1,7 +1,7 @@
-"""The training loops of the blind clinic: each is slow for a reason of its own.
+"""The training loops of the blind clinic, which are slow for different reasons.
 
-What a loop does lies in a list of numbers. All six use the same dataset, the same emulated storage
-and the same emulated GPU, so that nothing but a recorded epoch tells them apart.
+A recipe of numbers defines each loop. All six use the same dataset, the same emulated storage and
+the same emulated GPU, so only a recorded epoch can distinguish them.
 """
 
 import random
@@ -26,8 +26,8 @@ from keepfed.measure.trace import Trace, record
 
 CAUSES = ("storage", "cpu", "giant sample", "one core", "sync", "gpu")
 BATCH_SIZE, STEPS, WORKERS = 8, 24, 2
-GIANT_EVERY = 7 * BATCH_SIZE  # one sample in so many; odd, so that the workers share them
-PREFETCHED = 2 * WORKERS + 1  # first batches that say nothing about a long run
+GIANT_EVERY = 7 * BATCH_SIZE  # period of giant samples, odd in batches so that workers share them
+PREFETCHED = 2 * WORKERS + 1  # first batches, which are not typical of a long run
 FILE = "samples.bin"
 
 Batch = dict[str, torch.Tensor]
@@ -35,19 +35,19 @@ Batch = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class LoopRecipe:
-    """What a loop does; times are milliseconds.
+    """The times of a loop, in milliseconds.
 
-    All take about 80 ms a step: how slow a loop is says nothing about why.
+    All loops take about 80 ms per step, so the speed does not reveal the cause.
     """
 
-    read: float = 1  # for a sample
-    compute: float = 1  # for a sample, on a core
-    giant: float = 0  # for one sample in `GIANT_EVERY`, on a core
+    read: float = 1  # reading time per sample
+    compute: float = 1  # CPU time per sample
+    giant: float = 0  # CPU time of one sample in `GIANT_EVERY`
     one_core: bool = False
-    kernels: int = 1  # in a step; the loop waits for the end of each
+    kernels: int = 1  # kernels per step; the loop waits for the end of each
     kernel: float = 25
-    host: float = 0  # of the main process before each kernel, on a core
-    step: float = 80  # of the whole loop, if nothing else keeps the machine busy
+    host: float = 0  # CPU time of the main process before each kernel
+    step: float = 80  # step time of the loop on an otherwise idle machine
 
     def scaled(self, factor: float) -> Self:
         """Return the same loop with all its times multiplied."""
@@ -55,7 +55,7 @@ class LoopRecipe:
         return replace(self, **{name: factor * getattr(self, name) for name in times})
 
 
-SLACK = 0.75  # a loop that is far slower is disturbed
+SLACK = 0.75  # share of the expected speed below which a loop counts as disturbed
 RECIPES = {
     "storage": LoopRecipe(read=19),
     "cpu": LoopRecipe(compute=19),
@@ -67,7 +67,7 @@ RECIPES = {
 
 
 class Samples(Dataset[Batch]):
-    """Samples that take their time; each says which it is, and how many cores its maker may use."""
+    """Samples with a given cost; each contains its index and the number of usable cores."""
 
     def __init__(self, numbers: LoopRecipe, storage: SlowFileSystem, gate: str):
         self._numbers, self._storage, self._gate = numbers, storage, gate
@@ -76,7 +76,7 @@ class Samples(Dataset[Batch]):
         return BATCH_SIZE * STEPS
 
     def __getitem__(self, index: int) -> Batch:
-        """Return the number of a sample, and of the cores of the process; both of shape ()."""
+        """Return the sample's index and the cores of this process, both of shape ()."""
         numbers = self._numbers
         with self._storage.open(FILE) as file:
             file.seek(index)
@@ -91,23 +91,23 @@ class Samples(Dataset[Batch]):
 
 
 def _pin(recipe: LoopRecipe, worker: int) -> None:
-    """Put every worker on the same core, as a wrong launcher does, if the recipe says so."""
+    """Pin every worker to the same core if the recipe asks for it, like a faulty launcher."""
     if recipe.one_core and _can_pin():
         process = psutil.Process()
         process.cpu_affinity(process.cpu_affinity()[:1])
 
 
 def _can_pin() -> bool:
-    return hasattr(psutil.Process, "cpu_affinity")  # macOS binds no process to a core
+    return hasattr(psutil.Process, "cpu_affinity")  # missing on macOS
 
 
 def _cores() -> int:
-    """Return how many cores this process may use, -1 where the system does not tell."""
+    """Return the number of cores that this process may use, or -1 if it is unknown."""
     return len(psutil.Process().cpu_affinity()) if _can_pin() else -1
 
 
 class Loop(NamedTuple):
-    """A training loop, and why it is slow."""
+    """A training loop and the cause of its slowness."""
 
     cause: str
     recipe: LoopRecipe
@@ -123,7 +123,7 @@ class Loop(NamedTuple):
 
 
 def make_loops(folder: Path, seed: int) -> Iterator[Loop]:
-    """Yield the loops in an order that `seed` decides; they read from `folder`."""
+    """Yield the loops in the order given by `seed`; they read from `folder`."""
     rng = random.Random(seed)
     if not (folder / FILE).exists():
         (folder / FILE).write_bytes(bytes(BATCH_SIZE * STEPS))
@@ -137,17 +137,17 @@ def make_loops(folder: Path, seed: int) -> Iterator[Loop]:
             num_workers=WORKERS,
             worker_init_fn=partial(_pin, recipe),
         )
-        gpu = get_accelerator(emulate=True)  # also beside a real one: its times have to be known
+        gpu = get_accelerator(emulate=True)  # even with a real GPU, as its times must be known
         assert isinstance(gpu, EmulatedAccelerator)
         yield Loop(cause, recipe, loader, gpu)
 
 
 class ClinicRun:
-    """One recorded epoch of a loop: its steps, and what each batch cost its worker."""
+    """One recorded epoch of a loop: its steps, and the cost of each batch."""
 
     def __init__(self, loop: Loop, batches: Iterable[Batch] | None = None, *, fetch: bool = False):
-        """Run it, on other `batches` if there are any; to `fetch` is to do nothing with them."""
-        self.cores = -1  # that each worker may use; -1 where the system does not tell
+        """Run the loop, on other `batches` if given, and without steps if `fetch` is true."""
+        self.cores = -1  # cores that each worker may use, or -1 if unknown
         self.ends_ns: list[int] = []
         with record() as trace:
             for batch in trace.batches(batches or loop.loader, ids="sample"):
@@ -161,7 +161,7 @@ class ClinicRun:
         recipe = loop.recipe
         alone_ms = recipe.kernels * (recipe.kernel + recipe.host)
         step_ms = recipe.step if batches is None else alone_ms
-        # by what else this machine does; with one core, the loop itself is in its way
+        # slowed down by other programs; with one core, by the loop itself
         self.disturbed = usable_cores() > 1 and self.per_s() * step_ms < 1e3 * SLACK
 
     def per_s(self) -> float:
@@ -170,13 +170,13 @@ class ClinicRun:
         return (len(ends) - 1) / (ends[-1] - ends[0]) * 1e9
 
     def gpu_busy(self) -> float:
-        """Return the share of that time in which the GPU computed."""
+        """Return the busy share of the GPU, without the prefetched batches."""
         start, end = self.ends_ns[PREFETCHED], self.ends_ns[-1]
         steps = (span for span in self.trace.spans if span.stage == "compute")
         inside = (min(span.end_ns, end) - max(span.start_ns, start) for span in steps)
         return sum(max(ns, 0) for ns in inside) / (end - start)
 
     def by_worker(self) -> list[list[Fetch]]:
-        """Return the fetches of each worker in the order in which it made them."""
+        """Return the fetches of each worker, in order."""
         fetches = sorted(self.trace.fetches)
         return [list(group) for _, group in groupby(fetches, key=lambda fetch: fetch.worker)]

@@ -1,4 +1,4 @@
-"""The field guide in a notebook: its entries as cards, a box to search them, their programs run."""
+"""The field guide in a notebook: entries as cards, a search box, and runs of the programs."""
 
 from course_stories.field_guide.cards import pages
 from course_stories.field_guide.programs import lacking, show

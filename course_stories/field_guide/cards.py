@@ -1,4 +1,4 @@
-"""Draw entries of the field guide: one as a card, all of them as a book with folded pages."""
+"""Show field guide entries: one entry as a card, or all entries as folded cards by topic."""
 
 import re
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Shown:
 
 
 class Pages(list[Entry]):
-    """Entries, drawn as folded cards below the headings of their topics."""
+    """Entries, shown as folded cards under the headings of their topics."""
 
     def _repr_html_(self) -> str:
         parts = []
@@ -43,7 +43,7 @@ def pages() -> Pages:
 
 
 def entry_card(entry: Entry, result: str = "") -> str:
-    """Return the HTML of an entry, with its program folded and what that printed below."""
+    """Return the HTML of an entry, with its folded program and the output of a run."""
     where = ", ".join([f"notebook {entry.notebook}", *map(_link, entry.threads)])
     body = [
         block("\n".join(entry.messages)) if entry.messages else "",
@@ -58,14 +58,14 @@ def entry_card(entry: Entry, result: str = "") -> str:
 
 
 def _said(name: str, output: str, telling: str) -> str:
-    """Return what a program printed; if that is long, the line that tells and how it ended."""
+    """Return the output of a program; if it is long, the revealing line and the last line."""
     pattern = re.compile(".*".join(map(re.escape, telling.split(ANY))))
     lines = output.splitlines()
     told = [line for line in lines if pattern.search(line)]
     if len(lines) <= _SHORT or not told:
         return f"{name}:{block(output)}" if output else ""
     short = block("\n".join([told[-1], lines[-1]]))
-    return f"{name}:{short}{_folded('All that it printed', block(output))}"
+    return f"{name}:{short}{_folded('Complete output', block(output))}"
 
 
 def _line(name: str, html: str) -> str:
@@ -74,7 +74,7 @@ def _line(name: str, html: str) -> str:
 
 def _link(thread: str) -> str:
     repository, number = thread.split("#")
-    # among widgets JupyterLab takes from links all that tells them from text
+    # among widgets, JupyterLab removes the style of links
     seen = 'style="text-decoration: underline"'
     return f'<a {seen} href="{_PAGE.format(repository, number)}">{escape(thread)}</a>'
 

@@ -15,7 +15,7 @@ from course_utils.hardware.machine import usable_cores
 from course_utils.teaching.notebook import run_demo
 from keepfed.field_guide import Entry, entries
 
-# Where an entry does not hang on the start method, it takes the one that is quick.
+# fast start method for entries that work with any
 _QUICK = "fork" if sys.platform == "linux" else "spawn"
 _MEMORY_MB = 4000
 
@@ -24,10 +24,10 @@ def show(name: str) -> Shown:
     """Run the faulty and the fixed program of an entry, or report why this machine cannot.
 
     Raises:
-        CourseError: there is no such entry.
+        CourseError: If the entry does not exist.
     """
     if name not in entries():
-        raise CourseError(f"There is no entry {name!r}; choose one of: {', '.join(entries())}.")
+        raise CourseError(f"There is no entry {name!r}. Choose one of: {', '.join(entries())}.")
     entry = entries()[name]
     if why := lacking(entry):
         return Shown(entry, f"Not run here: {why}.", "")
@@ -35,9 +35,9 @@ def show(name: str) -> Shown:
 
 
 def lacking(entry: Entry) -> str:
-    """Say why this machine cannot show an entry, or nothing."""
+    """Return why this machine cannot run an entry, or ""."""
     if entry.method and entry.method not in multiprocessing.get_all_start_methods():
-        return f"it is about {entry.method}, which this system does not have"
+        return f"it needs {entry.method}, which this system does not have"
     is_met: dict[str, Callable[[], bool]] = {
         "": lambda: True,
         "a GPU": torch.cuda.is_available,
@@ -52,7 +52,7 @@ def lacking(entry: Entry) -> str:
 
 @cache
 def _may_mount() -> bool:
-    """Tell whether anybody may mount something here that others do not see."""
+    """Return whether a user may create a private mount on this system."""
     if not shutil.which("unshare"):
         return False
     tried = subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""A box in which to look up a message, and a button that runs what is found."""
+"""A box to look up a message, and buttons that run the programs of the entries."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from keepfed.field_guide import NOT_KNOWN, Entry, look_up
 
 
 class Search(VBox):  # type: ignore[misc]
-    """A box for a message, or for some words, and below it the entries that these find."""
+    """A box for a message or some words, with the matching entries below it."""
 
     def __init__(self, text: str = ""):
         self.text = Textarea(
             text,
-            description="It says:",
-            placeholder="paste a message or the end of a log, or write some words",
+            description="Message:",
+            placeholder="paste a message or the end of a log, or type some words",
             rows=3,
             layout={"width": "46em", "max_width": "100%"},
         )
@@ -35,7 +35,7 @@ class Search(VBox):  # type: ignore[misc]
 
 
 class _Found(VBox):  # type: ignore[misc]
-    """An entry, and a button that runs its program, where this machine can."""
+    """An entry, and a button that runs its program if this machine can run it."""
 
     def __init__(self, entry: Entry):
         result, why = HTML(entry_card(entry)), lacking(entry)

@@ -1,4 +1,4 @@
-"""File formats side by side, and where compression pays: on this disk and on emulated storage."""
+"""Compare file formats and codecs on this disk and on emulated storage."""
 
 from course_stories.formats_compared.compression import compare_codecs
 from course_stories.formats_compared.formats import VARIANTS, compare_formats

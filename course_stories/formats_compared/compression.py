@@ -1,11 +1,11 @@
-"""Find out where compression pays: on slow storage it does, on fast storage it does not.
+"""Measure when compression pays: on slow storage it does, on fast storage it does not.
 
     table = compare_codecs(cu.data_path("events"))
-    table  # how small, how fast, and below which bandwidth it pays
+    table  # size, speed, and the bandwidth below which each codec pays
     table.picture()
 
-Reading n bytes at bandwidth B takes n / B. Compressed to 1 / r of that and decoded at speed D, one
-after the other, it takes n / (r B) + n / D. The two are equal at B = D (1 - 1 / r).
+Reading n bytes at bandwidth B takes n / B. If they are compressed to n / r bytes and then decoded
+at speed D, it takes n / (r B) + n / D. Both times are equal at B = D (1 - 1 / r).
 """
 
 import timeit
@@ -27,51 +27,51 @@ from keepfed.words import duration
 
 CODECS = ("gzip", "zstd", "lz4")
 PRESETS = ("laptop SSD", "NFS")
-MOST = 8_000_000  # bytes of pulses; more take longer and say the same
-BLOCK = 2**18  # bytes that are compressed, and later read, at a time
+MOST = 8_000_000  # bytes of pulses; more take longer and give the same result
+BLOCK = 2**18  # bytes per compressed block
 _RANGE = 10, 10_000  # MB/s: from Wi-Fi to a fast SSD
 _STROKES = ("-", "--", ":")
 _NOTE = (
-    "Below its crossover a codec pays, above it does not. It is decoding speed × (1 − 1 / ratio) "
-    "for one core that reads and then decodes; the more cores decode, the higher it lies. Times "
-    "are those of emulated reading and of measured decoding."
+    "A codec pays if the bandwidth is below its crossover, which is decoding speed × (1 − 1 / "
+    "ratio) for one core that reads and then decodes. More cores raise the crossover. Times "
+    "combine emulated reading and measured decoding."
 )
 
 
 @dataclass(frozen=True)
 class CodecRow:
-    """What a codec costs, or no codec."""
+    """The cost of one codec, or of raw data."""
 
-    ratio: float  # bytes before for each byte after
-    decode_mb_s: float  # 10^6 bytes of pulses that one core gets out of it per second
-    # to read all blocks and then decode them, by storage: emulated time and measured computing
+    ratio: float  # raw bytes per compressed byte
+    decode_mb_s: float  # decoding speed of one core, in MB of raw data per second
+    # time to read and decode all blocks, by storage: emulated reading, measured decoding
     seconds: Mapping[str, float]
 
     @property
     def crossover_mb_s(self) -> float:
-        """The bandwidth in MB/s below which compression pays and above which it does not."""
+        """Bandwidth in MB/s below which the codec is faster than raw data."""
         return max(0.0, self.decode_mb_s * (1 - 1 / self.ratio))
 
     def cost_at(self, mb_s: float) -> float:
-        """Return how many times as long as raw data it takes at a bandwidth in MB/s."""
+        """Return the time relative to raw data at a bandwidth in MB/s."""
         return 1 / self.ratio + mb_s / self.decode_mb_s
 
 
 @dataclass(frozen=True)
 class CompressionTable:
-    """What each codec costs, by its name, "raw" data first; it draws itself."""
+    """The cost of each codec by name, "raw" first, with an HTML view and a figure."""
 
     rows: Mapping[str, CodecRow]
-    bandwidths: Mapping[str, float]  # in MB/s, of each emulated storage
-    megabytes: float  # 10^6 bytes, raw
+    bandwidths: Mapping[str, float]  # MB/s of each emulated storage
+    megabytes: float  # size of the raw data, in 10^6 bytes
     machine: str
 
     def ratio(self, name: str, storage: str) -> float:
-        """Return how many times as long as raw data a codec takes on an emulated storage."""
+        """Return the time of a codec relative to raw data on an emulated storage."""
         return self.rows[name].seconds[storage] / self.rows["raw"].seconds[storage]
 
     def picture(self) -> Figure:
-        """Draw the time relative to raw data over the bandwidth; where it is 1, they cross."""
+        """Draw the time relative to raw data over the bandwidth."""
         bandwidths = np.geomspace(*_RANGE, 100).tolist()
         with drawing(7, 4, title=repr(self)) as (figure, (panel,)):
             panel.axhline(1, color="gray", linewidth=1)
@@ -88,7 +88,7 @@ class CompressionTable:
                 panel.text(mb_s, 1.01, storage, ha="center", transform=panel.get_xaxis_transform())
             panel.set(xscale="log", yscale="log", xlim=_RANGE)
             panel.set_xlabel("bandwidth of the storage in MB/s")
-            panel.set_ylabel("times as long as raw data")
+            panel.set_ylabel("time relative to raw data")
             panel.legend(frameon=False)
         return figure
 
@@ -112,16 +112,16 @@ class CompressionTable:
 def compare_codecs(
     folder: str | Path, *, presets: Sequence[str | StoragePreset] = PRESETS
 ) -> CompressionTable:
-    """Compress pulses in blocks, read and decode them, and return what that costs.
+    """Compress pulses in blocks, read and decode them, and return the costs.
 
     Args:
         folder: events as make_events writes them.
         presets: storages to emulate.
 
     Raises:
-        FileNotFoundError: the folder holds no events.
+        FileNotFoundError: If the folder holds no events.
     """
-    read_labels(folder)  # says it in words where there are no events
+    read_labels(folder)  # raises a clear error if there are no events
     pulses = np.load(Path(folder) / "npy/pulses.npy", mmap_mode="r")
     content = pulses.reshape(-1)[: MOST // 4].tobytes()
     blocks = [content[start : start + BLOCK] for start in range(0, len(content), BLOCK)]
@@ -144,7 +144,7 @@ def _row(
             for compressed, block in zip(stored, blocks, strict=True):
                 codec.decompress(compressed, decompressed_size=len(block))
 
-        decode_s = min(timeit.repeat(decode, number=1))  # only other programs make it take longer
+        decode_s = min(timeit.repeat(decode, number=1))  # other programs can only slow it down
     (folder / name).write_bytes(b"".join(stored))
     lengths = [len(block) for block in stored]
     return CodecRow(
@@ -158,7 +158,7 @@ def _row(
 
 
 def _read_s(path: Path, lengths: Sequence[int], preset: StoragePreset) -> float:
-    """Return the emulated seconds; what the emulation itself computes does not count."""
+    """Return the emulated seconds, without the CPU time of the emulation itself."""
     fs = slow_storage(path.parent, preset)
     clock = VirtualClock(fs, computing=lambda: 0)
     with fs.open(path.name) as file:

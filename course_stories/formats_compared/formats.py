@@ -1,13 +1,13 @@
-"""Compare the file formats on this machine and on emulated storage, here and now.
+"""Measure the file formats on this disk and on emulated storage.
 
     table = compare_formats(cu.data_path("events"))  # or with names=VARIANTS
-    table  # the tables, one for each storage
+    table  # one table per storage
     table.picture()
 
-The files are written into a temporary folder, so that writing is measured too. Nobody waits for the
-emulated storage: its time is added up (see hardware.storage.VirtualClock). Every figure is that of
-a file that is open already, since a worker opens it once, and of storage that has forgotten it,
-except where it says "warm". What is counted includes the opening of files that hold one event each.
+The files are written into a temporary folder, so that writing is measured too. The time of emulated
+storage is computed without waiting (see hardware.storage.VirtualClock). All figures are for a file
+that is already open, because a worker opens it only once. They are for a cold cache, except in
+columns named "warm". For files with one event each, the figures include opening them.
 """
 
 import os
@@ -41,63 +41,64 @@ from keepfed.words import duration
 
 PRESETS = ("busy Lustre", "S3")
 WARM, COLD, S3 = "this disk, warm", "this disk, cold", "emulated S3"
-AMPLIFICATION = "bytes read for each byte wanted"
+AMPLIFICATION = "bytes read per byte needed"
 NAMES = ("npz", "npy", "hdf5", "parquet", "sqlite", "tar", "root")
 VARIANTS = ("npz-deflate", "hdf5-chunked", "hdf5-gzip", "hdf5-misfit", "parquet-zstd")
-MOST = 1_000  # events that are written; more take longer and say the same
-PULSE = 16  # bytes
+MOST = 1_000  # events that are written; more take longer and give the same result
+PULSE = 16  # bytes per pulse
 
 Batch = list[int]
 Draw = list[Batch]
 
 
 class Pattern(NamedTuple):
-    """A way to ask for events."""
+    """An access pattern."""
 
-    size: int  # of a batch
+    size: int  # events per batch
     batches: int
-    repeats: int  # draws, of which the median counts
-    marker: str  # shape as well as colour tells them apart
+    repeats: int  # number of draws; the median counts
+    marker: str  # patterns differ in shape as well as in colour
     colour: str
 
 
-# Events at random out of a terabyte share no unit and no page: each costs what "one event" does.
+# In a terabyte of data, two random events are never in the same unit or page, so each costs as
+# much as "one event".
 PATTERNS = {
     "in order": Pattern(64, 4, 3, "s", shown.COLOURS[0]),
     "one event": Pattern(1, 1, 7, "o", shown.COLOURS[3]),
 }
 _NOTE = (
-    "“In order” is 256 neighbouring events, “one event” one from anywhere. Time is that of a file "
-    "which is open; first comes how many times the best of its column it is. Requests are reads "
-    "that reach the storage; opened files stand in brackets. Amplification is bytes read for each "
-    "byte of pulses. On this disk both are counted without page cache, and a mapped npy reads "
-    "pages of 4 KiB."
+    "“In order” reads 256 neighbouring events, “one event” reads a random one. Times are for an "
+    "open file; the factor compares with the best time of the column. Requests are reads that "
+    "reach the storage, with opened files in brackets. Amplification is the number of bytes read "
+    "per byte of pulses. Both are counted without a page cache. A mapped npy file reads pages of "
+    "4 KiB."
 )
-_NEVER_COLD = " This system cannot be asked to forget a file, so that nothing here is cold."
+_NEVER_COLD = " This system cannot drop a file from its cache, so cold times are missing."
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What it took to read some events, as a median over a few draws of them."""
+    """The cost of reading some events, as a median over a few draws."""
 
-    seconds: float  # the wall's on this disk; emulated and computing time on emulated storage
-    requests: float  # reads that went to the storage
-    opens: float  # how often a file was opened or looked up
-    amplification: float  # bytes that the storage delivered for each byte of pulses
+    seconds: float  # wall time on this disk, emulated plus CPU time on emulated storage
+    requests: float  # reads that reached the storage
+    opens: float  # opened or looked-up files
+    amplification: float  # bytes that the storage delivered per byte of pulses
 
 
 @dataclass(frozen=True)
 class FormatRow:
-    """What one format costs to write and to read."""
+    """The cost of writing and reading one format."""
 
-    write_s: float  # what the system still keeps in memory then is not waited for
-    size: int  # bytes of its files
+    write_s: float  # without waiting until the data are on the disk
+    size: int  # bytes of all files
     costs: Mapping[tuple[str, str], Cost]  # by storage and pattern
 
 
 @dataclass(frozen=True)
 class FormatTable:
-    """What each format costs on each storage, by its name; it draws itself."""
+    """The cost of each format by name, with an HTML view and a figure."""
 
     rows: Mapping[str, FormatRow]
     events: int
@@ -106,7 +107,7 @@ class FormatTable:
 
     @property
     def names(self) -> list[str]:
-        """The formats, the fastest over all storages and patterns first."""
+        """The formats, with the fastest over all storages and patterns first."""
 
         def slowness(name: str) -> float:
             return float(np.log([self.ratio(name, *at) for at in self.rows[name].costs]).mean())
@@ -115,20 +116,20 @@ class FormatTable:
 
     @property
     def storages(self) -> list[str]:
-        """The storages, this disk first; it is left out cold where it cannot be made so."""
+        """The storages, this disk first; "cold" is missing if the cache cannot be dropped."""
         return list(dict.fromkeys(storage for storage, _ in self.rows["npy"].costs))
 
     def cost(self, name: str, storage: str, pattern: str) -> Cost:
-        """Return what it costs to read a format from a storage in one of two ways."""
+        """Return the cost of reading a format from a storage with a pattern."""
         return self.rows[name].costs[storage, pattern]
 
     def ratio(self, name: str, storage: str, pattern: str) -> float:
-        """Return how many times as long it takes as with the best format there."""
+        """Return the time relative to the best format on the same storage."""
         best = min(row.costs[storage, pattern].seconds for row in self.rows.values())
         return self.cost(name, storage, pattern).seconds / best
 
     def picture(self) -> Figure:
-        """Draw the time of each format relative to the best, and how much it reads in vain."""
+        """Draw the time of each format relative to the best, and the amplification."""
         names, titles = self.names, (WARM, *self.storages[-2:], AMPLIFICATION)
         height, tall = range(len(names), 0, -1), 1.6 + 0.3 * len(names)
         with drawing(11.5, tall, columns=4, title=repr(self), sharey=True) as (figure, axes):
@@ -152,7 +153,7 @@ class FormatTable:
         return f"{self.events:,} events, {size:,.1f} MB of pulses · {self.machine}"
 
     def _repr_html_(self) -> str:
-        """Show a table for each storage, of which the first is open."""
+        """Return a table for each storage, with the first one unfolded."""
         kinds = "time", "requests", "amplification"
         head = [
             "format",
@@ -169,7 +170,7 @@ class FormatTable:
         return shown.page(repr(self), f'<details open="">{"<details>".join(tables)}', note)
 
     def _cells(self, storage: str) -> Iterator[list[str]]:
-        """Yield 9 cells for each format: name, size, writing, two times, twice two counts."""
+        """Yield 9 cells for each format: name, size, writing, two times and four counts."""
         for name in self.names:
             row = self.rows[name]
             costs = [row.costs[storage, pattern] for pattern in PATTERNS]
@@ -191,27 +192,30 @@ class FormatTable:
 def compare_formats(
     folder: str | Path, names: Sequence[str] = NAMES, *, most: int = MOST
 ) -> FormatTable:
-    """Write events in some formats, read them in two ways, and return what that cost.
+    """Write events in some formats, read them with two patterns, and return the costs.
 
-    "In order" is 256 events as they lie, "one event" one from anywhere; 1,000 events or more should
-    be there, or the two mean the same.
+    "In order" reads 256 neighbouring events, "one event" reads a random one. Use at least 1,000
+    events, or the two patterns do not differ.
 
     Args:
         folder: events as make_events writes them.
-        names: formats, of those that events can have; "npy" is always among them.
-        most: how many of them to take, evenly spread over the folder.
+        names: event formats to compare; "npy" is always included.
+        most: maximum number of events, evenly spread over the folder.
 
     Raises:
-        FileNotFoundError: the folder holds no events.
-        CourseError: there is no room for a copy in each format.
+        FileNotFoundError: If the folder holds no events.
+        CourseError: If there is not enough space for a copy in each format.
     """
-    read_labels(folder)  # says it in words where there are no events
+    read_labels(folder)  # raises a clear error if there are no events
     events = EventArrays.load(Path(folder))
-    events = events.take(np.arange(len(events))[:: -(-len(events) // most)])  # from all over it
-    # beside the data: a temporary folder is often kept in memory, which is never cold
+    events = events.take(np.arange(len(events))[:: -(-len(events) // most)])
+    # next to the data, because a temporary folder is often in memory, which is never cold
     data = Path(folder).absolute().parent
     beside = data if os.access(data, os.W_OK) else Path(gettempdir())
-    names = ["npy", *(name for name in names if name != "npy")]  # it brings the labels, for all
+    names = [
+        "npy",
+        *(name for name in names if name != "npy"),
+    ]  # npy includes the labels of all formats
     room = len(names) * (2 * events.pulses.nbytes + 8192 * len(events))
     need_room(beside, room, otherwise="or compare fewer events with most=500")
     rows = {}
@@ -224,7 +228,7 @@ def compare_formats(
 
 
 def write(name: str, events: EventArrays, folder: Path) -> tuple[float, int]:
-    """Write format `name` into `folder`, "npy" with the labels; return the seconds and bytes."""
+    """Write format `name` into `folder`, and return the seconds and bytes."""
     entry, start = folder / FORMATS[name].entry, time.perf_counter()
     if name == "npy":
         events.save(folder)
@@ -236,7 +240,7 @@ def write(name: str, events: EventArrays, folder: Path) -> tuple[float, int]:
 
 
 def draws(count: int, pattern: str) -> Iterator[Draw]:
-    """Yield which events to read: a few draws, each a list of batches; event 0 opens the file."""
+    """Yield a few draws, each a list of batches of indices; index 0 is left for opening."""
     rng = np.random.default_rng([0, list(PATTERNS).index(pattern)])
     size, batches, repeats = PATTERNS[pattern][:3]
     length = min(size * batches, count - 1)
@@ -246,21 +250,21 @@ def draws(count: int, pattern: str) -> Iterator[Draw]:
 
 
 class Reader:
-    """One format of the events in a folder, to be read in all ways."""
+    """Reads the events of a folder in one format, on all storages and with all patterns."""
 
     def __init__(self, name: str, folder: Path):
-        """Take format `name` of the events in `folder`; npy has to be there too."""
+        """Read format `name` in `folder`, which must contain npy files too."""
         self._name, self._folder = name, folder.absolute()
         self._lengths: NDArray[np.int64] = np.diff(np.load(folder / "npy/offsets.npy"))
 
     def costs(self) -> dict[tuple[str, str], Cost]:
-        """Return the cost by storage and pattern: this disk, and emulated ones over its files."""
+        """Return the cost by storage and pattern, for this disk and emulated storages."""
         found = {}
         counting = counting_storage(self._folder)
         emulated = [slow_storage(self._folder, preset) for preset in PRESETS]
         for pattern in PATTERNS:
             chosen = list(draws(len(self._lengths), pattern))
-            # what is emulated hardly scatters; a cold draw of 256 files takes a second to prepare
+            # emulated times hardly vary, and a cold draw of 256 files takes a second to prepare
             few = chosen if pattern == "one event" else chosen[:1]
             counted = self._on(counting, few)
             for storage, seconds in self._on_disk(chosen, few).items():
@@ -276,14 +280,14 @@ class Reader:
 
     def _on_disk(self, chosen: list[Draw], few: list[Draw]) -> dict[str, float]:
         dataset = self._opened()
-        _seconds(dataset, chosen[-1])  # imports, and what the system reads ahead
+        _seconds(dataset, chosen[-1])  # warm up: imports and readahead
         seconds = {WARM: median(_seconds(dataset, draw) for draw in chosen)}
         if can_forget():
             seconds[COLD] = median(self._cold(draw) for draw in few)
         return seconds
 
     def _cold(self, draw: Draw) -> float:
-        dataset = self._opened()  # anew: a mapped page that was touched cannot be forgotten
+        dataset = self._opened()  # open again, as touched mapped pages cannot be dropped
         for path in {dataset.path_of(index) for batch in draw for index in batch}:
             drop_cache(path)
         return _seconds(dataset, draw)

@@ -1,18 +1,18 @@
-"""How a comparison shows itself: its colours, and its tables as HTML."""
+"""Colours and HTML tables of the comparisons."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
 from keepfed.measure.picture import LOOKS
 
-# each has a contrast of 3:1 or more on white and on #111; markers or strokes tell them apart too
+# contrast is at least 3:1 on white and on #111, and markers or line styles differ too
 COLOURS = (*(LOOKS[stage].colour for stage in ("read", "collate", "transfer")), "#d55e00")
 
 Cells = Sequence[str]
 
 
 def table(head: Cells, rows: Iterable[Cells]) -> str:
-    """Return a table as HTML, which the page around it styles; cells of "1× ..." are bold."""
+    """Return an unstyled HTML table; cells that start with "1× " are bold."""
     lines = ["".join(f"<th>{escape(cell)}</th>" for cell in head)]
     lines += ["".join(map(_cell, row)) for row in rows]
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
@@ -24,5 +24,5 @@ def _cell(content: str) -> str:
 
 
 def page(title: str, body: str, note: str) -> str:
-    """Return a block of HTML that scrolls if it is wide."""
+    """Return an HTML block that scrolls if it is too wide."""
     return f'<div style="overflow-x:auto"><p>{escape(title)}</p>{body}<p>{note}</p></div>'

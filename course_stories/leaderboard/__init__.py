@@ -1,4 +1,4 @@
-"""A board for a class: who rescued the training of the capstone, and how well."""
+"""A leaderboard for a class, with the results of the capstone."""
 
 from course_stories.leaderboard.board import Board
 from course_stories.leaderboard.post import post

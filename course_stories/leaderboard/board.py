@@ -1,8 +1,8 @@
-"""The board of a class: the best result of each name, in one file.
+"""The leaderboard of a class: one file with the best result of each name.
 
-The file is the board. It is read at each request, so whoever runs the class may edit it meanwhile,
-to take a name off for instance; and it is written whole or not at all, before a post is answered.
-One process at a time serves a file. What is posted is believed: the board is for fun, no exam.
+The server reads the file at each request, so a teacher may edit it while the server runs, for
+example to remove a name. The file is written atomically before a post is answered. Only one process
+may serve a file. The server does not verify posts, because the board is for fun.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class BoardEntry(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return what a board has once: a name, however it is spelled, for one set of faults."""
+        """Return the unique key of a line: the normalised name and the seed of the faults."""
         return normalize("NFKC", self.name).casefold(), self.result.seed
 
     def to_json(self) -> dict[str, Any]:
-        """Return the name and the fields of the result, and nothing else."""
+        """Return the name and the fields of the result."""
         return {"name": self.name, **self.result.to_json()}
 
 
@@ -41,11 +41,11 @@ class Board:
     """The results in a file, best first for each set of faults."""
 
     def __init__(self, path: Path) -> None:
-        """Begin with what lies there already.
+        """Read an existing file, or start an empty board.
 
         Raises:
-            CourseError: what lies there is no board.
-            OSError: it cannot lie there.
+            CourseError: If the file is not a board.
+            OSError: If the folder cannot be created.
         """
         self.path = path
         self.entries()
@@ -55,45 +55,45 @@ class Board:
         """Return the lines of the board.
 
         Raises:
-            CourseError: the file is damaged; it stays as it is.
+            CourseError: If the file is damaged. The file is not changed.
         """
         try:
             text = self.path.read_text("utf-8")
-            # who takes out the last line leaves a comma before it; no string of JSON has line ends
+            # allow the trailing comma that remains when someone deletes the last line
             given = json.loads(re.sub(r",\s*\n\s*\]", "\n]", text))["results"]
             entries = [_entry(one) for one in given]
         except FileNotFoundError:
             return []
         except (ValueError, TypeError, KeyError, RecursionError):
             raise CourseError(
-                f"{self.path.name} is no board, or damaged; mend it, or put it elsewhere."
+                f"{self.path.name} is not a leaderboard, or it is damaged. Fix it or move it away."
             ) from None
         return _ranked(entries)
 
     def text(self) -> str:
-        """Return the board as the file has it."""
+        """Return the text of the board file."""
         return _text(self.entries())
 
     def take(self, given: object) -> str:
-        """Put a result on the board, unless that name has a better one; say where it stands.
+        """Add a result unless the name has a better one, and return a message with the place.
 
         Args:
             given: "name" and the fields of a `Result`.
 
         Raises:
-            ValueError: they cannot be on a board; the sentence says why.
-            CourseError: the file is damaged.
-            OSError: it cannot be written; the board is as it was.
+            ValueError: If the result is invalid. The message gives the reason.
+            CourseError: If the file is damaged.
+            OSError: If the file cannot be written. The board is not changed.
         """
         new = _entry(given)
         if new.result.refused:
-            raise ValueError(f"Refused, so not on the board: {new.result.refused}")
+            raise ValueError(f"The check refused this result: {new.result.refused}")
         lines = {entry.key: entry for entry in self.entries()}
         old = lines.get(new.key)
         is_better = old is None or new.result.rank > old.result.rank
         if is_better:
             if old is None and len(lines) >= _MOST_NAMES:
-                raise ValueError(f"The board is full: it has {_MOST_NAMES} lines.")
+                raise ValueError(f"The board is full. It has {_MOST_NAMES} lines.")
             lines[new.key] = new
             replace_file(self.path, _text(_ranked([*lines.values()])))
         rivals = [e for e in _ranked([*lines.values()]) if e.result.seed == new.result.seed]
@@ -101,27 +101,27 @@ class Board:
         place = f"place {rivals.index(kept) + 1} of {len(rivals)}"
         if is_better:
             return f"{new.name}: {new.result.points} points, {place}."
-        return f"{kept.name} keeps {kept.result.points} points, {place}: this was no better."
+        return f"{kept.name} keeps {kept.result.points} points, {place}. This result is not better."
 
 
 def _entry(given: object) -> BoardEntry:
     result = Result.from_json(given)
     name = given.get("name") if isinstance(given, dict) else None
     if not isinstance(name, str):
-        raise ValueError("A result on a board needs a name; choose one.")
+        raise ValueError("The result has no name. Choose a name.")
     name = " ".join(normalize("NFC", name).split())
-    # what is not printable could turn the text of a line round, or hide in it
+    # unprintable characters could reverse or hide the text of a line
     if not name or len(name) > _LONGEST_NAME or not name.isprintable():
         raise ValueError(
-            f"A name has 1 to {_LONGEST_NAME} letters, digits or signs; choose another."
+            f"A name must have 1 to {_LONGEST_NAME} printable characters. Choose another name."
         )
     if not re.search(r"\w", name):
-        raise ValueError("A name has a letter or a digit in it; choose another.")
+        raise ValueError("A name must contain a letter or a digit. Choose another name.")
     return BoardEntry(name, result)
 
 
 def _ranked(entries: list[BoardEntry]) -> list[BoardEntry]:
-    """Sort by the set of faults, then the best first; of equals, whoever came first."""
+    """Sort by seed, then by rank with the best first; equals keep their order."""
     entries = sorted(entries, key=lambda entry: entry.result.rank, reverse=True)
     return sorted(entries, key=lambda entry: entry.result.seed)
 

@@ -1,4 +1,4 @@
-"""Post a result to the board of a class."""
+"""Post a result to the leaderboard of a class."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from course_stories.leaderboard.result import Result
 
 _PATIENCE_S = 10
 _LONGEST_ANSWER = 1000
-# A proxy, as companies set it, does not lead to a machine in the room.
+# ignore company proxies, which cannot reach a machine in the same room
 _NEARBY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def post(name: str, result: Result | None, board: str) -> str:
-    """Post your result under a name that you choose; return what the board says, in a sentence.
+    """Post your result under a name of your choice, and return the board's answer.
 
     Args:
-        name: any; the board shows it to the class.
-        result: what the check found out; nothing else leaves this machine.
-        board: the address that the board shows, with its token.
+        name: any name; the board shows it to the class.
+        result: the result of the check. No other data leave this machine.
+        board: the address of the board, including its token.
     """
     if not board.strip():
-        return "Not posted: there is no board; put in the address that your class has."
+        return "Not posted. The address of the board is empty. Enter the address of your class."
     if result is None:
-        return "Not posted: you have no result yet; run the check of your script first."
+        return "Not posted. You have no result yet. Run the check of your script first."
     to = urlsplit(board.strip())
     token = parse_qs(to.query).get("token", [""])[0]
     if to.scheme not in ("http", "https") or not to.netloc or not token:
-        return "Not posted: the address of a board is like http://10.0.0.7:8765/?token=abc."
+        return "Not posted. An address must look like http://10.0.0.7:8765/?token=abc."
     request = urllib.request.Request(
         f"{to.scheme}://{to.netloc}/results",
         json.dumps({"name": name, **result.to_json()}).encode(),
@@ -41,11 +41,11 @@ def post(name: str, result: Result | None, board: str) -> str:
             return _said(answer.read(_LONGEST_ANSWER))
     except urllib.error.HTTPError as error:
         with error:
-            return f"Not posted: {_said(error.read(_LONGEST_ANSWER))}"
+            return f"Not posted. {_said(error.read(_LONGEST_ANSWER))}"
     except (OSError, ValueError, UnicodeError):
         return (
-            f"Not posted: nobody answers at {to.netloc}; see whether the board runs, and whether "
-            "you are in its network."
+            f"Not posted. There is no answer from {to.netloc}. Check that the board is running and "
+            "that you are in the same network."
         )
 
 

@@ -1,7 +1,8 @@
-"""Serve the board of a class: a page that follows it, and an address where results are posted.
+"""Serve the leaderboard of a class: a page that follows it, and an address for posts.
 
-For this machine alone, or for the network that it is in. Who has the token may read the board and
-post to it, under any name. It goes by plain HTTP: who can listen to the network can read the token.
+The server is open to this machine only, or to its local network. Everyone with the token can read
+the board and post under any name. The server uses plain HTTP, so anyone who can listen to the
+network can read the token.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _PAGE = Path(__file__).with_name("page.html")
 class _Answer(Guarded):
     called = "board"
     sentences: ClassVar[Mapping[int, str]] = {
-        400: "This is not a request that can be read; mend the address or the headers.",
-        404: "There is no such page here; the board is at /, and results are posted to /results.",
-        405: "This cannot be done here; the board is at /, and results are posted to /results.",
-        500: "The board failed at this request; look where `course leaderboard` runs.",
+        400: "The request is not valid. Fix the address or the headers.",
+        404: "There is no such page. The board is at /, and results are posted to /results.",
+        405: "This method is not allowed. The board is at /, and results are posted to /results.",
+        500: "The server failed. See the output of `course leaderboard`.",
     }
 
     @property
@@ -43,7 +44,7 @@ class _Answer(Guarded):
 
 class _Page(_Answer):
     def get(self) -> None:
-        nonce = secrets.token_urlsafe(16)  # names come from others: no script but ours runs
+        nonce = secrets.token_urlsafe(16)  # names are untrusted, so only our script may run
         allowed = f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'"
         more = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         self.set_header("Content-Security-Policy", f"default-src 'none'; {allowed}; {more}")
@@ -67,11 +68,11 @@ class _Results(_Answer):
     def post(self) -> None:
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         if len(self.request.body) > _LONGEST_POST:
-            raise HTTPError(413, reason=f"A post has at most {_LONGEST_POST:,} bytes.")
+            raise HTTPError(413, reason=f"A post must have at most {_LONGEST_POST:,} bytes.")
         try:
             given = json.loads(self.request.body)
         except (ValueError, RecursionError):
-            raise HTTPError(400, reason="This is no JSON; send a name and a result.") from None
+            raise HTTPError(400, reason="This is not JSON. Send a name and a result.") from None
         try:
             self.write(f"{self.board.take(given)}\n")
         except ValueError as error:
@@ -79,7 +80,7 @@ class _Results(_Answer):
         except KeepfedError as error:
             raise HTTPError(500, reason=_line(error)) from None
         except OSError as error:
-            said = f"The board cannot be written ({error.strerror}); post again when it can."
+            said = f"The board cannot be written ({error.strerror}). Post again later."
             raise HTTPError(507, reason=said) from None
 
 
@@ -97,14 +98,14 @@ def serve_board(
     """Serve the board in a file until the process is interrupted.
 
     Args:
-        path: the file; it is made by the first post.
-        token: what a client must send.
-        ready: is called with the port once the board answers.
-        port: where to listen; 0 for a free port.
-        address: of this machine, at which it is asked: this machine's alone, or one of its network.
+        path: the file, which the first post creates.
+        token: the token that clients must send.
+        ready: function that is called with the port when the server is running.
+        port: port to listen on; 0 for a free port.
+        address: address to listen on, for this machine only or for its network.
 
     Raises:
-        CourseError: any of them cannot be.
+        CourseError: If the server cannot start with these arguments.
     """
     handlers = [(r"/", _Page), (r"/leaderboard\.json", _Standings), (r"/results", _Results)]
     serve_guarded(
@@ -118,20 +119,22 @@ def serve_board(
 
 
 def board_address(port: int, address: str, token: str) -> str:
-    """Return what a browser, and `post`, are given: it holds the token."""
+    """Return the address for browsers and for `post`, including the token."""
     return f"http://{address}:{port}/?{urlencode({'token': token})}"
 
 
 def network_address() -> str:
-    """Return the address of this machine in the network that it is in.
+    """Return the address of this machine in its local network.
 
     Raises:
-        CourseError: it is in none.
+        CourseError: If there is no network.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way, suppress(OSError):
-        way.connect(("192.0.2.1", 9))  # an address of nobody: this sends nothing, it looks up a way
+        way.connect(
+            ("192.0.2.1", 9)
+        )  # a reserved address; this only selects a route and sends nothing
         return str(way.getsockname()[0])
-    raise CourseError("This machine is in no network; join one, or leave out --lan.")
+    raise CourseError("This machine is not connected to a network. Connect it, or omit --lan.")
 
 
 def _line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Show a class what a loop does, live or as it was recorded."""
+"""Demos of training loops for lectures, live or recorded."""
 
 from course_stories.lecture.finding import Finding, load_finding
 from course_stories.lecture.show import demos, record, run_and_save, seconds_of, show

@@ -1,4 +1,4 @@
-"""What a lecture demo finds: a sentence, a table and traces; kept as JSON, drawn as one page."""
+"""The result of a lecture demo: a sentence, a table and traces, stored as JSON or as a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keepfed.measure.exchange import trace_of
 from keepfed.measure.picture import Timeline, columns
 from keepfed.measure.spans import STAGES, Span, SpanLog
 
-TICK_NS = 1_000  # of the times in a file
+TICK_NS = 1_000  # resolution of the times in a file
 Table = Sequence[Sequence[str]]
 
 _STYLE = """<style>
@@ -28,7 +28,7 @@ td{padding:.1em 1.2em .1em 0;border-bottom:1px solid #8886}tr:first-child{font-w
 
 @dataclass(frozen=True)
 class Finding:
-    """What a demo shows, and where, when and how it was found."""
+    """The result of a demo, and the machine, date and command of the measurement."""
 
     sentence: str
     traces: Mapping[str, SpanLog]
@@ -36,20 +36,20 @@ class Finding:
     about: Mapping[str, Any] = field(default_factory=dict)  # machine (with date), command, ...
 
     def timeline(self) -> Timeline:
-        """Return the picture of the traces, to switch between them; at first there is one."""
+        """Return a timeline that switches between the traces, and shows the first one."""
         picture = Timeline(self.traces)
         picture.state = {"show": next(iter(self.traces))}
         return picture
 
     def page(self, title: str, *, recorded: bool) -> str:
-        """Return a whole page in one file, which says whether this is a recording."""
+        """Return a complete HTML page, labelled as live or recorded."""
         how = "Recorded on" if recorded else "Measured just now on"
         foot = f"{how} {self.about['machine']}, torch {self.about['torch']}: "
         return self.timeline().to_html(
             title,
             above=f"{_STYLE}<h1>{escape(title)}</h1>",
-            # folded, because a class says first what it sees
-            below=f"<details><summary>What was found</summary><p>{escape(self.sentence)}</p>"
+            # folded, so that a class can first describe what it sees
+            below=f"<details><summary>Result</summary><p>{escape(self.sentence)}</p>"
             f"{_html(self.table)}</details>"
             f'<p class="foot">{escape(foot)}<code>{escape(self.about["command"])}</code></p>',
         )
@@ -61,7 +61,7 @@ def _html(table: Table) -> str:
 
 
 def save_finding(finding: Finding, path: Path, **about: Any) -> None:
-    """Write `finding` as JSON, with what else is known `about` it."""
+    """Write `finding` as JSON, with more facts `about` it."""
     traces = {
         name: {**columns(trace, TICK_NS), "samples": trace.samples, "served": trace.served}
         for name, trace in finding.traces.items()
@@ -71,7 +71,7 @@ def save_finding(finding: Finding, path: Path, **about: Any) -> None:
 
 
 def load_finding(path: Path, *, recorded: bool = True) -> Finding:
-    """Read what `save_finding` wrote; a recording says on its pictures that it is one."""
+    """Read a file of `save_finding`; the pictures of a recording are labelled."""
     found = json.loads(path.read_text("utf-8"))
     traces = {}
     for name, data in found["traces"].items():
@@ -83,7 +83,7 @@ def load_finding(path: Path, *, recorded: bool = True) -> Finding:
 
 
 def _spans(data: Mapping[str, Any]) -> Iterator[Span]:
-    """Yield the spans that `columns` packed."""
+    """Yield the spans of data packed by `columns`."""
     tick_ns = round(data["tick"] * 1e6)
     for lane in data["lanes"]:
         end = batch = 0

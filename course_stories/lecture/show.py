@@ -1,8 +1,8 @@
-"""Run a lecture demo in a process of its own, and show its recording where that fails.
+"""Run a lecture demo in a subprocess, and show its recording if that fails.
 
-A demo is a module `course_stories/lecture/NAME.py` with a function `run()`, which returns a
-`Finding`. Its recording is `recordings/demos/NAME.json`; that needs no torch, and less than a
-second.
+A demo is a module `course_stories/lecture/programs/NAME.py` with a function `run()` that returns a
+`Finding`. Its recording is `recordings/demos/NAME.json`. Showing a recording takes less than a
+second and does not import torch.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from keepfed.errors import KeepfedError, sentence
 from keepfed.files import replace_file
 
 _HOME = "course_stories.lecture.programs"
-_PATIENCE = 2  # a demo that takes so many times as long as it does as a rule is given up,
-_PATIENCE_S = 20  # but not before; a busy machine imports torch for so long
+_PATIENCE = 2  # time limit of a demo, relative to its recorded time
+_PATIENCE_S = 20  # minimum time limit, because a busy machine takes long to import torch
 _LONGEST_S = 300
 _PROGRAM = """
 from pathlib import Path
@@ -38,27 +38,26 @@ if __name__ == "__main__":
 
 
 def demos() -> Mapping[str, str]:
-    """Return the demos in the order of a lecture: what each shows, by name."""
+    """Return the title of each demo by name, in the order of a lecture."""
     named: Mapping[str, str] = import_module(_HOME).DEMOS
     return named
 
 
 def seconds_of(name: str) -> float:
-    """Return how long a demo took when it was recorded."""
+    """Return the recorded time of a demo in seconds."""
     return float(_recorded(name).about["seconds"])
 
 
 def show(name: str, *, recorded: bool = False, timeout: float | None = None) -> tuple[Path, str]:
-    """Run demo `name`, or take its recording; return the page, and what to say of it.
+    """Run demo `name`, or use its recording, and return the page and a message.
 
     Args:
-        name: one of `demos`.
-        recorded: take the recording at once.
-        timeout: seconds after which the demo is stopped; default: twice what it took before, and
-            at least 20.
+        name: a key of `demos`.
+        recorded: use the recording without running the demo.
+        timeout: time limit in seconds. The default is twice the recorded time, and at least 20.
 
     Raises:
-        CourseError: there is no such demo, or no recording where one is needed.
+        CourseError: If the demo does not exist, or a required recording does not exist.
     """
     title, finding, said = _title(name), None, []
     if not recorded:
@@ -83,22 +82,22 @@ def show(name: str, *, recorded: bool = False, timeout: float | None = None) -> 
 
 
 def record(name: str) -> Path:
-    """Run demo `name` and keep what it finds, to be shown where it fails; return the file.
+    """Run demo `name`, store its result as the recording, and return the file.
 
     Raises:
-        CourseError: there is no such demo, or it failed here too.
+        CourseError: If the demo does not exist, or fails.
     """
     _title(name)
     folder = paths.shipped("recordings") / "demos"
     folder.mkdir(parents=True, exist_ok=True)
     if failure := _run(name, folder / f"{name}.json", _LONGEST_S):
-        raise CourseError(f"{failure}; mend that and record it again.")
+        raise CourseError(f"{failure}. Fix the problem and record the demo again.")
     return folder / f"{name}.json"
 
 
 def run_and_save(name: str, path: Path) -> None:
-    """Run a demo in this process, and write what it finds to `path`."""
-    start_workers()  # first: its server loads torch while this process does the same
+    """Run a demo in this process, and write its result to `path`."""
+    start_workers()  # first, so that its server imports torch at the same time as this process
     finding: Finding = import_module(f"{_HOME}.{name}").run()
     save_finding(
         finding,
@@ -111,7 +110,7 @@ def run_and_save(name: str, path: Path) -> None:
 
 
 def _run(name: str, path: Path, seconds: float) -> str:
-    """Run a demo in a process of its own; return in words why it failed, if it did."""
+    """Run a demo in a subprocess, and return the reason of a failure, or ""."""
     program = _PROGRAM.format(name=name, path=str(path))
     try:
         data_path("events", "S")
@@ -133,5 +132,5 @@ def _recorded(name: str) -> Finding:
 
 def _title(name: str) -> str:
     if name not in demos():
-        raise CourseError(f"There is no demo {name!r}; choose one of: {', '.join(demos())}.")
+        raise CourseError(f"There is no demo {name!r}. Choose one of: {', '.join(demos())}.")
     return demos()[name]

@@ -1,3 +1,3 @@
-"""What notebook 11 shows of ranks."""
+"""A plot of ranks for notebook 11."""
 
 from course_stories.many_ranks.shares import plot_shares

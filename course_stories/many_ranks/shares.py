@@ -1,4 +1,4 @@
-"""Draw which rank serves which sample of an epoch."""
+"""Draw the samples that each rank serves in an epoch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ONCE, AGAIN = "#56b4e9", "#d55e00"
 
 
 def plot_shares(shares: Sequence[Sequence[int]]) -> Figure:
-    """Draw a row for each rank, with its samples in order; one that was served before is marked."""
+    """Draw one row of samples per rank, and mark samples that were served before."""
     import matplotlib.pyplot as plt
 
     length, met = max(map(len, shares)), Counter[int]()
     with plt.style.context("course_utils.plots"):
         size = (2.5 + 0.6 * length, 0.6 + 0.45 * len(shares))
         figure, axes = plt.subplots(figsize=size, layout="constrained")
-        for place in range(length):  # all ranks take their first sample, then all their second
+        for place in range(length):  # all ranks serve their first sample, then their second
             for rank, own in enumerate(shares):
                 if place < len(own):
                     again = met[own[place]] > 0
@@ -35,7 +35,7 @@ def plot_shares(shares: Sequence[Sequence[int]]) -> Figure:
         axes.invert_yaxis()
         axes.set_xticks([])
         twice = sum(count > 1 for count in met.values())
-        axes.set_title(f"{met.total()} served, {twice} twice (hatched)", fontsize="medium")
+        axes.set_title(f"{met.total()} served, {twice} served twice (hatched)", fontsize="medium")
         axes.grid(False)
-    plt.close(figure)  # a notebook shows what the cell returns, and only that
+    plt.close(figure)  # else a notebook shows the figure twice
     return figure

@@ -1,4 +1,4 @@
-"""Other libraries beside the course's own loaders: the same samples, with the books kept."""
+"""Compare other libraries with the course's loaders on the same samples."""
 
 from course_stories.peers.comparison import compare, recorded
 from course_stories.peers.course import COURSE

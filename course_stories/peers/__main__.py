@@ -1,4 +1,4 @@
-"""Measure one loader, in the Python that is called.
+"""Measure one loader with the current Python.
 
 python -m course_stories.peers small "record loader"
 """
@@ -12,7 +12,7 @@ from course_stories.peers.measure import TASKS, measure
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print what was measured, as JSON, and return the exit status."""
+    """Print the measurement as JSON, and return the exit status."""
     task, name = argv
     print(json.dumps(measure(name, ALL[name], TASKS[task]).row()))
     return 0

@@ -1,4 +1,4 @@
-"""Set loaders side by side: what they did here, what we recorded, and the books of both."""
+"""Compare loaders: measurements from this machine, our recordings, and the samples served."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _CELL = "text-align:right;white-space:nowrap;padding-left:1em"
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same task for all: what was measured here, and what somewhere else."""
+    """Results of one task for all loaders, measured here and recorded elsewhere."""
 
     title: str
     here: Found
     recorded: Found
-    where: str  # the recording is from
-    sample_bytes: int = 0  # 0: they differ
+    where: str  # machine and date of the recording
+    sample_bytes: int = 0  # 0: sizes differ
 
     @property
     def spread(self) -> float:
-        """How many times the rate of the slowest the fastest has, of those measured here."""
+        """Ratio of the highest and the lowest rate measured here."""
         rates = [one.rate for one in self.here.values()]
         return max(rates) / min(rates)
 
     def picture(self) -> Figure:
-        """Draw the rates, slow ones on top; the axes are logarithmic."""
+        """Draw the rates on logarithmic axes, the slowest on top."""
         names = [one.name for one in self._rows()]
         with drawing(8, 1.3 + 0.27 * len(names)) as (figure, (panel,)):
             for found, label, fill in (
@@ -65,13 +65,13 @@ class Comparison:
         return figure
 
     def _rows(self) -> list[Measured]:
-        """Return the newest of each, in the order of the recording."""
+        """Return the newest result of each loader, in the order of the recorded rates."""
         order = {**self.here, **self.recorded}
         rows = {**self.recorded, **self.here}.values()
         return sorted(rows, key=lambda one: order[one.name].rate)
 
     def _columns(self) -> dict[str, list[str]]:
-        """Return what each column says of each loader; a column that says nothing is left out."""
+        """Return the cells of each column by name, without empty columns."""
         rows, mb = self._rows(), self.sample_bytes / 1e6
         here, there = (
             [found.get(one.name) for one in rows] for found in (self.here, self.recorded)
@@ -94,7 +94,7 @@ class Comparison:
         }
 
     def __repr__(self) -> str:
-        """Say it in columns."""
+        """Return the table as plain text."""
         columns = [[name, *cells] for name, cells in self._columns().items()]
         widths = [max(map(len, column)) for column in columns]
         rows = ("  ".join(map(str.rjust, row, widths)) for row in zip(*columns, strict=True))
@@ -112,21 +112,21 @@ class Comparison:
             for name, *cells in zip(*columns.values(), strict=True)
         )
         body = f"<table><tr>{head}</tr>{rows}</table>"
-        said = f"Samples per second; recorded: {self.where}."
+        said = f"The columns “here” and “recorded” are samples/s. Recorded on {self.where}."
         if self.here:
-            said += " The columns from MB/s on were measured here, if `here` has a number."
+            said += " If “here” has a number, the other columns were measured here too."
         return card("plain", self.title, said, body=body)
 
 
 def compare(task: str, home: Path = HOME) -> Comparison:
-    """Measure what the course has; set it beside what was measured in `home`, and recorded."""
+    """Measure the installed loaders, and compare them with results in `home` and recordings."""
     kept = [Measured.from_row(row) for row in _kept(home).get(task, {}).values()]
     here = {one.name: one for one in [*kept, *measure_all(task)]}
     return replace(recorded(task), here=here, sample_bytes=TASKS[task].sample_bytes)
 
 
 def recorded(table: str) -> Comparison:
-    """Return what `make peers` found: "small", "large", "events", "images, float" and others."""
+    """Return a recorded table of `make peers`, for example "small", "large" or "events"."""
     kept = json.loads(recording("peers.json").read_text("utf-8"))
     rows = [Measured.from_row(row) for row in kept[table]]
     where = f"{kept['machine']}, {kept['date']}"
@@ -134,14 +134,14 @@ def recorded(table: str) -> Comparison:
 
 
 def measure_all(task: str) -> Iterator[Measured]:
-    """Measure, one after the other, all that the course has installed."""
+    """Measure all loaders that the course installs, one at a time."""
     for name, peer in ALL.items():
         if peer.needs is None:
             yield measure(name, peer, TASKS[task])
 
 
 def keep(task: str, one: Measured, home: Path) -> None:
-    """Keep what was measured in an environment of its own, for the next comparison."""
+    """Store a measurement from a separate environment for the next comparison."""
     kept = _kept(home)
     kept.setdefault(task, {})[one.name] = one.row()
     replace_file(home / _KEPT, json.dumps(kept, indent=1))

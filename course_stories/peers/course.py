@@ -1,4 +1,4 @@
-"""Load samples with what the course has taught, from a file for each to one gather for a batch."""
+"""Loaders of the course, from one file per sample to one `index_select` per batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCHED = "np.memmap, batches at once"
 
 
 class Npz(Dataset[torch.Tensor]):
-    """One file for each sample."""
+    """One file per sample."""
 
     def __init__(self, folder: Path):
         """List the files."""
@@ -34,18 +34,18 @@ class Npz(Dataset[torch.Tensor]):
         return len(self.paths)
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Read one."""
+        """Read one sample."""
         with np.load(self.paths[index]) as arrays:
             return torch.from_numpy(arrays["pulses"])
 
 
 class Mapped(Dataset[Any]):
-    """A mapped array, one sample at a time."""
+    """A memory-mapped array, read one sample at a time."""
 
     file_name = "pulses.npy"
 
     def __init__(self, folder: Path):
-        """Open it in each process anew."""
+        """Open the file separately in each process."""
         self._lazy: LazyFile[Any] = LazyFile(np.load, str(folder / self.file_name), mmap_mode="r")
 
     def __len__(self) -> int:
@@ -53,12 +53,12 @@ class Mapped(Dataset[Any]):
         return len(self._lazy.file)
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Copy one."""
+        """Copy one sample."""
         return torch.from_numpy(self._lazy.file[index].copy())
 
 
 class MappedBatches(Mapped):
-    """A mapped array, a batch at a time."""
+    """A memory-mapped array, read one batch at a time."""
 
     def __getitems__(self, indices: Sequence[int]) -> torch.Tensor:
         """Copy a batch with one call."""
@@ -66,10 +66,10 @@ class MappedBatches(Mapped):
 
 
 class Hdf5Batches(Dataset[Any]):
-    """A dataset of HDF5, a batch at a time: its index has to be sorted."""
+    """An HDF5 dataset, read one batch at a time with sorted indices."""
 
     def __init__(self, folder: Path):
-        """Open it in each process anew."""
+        """Open the file separately in each process."""
         self._lazy: LazyFile[Any] = LazyFile(h5py.File, str(folder / "pulses.h5"), "r")
 
     def __len__(self) -> int:
@@ -83,31 +83,31 @@ class Hdf5Batches(Dataset[Any]):
 
 @peer(COURSE, "a .npz for each", formats.npz, one_by_one=True)
 def npz(folder: Path, batch_size: int) -> Epoch:
-    """Open a file for each sample."""
+    """Open one file per sample."""
     return shuffled(Npz(folder), batch_size)
 
 
 @peer(COURSE, "np.memmap, one by one", formats.npy)
 def mapped(folder: Path, batch_size: int) -> Epoch:
-    """Copy each sample, and stack them."""
+    """Copy each sample, and stack the copies."""
     return shuffled(Mapped(folder), batch_size)
 
 
 @peer(COURSE, "HDF5, sorted index", formats.hdf5)
 def hdf5_index(folder: Path, batch_size: int) -> Epoch:
-    """Let HDF5 look for the samples of a batch."""
+    """Read each batch with one HDF5 selection."""
     return shuffled(Hdf5Batches(folder), batch_size, collate_fn=same)
 
 
 @peer(COURSE, BATCHED, formats.npy)
 def memmap_batches(folder: Path, batch_size: int) -> Epoch:
-    """Let NumPy copy a batch."""
+    """Copy each batch with NumPy indexing."""
     return shuffled(MappedBatches(folder), batch_size, collate_fn=same)
 
 
 @peer(COURSE, RECORDS, formats.records)
 def records(folder: Path, batch_size: int, **options: Any) -> Epoch:
-    """Let torch copy a batch of records."""
+    """Copy each batch of records with torch."""
     loader = RecordLoader(folder / "records.npy", batch_size, **options)
 
     def epoch(number: int) -> Iterator[torch.Tensor]:
@@ -119,7 +119,7 @@ def records(folder: Path, batch_size: int, **options: Any) -> Epoch:
 
 @peer(COURSE, LIMIT, formats.npy)
 def limit(folder: Path, batch_size: int) -> Epoch:
-    """Copy out of memory, into memory that is there already: nobody can be faster."""
+    """Copy from memory into preallocated memory, as an upper limit of the speed."""
     pulses = torch.from_numpy(np.load(folder / "pulses.npy"))
     # as many buffers as the record loader has
     ring = [torch.empty(batch_size, *pulses.shape[1:]) for _ in range(2)]

@@ -1,9 +1,9 @@
-"""An environment for each library that is not part of the course.
+"""A separate environment for each library that is not part of the course.
 
-It lies in `.peers`, is made when somebody asks for the library, and sees the packages of the
-course, torch among them: so the library brings only what is missing, or other versions of what it
-does not get on with, and neither the course nor another library meets those. Whoever removes the
-folder is rid of all of it.
+The environment is created in `.peers` on request, and can import the packages of the course,
+including torch. The installation therefore adds only missing packages, or other versions of
+incompatible ones, and cannot affect the course or other libraries. Delete the folder to remove all
+of them.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from keepfed.files import need_room
 
 HOME = course_home() / ".peers"
 _SHARED = "course.pth"
-_LONGEST_S = 900.0  # of a download on a slow line
+_LONGEST_S = 900.0  # time limit of a download on a slow connection
 _LONGEST_TRIAL_S = 120.0
 _OFFLINE = re.compile(r"NewConnectionError|NameResolution|ConnectTimeout|ProxyError|SSLError")
 
 
 def install(package: Package, home: Path = HOME) -> None:
-    """Install a library, with all that it needs and the course has not.
+    """Install a library and the dependencies that the course lacks.
 
     Raises:
-        CourseError: there is no network, no room, or no such package for this Python.
+        CourseError: If there is no network, not enough space, or no package for this Python.
     """
     folder = home / package.name
     folder.mkdir(parents=True, exist_ok=True)
     need_room(folder, 2 * 10**6 * package.megabytes, otherwise="or do without this library")
-    if not list(folder.rglob(_SHARED)):  # the last file that is written
+    if not list(folder.rglob(_SHARED)):  # written last
         venv.create(folder, with_pip=True, clear=True)
         _share(folder)
     wanted = f"{package.name}=={package.version}"
-    # what has no wheel would be compiled, which takes a compiler and long
+    # only wheels, because compiling needs a compiler and much time
     options = ("--no-input", "--retries", "1", "--only-binary", ":all:")
     done = _run(
         python_of(package, home), "-m", "pip", "install", *options, wanted, seconds=_LONGEST_S
@@ -52,32 +52,32 @@ def install(package: Package, home: Path = HOME) -> None:
 
 
 def is_installed(package: Package, home: Path = HOME) -> bool:
-    """Tell whether a library is there, in the version that we tried."""
+    """Return whether a library is installed in the version that we tested."""
     called = f"{package.name.replace('-', '_')}-{package.version}.dist-info"
     return any((home / package.name).rglob(called))
 
 
 def measure_there(task: str, name: str, package: Package, home: Path = HOME) -> Measured:
-    """Measure a peer in a process of its environment.
+    """Measure a loader in a process of its environment.
 
     Raises:
-        CourseError: it came to no end.
+        CourseError: If the process fails or runs too long.
     """
     call = ("-m", "course_stories.peers", task, name)
     done = _run(python_of(package, home), *call, seconds=_LONGEST_TRIAL_S)
     if done.returncode:
-        said = done.stderr.strip().splitlines() or ["it said nothing"]
-        raise CourseError(f"{name} came to no end ({said[-1]}); read what we measured instead.")
+        said = done.stderr.strip().splitlines() or ["no message"]
+        raise CourseError(f"Measuring {name} failed ({said[-1]}). Use our recorded results.")
     return Measured.from_row(json.loads(done.stdout.splitlines()[-1]))
 
 
 def python_of(package: Package, home: Path = HOME) -> Path:
-    """Return the Python of the environment of a library."""
+    """Return the Python interpreter in the environment of a library."""
     return home / package.name / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def _share(folder: Path) -> None:
-    """Let a new environment find the packages of this one, behind its own."""
+    """Make the packages of this environment importable in a new one, after its own."""
     own = next(folder.rglob("site-packages"))
     ours = [path for path in sys.path if path.endswith("-packages")]  # Debian has dist-packages
     (own / _SHARED).write_text("\n".join(ours) + "\n", "utf-8")
@@ -88,7 +88,7 @@ def _run(python: Path, *arguments: str, seconds: float) -> subprocess.CompletedP
         return subprocess.run(
             [str(python), *arguments],
             cwd=REPO,
-            # none of them may ask its hub, or draw progress
+            # no library may contact its hub
             env=os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"},
             capture_output=True,
             text=True,
@@ -104,8 +104,8 @@ def _run(python: Path, *arguments: str, seconds: float) -> subprocess.CompletedP
 def _why_not(wanted: str, said: str) -> str:
     if _OFFLINE.search(said):
         return (
-            f"{wanted} cannot be fetched, as the package index is not reached; look at your "
-            "network, or read what we measured instead."
+            f"Cannot download {wanted}, because the package index is not reachable. Check your "
+            "network, or use our recorded results."
         )
-    last = said.strip().splitlines()[-1:] or ["it said nothing"]
-    return f"pip cannot install {wanted} ({last[0]}); read what we measured instead."
+    last = said.strip().splitlines()[-1:] or ["no message"]
+    return f"pip cannot install {wanted} ({last[0]}). Use our recorded results."

@@ -1,4 +1,4 @@
-"""A form that installs libraries, in an environment of their own, and measures them here."""
+"""A form that installs libraries in separate environments and measures them here."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from keepfed.errors import KeepfedError, sentence
 
 
 class LibraryForm(widgets.VBox):  # type: ignore[misc]
-    """A box for each library, a button, and what happens; nothing does before it is pressed."""
+    """A checkbox per library, a button that installs and measures, and its messages."""
 
     def __init__(self, home: Path = HOME):
-        """Offer every library that is not part of the course."""
+        """Offer all libraries that are not part of the course."""
         self.home = home
         self.boxes = {
             name: widgets.Checkbox(description=_label(name, peer), indent=False)
@@ -42,14 +42,14 @@ class LibraryForm(widgets.VBox):  # type: ignore[misc]
         self.button.disabled = True
         try:
             for name in chosen:
-                self._say([*lines, f"{name}: is being installed and measured; this takes a while."])
+                self._say([*lines, f"Installing and measuring {name}. This takes a while."])
                 lines.append(self._try(name))
                 self._say(lines)
         finally:
             self.button.disabled = False
 
     def _try(self, name: str) -> str:
-        """Install and measure one; say how it went."""
+        """Install and measure a library, and return a message."""
         package = LIBRARIES[name].needs
         assert package is not None
         rates = []
@@ -61,7 +61,7 @@ class LibraryForm(widgets.VBox):  # type: ignore[misc]
                 rates.append(f"{one.rate:,.0f} {task}")
         except (KeepfedError, OSError) as error:
             return f"{name}: " + sentence(error)
-        return f"{name}: {' and '.join(rates)} samples per second. Compare again to see more."
+        return f"{name}: {' and '.join(rates)} samples per second. Run the comparison to see more."
 
     def _say(self, lines: list[str]) -> None:
         self.said.value = card("plain", "Libraries", *lines) if lines else ""

@@ -14,12 +14,12 @@ import webdataset
 from course_stories.peers.peer import Samples
 from keepfed.loaders.records import write_records
 
-SHARD_MB = 0.5  # of a tar file: small, so that a small set has several
-GROUP = 1024  # samples of a Parquet row group, at most
+SHARD_MB = 0.5  # size of a tar file, small enough for several shards in a small set
+GROUP = 1024  # maximum number of samples in a Parquet row group
 
 
 def npz(folder: Path, samples: Samples) -> None:
-    """Write a file for each sample."""
+    """Write one file per sample."""
     for place, sample in enumerate(samples):
         np.savez(folder / f"{place:06d}.npz", pulses=sample)
 
@@ -41,18 +41,18 @@ def npy(folder: Path, samples: Samples) -> None:
 
 
 def records(folder: Path, samples: Samples) -> None:
-    """Write the file of the record loader."""
+    """Write a file for the record loader."""
     write_records(folder / "records.npy", {"pulses": samples})
 
 
 def hdf5(folder: Path, samples: Samples) -> None:
-    """Write one data set."""
+    """Write one HDF5 dataset."""
     with h5py.File(folder / "pulses.h5", "w") as file:
         file["pulses"] = samples
 
 
 def parquet(folder: Path, samples: Samples) -> None:
-    """Write row groups, uncompressed."""
+    """Write uncompressed row groups."""
     pq.write_table(
         table(samples),
         folder / "pulses.parquet",
@@ -63,7 +63,7 @@ def parquet(folder: Path, samples: Samples) -> None:
 
 
 def table(samples: Samples) -> pa.Table:
-    """Return the samples as a column of lists of one length."""
+    """Return the samples as a column of fixed-size lists."""
     return pa.table(
         {"pulses": pa.FixedSizeListArray.from_arrays(samples.reshape(-1), samples[0].size)}
     )

@@ -1,4 +1,4 @@
-"""Keep the books of an epoch: how many events were served, how many distinct, how well shuffled."""
+"""Count how many events an epoch served, how many of them were distinct, and how well shuffled."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ import torch
 
 @dataclass(frozen=True)
 class Ledger:
-    """What one epoch of a loader gave."""
+    """Counts of the events that one epoch of a loader served."""
 
-    n_events: int  # on disk
+    n_events: int  # events on disk
     served: int
     distinct: int
-    neighbours: float  # pairs of a batch that lie side by side on disk; 1: as many as by chance
+    neighbours: float  # pairs in a batch that are adjacent on disk, relative to chance
 
     @property
     def complete(self) -> bool:
-        """Whether every event came exactly once."""
+        """Whether every event was served exactly once."""
         return self.served == self.distinct == self.n_events
 
     @property
     def shuffled(self) -> bool:
-        """Whether batches are drawn from the whole set, as far as neighbours tell."""
+        """Whether batches look drawn from the whole set, judged by `neighbours`."""
         return 0.8 < self.neighbours < 1.25
 
     def __str__(self) -> str:
-        """Say it in three columns."""
+        """Return the counts in three columns."""
         return f"{self.served:>9,} {self.distinct:>9,} {self.neighbours:>6.1f}"
 
 
 def ledger(batches: Sequence[torch.Tensor], n_events: int) -> Ledger:
-    """Return the books of an epoch.
+    """Return the counts of an epoch.
 
     Args:
-        batches: for each batch the places of its events on disk, shape (batch,).
-        n_events: events on disk.
+        batches: positions on disk of the events of each batch, shape (batch,).
+        n_events: number of events on disk.
     """
     met, by_chance = 0, 0.0
     for batch in batches:

@@ -1,6 +1,6 @@
-"""Load the same samples with other people's libraries, each as its documentation shows it.
+"""Load the same samples with other libraries, each used as its documentation shows.
 
-What is not part of the course is imported where it is needed, and written in its own format.
+Optional libraries are imported inside functions, and write their own file formats.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from course_stories.peers.peer import (
 )
 
 LIBRARIES: Peers = {}
-BUFFER = 1000  # samples of a shuffle buffer
+BUFFER = 1000  # size of a shuffle buffer, in samples
 
 GRAIN = Package("grain", "0.2.18", megabytes=20)
 LANCE = Package("pylance", "14.0.2", megabytes=240)
@@ -40,7 +40,7 @@ TENSORDICT = Package("tensordict", "0.15.3", megabytes=10)
 
 @peer(LIBRARIES, "WebDataset, tar shards", formats.tar, one_by_one=True)
 def web_dataset(folder: Path, batch_size: int) -> Epoch:
-    """Read shards in random order, through a buffer."""
+    """Read shards in random order through a shuffle buffer."""
     import webdataset
 
     urls = sorted(map(str, folder.glob("*.tar")))
@@ -68,7 +68,7 @@ def _arrow(folder: Path, samples: Samples) -> None:
 
 @peer(LIBRARIES, "HF datasets, streamed", _arrow, one_by_one=True)
 def hf_stream(folder: Path, batch_size: int) -> Epoch:
-    """Read Arrow files in order, through a buffer."""
+    """Read Arrow files in order through a shuffle buffer."""
     from datasets import load_from_disk
 
     stream = load_from_disk(folder / "arrow").to_iterable_dataset(num_shards=8)
@@ -84,7 +84,7 @@ def hf_stream(folder: Path, batch_size: int) -> Epoch:
 
 @peer(LIBRARIES, "HF datasets, by index", _arrow)
 def hf_by_index(folder: Path, batch_size: int) -> Epoch:
-    """Map Arrow files, and ask for samples by their numbers."""
+    """Map Arrow files into memory, and read samples by index."""
     from datasets import load_from_disk
 
     data = load_from_disk(folder / "arrow").with_format("torch")
@@ -113,14 +113,14 @@ def _mds(folder: Path, samples: Samples) -> None:
     one_by_one=True,
 )
 def mosaic(folder: Path, batch_size: int) -> Epoch:
-    """Read shards of MDS that are there already."""
+    """Read existing MDS shards."""
     from streaming import StreamingDataset
 
     data = StreamingDataset(local=str(folder), batch_size=batch_size, shuffle=True)
     loader = DataLoader(data, batch_size)
 
     def epoch(number: int) -> Iterator[torch.Tensor]:
-        return (places(batch["pulses"]) for batch in loader)  # it counts its epochs itself
+        return (places(batch["pulses"]) for batch in loader)  # the loader counts its epochs itself
 
     return epoch
 
@@ -143,7 +143,7 @@ def _chunks(folder: Path, samples: Samples) -> None:
     one_by_one=True,
 )
 def litdata(folder: Path, batch_size: int) -> Epoch:
-    """Read chunks that are there already."""
+    """Read existing chunks."""
     from litdata import StreamingDataLoader, StreamingDataset
 
     loader = StreamingDataLoader(StreamingDataset(str(folder), shuffle=True), batch_size=batch_size)
@@ -156,7 +156,7 @@ def litdata(folder: Path, batch_size: int) -> Epoch:
 
 @peer(LIBRARIES, "grain, over a memmap", formats.npy, needs=GRAIN, uses="16 threads")
 def grain_memmap(folder: Path, batch_size: int) -> Epoch:
-    """Let grain ask a mapped array for one sample after the other."""
+    """Read a memory-mapped array with grain, one sample at a time."""
     import grain
 
     samples = np.load(folder / "pulses.npy", mmap_mode="r")
@@ -175,7 +175,7 @@ def _lance(folder: Path, samples: Samples) -> None:
 
 
 class _Lance(Mapped):
-    """A Lance table, a batch at a time."""
+    """A Lance table, read one batch at a time."""
 
     def __init__(self, folder: Path):
         import lance
@@ -192,7 +192,7 @@ class _Lance(Mapped):
 
 @peer(LIBRARIES, "Lance, take", _lance, needs=LANCE, uses="its own threads")
 def lance_take(folder: Path, batch_size: int) -> Epoch:
-    """Ask a table for the rows of a batch."""
+    """Read the rows of each batch from a table with `take`."""
     return shuffled(_Lance(folder), batch_size, collate_fn=same)
 
 
@@ -210,7 +210,7 @@ def _tensordict(folder: Path, samples: Samples) -> None:
     needs=TENSORDICT,
 )
 def tensordict(folder: Path, batch_size: int) -> Epoch:
-    """Index mapped tensors."""
+    """Index memory-mapped tensors."""
     from tensordict import TensorDict
 
     dataset: Any = TensorDict.load_memmap(folder / "pulses")

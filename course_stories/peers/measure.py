@@ -1,4 +1,4 @@
-"""Measure how fast a peer loads samples, and keep the books of what it gives."""
+"""Measure how fast a loader serves samples, and check what it serves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_EPOCHS, ENOUGH_S = 15, 0.3
 
 @dataclass(frozen=True)
 class Task:
-    """What all peers load: so many samples of so many rows, and a part of them one by one."""
+    """The size of the data set that all loaders read; slow loaders read only a part."""
 
     count: int
     one_by_one: int
@@ -41,16 +41,16 @@ TASKS = {"small": SMALL, "large": LARGE}
 
 @dataclass(frozen=True)
 class Measured:
-    """What some epochs of a peer took, and what one of them gave."""
+    """The time of an epoch of a loader, and the counts of the served samples."""
 
     name: str
-    package: str  # with its version; empty: the course's own
-    seconds: float  # of an epoch: here the fastest, in a recording the median
-    cpu_s: float  # that the cores worked in it, all together
-    first_s: float  # until the very first batch
+    package: str  # package and version, or "" for the course's own loaders
+    seconds: float  # time of an epoch: the fastest here, the median in a recording
+    cpu_s: float  # CPU time of the epoch on all cores
+    first_s: float  # time until the very first batch
     books: Ledger
-    uses: str = ""  # how many threads or processes
-    pixels: float | None = None  # of images: mean distance from those of another, of 255
+    uses: str = ""  # number of threads or processes
+    pixels: float | None = None  # for images: mean difference to a reference, of 255
 
     @property
     def rate(self) -> float:
@@ -59,21 +59,21 @@ class Measured:
 
     @property
     def cores(self) -> float:
-        """Return how many cores were busy, on average."""
+        """Return the mean number of busy cores."""
         return self.cpu_s / self.seconds
 
     def row(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the fields for JSON."""
         return asdict(self)
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> Measured:
-        """Read what `row` made."""
+        """Create an object from the result of `row`."""
         return cls(**{**row, "books": Ledger(**row["books"])})
 
 
 def measure(name: str, peer: Peer, task: Task) -> Measured:
-    """Let a peer write its files, and load some epochs."""
+    """Write the files of a loader, and measure some epochs."""
     count = task.one_by_one if peer.one_by_one else task.count
     with TemporaryDirectory(ignore_cleanup_errors=True) as place, threads(1):
         folder = Path(place)
@@ -91,7 +91,7 @@ def measure(name: str, peer: Peer, task: Task) -> Measured:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let torch share out copies among so many threads."""
+    """Let torch use `count` threads within the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -101,7 +101,7 @@ def threads(count: int) -> Iterator[None]:
 
 
 def _rounds() -> Iterator[int]:
-    """Count epochs until there are enough."""
+    """Yield epoch numbers until enough epochs were measured."""
     end = time.perf_counter() + ENOUGH_S
     for number in range(1, MOST_EPOCHS + 1):
         yield number
@@ -110,7 +110,7 @@ def _rounds() -> Iterator[int]:
 
 
 def _timed(epoch: Epoch, number: int) -> tuple[float, float]:
-    """Return the seconds of an epoch, by the clock and of the cores."""
+    """Return the wall time and the CPU time of an epoch, in seconds."""
     start, cpu = time.perf_counter(), time.process_time()
     for _ in epoch(number):
         pass

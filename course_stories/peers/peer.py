@@ -1,7 +1,7 @@
-"""What a peer is: a way to write samples, and a way to load them in shuffled batches.
+"""A peer: a loader for comparisons, which writes samples and serves them in shuffled batches.
 
-A sample is an array of float32 of shape (rows, 4); its first number is its place on the disk. So
-whoever counts the places that come back knows what was dropped, repeated, or not shuffled.
+A sample is a float32 array of shape (rows, 4). Its first value is its position on the disk, so the
+positions in the batches show which samples were dropped, repeated or not shuffled.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 Samples = NDArray[np.float32]  # (samples, rows, 4)
-Epoch = Callable[[int], Iterator[torch.Tensor]]  # from the number of the epoch to its batches
-Write = Callable[[Path, Any], None]  # samples or JPEGs, into a folder that is there and empty
+Epoch = Callable[[int], Iterator[torch.Tensor]]  # from the epoch to its batches
+Write = Callable[[Path, Any], None]  # writes samples or JPEGs into an empty folder
 Load = Callable[[Path, int], Epoch]  # from that folder and the batch size
 L = TypeVar("L", bound=Load)
 
 
 @dataclass(frozen=True)
 class Package:
-    """A library that is not part of the course: its name for pip, and the version we tried."""
+    """A library that is not part of the course, with the version that we tested."""
 
     name: str
     version: str
-    megabytes: int  # of it, and what it needs, on the disk
+    megabytes: int  # size on disk, including dependencies
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A way to load samples."""
+    """A loader for comparisons."""
 
     write: Write
     load: Load
     needs: Package | None = None
-    one_by_one: bool = False  # whether it is so slow with small samples that a part has to do
+    one_by_one: bool = False  # whether it is so slow with small samples that it reads only a part
     uses: str = "1 thread"
-    threads: int = 1  # of torch
-    pixels: Callable[[Path], float] | None = None  # of images: how far they are from others
+    threads: int = 1  # torch threads
+    pixels: Callable[[Path], float] | None = None  # for images: mean difference to a reference
 
 
 Peers = dict[str, Peer]
@@ -57,7 +57,7 @@ def peer(
     one_by_one: bool = False,
     uses: str = "1 thread",
 ) -> Callable[[L], L]:
-    """Register a way to load what `write` wrote, under its name, in `peers`."""
+    """Register a loader for the files of `write` in `peers`, under `name`."""
 
     def register(load: L) -> L:
         peers[name] = Peer(write, load, needs, one_by_one, uses)
@@ -67,25 +67,25 @@ def peer(
 
 
 def numbered(count: int, rows: int) -> Samples:
-    """Make `count` samples of random numbers that begin with their place."""
+    """Return `count` random samples whose first value is their position."""
     samples = np.random.default_rng(0).random((count, rows, 4), np.float32)
     samples[:, 0, 0] = np.arange(count)  # exact up to 2 ** 24
     return samples
 
 
 def places(batch: Any) -> torch.Tensor:
-    """Return the places of the samples of a batch, in memory of their own."""
+    """Return a copy of the positions of a batch's samples."""
     samples = torch.as_tensor(batch)
     return samples.reshape(len(samples), -1)[:, 0].clone()
 
 
 def same(samples: Any) -> Any:
-    """Leave a batch as it is: the dataset made it."""
+    """Return a batch unchanged, because the dataset has already assembled it."""
     return samples
 
 
 def shuffled(dataset: Any, batch_size: int, **options: Any) -> Epoch:
-    """Load a dataset whose samples, or whose batches, are arrays."""
+    """Load a dataset of arrays in shuffled batches."""
     loader = DataLoader(dataset, batch_size, shuffle=True, **options)
 
     def epoch(number: int) -> Iterator[torch.Tensor]:

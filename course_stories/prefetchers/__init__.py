@@ -1,4 +1,4 @@
-"""Prefetchers that are not right yet, what all have to keep, and the proof of each defect."""
+"""Faulty prefetchers, the contract that prefetchers must keep, and a proof of each defect."""
 
 from course_stories.prefetchers.bench import DiskError
 from course_stories.prefetchers.contract import CONTRACT, RUNS, Broken, Clause, hangs, judge_all

@@ -1,7 +1,7 @@
-"""What prefetchers are tried with: emulated GPUs, and a loader that is watched.
+"""A test bench for prefetchers: emulated GPUs, and a loader that records its use.
 
-The clock is one that only waiting puts forward: what comes out are counts, checksums and shares of
-the emulated time.
+Only waiting advances the virtual clock. The results are counts, checksums and shares of the
+emulated time.
 """
 
 from __future__ import annotations
@@ -25,59 +25,59 @@ from course_utils.hardware.gpu import (
 )
 
 BATCHES = 8  # in an epoch
-PULSES, LABELS = 48_000, 2_000  # float32 of a batch: 0.2 MB, copied in 0.008 ms, a step takes 0.1
+PULSES, LABELS = 48_000, 2_000  # float32 values of a batch: 0.2 MB, which take 0.008 ms to copy
 BATCH_BYTES = 4 * (PULSES + LABELS)
-MANY = 1_000  # items after which what is endless falls silent, to spare the memory
+MANY = 1_000  # items after which an endless source pauses, to limit the memory
 
 
 class DiskError(Exception):
-    """What the loader raises."""
+    """The error that the loader raises."""
 
 
 class Tally:
-    """Counts, and lets others wait for a count."""
+    """A counter that other threads can wait for."""
 
     def __init__(self) -> None:
         self.value = 0
         self._changed = threading.Condition()
 
     def add(self) -> None:
-        """Count one more."""
+        """Add one."""
         with self._changed:
             self.value += 1
             self._changed.notify_all()
 
     def wait_until(self, value: int, seconds: float) -> bool:
-        """Tell whether the count came to `value` before the time was over."""
+        """Return whether the count reached `value` within `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: self.value >= value, seconds)
 
     def settle(self, seconds: float) -> int:
-        """Wait until nothing was counted for so long, and return the count."""
+        """Wait until the count has not changed for `seconds`, and return it."""
         while self.wait_until(self.value + 1, seconds):
             pass
         return self.value
 
 
 class BenchSource:
-    """A loader of batches, in an order that the epoch decides; None: of numbers, without end."""
+    """A loader whose order depends on the epoch. Without batches it yields endless integers."""
 
     def __init__(
         self, batches: Sequence[Any] | None, *, fails_at: int | None = None, pinned: bool = True
     ):
-        """Take `batches`; asked for number `fails_at` of an epoch, raise."""
+        """Serve `batches`, and raise an error at index `fails_at` of an epoch."""
         self.batches = batches
         if batches is not None and pinned:
             self.batches = [map_tensors(mark_pinned, batch) for batch in batches]
-        self.size = len(batches or ())  # of an epoch; no len() tells it, as with a stream
+        self.size = len(batches or ())  # batches per epoch; like a stream, it has no len()
         self.fails_at, self.epoch = fails_at, 0
         self.error = DiskError("the disk is gone")
-        self.begun, self.closed = Tally(), Tally()  # iterators; one that is through is closed
-        self.served = Tally()  # batches
-        self.abandoned = threading.Event()  # an endless one ends, whoever still reads
+        self.begun, self.closed = Tally(), Tally()  # iterators; a finished one is closed
+        self.served = Tally()  # batches served
+        self.abandoned = threading.Event()  # stops an endless source, even for active readers
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the epochs that begin from now on."""
+        """Set the order of all later epochs."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[Any]:
@@ -96,7 +96,7 @@ class BenchSource:
             self.closed.add()
 
     def checksums(self, epoch: int | None = None) -> list[float]:
-        """Return those of the batches, in the order of an epoch; default: the one chosen."""
+        """Return the checksums of the batches in the order of an epoch, by default the current."""
         return [checksum(tensors(batch)).item() for batch in self._in_order(epoch)]
 
     def _in_order(self, epoch: int | None = None) -> Iterator[Any]:
@@ -109,13 +109,13 @@ class BenchSource:
 
 
 class BenchMachine:
-    """Emulated GPUs as CUDA presents them: one is current in each thread, at first GPU 0.
+    """Emulated GPUs with a current device per thread, as in CUDA; the default is GPU 0.
 
-    The streams and the copies of GPU 0 are counted, and those copies that hold the program up.
+    It counts the streams, the copies and the blocking copies of GPU 0.
     """
 
     def __init__(self, gpus: int = 1):
-        """Make idle GPUs with one clock; a step takes 0.1 ms."""
+        """Create idle GPUs with a common clock; a step takes 0.1 ms."""
         self.clock = VirtualClock()
         kind = PRESETS["RTX 3090"]
         kinds = [replace(kind, name=f"{kind.name} (GPU {index})") for index in range(gpus)]
@@ -126,11 +126,11 @@ class BenchMachine:
         self.gpus[0].upload = _counted(self.gpus[0].upload, self.copies, self.blocking)  # type: ignore[method-assign]
 
     def current(self) -> EmulatedAccelerator:
-        """Return what `torch.device("cuda")` means in this thread: GPU 0 unless it chose."""
+        """Return the current GPU of this thread, which is GPU 0 unless the thread set another."""
         return self.gpus[getattr(self._thread, "index", 0)]
 
     def set_device(self, index: int) -> None:
-        """Make GPU `index` the current one of this thread, and of no other."""
+        """Make GPU `index` the current device of this thread only."""
         self._thread.index = index
 
 
@@ -148,7 +148,7 @@ def _counted(
 
 
 def make_tensors(count: int = BATCHES) -> list[torch.Tensor]:
-    """Return batches that are one tensor each."""
+    """Return batches of one tensor each."""
     return [torch.randn(PULSES + LABELS) for _ in range(count)]
 
 

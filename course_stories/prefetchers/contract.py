@@ -1,7 +1,7 @@
-"""What a prefetcher to the GPU has to keep: clauses, the simple ones first.
+"""The contract of a prefetcher to the GPU: a list of clauses, simple ones first.
 
-A clause is a trial, and what is said of a prefetcher that does not keep it. The check of exercise
-09.2 walks through the clauses; the ten defects of the notes' prefetcher are clauses that it breaks.
+A clause is a trial and the messages for prefetchers that fail it. The check of exercise 09.2 tests
+one clause after another. Each of the ten defects of `NotesPrefetcher` breaks a clause.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from course_utils.hardware.gpu import map_leaves
 from course_utils.teaching.exercise import expect
 
 RUNS = 20
-DEPTH = 2  # batches ahead, where those on the GPU are counted
+DEPTH = 2  # prefetched batches in trials that count the batches on the GPU
 
 
 class Broken(NamedTuple):
-    """A way to break a clause."""
+    """A way to violate a clause, and the message for it."""
 
     when: Callable[[Seen], object]
-    misconception: str  # a format string for what was `seen`
+    misconception: str  # a format string with the field `seen`
     next_step: str
 
 
 def hangs(misconception: str, next_step: str) -> Broken:
-    """Return the way that comes first: the loop has no end."""
+    """Return the violation that is checked first: the loop does not end."""
     return Broken(lambda seen: seen.hung, misconception, next_step)
 
 
 class Clause:
-    """A trial, and the ways not to pass it; the first that fits is said."""
+    """A trial, and the possible violations; the first one that applies is reported."""
 
     def __init__(self, trial: PrefetcherTrial, *ways: Broken):
         self.trial, self.ways = trial, ways
 
     def judge(self, make: Make) -> None:
-        """Refuse a prefetcher that breaks it; raise an error of its own code."""
+        """Fail the check if a prefetcher breaks the clause; re-raise errors of its code."""
         with closing(Seen(make, self.trial)) as seen:
             if seen.error is not None and self.trial.fails_at is None:
                 raise seen.error
@@ -50,22 +50,22 @@ class Clause:
                 expect(False, way.misconception.format(seen=seen), way.next_step)
 
     def broken(self, seen: Seen) -> Broken | None:
-        """Return in which way what was seen, in this trial or one like it, breaks the clause."""
+        """Return the first violation in a run of this trial or a similar one, or None."""
         return next((way for way in self.ways if way.when(seen)), None)
 
 
 def judge_all(make: Make, clauses: Iterable[Clause]) -> None:
-    """Judge a prefetcher by clause after clause."""
+    """Check a prefetcher against one clause after another."""
     with quiet_threads():
         for clause in clauses:
             clause.judge(make)
 
 
-Pair = namedtuple("Pair", ["energy", "kind"])  # a tensor, and a word beside it
+Pair = namedtuple("Pair", ["energy", "kind"])  # a tensor and a string
 
 
 def nested_batches() -> list[Any]:
-    """Make batches that are dicts, with tensors at two depths and things that are no tensors."""
+    """Return batches that are dicts, with tensors at two depths and values of other types."""
     return [
         {"pulses": torch.randn(9, 4), "ids": ["event", n], "label": Pair(torch.randn(2), "track")}
         for n in range(3)
@@ -73,7 +73,7 @@ def nested_batches() -> list[Any]:
 
 
 def mixed_batches() -> list[Any]:
-    """Make batches that are a tensor, a pair or a dict."""
+    """Return batches that are a tensor, a pair or a dict."""
     several = [
         (one["pulses"], (one["pulses"], one["label"].energy), one) for one in nested_batches()
     ]
@@ -90,52 +90,53 @@ def _shape(batch: Any) -> str:
     return repr(map_leaves(lambda leaf: "tensor" if hasattr(leaf, "device") else leaf, batch))
 
 
-_NEVER_ENDS = hangs("The loop never ends.", "Stop when the loader is through.")
-_ANEW = "Begin anew in every __iter__: make it a generator, with yield."
+_NEVER_ENDS = hangs("The loop never ends.", "Stop when the loader is exhausted.")
+_ANEW = "Start again in every __iter__. Make it a generator, with yield."
 
 CONTRACT = {
     "right": Clause(
         PrefetcherTrial(),
         hangs(
-            "The loop waits for ever: `error` is never set (a `for` swallows StopIteration), "
-            "`staged` is never emptied, or a thread of yours takes a tensor for a pair, and dies.",
-            "Ask with next(batches), hand over what is staged after an error too, start no thread.",
+            "The loop waits forever. Either `error` is never set (a `for` swallows StopIteration), "
+            "or `staged` is never emptied, or your thread expects pairs, gets a tensor and dies.",
+            "Call next(batches), yield the staged batches even after an error, and do not start a "
+            "thread.",
         ),
         Broken(
             lambda seen: seen.nothing,
-            "The loop gets None {seen.nothing} times in place of a batch.",
-            "End hand_over with `return batch`: what it returns is what the loop gets.",
+            "The loop gets None {seen.nothing} times instead of a batch.",
+            "End hand_over with `return batch`, because the loop gets its return value.",
         ),
         Broken(
             lambda seen: seen.garbage,
-            "{seen.garbage} of {seen.count} steps computed with garbage: they do not wait for "
-            "their copies.",
-            "Record an event behind each copy; at hand-over, gpu.current_stream().wait_event(that "
-            "event).",
+            "{seen.garbage} of {seen.count} steps read garbage, because they do not wait for their "
+            "copies.",
+            "Record an event after each copy. In hand_over, call "
+            "gpu.current_stream().wait_event(event).",
         ),
         Broken(
             lambda seen: seen.count != seen.wanted,
-            "The loader has {seen.wanted} batches, the loop gets {seen.count}.",
-            "What was copied ahead is handed over when the loader is through: the last batches "
-            "too.",
+            "The loader has {seen.wanted} batches, but the loop gets {seen.count}.",
+            "When the loader is exhausted, yield the batches that are still staged.",
         ),
         Broken(
             lambda seen: seen.spoilt,
-            "The batches come out changed or in another order than the loader has them.",
-            "Hand over in the order in which you copy: a deque, append() and popleft().",
+            "The batches are changed, or their order differs from the order of the loader.",
+            "Yield the batches in the order in which you copy them. Use a deque with append() and "
+            "popleft().",
         ),
     ),
     "nested batch": Clause(
         PrefetcherTrial(nested_batches, keep=True),
         hangs(
-            "A batch is a dict, and the loop waits for ever: something expects a pair of tensors.",
-            "gpu.upload(batch) copies any batch, however nested, and leaves the rest as it is.",
+            "The batches are dicts, and the loop waits forever. Your code expects pairs.",
+            "Call gpu.upload(batch). It copies batches of any structure, and keeps other values.",
         ),
         Broken(
             lambda seen: _changes_shape(seen) or seen.spoilt,
-            "A batch that is a dict, with a named tuple and a list of ids in it, does not come out "
-            "as it went in.",
-            "gpu.upload(batch) keeps the shape of a batch; record_stream is for its tensors only.",
+            "A batch that is a dict with a named tuple and a list of IDs arrives with another "
+            "structure.",
+            "Call gpu.upload(batch), which keeps the structure. Use record_stream on tensors only.",
         ),
     ),
     "order": Clause(
@@ -143,9 +144,9 @@ CONTRACT = {
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.spoilt,
-            "set_epoch(1) before the loop, and the loop gets the order of epoch 0, at least at "
-            "first: you have asked the loader for batches before anybody asked you.",
-            "Leave the loader alone in __init__; call iter(loader) in __iter__.",
+            "After set_epoch(1) the loop still gets batches in the order of epoch 0, because your "
+            "code reads from the loader before the loop starts.",
+            "Do not use the loader in __init__. Call iter(loader) in __iter__.",
         ),
     ),
     "memory in flight": Clause(
@@ -153,11 +154,11 @@ CONTRACT = {
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.peak > DEPTH + 1,
-            f"With depth={DEPTH} there are {{seen.peak}} batches on the GPU at a time; {DEPTH + 1} "
-            "are enough: what the loop works on, and what is copied ahead. Count what waits in a "
-            "queue, what a thread has in hand, and the batch that a variable of yours still holds.",
-            "Keep only what is staged, and hand a batch over without keeping it: yield "
-            "self.hand_over(*staged.popleft()).",
+            f"With depth={DEPTH} up to {{seen.peak}} batches are on the GPU at a time, but "
+            f"{DEPTH + 1} are enough. Count the batches in a queue, in a thread, and in your "
+            "variables.",
+            "Keep references to staged batches only. Write `yield "
+            "self.hand_over(*staged.popleft())`.",
         ),
     ),
     "depth": Clause(
@@ -165,53 +166,52 @@ CONTRACT = {
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.peak <= DEPTH,
-            f"With depth={DEPTH} the GPU holds {DEPTH + 1} batches at most times, and yours never "
-            "more than {seen.peak}: fewer than asked for are copied ahead.",
-            "Before a batch is handed over, stage until self.depth more are on their way.",
+            f"With depth={DEPTH} the GPU should hold {DEPTH + 1} batches most of the time, but "
+            "yours never holds more than {seen.peak}. Too few batches are prefetched.",
+            "Before you yield a batch, stage more until self.depth batches are in flight.",
         ),
     ),
     "second epoch": Clause(
         PrefetcherTrial(epochs=3),
         hangs(
-            "The second epoch waits for ever: what fills it was started once and is through.",
+            "The second epoch waits forever, because the code that fills it ran only once.",
             _ANEW,
         ),
         Broken(
             lambda seen: seen.counts != [seen.wanted] * seen.trial.epochs,
-            "Three epochs serve {seen.counts} batches; the loader has {seen.wanted} in each.",
+            "Three epochs serve {seen.counts} batches, but each epoch has {seen.wanted}.",
             _ANEW,
         ),
         Broken(
             lambda seen: seen.machine.streams.value >= seen.trial.epochs,
-            "Three epochs make {seen.machine.streams.value} streams. Each has device memory of its "
-            "own, which no other stream gets: memory grows from epoch to epoch.",
-            "Make the stream once, in __init__, and keep it.",
+            "Three epochs create {seen.machine.streams.value} streams. Each stream keeps its own "
+            "device memory, so the memory grows with every epoch.",
+            "Create the stream once, in __init__, and keep it.",
         ),
     ),
     "exception": Clause(
         PrefetcherTrial(fails_at=3, depth=DEPTH),
         hangs(
-            "The loader raises, and the loop never ends: a thread that the error has ended tells "
-            "nobody, or a `while` waits for what does not come.",
-            "Without a thread it comes by itself; with one, send it through the queue and raise "
-            "it.",
+            "The loader raises an error, and the loop never ends. Either your thread died without "
+            "a message, or a `while` waits for a batch that never arrives.",
+            "Do not start a thread, or send the error through the queue and raise it in the loop.",
         ),
         Broken(
             lambda seen: seen.error is None,
-            "The loader raises after 3 batches, and the loop ends after {seen.count} as if all "
-            "were well.",
-            "Keep the error, ask the loader no more, and raise it after the batches before it.",
+            "The loader raises an error after 3 batches, but the loop ends normally after "
+            "{seen.count}.",
+            "Store the error, stop reading, and raise the error after the staged batches.",
         ),
         Broken(
             lambda seen: not isinstance(seen.error, DiskError),
-            "The loader raises a DiskError, the loop gets {seen.said}.",
-            "Raise the very error of the loader.",
+            "The loader raises a DiskError, but the loop gets {seen.said}.",
+            "Raise the original error of the loader.",
         ),
         Broken(
             lambda seen: seen.count != 3,
-            "The loader gives 3 batches and raises then; the loop gets {seen.count} of them. The "
-            "error overtakes what was copied ahead.",
-            "Catch it, hand over what is staged, then raise it.",
+            "The loader yields 3 batches and then raises an error, but the loop gets {seen.count} "
+            "of them. The error overtakes the staged batches.",
+            "Catch the error, yield the staged batches, then raise it.",
         ),
     ),
     "error at once": Clause(
@@ -219,9 +219,9 @@ CONTRACT = {
         _NEVER_ENDS,
         Broken(
             lambda seen: not isinstance(seen.error, DiskError),
-            "The loader raises before its first batch, and the loop gets {seen.said}. Nothing is "
-            "staged then, and neither is it where a loader has no batches.",
-            "if staged: only then is there one to hand over.",
+            "The loader raises an error before its first batch, but the loop gets {seen.said}. "
+            "`staged` is empty in this case, and with an empty loader.",
+            "Test `if staged:` before you yield a batch.",
         ),
     ),
     "short loader": Clause(
@@ -229,32 +229,33 @@ CONTRACT = {
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.count != seen.wanted,
-            f"The loader has 1 batch, which is fewer than depth={DEPTH}, and the loop gets "
+            f"The loader has 1 batch, which is fewer than depth={DEPTH}, but the loop gets "
             "{seen.count}.",
-            "Hand over what is staged when the loader is through, however little that is.",
+            "When the loader is exhausted, yield all staged batches, even if there are few.",
         ),
     ),
     "break": Clause(
         PrefetcherTrial(leave_after=2),
         hangs(
-            "The loop does not get out of its break: it waits for a thread that waits for room.",
-            "Tell the thread to stop, and let it look while it waits; or do without a thread.",
+            "The loop hangs in its break. It waits for a thread that waits for space in a queue.",
+            "Do not start a thread, or let it check a stop flag while it waits.",
         ),
         Broken(
             lambda seen: seen.threads,
-            "Long after a break a thread is still there, waiting for room in a queue that nobody "
-            "empties, and with it the loader and its workers.",
-            "Without a thread, leaving the loop closes your generator, and that is all.",
+            "Long after a break your thread is still alive, with the loader and its workers. It "
+            "waits for space in a queue that is never emptied.",
+            "Do not start a thread. Leaving the loop then closes your generator.",
         ),
         Broken(
             lambda seen: seen.is_open,
-            "After a break the loader is still open: somebody holds its iterator.",
-            "Keep the loader's iterator in __iter__ alone, not in self.",
+            "After a break the loader is still open, because something keeps its iterator.",
+            "Keep the loader's iterator in a local variable of __iter__, not in self.",
         ),
         Broken(
             lambda seen: seen.kept,
             "After a break {seen.kept} of your batches are still on the GPU.",
-            "Keep what is staged in a local variable of __iter__: it goes when the generator ends.",
+            "Keep staged batches in a local variable of __iter__. The end of the generator frees "
+            "them.",
         ),
     ),
     "device index": Clause(
@@ -262,9 +263,9 @@ CONTRACT = {
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.places != {seen.machine.gpus[1].name},
-            "The loop runs on GPU 1, and its batches are on GPU 0. The current GPU belongs to a "
-            "thread: in another one it is GPU 0.",
-            "Ask for it once, in __init__: self.gpu = devices.current().",
+            "The loop runs on GPU 1, but its batches are on GPU 0. Each thread has its own current "
+            "GPU, and a new thread starts with GPU 0.",
+            "Get the GPU once, in __init__: self.gpu = devices.current().",
         ),
     ),
     "stream of the loop": Clause(
@@ -272,9 +273,9 @@ CONTRACT = {
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.garbage,
-            "A loop that works on a stream of its own computes with garbage {seen.garbage} times: "
-            "another stream waits for the copies, or none.",
-            "At hand-over ask for the stream of the loop: self.gpu.current_stream().",
+            "A loop that runs on a separate stream reads garbage {seen.garbage} times. Its stream "
+            "does not wait for the copies.",
+            "In hand_over, get the stream of the loop: self.gpu.current_stream().",
         ),
     ),
     "losses read late": Clause(
@@ -284,11 +285,10 @@ CONTRACT = {
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.spoilt,
-            f"Wrong in {{seen.spoilt}} of {RUNS} epochs, all of them where the losses are read "
-            "late: the memory of a batch that Python has dropped is given to the next copy, while "
-            "a step still reads it.",
-            "At hand-over, for every leaf that has it (an emulated GPU's are no torch.Tensor): "
-            "leaf.record_stream(gpu.current_stream()), not the stream of the copies.",
+            f"{{seen.spoilt}} of {RUNS} epochs are wrong, all with losses that are read late. When "
+            "Python drops a batch, the next copy reuses its memory while a step still reads it.",
+            "In hand_over, call leaf.record_stream(gpu.current_stream()) for every leaf that has "
+            "this method. Do not pass the copy stream.",
         ),
     ),
     "overlap": Clause(
@@ -296,26 +296,26 @@ CONTRACT = {
         _NEVER_ENDS,
         Broken(
             lambda seen: seen.hidden < 0.8 and seen.machine.blocking.value,
-            "{seen.hidden:.0%} of the copying is hidden: the program waits for each copy, and "
-            "launches the step only then.",
-            "gpu.upload(batch, non_blocking=True).",
+            "Only {seen.hidden:.0%} of the copying overlaps with steps, because the program waits "
+            "for each copy before it launches the step.",
+            "Call gpu.upload(batch, non_blocking=True).",
         ),
         Broken(
             lambda seen: seen.hidden < 0.8,
-            "{seen.hidden:.0%} of the copying is hidden; the target is 80 %. Either "
-            "copies and steps share a stream, or a step waits for more than its own copy, or the "
-            "next copy is launched only when the loop asks for it.",
-            "A stream for the copies, an event for each of them, and stage the next batch before "
-            "you yield this one.",
+            "Only {seen.hidden:.0%} of the copying overlaps with steps, but the target is 80 %. "
+            "Either copies and steps share a stream, or steps wait for later copies, or the next "
+            "copy starts only when the loop requests it.",
+            "Use a separate stream for the copies and an event per copy. Stage the next batch "
+            "before you yield the current one.",
         ),
     ),
 }
 
-PAGEABLE = Clause(  # what the notes ask for and nobody checks; no exercise asks for it
+PAGEABLE = Clause(  # no exercise checks this clause
     PrefetcherTrial(pinned=False),
     Broken(
         lambda seen: not seen.warnings,
-        "Batches in pageable memory hold the program up, and nobody says so.",
-        "Warn where batches are not pinned.",
+        "Batches in pageable memory block the program, and there is no warning.",
+        "Warn if batches are not pinned.",
     ),
 )

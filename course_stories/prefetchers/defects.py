@@ -1,7 +1,7 @@
-"""The prefetcher of the notes, its ten defects, and a design on the way to `CudaPrefetcher`.
+"""A prefetcher with ten defects, and an intermediate design on the way to `CudaPrefetcher`.
 
-`NotesPrefetcher` has the design that a lecture note prints (the code is ours, the idea is not).
-`SideStream` is a step between. A defect is a clause of the contract that the notes break, and
+`NotesPrefetcher` is our own code for a design that is often printed in tutorials. `SideStream` is
+an intermediate design. A defect is a clause of the contract that `NotesPrefetcher` breaks and
 `CudaPrefetcher` keeps.
 """
 
@@ -23,17 +23,17 @@ from course_utils.hardware.gpu import Accelerator
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.words import percent, plural
 
-NOTES_HANG = Patience(hang=0.4, leave=0.1)  # their thread is dead or stuck then
-OURS_DOES_NOT = Patience(hang=30, settle=0.01)  # and has no thread to wait for
+NOTES_HANG = Patience(hang=0.4, leave=0.1)  # the thread of `NotesPrefetcher` is dead or stuck then
+OURS_DOES_NOT = Patience(hang=30, settle=0.01)  # `CudaPrefetcher` has no thread to wait for
 Say = Callable[..., str]
 _CLAUSES = {**CONTRACT, "pageable memory": PAGEABLE}
 
 
 class NotesPrefetcher:
-    """A thread copies batches to the device, into a queue from which the loop takes them."""
+    """A thread that copies batches to the device, and a queue that passes them to the loop."""
 
     def __init__(self, loader: Iterable[Any], devices: BenchMachine, queue_size: int = 3):
-        """Start the thread, which asks `loader` for its first batch at once."""
+        """Start the thread, which immediately requests the first batch of `loader`."""
         self.loader, self.devices = loader, devices
         self.queue: Queue[Any] = Queue(queue_size)
         self.thread = Thread(target=self._fill, daemon=True, name="notes prefetcher")
@@ -44,7 +44,7 @@ class NotesPrefetcher:
 
     def _fill(self) -> None:
         for inputs, targets in self.loader:
-            gpu = self.devices.current()  # as torch.device("cuda"), without a number
+            gpu = self.devices.current()  # like torch.device("cuda") without an index
             inputs = gpu.upload(inputs, non_blocking=True)
             targets = gpu.upload(targets, non_blocking=True)
             self.queue.put((inputs, targets))
@@ -52,9 +52,9 @@ class NotesPrefetcher:
 
 
 class SideStream:
-    """Copies one batch ahead, on a stream of its own; a step that does not wait reads garbage.
+    """Copies one batch ahead on a separate stream; without `wait`, steps read garbage.
 
-    With a wait it is right, until a batch is dropped that is still read.
+    With `wait` the results are right, unless the loop drops a batch that a step still reads.
     """
 
     def __init__(self, loader: Iterable[Any], gpu: Accelerator, *, wait: bool = False):
@@ -71,11 +71,11 @@ class SideStream:
                 if self.wait:
                     self.gpu.current_stream().wait_event(before[1])
                 yield before[0]
-            del before  # or it would be kept until the copy after the next
+            del before  # else it would stay alive until the copy after the next
 
 
 def on_current(design: Callable[..., Iterable[Any]], **options: Any) -> Make:
-    """Return how to make a design that is told its GPU: on the one that is current."""
+    """Return a factory that passes the current GPU to `design`."""
     return lambda loader, devices: design(loader, devices.current(), **options)
 
 
@@ -83,17 +83,17 @@ OURS = on_current(CudaPrefetcher)
 
 
 class Defect(NamedTuple):
-    """One defect, and what was measured."""
+    """One defect, and the measured results."""
 
     number: int
     title: str
-    notes: str  # seen with the design of the notes
-    ours: str  # seen with CudaPrefetcher
-    proven: bool  # the notes break each clause that was tried, and ours keeps it
+    notes: str  # result of NotesPrefetcher
+    ours: str  # result of CudaPrefetcher
+    proven: bool  # whether NotesPrefetcher breaks all tried clauses and CudaPrefetcher keeps them
 
 
 class Try:
-    """A clause, tried in a way of its own; batches are pairs, which is all that the notes take."""
+    """A clause with a modified trial; its batches are pairs, as `NotesPrefetcher` requires."""
 
     def __init__(self, clause: str, make: Make = NotesPrefetcher, **trial: Any):
         self.clause, self.make = _CLAUSES[clause], make
@@ -101,14 +101,14 @@ class Try:
 
 
 class DefectProof:
-    """A defect that is still to be shown: how to say what was seen, and what is tried."""
+    """A proof of one defect: the trials to run, and functions that describe their results."""
 
     def __init__(self, title: str, say: Say, *tries: Try, ours: Say | None = None):
-        """Say of ours what is said of the notes, unless it has words of its own."""
+        """Use `say` for both designs, unless `ours` describes `CudaPrefetcher`."""
         self.title, self.tries, self.say, self.say_ours = title, tries, say, ours or say
 
     def run(self, number: int) -> Defect:
-        """Try the design of the notes, and ours."""
+        """Run the trials with both designs."""
         with quiet_threads():
             theirs = [Seen(one.make, one.trial, NOTES_HANG) for one in self.tries]
             mine = [Seen(OURS, one.trial, OURS_DOES_NOT) for one in self.tries]
@@ -123,7 +123,7 @@ class DefectProof:
 
 
 def _set_free(prefetcher: object) -> None:
-    """End the thread of a prefetcher of the notes, and the loop that waits for it."""
+    """End the thread of a `NotesPrefetcher`, and the loop that waits for it."""
     if not isinstance(prefetcher, NotesPrefetcher):
         return
     while prefetcher.thread.is_alive() or not prefetcher.queue.empty():
@@ -154,8 +154,8 @@ def _kinds(threes: Seen, dicts: Seen, pageable: Seen) -> str:
 def _order(seen: Seen) -> str:
     served = [f"epoch {epoch}" for epoch in (0, 1) if seen.found == seen.source.checksums(epoch)]
     return (
-        f"set_epoch(1), then the loop: {seen.early} batches read before the loop; the order served "
-        f"was that of {served[0] if served else 'no epoch'}"
+        f"set_epoch(1), then the loop: {seen.early} batches read before the loop, order of "
+        f"{served[0] if served else 'no epoch'} served"
     )
 
 
@@ -163,27 +163,27 @@ _LONG_QUEUE = partial(NotesPrefetcher, queue_size=4)
 
 PROOFS = (
     DefectProof(
-        "Copies and steps are on one stream",
-        lambda seen: f"hidden, of the copies after the first: {percent(seen.hidden)}",
+        "Copies and steps share a stream",
+        lambda seen: f"overlap of the copies after the first: {percent(seen.hidden)}",
         Try("overlap"),
     ),
     DefectProof(
-        "The copy is only enqueued, and no event tells of its end",
+        "The copy is only enqueued, and no event marks its end",
         lambda seen: f"{seen.garbage} of {seen.wanted} checksums wrong in a loop on its own stream",
         Try("right", own_stream=True),
     ),
     DefectProof(
         "The obvious repair computes with garbage",
         lambda unwaited, late: (
-            f"with a second stream: wrong in {unwaited.spoilt} of {RUNS} runs; with a wait too, "
-            f"but no record_stream, and losses read late: wrong in {late.spoilt}"
+            f"with a second stream: wrong in {unwaited.spoilt} of {RUNS} runs; also with a wait, "
+            f"but without record_stream, and with losses read late: wrong in {late.spoilt}"
         ),
         Try("losses read late", on_current(SideStream), late=()),
         Try("losses read late", on_current(SideStream, wait=True), late=range(RUNS)),
         ours=lambda _, late: f"wrong in {late.spoilt} of {RUNS} runs, losses read late",
     ),
     DefectProof(
-        "An error of the loader ends the thread, and nobody hears of it",
+        "An error of the loader ends the thread without a message",
         lambda seen: seen.ending,
         Try("exception"),
     ),
@@ -204,21 +204,21 @@ PROOFS = (
     ),
     DefectProof(
         "The queue fills the memory of the GPU",
-        lambda seen: f"{_peak(seen)}: 4 queued, 1 waiting for a place, 1 in use",
+        lambda seen: f"{_peak(seen)}: 4 queued, 1 waiting for space, 1 in use",
         Try("memory in flight", _LONG_QUEUE, leave_after=1),
         ours=_peak,
     ),
     DefectProof(
-        "Batches are pairs in pinned memory, and nobody checks",
+        "Batches must be pairs in pinned memory, and nothing checks it",
         _kinds,
         Try("nested batch", batches=lambda: [(a, b, a) for a, b in make_pairs()]),
         Try("nested batch", batches=lambda: [{"inputs": a, "targets": b} for a, b in make_pairs()]),
         Try("pageable memory"),
     ),
-    DefectProof("It reads before the loop begins", _order, Try("order")),
+    DefectProof("It reads before the loop starts", _order, Try("order")),
 )
 
 
 def prove_all() -> list[Defect]:
-    """Prove the ten, in the order of their numbers; what hangs takes less than half a second."""
+    """Prove the ten defects in order; a hanging loop takes less than half a second."""
     return [proof.run(number) for number, proof in enumerate(PROOFS, 1)]

@@ -1,4 +1,4 @@
-"""Pictures of copies, of designs beside each other, and of what prefetching gains."""
+"""Figures of copies, of prefetcher designs, and of the gain of prefetching."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,11 +10,13 @@ from course_stories.figures import drawing
 
 
 def draw_copies(copies_ms: Mapping[str, tuple[float, float]], hardware: str) -> Figure:
-    """Draw for each kind of copy the ms until the program goes on, and until the batch is there."""
+    """Draw when the program continues and when the batch arrives, for each kind of copy."""
     with drawing(7, 2.2) as (figure, (panel,)):
         (held, there), names = zip(*copies_ms.values(), strict=True), list(copies_ms)
-        panel.barh(names, there, color="none", edgecolor="C0", hatch="//", label="batch is there")
-        panel.barh(names, held, color="C1", height=0.4, label="program goes on")
+        panel.barh(
+            names, there, color="none", edgecolor="C0", hatch="//", label="batch has arrived"
+        )
+        panel.barh(names, held, color="C1", height=0.4, label="program continues")
         panel.set(xlabel=f"ms until ... ({hardware})")
         panel.invert_yaxis()
         panel.legend()
@@ -24,7 +26,7 @@ def draw_copies(copies_ms: Mapping[str, tuple[float, float]], hardware: str) -> 
 def draw_designs(
     runs: Mapping[str, Mapping[str, tuple[float, int]]], batches: int, hardware: str
 ) -> Figure:
-    """Draw for each kind of loop and each design the share hidden, and how many are right."""
+    """Draw the overlap and the number of right batches for each kind of loop and each design."""
     with drawing(8, 2.8, columns=len(runs), sharey=True) as (figure, panels):
         for panel, (title, found) in zip(panels, runs.items(), strict=True):
             shares, right = zip(*found.values(), strict=True)
@@ -33,7 +35,7 @@ def draw_designs(
             labels = [f"{count} of {batches} right" for count in right]
             panel.bar_label(bars, labels, padding=3, color=plt.rcParams["text.color"])
             panel.set(title=title, xlim=(0, 170), xticks=(0, 50, 100))
-            panel.set_xlabel(f"% of the copying hidden ({hardware})")
+            panel.set_xlabel(f"% of the copying overlapped ({hardware})")
         panels[0].invert_yaxis()
     return figure
 
@@ -44,14 +46,14 @@ def draw_gains(
     copy_ms: float,
     hardware: str,
 ) -> Figure:
-    """Draw how many times faster prefetching makes trainings: lines for the model, and points.
+    """Draw the speed-up by prefetching: lines for the model, points for measurements.
 
     Args:
-        trainings: by name the ms of a step, whatever the batch, then of the step and of the
-            loading for each image.
-        gains: by name what was measured, for each number of images in a batch.
-        copy_ms: for each image.
-        hardware: where it was measured.
+        trainings: by name, the fixed ms per step, the ms per image of the step, and the ms per
+            image of the loading.
+        gains: by name, the measured speed-up for each batch size.
+        copy_ms: copy time per image.
+        hardware: the machine of the measurement.
     """
     with drawing(7, 2.8) as (figure, (panel,)):
         for number, (name, (launch, step, load)) in enumerate(trainings.items()):

@@ -1,7 +1,7 @@
-"""Try a prefetcher: loop over it as a training does, and write down all that can be seen.
+"""Run a training loop over a prefetcher, and record everything that can be observed.
 
-Nothing depends on how fast this machine is: real time only limits how long something that hangs, or
-a thread that may do too much, is waited for.
+The results do not depend on the speed of this machine. Real time only limits how long we wait for a
+loop that hangs, or for a thread that may prefetch too much.
 """
 
 from __future__ import annotations
@@ -33,46 +33,46 @@ from course_utils.hardware.gpu import leaves
 from keepfed.measure.spans import hidden_share
 from keepfed.measure.trace import record
 
-# called with the loader, then the GPUs if there are any, then the depth if it is told
+# a factory: receives the loader, the GPUs if there are any, and the depth if it is given
 Make = Callable[..., Iterable[Any]]
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long is waited, in seconds; a right prefetcher needs milliseconds."""
+    """Time limits in seconds; a correct prefetcher needs milliseconds."""
 
-    hang: float = 5.0  # without any progress, until a loop counts as hung
-    wake: float = 2.0  # by then, a thread that works beside the loop has woken up
-    settle: float = 0.1  # by then, a thread that does too much has done more
-    leave: float = 2.0  # by then, a thread that nobody listens to any more has ended
+    hang: float = 5.0  # a loop without progress counts as hung
+    wake: float = 2.0  # a background thread has woken up
+    settle: float = 0.1  # a thread that prefetches too much has done so
+    leave: float = 2.0  # a thread whose loop has ended should have ended too
 
 
 PATIENCE = Patience()
-LOOK_S = 0.3  # at a thread: the system counts its time in steps of 10 ms
+LOOK_S = 0.3  # time for which a thread is observed, as its CPU time has a resolution of 10 ms
 
 
 @dataclass(frozen=True)
 class PrefetcherTrial:
-    """What a prefetcher is given, and what the loop over it does."""
+    """The arguments of a prefetcher, and the behaviour of the loop over it."""
 
-    batches: Callable[[], Sequence[Any] | None] = make_tensors  # None: numbers without end
+    batches: Callable[[], Sequence[Any] | None] = make_tensors  # None: endless integers
     pinned: bool = True
-    fails_at: int | None = None  # the batch in whose place the loader raises
-    gpus: int = 1  # of the machine, the last is current; 0: the prefetcher knows no device
-    depth: int | None = None  # None: the prefetcher is not told
-    set_epoch: int = 0  # chosen after the prefetcher was made
+    fails_at: int | None = None  # index of the batch at which the loader raises an error
+    gpus: int = 1  # number of GPUs, the last one is current; 0: the prefetcher gets no device
+    depth: int | None = None  # None: not passed to the prefetcher
+    set_epoch: int = 0  # epoch that is set after the prefetcher was created
     epochs: int = 1
-    late: Collection[int] = ()  # the epochs whose losses are read at their end
-    own_stream: bool = False  # each epoch works on a stream that it made
-    keep: bool = False  # the loop keeps its batches
-    ahead: int = 0  # in each step a thread gets the time to load so many more
-    leave_after: int | None = None  # batches, then break
-    slow: bool = False  # in each step a thread gets the time to do all that it may
-    timed: bool = False  # the overlap is measured
+    late: Collection[int] = ()  # epochs whose losses are read only at their end
+    own_stream: bool = False  # whether each epoch runs on a new stream
+    keep: bool = False  # whether the loop keeps its batches
+    ahead: int = 0  # batches that a thread gets the time to prefetch in each step
+    leave_after: int | None = None  # batches before a break
+    slow: bool = False  # whether a thread gets the time to finish its work in each step
+    timed: bool = False  # whether the overlap is measured
 
 
 class Seen:
-    """What is seen of a loop over a prefetcher, which runs at once, in a thread.
+    """The record of one loop over a prefetcher; the constructor runs it in a thread.
 
     with closing(Seen(make, trial)) as seen:
         print(seen.ending)
@@ -83,38 +83,38 @@ class Seen:
         self.source = BenchSource(trial.batches(), fails_at=trial.fails_at, pinned=trial.pinned)
         self.machine = BenchMachine(max(1, trial.gpus))
         self.prefetcher: Iterable[Any] = ()
-        self.epochs: list[list[Any]] = []  # items; with a device, what the steps read: NaN: garbage
-        self.batches: list[Any] = []  # if they are kept
+        self.epochs: list[list[Any]] = []  # items, or results of the steps (NaN: garbage)
+        self.batches: list[Any] = []  # batches, if the trial keeps them
         self.places: set[str] = set()  # devices of the batches
         self.nothing = 0  # times that the loop got None
         self.early = 0  # batches loaded before the loop
-        self.ahead = 0  # batches loaded at the break that the loop did not get
-        self.hidden = math.nan  # share of the copying, the first copy left out
-        self.error: BaseException | None = None  # what the loop got
-        self.leaving = False  # it came to its break
+        self.ahead = 0  # batches that were loaded at the break but not used
+        self.hidden = math.nan  # overlapped share of the copying, without the first copy
+        self.error: BaseException | None = None  # error that the loop received
+        self.leaving = False  # whether the loop reached its break
         self._progress, self._patient = Tally(), True
-        self._done = threading.Event()  # after a join that was interrupted, is_alive() is wrong
+        self._done = threading.Event()  # is_alive() is wrong after an interrupted join
         self._before = set(threading.enumerate())
         with warnings.catch_warnings(record=True, action="always") as said:
             self.hung = not self._ends(make)
         self.warnings = len(said)
-        self.found = self.epochs[0] if self.epochs else []  # what the first epoch gave
+        self.found = self.epochs[0] if self.epochs else []  # items of the first epoch
         self.wanted = self.source.size  # batches in an epoch
         self.counts = list(map(len, self.epochs))
         self.count = sum(self.counts)
         self.said = "" if self.error is None else f"{type(self.error).__name__}: {self.error}"
 
     def close(self) -> None:
-        """End a source without end, whoever reads it, and a loop that computes for ever."""
+        """Stop an endless source, and a loop that computes forever."""
         self.source.abandoned.set()
-        # One that waits is left asleep: it would not hear of it, and Python 3.11 cannot trace any
-        # thread before it has. An `except Exception` lets SystemExit through.
+        # A waiting thread cannot receive the exception, and Python 3.11 cannot trace any thread
+        # while one is pending. An `except Exception` does not catch SystemExit.
         if not self._done.is_set() and _computes(self._thread):
             ident, end = ctypes.c_ulong(self._thread.ident or 0), ctypes.py_object(SystemExit)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, end)
 
     def _ends(self, make: Make) -> bool:
-        """Loop, and tell whether that came to an end."""
+        """Run the loop, and return whether it ended."""
 
         def run() -> None:
             try:
@@ -167,14 +167,14 @@ class Seen:
             if self.trial.slow:
                 time.sleep(self.patience.settle)
             if len(found) == self.trial.leave_after:
-                # only when all is full does a thread show whether it waits for room
+                # only a full queue shows whether a thread waits for space
                 self.ahead = self.source.served.settle(self.patience.settle) - len(found)
                 self.leaving = True
                 break
             del batch
             if not late:
                 found[-1] = _read(found[-1])
-            if len(found) == MANY:  # it gives more and more: that is no end either
+            if len(found) == MANY:  # an endless prefetcher counts as hung
                 self.source.abandoned.wait()
                 break
         found[:] = map(_read, found)
@@ -192,9 +192,9 @@ class Seen:
         return math.nan if on_another else gpu.step(batch)
 
     def _pause(self, steps: int) -> None:
-        """Leave a thread the real time to load ahead: a virtual step is over before it wakes up.
+        """Give a thread real time to prefetch, because a virtual step ends before it wakes up.
 
-        Who once does not, never will: from then on there is no waiting.
+        If a thread did not prefetch once, later steps do not wait for it.
         """
         ahead, all_ = self.trial.ahead, self.source.size or math.inf
         if ahead and self._patient and steps + ahead <= all_:
@@ -205,7 +205,7 @@ class Seen:
 
     @cached_property
     def threads(self) -> list[threading.Thread]:
-        """Return the threads that are there long after the loop."""
+        """Return the threads that are still alive long after the loop."""
         end = time.monotonic() + self.patience.leave
         new = [thread for thread in threading.enumerate() if thread not in self._before]
         for thread in new:
@@ -214,15 +214,17 @@ class Seen:
 
     @property
     def busy(self) -> str:
-        """Say what such a thread does."""
+        """Return a description of what such a thread does."""
         served = self.source.served
-        through = served.value >= MANY  # the source is silent from there on
-        goes_on = through or served.wait_until(served.value + 1, self.patience.settle)
-        return "loading on" if goes_on else "waiting for room in a queue that nobody empties"
+        paused = served.value >= MANY  # an endless source pauses here
+        continues = paused or served.wait_until(served.value + 1, self.patience.settle)
+        return (
+            "still loading" if continues else "waiting for space in a queue that is never emptied"
+        )
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the loader is still open long after the loop."""
+        """Return whether the loader is still open long after the loop."""
         return not self.source.closed.wait_until(self.source.begun.value, self.patience.leave)
 
     @property
@@ -238,18 +240,18 @@ class Seen:
 
     @property
     def kept(self) -> int:
-        """Count the batches in the memory of the GPU once it has done its work."""
+        """Count the batches that stay in GPU memory after all work is done."""
         self.machine.gpus[0].synchronize()
         return -(-self.machine.gpus[0].memory_allocated() // BATCH_BYTES)
 
     @property
     def peak(self) -> int:
-        """Count the batches that were in the memory of the GPU at a time."""
+        """Return the largest number of batches in GPU memory at a time."""
         return -(-self.machine.gpus[0].max_memory_allocated() // BATCH_BYTES)
 
     @property
     def ending(self) -> str:
-        """Say in a few words how it went."""
+        """Return a short description of the result."""
         end = "it hangs" if self.hung else self.said
         return f"{self.count} batches" + (f", then {end}" if end else "")
 
@@ -260,13 +262,13 @@ def _read(loss: Any) -> Any:
 
 @contextmanager
 def quiet_threads() -> Iterator[None]:
-    """Keep the tracebacks of the learner's threads from the page: the verdict says what to do."""
+    """Hide the tracebacks of the learner's threads, because the feedback explains the error."""
     with patch.object(threading, "excepthook", lambda _: None):
         yield
 
 
 def _computes(thread: threading.Thread) -> bool:
-    """Tell whether a thread computes, and does not wait; no, where the system does not tell."""
+    """Return whether a thread is computing; False if the system does not provide its CPU time."""
 
     def spent_s() -> float:
         own = (one for one in psutil.Process().threads() if one.id == thread.native_id)
@@ -275,6 +277,6 @@ def _computes(thread: threading.Thread) -> bool:
     try:
         before = spent_s()
         time.sleep(LOOK_S)
-        return spent_s() - before > LOOK_S / 10  # beside other programs it gets less than a core
-    except psutil.AccessDenied:  # macOS tells it to few
+        return spent_s() - before > LOOK_S / 10  # other programs may use the core too
+    except psutil.AccessDenied:  # usual on macOS
         return False

@@ -1,4 +1,4 @@
-"""Train a small network on events in a given order, to see what the order does to it."""
+"""Train a small network on events in a given order, to see the effect of the order."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,18 +10,20 @@ from torch import nn
 from course_utils.loading.events import MemmapEvents
 from keepfed.loaders.stream import batched
 
-Order = Callable[[int, np.random.Generator], Iterable[int]]  # of n events, in one epoch
+Order = Callable[
+    [int, np.random.Generator], Iterable[int]
+]  # from (n, generator) to an order of n events
 HELD_OUT, BATCH, EPOCHS = 400, 32, 4
 
 
 def held_out_loss(folder: str | Path, order: Order) -> list[float]:
-    """Return the mean squared error on held-out events after every step of four epochs.
+    """Return the mean squared error on held-out events after each step of four epochs.
 
-    The network guesses the energy from the number of pulses and their charge, all standardised.
+    The network predicts the energy from the number of pulses and their charge, all standardised.
 
     Args:
         folder: events as make_events writes them.
-        order: gives the positions of the training events, in the order on disk, for one epoch.
+        order: returns the positions of the training events for one epoch.
     """
     light, energy = light_and_energy(folder)
     chosen = np.random.default_rng(0).permutation(len(energy))
@@ -43,9 +45,9 @@ def held_out_loss(folder: str | Path, order: Order) -> list[float]:
 
 
 def light_and_energy(folder: str | Path) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the pulses and the charge of all events, (events, 2), and their energies, (events,).
+    """Return pulse counts and charges, shape (events, 2), and energies, shape (events,).
 
-    All are logarithms, standardised.
+    All values are standardised logarithms.
     """
     events = MemmapEvents(folder)
     samples = events.__getitems__(range(len(events)))

@@ -1,4 +1,4 @@
-"""What notebook 11 shows of restarts: a training that may be killed, and where it goes on."""
+"""A training that can resume after a kill, for notebook 11."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,10 +19,10 @@ Sample = dict[str, Any]
 
 
 class SmearedEvents(Dataset[Sample]):
-    """The light of each event, smeared in another way in each epoch, and its energy."""
+    """The light of each event, smeared differently in each epoch, and its energy."""
 
     def __init__(self, light: torch.Tensor, energy: torch.Tensor, epoch: SharedEpoch):
-        """Keep all events; `epoch` is that of the batches, which workers see too."""
+        """Store all events; `epoch` is the shared epoch of the batches."""
         self.light, self.energy, self.epoch = light, energy, epoch
 
     def __len__(self) -> int:
@@ -35,12 +35,12 @@ class SmearedEvents(Dataset[Sample]):
 
 
 class Training:
-    """A small network with dropout that learns the energy, with all that a restart has to know."""
+    """A small network with dropout that learns the energy, and its complete state."""
 
     def __init__(self, folder: str | Path, *, workers: int):
-        """Begin anew; the same numbers are drawn each time."""
+        """Start a new training with the same seed each time."""
         torch.manual_seed(SEED)
-        torch.set_num_threads(1)  # sums of several threads may differ in their last digit
+        torch.set_num_threads(1)  # several threads may change the last digit of sums
         layers = nn.Linear(2, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 1), nn.Flatten(0)
         self.network = nn.Sequential(*layers)
         self.optimiser = torch.optim.SGD(self.network.parameters(), lr=0.01, momentum=0.9)
@@ -51,13 +51,13 @@ class Training:
             batch_sampler=self.batches,
             num_workers=workers,
             persistent_workers=workers > 0,
-            generator=torch.Generator(),  # else each loop takes a number that dropout would get
+            generator=torch.Generator(),  # else each loop draws from the generator of dropout
         )
         self.losses: list[float] = []
-        self.events: list[int] = []  # that it has trained on, in their order
+        self.events: list[int] = []  # event indices in training order
 
     def step(self, batch: Mapping[str, torch.Tensor]) -> None:
-        """Learn from one batch, and note which events were in it."""
+        """Train on one batch, and record its loss and its events."""
         self.optimiser.zero_grad()
         loss = nn.functional.mse_loss(self.network(batch["light"]), batch["energy"])
         loss.backward()  # type: ignore[no-untyped-call]
@@ -66,7 +66,7 @@ class Training:
         self.events.extend(batch["index"].tolist())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that the next step depends on, and what was noted."""
+        """Return everything that the next step depends on, and the records."""
         return {
             "network": self.network.state_dict(),
             "optimiser": self.optimiser.state_dict(),
@@ -77,7 +77,7 @@ class Training:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore a state, to resume the training there."""
         self.network.load_state_dict(state["network"])
         self.optimiser.load_state_dict(state["optimiser"])
         torch.set_rng_state(state["random"])
@@ -86,12 +86,12 @@ class Training:
 
 
 def draw_losses(whole: Sequence[float], killed: Sequence[float], at: int) -> Figure:
-    """Draw the losses of a run that nobody killed, and on them those of one killed after `at`."""
+    """Draw the losses of a complete run, and of a run killed after step `at` and resumed."""
     steps = range(1, len(whole) + 1)
     with drawing(7, 2.6) as (figure, (panel,)):
-        panel.plot(steps, whole, color="0.6", linewidth=5, alpha=0.6, label="nobody kills it")
-        panel.plot(steps[:at], killed[:at], "o-", markersize=4, label="first life, 2 workers")
-        panel.plot(steps[at:], killed[at:], "s--", markersize=4, label="second life, no workers")
+        panel.plot(steps, whole, color="0.6", linewidth=5, alpha=0.6, label="not killed")
+        panel.plot(steps[:at], killed[:at], "o-", markersize=4, label="before the kill, 2 workers")
+        panel.plot(steps[at:], killed[at:], "s--", markersize=4, label="after the kill, no workers")
         panel.axvline(at + 0.5, color="0.5", linestyle=":")
         panel.set(xlabel="step", ylabel="loss")
         panel.legend()

@@ -1,3 +1,3 @@
-"""Traps of workers, before and after they are mended, each in a process that may break."""
+"""Common faults with workers and their fixes, each shown in a subprocess that may crash."""
 
 from course_stories.worker_traps.showing import compare, show

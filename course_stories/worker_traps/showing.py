@@ -1,7 +1,7 @@
-"""Show traps of workers, before and after they are mended, in a process that may break.
+"""Show common faults with workers, and their fixes, in a subprocess that may crash.
 
-`compare("threads")` shows both cases as a card, `show("unpicklable", mended=False, seconds=8)` one
-of them as it ended.
+`compare("threads")` shows both cases as a card. `show("unpicklable", mended=False, seconds=8)`
+returns the result of one case.
 """
 
 import json
@@ -13,7 +13,7 @@ from course_stories.worker_traps.traps import TRAPS, Numbers
 from course_utils.teaching.notebook import Demo, block, card, run_demo
 
 _MARK = "numbers: "
-_MEMORY_MB = 4000  # a case is stopped once it holds more
+_MEMORY_MB = 4000  # memory limit of a case
 _PROGRAM = """
 import json, warnings
 from {module} import {name}
@@ -21,27 +21,27 @@ from {module} import {name}
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", message="This DataLoader will create")
     numbers = json.dumps({name}(mended={mended}))
-    print("\\n" + {mark!r} + numbers)  # what dies may leave half a line
+    print("\\n" + {mark!r} + numbers)  # a crash may leave half a line
 """
 
 
 @dataclass(frozen=True)
 class TrapRun:
-    """How one case went."""
+    """The result of one case."""
 
     demo: Demo
-    numbers: Numbers  # empty: it did not come to its end
-    printed: str  # what it printed besides
+    numbers: Numbers  # empty if the case did not finish
+    printed: str  # other output
 
     def __str__(self) -> str:
-        """Say its numbers, or else how it ended."""
+        """Return the numbers, or a sentence about the end of the process."""
         found = ", ".join(f"{name} {value}" for name, value in self.numbers.items())
         return found or self.demo.sentence
 
 
 @dataclass(frozen=True)
 class TrapComparison:
-    """A trap, and the same mended."""
+    """The results of a fault before and after the fix."""
 
     title: str
     before: TrapRun
@@ -53,21 +53,21 @@ class TrapComparison:
 
 
 def compare(name: str, *, seconds: float = 20) -> TrapComparison:
-    """Run a demonstration twice, as people write it and mended, each in a process of its own.
+    """Run a demonstration without and with the fix, each in a subprocess.
 
     Args:
-        name: one of `TRAPS`.
-        seconds: a case is stopped after so long; to hang is what some are about.
+        name: a key of `TRAPS`.
+        seconds: time limit of a case, as some cases hang.
     """
     before, after = (show(name, mended=mended, seconds=seconds) for mended in (False, True))
     return TrapComparison(TRAPS[name].title, before, after)
 
 
 def show(name: str, *, mended: bool, seconds: float = 20) -> TrapRun:
-    """Run one case of a demonstration in a process of its own; the same arguments as `compare`."""
+    """Run one case of a demonstration in a subprocess, with the arguments of `compare`."""
     method = TRAPS[name].needs
     if method and method not in multiprocessing.get_all_start_methods():
-        ending = f"Not shown: it is about {method}, which this system does not have"
+        ending = f"Not shown, because it needs {method}, which this system does not have"
         return TrapRun(Demo(ending, 0, 0.0, 0.0, ""), {}, "")
     program = _PROGRAM.format(module=traps.__name__, name=name, mended=mended, mark=_MARK)
     demo = run_demo(program, seconds=seconds, memory_mb=_MEMORY_MB)

@@ -1,8 +1,8 @@
-"""Traps of workers: what people write, and the same mended.
+"""Common faults with workers, each with its fix.
 
-A demonstration is a function `NAME(mended) -> Numbers`, short enough to read; its two cases differ
-in the one thing that matters. Some hang or die: `show` and `compare` run them in a process of their
-own. More of the kind lie in keepfed/field_guide.
+A demonstration is a short function `NAME(mended) -> Numbers`. Its two cases differ only in the fix.
+Some cases hang or crash, so `show` and `compare` run them in a subprocess. See keepfed/field_guide
+for more faults.
 """
 
 import sys
@@ -18,29 +18,29 @@ from torch.utils.data import DataLoader, Dataset
 
 from keepfed.loaders.workers import LazyFile, PackedStrings, unique_mb, worker_init
 
-Numbers = dict[str, Any]  # what a demonstration counted or measured: name -> plain value
+Numbers = dict[str, Any]  # results of a demonstration by name
 
-# Where a demonstration does not hang on the start method, it takes the one that is quick.
+# fast start method for demonstrations that work with any
 QUICK = "fork" if sys.platform == "linux" else "spawn"
 
 
 class Trap(NamedTuple):
-    """What is known of a demonstration without running it."""
+    """The title and the start method of a demonstration."""
 
     title: str
-    needs: str = ""  # the start method that it is about; "": any
+    needs: str = ""  # required start method, or "" for any
 
 
 TRAPS = {
-    "threads": Trap("Every worker computes with as many threads as there are cores"),
+    "threads": Trap("Every worker uses as many threads as there are cores"),
     "strings": Trap("Reading a list of strings copies it into every worker", needs="fork"),
-    "one_handle": Trap("Workers read through one handle, and get rows of each other", needs="fork"),
-    "unpicklable": Trap("What cannot be pickled never arrives"),
+    "one_handle": Trap("Workers share a file handle and read each other's rows", needs="fork"),
+    "unpicklable": Trap("Objects that cannot be pickled never arrive"),
 }
 
 
 class Products(Dataset[float]):
-    """Multiplies matrices for each sample, with whatever threads NumPy takes."""
+    """Samples that multiply matrices, with NumPy's default number of threads."""
 
     def __len__(self) -> int:
         return 12
@@ -53,7 +53,7 @@ class Products(Dataset[float]):
 
 
 def threads(mended: bool) -> Numbers:
-    """Let as many workers as cores multiply matrices; the seconds of an epoch."""
+    """Measure the seconds of an epoch in which two workers multiply matrices."""
     loader = DataLoader(
         Products(),
         num_workers=2,
@@ -66,7 +66,7 @@ def threads(mended: bool) -> Numbers:
 
 
 class Names(Dataset[int]):
-    """Looks at many names for each item."""
+    """Samples that read many names each."""
 
     def __init__(self, names: Sequence[str], items: int = 50):
         self.names, self.items = names, items
@@ -80,7 +80,7 @@ class Names(Dataset[int]):
 
 
 def strings(mended: bool) -> Numbers:
-    """Let two forked workers read 300,000 names; by how many MB of its own one grew."""
+    """Measure by how many MB a forked worker grows while it reads 300,000 names."""
     names: Sequence[str] = [f"run_{i:09d}/event_{i:09d}.npz" for i in range(300_000)]
     if mended:
         names = PackedStrings(names)
@@ -89,18 +89,18 @@ def strings(mended: bool) -> Numbers:
     )
     batches = iter(loader)
     workers = batches._workers  # type: ignore[attr-defined]
-    next(batches)  # they are there now
+    next(batches)  # both workers are running now
     at_start = max(unique_mb(worker.pid) for worker in workers)
     list(batches)
     at_end = max(unique_mb(worker.pid) for worker in workers)
     return {"MB by which a worker grew": round(at_end - at_start, 1)}
 
 
-ROWS, ROW = 20_000, 8  # rows of a file, bytes in each: its number
+ROWS, ROW = 20_000, 8  # rows of a file, bytes per row
 
 
 class TrapRows(Dataset[bool]):
-    """Reads rows that hold their own numbers, and tells whether it got another."""
+    """Rows that contain their own index; a sample is true if the index is wrong."""
 
     def __init__(self, path: Path, mended: bool):
         self.lazy = LazyFile(open, path, "rb", buffering=0)
@@ -116,7 +116,7 @@ class TrapRows(Dataset[bool]):
 
 
 def one_handle(mended: bool) -> Numbers:
-    """Let two forked workers read all rows; how many came out wrong."""
+    """Count the wrong rows when two forked workers read a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.bin"
         np.arange(ROWS, dtype="<u8").tofile(path)
@@ -128,7 +128,7 @@ def one_handle(mended: bool) -> Numbers:
 
 
 class WithLock(Dataset[Any]):
-    """Puts into its samples what cannot be pickled."""
+    """Samples that contain a lock, which cannot be pickled."""
 
     def __len__(self) -> int:
         return 4
@@ -138,7 +138,7 @@ class WithLock(Dataset[Any]):
 
 
 def unpicklable(mended: bool) -> Numbers:
-    """Send a lock: it hangs for ever, or, with a timeout, ends with an error; how many came."""
+    """Count the samples that arrive; the loop hangs, or raises an error with a timeout."""
     timeout = 2 if mended else 0
     loader = DataLoader(
         WithLock(), None, num_workers=1, timeout=timeout, multiprocessing_context=QUICK

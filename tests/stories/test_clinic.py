@@ -59,7 +59,7 @@ def test_a_probe_used_twice_counts_once_and_a_second_opinion_comes_after_the_ans
     assert "A: step_alone" in repr(clinic)
     assert "exercise 3.1" in str(clinic.second_opinion("A"))
     discharge(clinic)
-    assert "Name one" in str(clinic.second_opinion(""))
+    assert "the name of a loop" in str(clinic.second_opinion(""))
     with pytest.raises(KeepfedError, match="no loop 'G'"):
         clinic.second_opinion("G")
 
@@ -95,7 +95,7 @@ def test_a_loop_that_is_far_too_slow_says_that_the_machine_was_busy(
         monkeypatch.setattr(clinic_module._File, "run", lambda _, run=run: run)
         finding = loop.workers_cpu()
         assert finding.computes == (0.48,)
-        assert finding.sentence.endswith("use this probe again.") == disturbed
+        assert finding.sentence.endswith("Use this probe again.") == disturbed
         assert clinic.disturbed == disturbed
     assert all(1000 / 14 < _FILES[loop].loop.recipe.step < 1000 / 11 for loop in clinic)
 

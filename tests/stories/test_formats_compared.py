@@ -86,7 +86,7 @@ def test_tables_and_picture_show_every_format_and_say_what_is_emulated(table: Fo
     seen, figure = table._repr_html_(), table.picture()
     assert all(seen.count(form.title) >= len(table.storages) for form in FORMATS.values())
     assert all(text in seen for text in (*table.storages, table.machine))
-    assert ("nothing here is cold" in seen) != can_forget()
+    assert ("cold times are missing" in seen) != can_forget()
     assert seen.count("<tr>") == len(table.storages) * (1 + len(FORMATS))
     figure.savefig(io.BytesIO(), format="png", dpi=40)
     assert [panel.get_title() for panel in figure.axes] == [WARM, LUSTRE, S3, AMPLIFICATION]
@@ -103,7 +103,7 @@ def test_where_no_file_can_be_made_cold_it_says_so(
     row = FormatRow(1.0, 1, Reader("npy", tmp_path).costs())
     table = FormatTable({"npy": row}, COUNT, 1, "here")
     assert COLD not in table.storages
-    assert "nothing here is cold" in table._repr_html_()
+    assert "cold times are missing" in table._repr_html_()
 
 
 def test_no_draw_asks_for_the_event_that_opened_the_file() -> None:

@@ -34,7 +34,7 @@ def test_the_ten_defects_are_proven_by_counts_and_leave_no_thread_behind():
     assert [defect.number for defect in defects] == list(range(1, 11))
     assert all(defect.proven for defect in defects), defects
     assert all(defect.notes != defect.ours for defect in defects)
-    assert defects[0].ours == "hidden, of the copies after the first: 100 %"
+    assert defects[0].ours == "overlap of the copies after the first: 100 %"
     assert defects[3].ours == "3 batches, then DiskError: the disk is gone"
     assert defects[4].notes == "2 epochs of 8: 8 batches, then it hangs"
     assert defects[5].notes == "after break: thread alive, 5 batches kept, loader open"

@@ -1,13 +1,13 @@
-"""The demos of the lecture: one module each, whose `run()` measures and returns a `Finding`."""
+"""The lecture demos, one module each; its function `run()` returns a `Finding`."""
 
 DEMOS = {  # in the order of the lecture
-    "wait": "For how much of the time does the GPU compute?",
+    "wait": "How much of the time does the GPU compute?",
     "cliff": "What happens when the data no longer fit in the page cache?",
     "workers": "How much faster is a loader with more workers?",
     "duplicates": "What do the workers of a stream serve?",
-    "shuffle": "What does a better shuffle of a sorted file cost, and bring?",
+    "shuffle": "What does a better shuffle of a sorted file cost and gain?",
     "formats": "Which file format feeds the GPU?",
-    "clinic": "Four loops take equally long: which one waits for what?",
-    "prefetch": "What does a copy ahead of the step gain, and when is it wrong?",
-    "resume": "Does a training that was killed go on as if nothing had happened?",
+    "clinic": "Four loops are equally slow. What does each one wait for?",
+    "prefetch": "What does copying ahead of the step gain, and when is it wrong?",
+    "resume": "Does a killed training resume with the same events and losses?",
 }

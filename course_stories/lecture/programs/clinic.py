@@ -1,4 +1,4 @@
-"""Four loops of the blind clinic: as fast as each other, and each slow for a reason of its own."""
+"""Four loops of the blind clinic, which are equally slow for different reasons."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,17 +8,17 @@ from course_stories.lecture import Finding
 from course_stories.lecture.programs.loop import DISTURBED
 from keepfed.words import percent
 
-SEED = 2  # by which the first four are these
+SEED = 2  # puts the causes below first
 REASONS = {
     "storage": "the storage",
-    "gpu": "nobody: the GPU computes",
+    "gpu": "nothing, because the GPU computes",
     "sync": "the host, which waits for each kernel",
     "cpu": "its workers, which compute",
 }
 
 
 def run() -> Finding:
-    """Ask each loop for three probes."""
+    """Use three probes on each loop."""
     table = [["loop", "steps/s", "step alone, steps/s", "GPU busy", "workers compute", "waits for"]]
     traces, reasons = {}, []
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -33,8 +33,8 @@ def run() -> Finding:
             table.append([loop.name, *rates, percent(together.gpu_busy), works, reason])
             reasons.append(f"{loop.name} waits for {reason}")
     return Finding(
-        f"They look alike from outside: {'; '.join(reasons)}. The step alone and the workers' use "
-        f"of the cores tell them apart.{DISTURBED * clinic.disturbed}",
+        f"The loops look the same from outside. {'; '.join(reasons)}. The speed of the step alone "
+        f"and the CPU use of the workers distinguish them.{DISTURBED * clinic.disturbed}",
         traces,
         table,
     )

@@ -1,4 +1,4 @@
-"""A stream that every worker walks through from the beginning, and one that they share."""
+"""A stream that every worker reads completely, and a stream that the workers share."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,10 +18,10 @@ EVENTS, BATCH = 192, 16
 
 
 class Stream(IterableDataset[Any]):
-    """Some events, one after the other."""
+    """A stream of events in order."""
 
     def __init__(self, events: Events, *, shared: bool):
-        """Read `events`; `shared`: each worker takes its share of them."""
+        """Read `events`; if `shared`, each worker reads its part of them."""
         self.events, self.shared = events, shared
 
     def __iter__(self) -> Iterator[Any]:
@@ -31,7 +31,7 @@ class Stream(IterableDataset[Any]):
 
 
 def run() -> Finding:
-    """Run an epoch with none and four workers, then with four that share."""
+    """Run an epoch without workers, with four workers, and with four that share."""
     folder, gpu = data_path("events", "S"), get_accelerator(step_ms=30)
     events = NpzEvents(folder, fs=slow_storage(folder, "busy Lustre", cache_mb=0))
     ways = {"no workers": (0, False), "four workers": (4, False), "four that share": (4, True)}
@@ -46,8 +46,8 @@ def run() -> Finding:
     void = traces["four workers"].summary()
     return Finding(
         f"Four workers serve {void.samples} events, {void.distinct} of them distinct: "
-        f"{percent(1 - (void.distinct or 0) / void.samples)} of that throughput is void. Four that "
-        "share the stream serve each event once.",
+        f"{percent(1 - (void.distinct or 0) / void.samples)} of that throughput is useless. Four "
+        "workers that share the stream serve each event once.",
         traces,
         table,
     )

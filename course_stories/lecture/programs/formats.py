@@ -1,4 +1,4 @@
-"""The same loop on a file for each event, and on one file, in two orders."""
+"""The same loop on one file per event, and on single files in two orders."""
 
 from torch.utils.data import DataLoader
 
@@ -11,7 +11,7 @@ from course_utils.teaching.notebook import data_path
 from keepfed.words import size
 
 BATCH, STEPS = 16, 8
-WAYS = {  # format, and whether the events are shuffled
+WAYS = {  # format, shuffled
     "npz per event": ("npz", True),
     "HDF5": ("hdf5", True),
     "npy": ("npy", True),
@@ -20,9 +20,9 @@ WAYS = {  # format, and whether the events are shuffled
 
 
 def run() -> Finding:
-    """Train a few steps on each, without workers."""
+    """Train a few steps on each format, without workers."""
     folder, gpu = data_path("events", "S"), get_accelerator(step_ms=40)
-    traces, table = {}, [["", "GPU busy", "requests for a batch", "read for a batch"]]
+    traces, table = {}, [["", "GPU busy", "requests per batch", "read per batch"]]
     for name, (kind, shuffle) in WAYS.items():
         storage = slow_storage(folder, "busy Lustre", cache_mb=0)
         events = open_events(folder, kind, fs=storage)
@@ -36,9 +36,9 @@ def run() -> Finding:
         table.append([name, busy(traces[name]), f"{requests:.0f}", size(read)])
     each, _, one, ordered = (row[1:3] for row in table[1:])
     return Finding(
-        f"With a file for each event a batch takes {each[1]} requests, and the GPU computes "
-        f"{each[0]} of the time; with one file it takes {one[1]} ({one[0]}), and for neighbours in "
-        f"that file {ordered[1]} ({ordered[0]}).",
+        f"With one file per event, a batch takes {each[1]} requests, and the GPU computes "
+        f"{each[0]} of the time. With a single file, a batch takes {one[1]} requests ({one[0]}), "
+        f"and a batch of neighbouring events takes {ordered[1]} ({ordered[0]}).",
         traces,
         table,
     )

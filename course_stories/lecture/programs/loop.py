@@ -1,4 +1,4 @@
-"""The training loop that the demos have in common."""
+"""The training loop shared by the demos."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -9,13 +9,13 @@ from keepfed.measure.spans import SampleIds
 from keepfed.measure.trace import Trace, record
 from keepfed.words import percent
 
-DISTURBED = " But the machine was busy with something else meanwhile: run it again."
+DISTURBED = " However, the machine was busy with other programs. Run the demo again."
 
 
 def train(
     gpu: Accelerator, batches: Iterable[Any], *, ids: SampleIds | None = None, steps: int = 10**6
 ) -> Trace:
-    """Take at most so many steps, each of which reads its loss; return the trace."""
+    """Run at most `steps` steps that read their loss, and return the trace."""
     with record() as trace:
         for batch in islice(trace.batches(batches, ids), steps):
             gpu.step(gpu.upload(batch)).item()
@@ -23,5 +23,5 @@ def train(
 
 
 def busy(trace: Trace) -> str:
-    """Return the share of the time in which the GPU computed, as it is read."""
+    """Return the busy share of the GPU as a percentage."""
     return percent(trace.summary().utilisation)

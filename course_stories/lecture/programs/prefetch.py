@@ -1,4 +1,4 @@
-"""Four designs of the copy to the GPU: how much of it hides behind steps, and what arrives."""
+"""Four ways to copy batches to the GPU: how much they overlap with steps, and what arrives."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -18,7 +18,7 @@ Design = Callable[[Iterable[Any]], Iterable[Any]]
 
 
 class Images(Dataset[torch.Tensor]):
-    """Noise of 3 x 224 x 224."""
+    """Random images of shape (3, 224, 224)."""
 
     def __len__(self) -> int:
         return BATCHES * BATCH
@@ -32,24 +32,24 @@ def run() -> Finding:
     """Load an epoch with two workers, then train on it with each design."""
     batches = list(DataLoader(Images(), BATCH, num_workers=2))
     gpu, clock = timed_accelerator("RTX 3090", step_ms=0.5)
-    traces, table = {}, [["", "of the copying hidden", "batches right", "GPU busy"]]
+    traces, table = {}, [["", "copying overlapped", "batches right", "GPU busy"]]
     for name, design in designs(gpu).items():
         traces[name], right = train(gpu, clock, design, batches)
         hidden, busy = hidden_share(traces[name].spans), traces[name].summary().utilisation
         table.append([name, percent(hidden), f"{right} of {BATCHES}", percent(busy)])
     (_, *plain), _, (_, *nobody), (_, *ours) = table[1:]
     return Finding(
-        f"Copied in the loop, {plain[0]} of the copying is hidden and the GPU is busy {plain[2]}. "
-        f"On a stream of its own {nobody[0]} is hidden, but where nobody waits for the copy, "
-        f"{says(nobody[1])} right. With an event to wait for: {ours[0]} hidden, {ours[1]} right, "
-        f"GPU busy {ours[2]}.",
+        f"If the loop copies, {plain[0]} of the copying overlaps with steps, and the GPU is busy "
+        f"{plain[2]} of the time. On a separate stream {nobody[0]} overlaps, but if the step does "
+        f"not wait for the copy, {says(nobody[1])} right. If it waits for an event, {ours[0]} "
+        f"overlaps, {ours[1]} batches are right, and the GPU is busy {ours[2]} of the time.",
         traces,
         table,
     )
 
 
 def says(right: str) -> str:
-    """Say how many batches are right, where they are few."""
+    """Return a phrase for the number of right batches."""
     return (
         f"none of the {BATCHES} batches is"
         if right.startswith("0 ")
@@ -58,7 +58,7 @@ def says(right: str) -> str:
 
 
 def designs(gpu: Accelerator) -> dict[str, Design]:
-    """Return the ways to bring batches to `gpu`, by name."""
+    """Return the ways to copy batches to `gpu`, by name."""
     copies = gpu.Stream()
 
     def upload(batch: Any) -> Any:
@@ -71,13 +71,13 @@ def designs(gpu: Accelerator) -> dict[str, Design]:
     return {
         "copied in the loop": lambda batches: map(upload, batches),
         "one ahead, same stream": lambda batches: one_ahead(upload, batches),
-        "one ahead, nobody waits": lambda batches: one_ahead(unwatched, batches),
+        "one ahead, without a wait": lambda batches: one_ahead(unwatched, batches),
         "CudaPrefetcher": lambda batches: CudaPrefetcher(batches, gpu),
     }
 
 
 def one_ahead(copy: Callable[[Any], Any], batches: Iterable[Any]) -> Iterator[Any]:
-    """Launch the copy of each batch before the one before it is handed over."""
+    """Launch the copy of each batch before yielding the previous batch."""
     ready = None
     for batch in batches:
         ready, before = copy(batch), ready
@@ -90,7 +90,7 @@ def one_ahead(copy: Callable[[Any], Any], batches: Iterable[Any]) -> Iterator[An
 def train(
     gpu: Accelerator, clock: HostClock, design: Design, batches: list[torch.Tensor]
 ) -> tuple[Trace, int]:
-    """Return the trace of an epoch, and how many batches the steps have read right."""
+    """Return the trace of an epoch, and the number of batches that the steps read correctly."""
     pinned, found = list(gpu.pinned(batches)), []
     with record(clock=clock) as trace:
         for batch in design(trace.batches(pinned)):

@@ -1,4 +1,4 @@
-"""A training that is killed in the middle of an epoch, and one that nobody kills."""
+"""A training that is killed in the middle of an epoch and resumed, and one without a kill."""
 
 import multiprocessing
 from pathlib import Path
@@ -17,11 +17,11 @@ EPOCHS, KILLED_AFTER = 2, 23
 
 
 def run() -> Finding:
-    """Train without a break; then kill another one, and go on from its checkpoint."""
+    """Train without interruption, then kill another training and resume its checkpoint."""
     traces, ends = {}, {}
     with TemporaryDirectory(ignore_cleanup_errors=True) as room:
         killed, whole = (str(Path(room, f"{name}.pt")) for name in ("killed", "whole"))
-        traces["nobody kills it"] = live(whole, 2)
+        traces["not killed"] = live(whole, 2)
         first = multiprocessing.Process(target=live, args=(killed, 2, KILLED_AFTER))
         first.start()
         first.join()
@@ -30,22 +30,23 @@ def run() -> Finding:
     same = {key: ends[whole][key] == ends[killed][key] for key in ("events", "losses")}
     steps = len(ends[whole]["losses"])
     return Finding(
-        f"Killed after {KILLED_AFTER} of {steps} steps with two workers, gone on without: "
-        f"{'the same' if same['events'] else 'not the same'} events in the same order, and "
-        f"{'the same' if same['losses'] else 'other'} losses to the last digit.",
+        f"A training with two workers was killed after {KILLED_AFTER} of {steps} steps and resumed "
+        f"without workers. Its events {'are' if same['events'] else 'are not'} the same, in the "
+        f"same order. Its losses {'are' if same['losses'] else 'are not'} the same to the last "
+        "digit.",
         traces,
         [
             ["", "steps", "last loss"],
             *(
                 [name, str(len(end["losses"])), repr(end["losses"][-1])]
-                for name, end in zip(("nobody kills it", "killed"), ends.values(), strict=True)
+                for name, end in zip(("not killed", "killed"), ends.values(), strict=True)
             ),
         ],
     )
 
 
 def live(path: str, workers: int, die_after: int | None = None) -> Trace:
-    """Go on from the checkpoint in `path`, if there is one; kill the process on the way."""
+    """Resume from the checkpoint in `path` if it exists, and kill the process on the way."""
     training = Training(data_path("events", "S"), workers=workers)
     if saved := load_checkpoint(path):
         training.load_state_dict(saved)
@@ -56,5 +57,5 @@ def live(path: str, workers: int, die_after: int | None = None) -> Trace:
                     training.step(batch)
                 save_checkpoint(path, training.state_dict())
                 if len(training.losses) == die_after:
-                    psutil.Process().kill()  # nobody can say goodbye
+                    psutil.Process().kill()  # without any cleanup
     return trace

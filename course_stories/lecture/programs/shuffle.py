@@ -1,20 +1,20 @@
-"""Batches out of one spot, without and with a buffer, and out of sixteen spots."""
+"""Batches from one position of a file, with and without a buffer, and from 16 positions."""
 
 from course_stories.lecture import Finding
 from course_stories.streaming import train_on
 from course_utils.teaching.notebook import data_path
 
-WAYS = {  # shards read in turn, events that one request reads, events to draw from
+WAYS = {  # shards read alternately, events per request, buffer size in events
     "one spot": (1, 32, 1),
-    "one spot, a buffer": (1, 32, 200),  # of a tenth
+    "one spot, a buffer": (1, 32, 200),  # a tenth of the events
     "16 spots": (16, 2, 1),
     "long pieces at 16": (16, 32, 100),
 }
 
 
 def run() -> Finding:
-    """Train on the events, which lie sorted by energy."""
-    table = [["", "seconds", "requests", "batch means scatter, times the ideal"]]
+    """Train on the events, which are stored sorted by energy."""
+    table = [["", "seconds", "requests", "scatter of batch means / ideal"]]
     traces = {}
     for name, (interleave, chunk, buffer) in WAYS.items():
         folder = data_path("events", "S")
@@ -23,9 +23,10 @@ def run() -> Finding:
         table.append([name, f"{one.total_s:.1f}", str(requests), f"{one.scatter:.1f}"])
     (_, fast, _, rough), (*_, buffered), (_, slow, _, fine), (_, both_s, _, both) = table[1:]
     return Finding(
-        f"Out of one spot the batches scatter {rough} times as much as in a full shuffle, with a "
-        f"buffer {buffered} times. Sixteen spots bring that to {fine} (below 1 is more even than "
-        f"chance), in {slow} s instead of {fast} s; long pieces come to {both} in {both_s} s.",
+        f"From one spot, the batch means scatter {rough} times as much as in a full shuffle, and "
+        f"with a buffer {buffered} times. Sixteen spots reduce this to {fine} (below 1 is more "
+        f"even than chance) in {slow} s instead of {fast} s. Long pieces reach {both} in "
+        f"{both_s} s.",
         traces,
         table,
     )

@@ -1,4 +1,4 @@
-"""A loop that reads a file for each event: without workers, and with six."""
+"""A loop that reads one file per event, without workers and with six workers."""
 
 from torch.utils.data import DataLoader, Subset
 
@@ -24,6 +24,6 @@ def run() -> Finding:
     alone, fed = (percent(trace.summary().au) for trace in traces.values())
     return Finding(
         f"After the first step the GPU computes {alone} of the time without workers, and {fed} "
-        "with six, which start first; what is left is waiting for files.",
+        "with six workers, after they have started. The rest is waiting for files.",
         traces,
     )

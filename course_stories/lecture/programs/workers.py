@@ -1,4 +1,4 @@
-"""More workers for samples that wait for a storage, and for samples that keep a core busy."""
+"""More workers for samples that wait for storage, and for samples that use a core."""
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -18,7 +18,7 @@ WORKERS = 1, 2, 4, 8
 
 
 class Decoded(Dataset[torch.Tensor]):
-    """Samples of 10 ms on a core."""
+    """Samples that take 10 ms of CPU time."""
 
     def __len__(self) -> int:
         return 2000
@@ -30,7 +30,7 @@ class Decoded(Dataset[torch.Tensor]):
 
 
 def run() -> Finding:
-    """Measure both loaders alone, then one of them in a loop."""
+    """Measure both loaders alone, then one loader in a loop."""
     folder = data_path("events", "S")
     events = NpzEvents(folder, fs=slow_storage(folder, "busy Lustre", cache_mb=0))
     reads = [rate(DataLoader(events, 4, collate_fn=pad_collate, num_workers=w)) for w in WORKERS]
@@ -38,8 +38,8 @@ def run() -> Finding:
     gpu = get_accelerator(step_ms=20)
     impossible = decodes[-1] > 1.1 * usable_cores() * decodes[0]
     return Finding(
-        f"Eight workers read {reads[-1] / reads[0]:.1f} times as fast as one, because they wait; "
-        f"they decode {decodes[-1] / decodes[0]:.1f} times as fast: this machine has "
+        f"Eight workers read {reads[-1] / reads[0]:.1f} times as fast as one, because they wait. "
+        f"They decode {decodes[-1] / decodes[0]:.1f} times as fast, because this machine has "
         f"{usable_cores()} cores.{DISTURBED * impossible}",
         {
             f"{w} workers": train(
@@ -49,12 +49,12 @@ def run() -> Finding:
         },
         [
             ["workers", *map(str, WORKERS)],
-            ["reading, times one worker", *(f"{one / reads[0]:.1f}" for one in reads)],
-            ["decoding, times one worker", *(f"{one / decodes[0]:.1f}" for one in decodes)],
+            ["reading / one worker", *(f"{one / reads[0]:.1f}" for one in reads)],
+            ["decoding / one worker", *(f"{one / decodes[0]:.1f}" for one in decodes)],
         ],
     )
 
 
 def rate(loader: DataLoader[object]) -> float:
-    """Return the batches per second of a loader that runs."""
+    """Return the steady batches per second of a loader."""
     return steady_rate(loader, seconds=0.7).batches_per_s

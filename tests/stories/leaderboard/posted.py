@@ -52,7 +52,7 @@ def serving(path: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], 
     with server:
         try:
             assert server.stdout is not None
-            said = list(iter(server.stdout.readline, "It runs until you press Ctrl-C here.\n"))
+            said = list(iter(server.stdout.readline, "Press Ctrl-C to stop.\n"))
             yield server, said[0].split()[-1]
         finally:
             server.kill()
