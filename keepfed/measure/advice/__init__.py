@@ -1,4 +1,4 @@
-"""Judge a loop by its figures, and name the one change to make."""
+"""Find the cause of a slow loop from its measurements, and recommend one change."""
 
 from keepfed.measure.advice.catalogue import CATALOGUE, Advice
 from keepfed.measure.advice.change import Change, with_arguments, with_persistent_workers

@@ -1,7 +1,7 @@
-"""Everything that is advised: one row each, with when it applies, what it gains, and its words.
+"""The catalogue of advice: when each row applies, what it gains, and its wording.
 
-The rows of a cause stand in the order in which they are preferred. A row with `changes` is made
-without a change of code, so `diagnose` tries them. Tests and benchmarks know a row by its id.
+The rows of a cause are listed in order of preference. A row with `changes` needs no change of
+the user's code, so `diagnose` can try it. Tests and benchmarks refer to a row by its id.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from keepfed.measure.advice.thresholds import (
 from keepfed.words import plural, size
 
 WHOLE = (
-    "read each batch by one access: "
+    "read each batch in one call: "
     "DataLoader(dataset, sampler=loader.batch_sampler, batch_size=None)"
 )
 PERSISTENT = with_arguments(persistent_workers=True)
@@ -48,30 +48,30 @@ ANY_LOADER: tuple[Cause, ...] = ("storage", "CPU", "collate or IPC", "uneven")
 
 @dataclass(frozen=True)
 class Advice:
-    """One row."""
+    """One row of the catalogue."""
 
     id: str
     causes: tuple[Cause, ...]
-    words: str | Callable[[Measurements], str] = ""  # "": those of the first change
-    gain: Callable[[Measurements], float] = lambda m: 1.0  # times as fast, by the model
+    words: str | Callable[[Measurements], str] = ""  # "": use the words of the first change
+    gain: Callable[[Measurements], float] = lambda m: 1.0  # speed-up predicted by the model
     applies: Callable[[Measurements], bool] = lambda m: True
     changes: Callable[[Measurements, Cause], Sequence[Change]] = lambda m, cause: ()
-    removes: bool = True  # the cause is gone altogether
-    at_most: bool = True  # the gain is an upper bound
+    removes: bool = True  # whether the change removes the cause completely
+    at_most: bool = True  # whether the gain is an upper bound
 
-    def says(self, m: Measurements, cause: Cause) -> str:
-        """Return the words of this advice for such a loop."""
+    def text(self, m: Measurements, cause: Cause) -> str:
+        """Return the wording of this advice for the loop `m`."""
         if callable(self.words):
             return self.words(m)
         return self.words or self.changes(m, cause)[0].words
 
 
 def applicable(m: Measurements, cause: Cause) -> Iterator[Advice]:
-    """Yield the rows that apply to a loop, the preferred ones first."""
+    """Yield the rows that apply to a loop, in order of preference."""
     return (row for row in CATALOGUE if cause in row.causes and row.applies(m))
 
 
-# --- When rows apply ------------------------------------------------------------------------------
+# --- Conditions -----------------------------------------------------------------------------------
 
 
 def _is_data_loader(m: Measurements) -> bool:
@@ -83,12 +83,12 @@ def _has_free_cores(m: Measurements) -> bool:
 
 
 def is_serialised(m: Measurements) -> bool:
-    """Tell whether the workers wait for each other, one at a time."""
+    """Return whether a lock lets only one worker load at a time."""
     return m.setting.workers > 1 and m.fetching.locked_share > LOCKED_SHARE
 
 
 def _reads_samples_one_by_one(m: Measurements) -> bool:
-    """Tell whether most of a fetch is Python that runs once for each sample."""
+    """Return whether most of a fetch is Python code that runs once per sample."""
     setting = m.setting
     by_number = setting.batch_size and setting.kind not in ("stream", "no DataLoader")
     small = m.making_s < SMALL_SAMPLE_S * setting.batch_size
@@ -101,13 +101,13 @@ def _listing_takes_long(m: Measurements) -> bool:
 
 
 def _reads_much_more(m: Measurements) -> bool:
-    """Tell whether a fetch reads many times the bytes of its batch."""
+    """Return whether a fetch reads many times the bytes of its batch."""
     asked, batch = m.fetching.asked_bytes, m.moving.batch_bytes
     return asked > READ_AMPLIFICATION * max(batch, 1) and asked > 1e6
 
 
 def _opens_each_sample(m: Measurements) -> bool:
-    """Tell whether each sample takes so many reads that its file must have been opened for it."""
+    """Return whether each sample needs so many reads that it must open a file."""
     samples = m.setting.batch_size
     return bool(samples) and m.fetching.read_calls > READS_PER_SAMPLE * samples
 
@@ -118,9 +118,9 @@ def _collating_is_most(m: Measurements) -> bool:
 
 
 def _moving_costs_much(m: Measurements) -> bool:
-    """Tell whether workers spend much of their time on what the main process would not do.
+    """Return whether workers spend much of their time on moving batches.
 
-    That is to copy a batch into shared memory, and to send it.
+    They copy each batch into shared memory and send it. Loading in the main process needs neither.
     """
     moving_s = m.collating_s + m.moving.sending_s
     return m.setting.workers > 0 and moving_s > MOVING_SHARE * m.making_s
@@ -133,18 +133,19 @@ def _many_objects(m: Measurements) -> bool:
 
 
 def _refills_each_epoch(m: Measurements) -> bool:
-    """Tell whether most of a start-up is what the first fetch of an epoch does."""
-    stream = m.setting.kind == "stream"  # else the first fetch opens files, once in a process
+    """Return whether the first fetch of an epoch takes most of the start-up."""
+    # In other datasets, the first fetch opens files. A process does this only once.
+    stream = m.setting.kind == "stream"
     return stream and m.paces.filling_s > FILLING_SHARE * m.paces.start_up_s > 0
 
 
-# --- Numbers and changes --------------------------------------------------------------------------
+# --- Changes --------------------------------------------------------------------------------------
 
 
 def more_workers(m: Measurements, cause: Cause) -> list[Change]:
-    """Return the change to as many workers as keep up with the step, and to half as many before.
+    """Return the change to enough workers for the step, preceded by half as many.
 
-    No more than there are cores if they compute, and than patience bears if they wait.
+    Workers that compute are limited to the number of cores, and workers that wait to `MAX_WORKERS`.
     """
     setting, most = m.setting, MAX_WORKERS
     if m.fetching.computing_s > m.waiting_s:
@@ -161,28 +162,28 @@ def _one_thread(m: Measurements) -> Change:
         where = "worker_init_fn=keepfed.loaders.workers.worker_init"
     else:
         where = "OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1"
-    return Change(f"thread pools to one: {where}", "one thread")
+    return Change(f"limit thread pools to one thread: {where}", "one thread")
 
 
 def _all_cores(m: Measurements) -> Change:
-    cores = m.setting.cores
-    return Change(f"let the workers use all {cores} cores: take away what pins them", "all cores")
+    affinity = "remove the CPU affinity (taskset, sched_setaffinity) that limits them"
+    return Change(f"let the workers use all {m.setting.cores} cores: {affinity}", "all cores")
 
 
-def _ahead(m: Measurements) -> Change:
-    words = "load ahead in a thread: for batch in ThreadPrefetcher(loader), which is in "
+def _thread_ahead(m: Measurements) -> Change:
+    words = "prefetch in a thread: for batch in ThreadPrefetcher(loader), from "
     return Change(f"{words}keepfed.loaders.prefetch", "thread ahead")
 
 
 # --- Gains ----------------------------------------------------------------------------------------
 
 
-def _without(**times: Any) -> Callable[[Measurements], float]:
+def _less_work(**times: Any) -> Callable[[Measurements], float]:
     return lambda m: gain_of_less_work(m, **times)
 
 
 def _gain_of_less_computing(m: Measurements, left_s: float = 0.0) -> float:
-    """Return the gain if a fetch computes no more than `left_s`, and writes its batch."""
+    """Return the gain if a fetch only computes for `left_s` and writes its batch."""
     left_ms = 1e3 * left_s + WRITING_MS_PER_MB * m.moving.batch_bytes / 1e6
     return gain_of_less_work(m, transform_ms=min(left_ms, pipeline(m).transform_ms))
 
@@ -193,7 +194,7 @@ def _gain_without_reading(m: Measurements) -> float:
 
 
 def _gain_of_smaller_batches(m: Measurements, left: float) -> float:
-    """Return the gain if a batch has only the share `left` of its bytes, or of its objects."""
+    """Return the gain if a batch keeps only the share `left` of its bytes or objects."""
     fetching, moving = m.fetching, m.moving
     collating_s = min(fetching.collate_s, fetching.computing_s) * (left if moves_bytes(m) else 1.0)
     sent_s = left * max(0.0, moving.sending_s - moving.receiving_s)
@@ -214,33 +215,35 @@ def _gain_without_sampling(m: Measurements) -> float:
 
 
 def _gain_of_busy_workers(m: Measurements) -> float:
-    """Return the gain if all workers load as those do that have something to load."""
-    working = max(1, m.setting.working or m.setting.workers)
+    """Return the gain if the idle workers load as fast as the busy ones."""
+    working = max(1, m.setting.active_workers or m.setting.workers)
     ideal_s = max(m.paces.step_s, m.paces.together_s * working / m.setting.workers)
     return min(m.headroom, m.iteration_s / ideal_s) if ideal_s else 1.0
 
 
 def _precompute_words(m: Measurements) -> str:
     stage = slowest_stage(m)
-    what = f"the stage {stage!r}" if stage else "what the dataset computes"
-    return f"do {what} once, ahead of training, or on the GPU; or take more cores"
+    what = f"the stage {stage!r}" if stage else "the samples"
+    return f"precompute {what} before training, do this work on the GPU, or use more cores"
 
 
 def _narrow_words(m: Measurements) -> str:
     return (
-        f"make the batch smaller: its values fit into {m.moving.narrower}; "
-        "convert them back on the GPU"
+        f"send a smaller batch: its values fit into {m.moving.narrower}, and the GPU can convert "
+        "them back"
     )
 
 
 CATALOGUE: tuple[Advice, ...] = (
-    Advice("leave-it", ("GPU-bound",), "leave the loader alone; work on the step", at_most=False),
-    # loaders, in the order of the rules
+    Advice(
+        "leave-it", ("GPU-bound",), "leave the loader alone and work on the step", at_most=False
+    ),
+    # The loader, in the order of the rules
     Advice(
         "thread-ahead",
         ANY_LOADER,
         applies=lambda m: not _is_data_loader(m),
-        changes=lambda m, cause: [_ahead(m)],
+        changes=lambda m, cause: [_thread_ahead(m)],
         removes=False,
     ),
     Advice(
@@ -254,7 +257,7 @@ CATALOGUE: tuple[Advice, ...] = (
     Advice(
         "one-thread",
         ("CPU",),
-        gain=lambda m: gain(m, quicker=m.fetching.one_thread_gain),
+        gain=lambda m: gain(m, fetch_speedup=m.fetching.one_thread_gain),
         applies=lambda m: _is_data_loader(m) and oversubscribed(m),
         changes=lambda m, cause: [_one_thread(m)],
         at_most=False,
@@ -298,7 +301,7 @@ CATALOGUE: tuple[Advice, ...] = (
         ANY_LOADER,
         lambda m: (
             f"split the data into at least {plural(m.setting.workers, 'shard')}, so that each "
-            "worker has its own"
+            "worker gets one"
         ),
         _gain_of_busy_workers,
         has_idle_workers,
@@ -306,7 +309,7 @@ CATALOGUE: tuple[Advice, ...] = (
     Advice(
         "one-at-a-time",
         ("storage",),
-        "let each worker open its own file or connection, without a lock that they share",
+        "let each worker open its own file or connection instead of sharing one behind a lock",
         lambda m: min(m.headroom, m.setting.workers),
         is_serialised,
     ),
@@ -314,8 +317,8 @@ CATALOGUE: tuple[Advice, ...] = (
         "open-once",
         ("storage", "CPU"),
         lambda m: (
-            "open a file once in each worker, not for each sample, and read only the part that is "
-            "used (if each sample has its own file, pack many into one): a batch takes "
+            "open each file once per worker instead of once per sample, and read only the part you "
+            "use (if each sample has its own file, pack many samples into one): a batch now takes "
             f"{plural(round(m.fetching.read_calls), 'read')}"
         ),
         _gain_without_reading,
@@ -325,8 +328,8 @@ CATALOGUE: tuple[Advice, ...] = (
         "read-less",
         ("storage", "CPU"),
         lambda m: (
-            f"read only what a sample needs (a memory map, smaller chunks, the one array): a batch "
-            f"of {size(m.moving.batch_bytes)} takes {size(m.fetching.asked_bytes)} of reading"
+            "read only what a sample needs (memory map, smaller chunks, only the arrays you use): "
+            f"a batch of {size(m.moving.batch_bytes)} now reads {size(m.fetching.asked_bytes)}"
         ),
         _gain_without_reading,
         _reads_much_more,
@@ -335,19 +338,19 @@ CATALOGUE: tuple[Advice, ...] = (
         "local-copy",
         ("storage",),
         "copy the data to a local disk, or pack many samples into one file",
-        _without(read_ms=0.0),
+        _less_work(read_ms=0.0),
     ),
     Advice(
         "whole-batches-by-hand",
         ("CPU",),
-        f"{WHOLE}; its __getitem__ is given the indices of a batch",
+        f"{WHOLE}, with a __getitem__ that takes the indices of a batch",
         _gain_of_less_computing,
         lambda m: _reads_samples_one_by_one(m) and _listing_takes_long(m),
     ),
     Advice(
         "one-access",
         ("CPU",),
-        "give the dataset __getitems__(indices), which reads all samples by one access",
+        "give the dataset a __getitems__(indices) that reads all samples of a batch at once",
         lambda m: _gain_of_less_computing(m, LISTED_SAMPLE_S * m.setting.batch_size),
         _reads_samples_one_by_one,
     ),
@@ -355,15 +358,15 @@ CATALOGUE: tuple[Advice, ...] = (
     Advice(
         "collate-arrays",
         ("collate or IPC",),
-        "join the samples by one operation for each field (torch.stack, padding, or torch.cat with "
-        "offsets for graphs), without a loop in Python",
-        _without(collate_ms=0.0),
+        "collate each field with one operation (torch.stack, padding, or torch.cat with offsets "
+        "for graphs) instead of a Python loop",
+        _less_work(collate_ms=0.0),
         lambda m: _collating_is_most(m) and not moves_bytes(m),
     ),
     Advice(
         "one-array-per-field",
         ("collate or IPC",),
-        "return one tensor for each field instead of lists and dicts of Python objects, which are "
+        "return one tensor per field instead of lists and dicts of Python objects, which are "
         "pickled one by one",
         lambda m: _gain_of_smaller_batches(m, 0.0),
         _many_objects,
@@ -378,57 +381,57 @@ CATALOGUE: tuple[Advice, ...] = (
     Advice(
         "send-less",
         ("collate or IPC",),
-        "let the dataset return only what the step uses (select, crop), or half the bytes by "
-        "float16 if the step computes in half precision",
+        "let the dataset return only what the step uses (select, crop), or return float16 if the "
+        "step computes in half precision",
         lambda m: _gain_of_smaller_batches(m, 0.5),
     ),
     Advice(
         "even-samples",
         ("uneven",),
-        "find out what is special about the slow samples, and make them smaller ahead of training",
+        "find out why the slow samples are slow, and make them smaller before training",
         even_gain,
     ),
-    # what is not the loader's
+    # The step, the start-up and the memory
     Advice(
         "copy-ahead",
         ("transfer",),
-        "pin_memory=True, and copy with non_blocking=True, one batch ahead of the step",
+        "set pin_memory=True, and copy with non_blocking=True one batch ahead of the step",
         lambda m: gain(m, pinned=True, overlap=True),
         at_most=False,
     ),
     Advice(
         "plan-batches",
         ("main process",),
-        "let the sampler plan all batches of an epoch at once: next() waits while it computes",
+        "let the sampler plan all batches of an epoch at once, because next() waits for it",
         _gain_without_sampling,
         lambda m: m.paces.sampling_s > SAMPLING_SHARE * (m.paces.sampling_s + m.step.host_s),
     ),
     Advice(
         "rare-loss",
         ("main process",),
-        "take the Python work out of the loop, and read the loss (.item()) only every 50 steps",
+        "move the Python work out of the loop, and read the loss (.item()) only every 50 steps",
         lambda m: gain(m, host_ms=0.0, sync=False),
     ),
     Advice(
         "one-loop",
         ("start-up",),
-        "loop over the loader once an epoch: next(iter(loader)) makes an iterator, and starts its "
-        "workers, for each batch",
+        "loop over the loader once per epoch: next(iter(loader)) creates an iterator and starts "
+        "the workers for every batch",
         _gain_without_start_up,
         lambda m: m.paces.epoch == 1,
     ),
     Advice(
         "make-once",
         ("start-up",),
-        "make the loader once, outside of the loop over the epochs, with persistent_workers=True",
+        "create the loader once, before the loop over epochs, with persistent_workers=True",
         _gain_without_start_up,
-        lambda m: m.setting.made > 1 and m.setting.workers > 0,
+        lambda m: m.setting.loaders_made > 1 and m.setting.workers > 0,
     ),
     Advice(
         "fill-once",
         ("start-up",),
-        "do once, before training, what __iter__ does first in each epoch (a shuffle, a buffer "
-        "that is filled); workers that last do it again too",
+        "do the work at the start of __iter__ (a shuffle, filling a buffer) once, before training, "
+        "because persistent workers repeat it in every epoch",
         _gain_without_start_up,
         _refills_each_epoch,
     ),
@@ -443,21 +446,21 @@ CATALOGUE: tuple[Advice, ...] = (
     Advice(
         "start-once",
         ("start-up",),
-        "do once, before training, what the loader does at the start of each epoch",
+        "do the work at the start of each epoch once, before training",
         _gain_without_start_up,
         at_most=False,
     ),
     Advice(
         "packed-strings",
         ("memory",),
-        "keep the dataset's lists in arrays: keepfed.loaders.workers.PackedStrings",
+        "store the dataset's lists in arrays, for example keepfed.loaders.workers.PackedStrings",
         applies=lambda m: m.memory.grown_bytes > m.in_flight_bytes,
         at_most=False,
     ),
     Advice(
         "fewer-in-flight",
         ("memory",),
-        "prefetch_factor=1, or fewer workers: fewer batches in flight",
+        "set prefetch_factor=1 or use fewer workers, so that fewer batches are in flight",
         at_most=False,
     ),
 )

@@ -1,4 +1,4 @@
-"""A change of a loop that needs none of the dataset or the step."""
+"""Changes to a loop that leave the code of the dataset and of the step alone."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ Kind = Literal["arguments", "whole batches", "one thread", "all cores", "thread 
 
 @dataclass(frozen=True)
 class Change:
-    """What may be done about a loop without touching dataset or step."""
+    """A change to the loader that leaves the dataset and the step alone."""
 
     words: str
     kind: Kind = "arguments"
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # of the `DataLoader`
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # new arguments of the `DataLoader`
 
 
 def with_arguments(**arguments: Any) -> Change:
-    """Return the change to other arguments of the `DataLoader`."""
+    """Return a change of arguments of the `DataLoader`."""
     words = ", ".join(f"{name}={value}" for name, value in arguments.items())
     return Change(words, arguments=arguments)
 
 
 def with_persistent_workers(change: Change) -> Change:
-    """Return the change, with workers that last from epoch to epoch besides."""
+    """Return the same change with persistent workers added."""
     lasting = with_arguments(persistent_workers=True)
     words = f"{change.words}, {lasting.words}"
     return replace(change, words=words, arguments={**change.arguments, **lasting.arguments})

@@ -1,4 +1,4 @@
-"""Choose the one change to name, from the catalogue and from what was tried."""
+"""Choose the one change to recommend, from the catalogue and from the trials."""
 
 from __future__ import annotations
 
@@ -26,34 +26,35 @@ from keepfed.measure.advice.thresholds import (
 )
 
 KEEP_LOADER = (
-    "leave the loader as it is: to read each batch by one access was tried, and is no faster"
+    "leave the loader as it is: reading each batch in one call was tried and is not faster"
 )
-WHOLE_BATCHES = ("one-access", "whole-batches-by-hand")  # what whole batches by one access tell of
+# Advice that a trial of whole batches confirms or refutes
+WHOLE_BATCHES = ("one-access", "whole-batches-by-hand")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """How a loop is predicted to run after a change, from a run of the changed loader."""
+    """The predicted speed of a loop with a change, from a run of the changed loader."""
 
-    advice: str  # its id
+    advice: str  # id of the row in the catalogue
     change: Change
-    iteration_s: float  # a batch, its share of the start-up included
-    applicable: bool = True  # without touching the dataset
+    iteration_s: float  # seconds per batch, including its share of the start-up
+    applicable: bool = True  # whether the dataset works unchanged
 
 
 class Recommendation(NamedTuple):
-    """What is wrong, and the one change to make."""
+    """The verdict on a loop, and the one change to make."""
 
-    advice: str  # the id of its row in the catalogue
+    advice: str  # id of the row in the catalogue
     verdict: str  # one sentence
     change: str
-    gain: float  # predicted speed of the loop, over its speed now
-    at_most: bool = False  # the gain is that of removing the cause altogether
-    how: Change | None = None  # where no code of dataset or step has to be changed
+    gain: float  # predicted speed-up of the loop
+    at_most: bool = False  # whether the gain is an upper bound: the cause removed completely
+    how: Change | None = None  # the change, if it needs no code of the dataset or the step
 
 
 def candidates(m: Measurements, cause: Cause) -> list[tuple[Advice, Change]]:
-    """Return what may help against `cause` and can be tried."""
+    """Return the changes that may fix `cause` and can be tried."""
     rows = applicable(m, cause)
     found = [(row, change) for row in rows for change in row.changes(m, cause)]
     alone = [both for both in found if both[0].id in ("all-cores", "one-thread")]
@@ -63,13 +64,14 @@ def candidates(m: Measurements, cause: Cause) -> list[tuple[Advice, Change]]:
 def recommend(
     m: Measurements, cause: Cause, trials: Sequence[Trial] | None = None
 ) -> Recommendation:
-    """Return what to change about `cause`: the best of what was tried, if it gains enough.
+    """Return the recommended change for `cause`: the best trial, if it gains enough.
 
-    A trial knows more than the model about the change that removes the cause altogether. If whole
-    batches by one access gain nothing, samples by one access gain nothing either.
-    Where nothing was tried (`trials` is None), more workers are advised if there are cores for them
-    and they gain enough although their batches have to be moved. No workers are advised if moving a
-    batch costs more than making it here.
+    A trial takes precedence over the model. If reading whole batches brought no gain, reading
+    samples with `__getitems__` is not recommended either.
+
+    Without trials (`trials` is None), recommend more workers if free cores exist and the predicted
+    gain exceeds the cost of moving batches between processes. Recommend `num_workers=0` if moving
+    a batch costs more than loading it in the main process.
     """
     advised = _advised(m, cause)
     if trials is None:
@@ -79,7 +81,7 @@ def recommend(
     shortest_s = min(trial.iteration_s for trial in trials)
     best = next(trial for trial in trials if trial.iteration_s <= NEARLY_BEST * shortest_s)
     now_s = m.iteration_s
-    if oversubscribed(m):  # in fits: ten times as slow in one run as in the next
+    if oversubscribed(m):  # one run can be ten times slower than the next
         now_s = min(now_s, m.paces.loader_s + m.start_up_share_s)
     gains = now_s / best.iteration_s
     was_tried = any(trial.advice == "whole-batches" for trial in trials)
@@ -96,16 +98,16 @@ def recommend(
 
 
 def _advised(m: Measurements, cause: Cause) -> Recommendation:
-    """Return the preferred row of those that remove `cause` altogether."""
+    """Return the preferred row that removes `cause` completely."""
     row = next(row for row in applicable(m, cause) if row.removes)
     how = next(iter(row.changes(m, cause)), None)
     return Recommendation(
-        row.id, sentence(m, cause), row.says(m, cause), row.gain(m), row.at_most, how
+        row.id, sentence(m, cause), row.text(m, cause), row.gain(m), row.at_most, how
     )
 
 
 def predicted(m: Measurements, found: Recommendation) -> float:
-    """Return the gain of the change in `found`, which was not tried, by the figures `m`."""
+    """Return the gain that the model predicts for the untried change in `found`."""
     if found.advice == "more-workers" and found.how is not None:
         return _gain_of_workers(m, found.how)
     if found.advice == "no-workers":
@@ -115,8 +117,8 @@ def predicted(m: Measurements, found: Recommendation) -> float:
 
 def _untried(m: Measurements, cause: Cause, advised: Recommendation) -> Recommendation:
     if m.setting.kind == "no DataLoader" and cause == "storage":
-        which = f"`diagnose(loader, step)` tells which; if it is storage, {advised.change}"
-        return advised._replace(change=which)
+        which = "run `diagnose(loader, step)` to find out which, and if it is storage"
+        return advised._replace(change=f"{which}, {advised.change}")
     gains = m.iteration_s / _without_workers_s(m)
     if m.setting.workers and cause == "collate or IPC" and gains > WORTHWHILE_GAIN:
         none = with_arguments(num_workers=0)
@@ -127,14 +129,14 @@ def _untried(m: Measurements, cause: Cause, advised: Recommendation) -> Recommen
 
 
 def _without_workers_s(m: Measurements) -> float:
-    """Return the time of a batch that the main process makes and nobody has to move."""
+    """Return the time per batch if the main process loads it."""
     return m.making_s + m.paces.step_s
 
 
 def _more_workers(m: Measurements, cause: Cause, advised: Recommendation) -> Recommendation:
-    """Return the advice to take more workers if they have cores and gain enough, else `advised`.
+    """Recommend more workers if they have cores and gain enough, else return `advised`.
 
-    The fewest that gain nearly as much as the most do are advised.
+    Of the numbers of workers that are nearly as fast as the best, the smallest is recommended.
     """
     rows = [row for row in applicable(m, cause) if row.id == "more-workers"]
     counts = [change.arguments["num_workers"] for _ in rows for change in more_workers(m, cause)]
@@ -152,7 +154,7 @@ def _more_workers(m: Measurements, cause: Cause, advised: Recommendation) -> Rec
 
 
 def _change_to_workers(m: Measurements, count: int) -> Change:
-    """Return the change to `count` workers, which last if starting them takes long in an epoch."""
+    """Return the change to `count` workers, persistent if their start takes long in an epoch."""
     change, epoch = with_arguments(num_workers=count), m.paces.epoch
     starts_s = count * _worker_start_s(m)
     again = epoch and m.paces.epochs != 1 and starts_s > NOTICED * m.iteration_s * epoch
@@ -160,7 +162,7 @@ def _change_to_workers(m: Measurements, count: int) -> Change:
 
 
 def _gain_of_workers(m: Measurements, change: Change) -> float:
-    """Return what the model says of more workers; what moving batches costs may not be known."""
+    """Return the predicted gain of more workers, with default costs for moving batches."""
     count, moved = change.arguments["num_workers"], dict[str, float]()
     if not m.setting.workers:
         now, mb = pipeline(m), m.moving.batch_bytes / 1e6
@@ -168,7 +170,7 @@ def _gain_of_workers(m: Measurements, change: Change) -> float:
         moved["host_ms"] = now.host_ms + MOVING_MS + RECEIVING_MS_PER_MB * mb
     iteration_s = m.iteration_s / gain(m, num_workers=count, **moved)
     if epoch := m.paces.epoch:
-        starts = float(count)  # in each epoch
+        starts = float(count)  # worker starts per epoch
         if change.arguments.get("persistent_workers"):
             starts = count / m.paces.epochs if m.paces.epochs else 0.0
         iteration_s += (starts - m.setting.workers) * _worker_start_s(m) / epoch
@@ -176,7 +178,7 @@ def _gain_of_workers(m: Measurements, change: Change) -> float:
 
 
 def _worker_start_s(m: Measurements) -> float:
-    """Return how long a worker takes to start and to end."""
+    """Return the seconds that a worker takes to start and to end."""
     setting = m.setting
     if setting.workers:
         return m.paces.start_up_s / setting.workers
@@ -184,7 +186,10 @@ def _worker_start_s(m: Measurements) -> float:
 
 
 def _cores_left(m: Measurements) -> int:
-    """Return the cores that a step of several threads leaves; each of them waits for the others."""
+    """Return the cores that a multi-threaded step leaves free for the workers.
+
+    Workers on the same cores would delay the whole step, because its threads wait for each other.
+    """
     paces, cores = m.paces, m.setting.cores
     taken = paces.step_cpu_s / paces.step_s if paces.step_s else 0.0
     return round(cores - taken) if taken > SEVERAL_CORES else cores

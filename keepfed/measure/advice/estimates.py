@@ -1,6 +1,6 @@
-"""The figures that a verdict rests on, and how they follow from iterations and fetches.
+"""The measurements behind a verdict, and their estimates from iterations and fetches.
 
-Times are seconds per batch where nothing else is said.
+Times are seconds per batch unless a comment gives another unit.
 """
 
 from __future__ import annotations
@@ -21,96 +21,96 @@ Kind = Literal["batches of samples", "samples", "stream", "no DataLoader"]
 
 @dataclass(frozen=True, kw_only=True)
 class Paces:
-    """How long a batch takes: the loader alone, the step alone, and both together."""
+    """Time per batch of the loader alone, the step alone, and both together."""
 
     loader_s: float
     step_s: float
     together_s: float
-    wait_s: float  # of together_s: in next()
-    step_delay_s: float = 0.0  # of step_s: other programs had the cores
-    waited_share: float = 1.0  # of the calls of next(), together: those that found no batch ready
-    sampling_s: float = 0.0  # of wait_s: processor time of the sampler, in the main process
-    start_up_s: float = 0.0  # per epoch: workers start and end, and nothing is loaded
-    filling_s: float = 0.0  # of start_up_s: the first fetch takes so much longer than others
-    epoch: int | None = None  # batches in an epoch, if known
-    epochs: int = 0  # that the program ran through; 0: not known
-    step_cpu_s: float = 0.0  # of step_s: processor time of all threads of the main process
+    wait_s: float  # time in next(), as part of together_s
+    step_delay_s: float = 0.0  # part of step_s in which other programs used the cores
+    waited_share: float = 1.0  # share of the next() calls that found no batch ready
+    sampling_s: float = 0.0  # CPU time of the sampler in the main process, as part of wait_s
+    start_up_s: float = 0.0  # s per epoch in which workers start or end and nothing is loaded
+    filling_s: float = 0.0  # extra time of the first fetch, as part of start_up_s
+    epoch: int | None = None  # batches in an epoch; None: unknown
+    epochs: int = 0  # epochs that the program ran; 0: unknown
+    step_cpu_s: float = 0.0  # CPU time of all threads of the main process in a step
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepParts:
-    """What the step consists of."""
+    """The parts of a step."""
 
-    has_device: bool = False  # a GPU, real or emulated
-    compute_s: float | None = None  # None if the step says nothing of its device
-    transfer_s: float = 0.0  # during which the device did not compute
-    host_s: float = 0.0  # in which neither a copy nor a computation ran
+    has_device: bool = False  # whether there is a GPU, real or emulated
+    compute_s: float | None = None  # time on the device; None: the step records no spans
+    transfer_s: float = 0.0  # time of copies during which the device did not compute
+    host_s: float = 0.0  # time in which neither a copy nor a computation ran
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How the loader is set up, and what this process may use of the machine."""
+    """Settings of the loader, and the resources this process may use."""
 
     kind: Kind = "samples"
-    batch_size: int = 0  # samples that the loader itself puts into a batch, 0: it does not
-    made: int = 1  # so many loaders that were alike, one after the other
-    has_getitems: bool = False  # the dataset is asked for whole batches
+    batch_size: int = 0  # samples per batch; 0: the loader does not build batches itself
+    loaders_made: int = 1  # number of equal loaders that the program created in turn
+    has_getitems: bool = False  # whether the dataset returns all samples of a batch at once
     workers: int = 0
-    working: int = 0  # of them have sent a batch; 0: that is not known
+    active_workers: int = 0  # workers that sent a batch; 0: unknown
     prefetch_factor: int = 2
-    start_method: str = ""  # of the workers, now or to come
-    cores: int = 1  # that this process may use
-    worker_cores: int = 1  # that the workers may use, all together
-    free_bytes: float = 1e12  # memory that the machine has left
-    others_cores: float = 0.0  # that other programs kept busy
+    start_method: str = ""  # start method of the workers, even if there are none yet
+    cores: int = 1  # cores that this process may use
+    worker_cores: int = 1  # cores that the workers may use together
+    free_bytes: float = 1e12  # free memory of the machine
+    others_cores: float = 0.0  # cores that other programs kept busy
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fetching:
-    """What one fetch costs one worker; without workers, the main process."""
+    """Cost of one fetch in a worker, or in the main process if there are no workers."""
 
     fetch_s: float = 0.0
-    computing_s: float = 0.0  # of fetch_s: its processor was at work
-    delay_s: float = 0.0  # of fetch_s: it was ready to compute and no core was free
-    collate_s: float = 0.0  # of fetch_s
-    stages: Mapping[str, float] = field(default_factory=dict)  # that the dataset names
+    computing_s: float = 0.0  # part of fetch_s in which the fetch computed
+    delay_s: float = 0.0  # part of fetch_s in which it was ready to run but no core was free
+    collate_s: float = 0.0  # part of fetch_s in the collate function
+    stages: Mapping[str, float] = field(default_factory=dict)  # time of each named stage
     slow_share: float = 0.0  # share of the fetches that take over SLOW_FETCH times the median
-    slow_time: float = 0.0  # share of the fetching time that is lost so
+    slow_time: float = 0.0  # share of the fetching time that slow fetches lose
     slowest_s: float = 0.0
     pool_threads: int = 1  # threads that a numerical library may use in a worker
-    one_thread_gain: float = 1.0  # how many times faster the loader is with one; 1 if not tried
-    asked_bytes: float = 0.0  # read per batch, from whatever file
-    disk_bytes: float = 0.0  # of them from a disk
-    read_calls: float = 0.0  # system calls that read
-    locked_share: float = 0.0  # of the looks at a worker: a lock held it
+    one_thread_gain: float = 1.0  # speed-up of the loader with one thread; 1 if not tried
+    asked_bytes: float = 0.0  # bytes read per batch from any file
+    disk_bytes: float = 0.0  # part of asked_bytes that came from a disk
+    read_calls: float = 0.0  # system calls that read, per batch
+    locked_share: float = 0.0  # share of the checks that found a worker waiting for a lock
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moving:
-    """What it costs to bring a batch from a worker to the main process."""
+    """Cost of moving a batch from a worker to the main process."""
 
     batch_bytes: int = 0
-    sending_s: float = 0.0  # processor time of worker and main process beyond the fetch
-    receiving_s: float = 0.0  # of it: of the main process
-    pickle_s: float = 0.0  # to pickle a batch and back, without its tensors
-    objects: int = 0  # of a batch that are pickled one by one
-    narrower: str = ""  # a smaller type that holds all values of its largest tensors, if any
-    narrower_share: float = 1.0  # of its bytes are left then
+    sending_s: float = 0.0  # CPU time of the worker and the main process after the fetch
+    receiving_s: float = 0.0  # part of sending_s in the main process
+    pickle_s: float = 0.0  # CPU time to pickle and unpickle a batch without its tensors
+    objects: int = 0  # Python objects in a batch that are pickled one by one
+    narrower: str = ""  # smaller dtype that can hold the largest tensor; "" if there is none
+    narrower_share: float = 1.0  # share of the bytes that remain with the smaller dtypes
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerMemory:
-    """The memory of all workers together; bytes."""
+    """Private memory of all workers together, in bytes."""
 
-    own_bytes: float = 0.0  # that each has for itself, when they had loaded a batch
-    grown_bytes: float = 0.0  # by which that grew while they were watched
-    grown_late_bytes: float = 0.0  # of them in the second half of that time
-    watched: int = 0  # batches that were loaded in that time
+    own_bytes: float = 0.0  # private memory after the first batches
+    grown_bytes: float = 0.0  # growth during the measurement
+    grown_late_bytes: float = 0.0  # part of grown_bytes in the second half
+    watched: int = 0  # number of batches in the measurement
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurements:
-    """What was measured of a loader, a step, and both together."""
+    """Everything that was measured for one loop."""
 
     paces: Paces
     step: StepParts = StepParts()
@@ -121,29 +121,29 @@ class Measurements:
 
     @property
     def making_s(self) -> float:
-        """Time of a fetch if there is always a core for it."""
+        """Time of a fetch if a core is always free."""
         return max(0.0, self.fetching.fetch_s - self.fetching.delay_s)
 
     @property
     def collating_s(self) -> float:
-        """Time of the collating if there is always a core for it."""
+        """Time of collating if a core is always free."""
         fetching = self.fetching
         return fetching.collate_s * self.making_s / fetching.fetch_s if fetching.fetch_s else 0.0
 
     @property
     def waiting_s(self) -> float:
-        """Time of a fetch that neither computed nor waited for a core: storage, or a lock."""
+        """Time in which a fetch waits for storage or for a lock."""
         return max(0.0, self.making_s - self.fetching.computing_s)
 
     @property
     def occupied_s(self) -> float:
-        """Time for which a fetch would compute if the workers had their cores to themselves."""
+        """Computing time of a fetch if only the workers use their cores."""
         cores = max(1, min(self.setting.worker_cores, self.setting.cores))
         return self.fetching.computing_s * max(1.0, self.setting.workers / cores)
 
     @property
     def pace_s(self) -> float:
-        """Time in which the workers could load a batch if no other program took their cores."""
+        """Time per batch of the workers if no other program uses their cores."""
         moving, setting = self.moving, self.setting
         computing = self.fetching.computing_s + max(0.0, moving.sending_s - moving.receiving_s)
         at_once = max(1, min(setting.workers, setting.worker_cores, setting.cores))
@@ -152,28 +152,28 @@ class Measurements:
 
     @property
     def start_up_share_s(self) -> float:
-        """Start-up, and the end of the workers, shared out among the batches of an epoch."""
+        """Start and end of an epoch, divided by its number of batches."""
         return self.paces.start_up_s / self.paces.epoch if self.paces.epoch else 0.0
 
     @property
     def iteration_s(self) -> float:
-        """What one batch costs the loop, its share of the start-up included."""
+        """Time of an iteration, including its share of the start-up."""
         return self.paces.together_s + self.start_up_share_s
 
     @property
     def headroom(self) -> float:
-        """How many times faster the loop would be with an infinitely fast loader."""
+        """Speed-up of the loop with an infinitely fast loader."""
         return max(1.0, self.iteration_s / self.paces.step_s) if self.paces.step_s else 1.0
 
     @property
     def in_flight_bytes(self) -> int:
-        """Memory of the batches that wait in the queue when the step is slow."""
+        """Memory of the queued batches when the step is slow."""
         in_queue = self.setting.workers * self.setting.prefetch_factor
         return self.moving.batch_bytes * (in_queue + 1)
 
     @property
     def grown_to_the_end_bytes(self) -> float:
-        """Memory by which the workers will have grown when the epoch ends, at the late pace."""
+        """Growth of the workers at the end of the epoch, extrapolated from the second half."""
         memory, epoch = self.memory, self.paces.epoch
         if not memory.watched or not epoch:
             return memory.grown_bytes
@@ -182,20 +182,23 @@ class Measurements:
 
 
 def ms(seconds: float) -> str:
-    """Return a time of a batch as it reads best."""
+    """Return `seconds` as text with a suitable unit."""
     return duration(seconds * 1e9)
 
 
 def steady(fetches: Sequence[Fetch]) -> list[Fetch]:
-    """Leave out the first fetch of each worker, which opens files and imports, if others remain."""
+    """Return the fetches without the first one of each worker, unless nothing else is left.
+
+    The first fetch of a worker opens files and imports modules.
+    """
     firsts = _firsts(fetches)
     return [fetch for fetch in fetches if fetch is not firsts[fetch.worker]] or list(fetches)
 
 
 def fetching_of(fetches: Sequence[Fetch]) -> Fetching:
-    """Return what a fetch costs, given fetches in the order in which they ended.
+    """Estimate the cost of a fetch from `fetches`, sorted by their end.
 
-    Of some of them, only the whole time may be known.
+    For some of them, only the wall time may be known.
     """
     fetches = steady(fetches)
     if not fetches:
@@ -221,7 +224,7 @@ def fetching_of(fetches: Sequence[Fetch]) -> Fetching:
 
 
 def sent_s(fetches: Sequence[Fetch]) -> float:
-    """Return the processor time that a worker spends on a batch besides its fetch."""
+    """Return the CPU time that a worker spends on a batch outside its fetch."""
     fetches = steady(fetches)
     besides, count = 0.0, 0
     fetching_ns = _of_each(fetches, attrgetter("process_cpu_ns"))
@@ -230,25 +233,25 @@ def sent_s(fetches: Sequence[Fetch]) -> float:
         read = [place for place, (fetch, _) in enumerate(own) if fetch.total_cpu_ns != UNKNOWN]
         for first, last in pairwise(read):
             spent_ns = own[last][0].total_cpu_ns - own[first][0].total_cpu_ns
-            if spent_ns >= 0:  # else the process of another epoch, which counts from zero
+            if spent_ns >= 0:  # a negative time belongs to the new process of another epoch
                 besides += spent_ns - sum(cpu_ns for _, cpu_ns in own[first + 1 : last + 1])
                 count += last - first
     return max(0.0, besides / max(1, count) / 1e9)
 
 
 def cpu_per_batch_s(fetches: Sequence[Fetch]) -> float:
-    """Return the processor time of all threads of a worker per batch."""
+    """Return the CPU time of all threads of a worker, per batch."""
     return _per_fetch(steady(fetches), "total_cpu_ns") / 1e9
 
 
 def memory_of(fetches: Sequence[Fetch]) -> WorkerMemory:
-    """Return the memory that all workers together had for themselves, and how it grew."""
+    """Return the private memory of all workers together, and its growth."""
     first = grown = late = 0.0
     for worker in {fetch.worker for fetch in fetches}:
         own = [f.own_bytes for f in fetches if f.worker == worker and f.own_bytes > 0]
         if len(own) >= 3:
             third = len(own) // 3
-            last = median(own[-third:])  # batches come and go
+            last = median(own[-third:])  # single values vary with the batches in memory
             first, grown = first + own[0], grown + last - own[0]
             late += last - median(own[third:-third])
     return WorkerMemory(
@@ -257,19 +260,19 @@ def memory_of(fetches: Sequence[Fetch]) -> WorkerMemory:
 
 
 def start_up_s(first_s: float, fetches: Sequence[Fetch], batch_s: float) -> float:
-    """Return how long an epoch's first batch takes beyond a usual fetch.
+    """Return how much longer the first batch of an epoch takes than a usual fetch.
 
     Args:
-        first_s: seconds until it is there.
-        fetches: of the loop.
-        batch_s: what a batch takes, if no fetch is known.
+        first_s: Seconds until the first batch arrives.
+        fetches: Fetches of the loop.
+        batch_s: Seconds per batch, used if `fetches` is empty.
     """
     walls_s = [fetch.wall_ns / 1e9 for fetch in steady(fetches)]
     return max(0.0, first_s - median(walls_s or [batch_s]))
 
 
 def filling_s(fetches: Sequence[Fetch]) -> float:
-    """Return how much longer the first fetch of a worker takes than a usual one."""
+    """Return how much longer a worker's first fetch takes than a usual one."""
     if not fetches:
         return 0.0
     usual_ns = median(fetch.wall_ns for fetch in steady(fetches))
@@ -283,14 +286,14 @@ def _firsts(fetches: Sequence[Fetch]) -> dict[int, Fetch]:
 
 
 def mean_s(times_ns: Sequence[float]) -> float:
-    """Return the mean of times in nanoseconds, in seconds; 0 of none."""
+    """Return the mean of `times_ns` in seconds, or 0 if there are none."""
     return fmean(times_ns) / 1e9 if times_ns else 0.0
 
 
 def _of_each(fetches: Sequence[Fetch], figure: Callable[[Fetch], float]) -> list[float]:
-    """Return `figure` of each fetch, in nanoseconds; few of the short ones know it.
+    """Return `figure` of each fetch, in nanoseconds.
 
-    Those that do stand for the time of all that are short.
+    Only some of the short fetches read their clocks. The others get the mean share of their time.
     """
     short = [f for f in fetches if f.cpu_ns != UNKNOWN and f.wall_ns <= LONG_NS]
     share = sum(map(figure, short)) / max(sum(fetch.wall_ns for fetch in short), 1)
@@ -298,9 +301,9 @@ def _of_each(fetches: Sequence[Fetch], figure: Callable[[Fetch], float]) -> list
 
 
 def _part_s(fetches: Sequence[Fetch], part: Callable[[Fetch], float]) -> float:
-    """Return the seconds of a fetch that are `part`; of some fetches only the whole is known.
+    """Return the mean seconds of a fetch in `part`.
 
-    The others stand for them.
+    Fetches with a known `part` represent the fetches with only a wall time.
     """
     known = [fetch for fetch in fetches if fetch.collated_ns]
     share = sum(map(part, known)) / max(sum(fetch.wall_ns for fetch in known), 1)
@@ -313,12 +316,12 @@ def _stages(fetches: Sequence[Fetch]) -> Mapping[str, float]:
 
 
 def _per_fetch(fetches: Sequence[Fetch], name: str) -> float:
-    """Return by how much a total of the workers' processes grew for each fetch; some know it."""
+    """Return how much the running total `name` grows per fetch, where fetches know it."""
     grown = count = 0
     for worker in {fetch.worker for fetch in fetches}:
         own = [getattr(fetch, name) for fetch in fetches if fetch.worker == worker]
         known = [(place, total) for place, total in enumerate(own) if total >= 0]
         for (first, before), (last, after) in pairwise(known):
-            if after >= before:  # else a new epoch began with a new process, which counts from zero
+            if after >= before:  # a new epoch starts new processes, whose totals begin at zero
                 grown, count = grown + after - before, count + last - first
     return grown / count if count else 0.0

@@ -1,4 +1,4 @@
-"""Predict what a change gains, by a simulated loop."""
+"""Predict the gain of a change with a simulated loop."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from keepfed.measure.advice.thresholds import BUSY_CORES
 from keepfed.measure.simulate import Pipeline, simulate
 from keepfed.measure.spans import compute_spans
 
-STEPS = 60  # of the simulated loop
+STEPS = 60  # steps of the simulated loop
 
 
-def gain(m: Measurements, *, quicker: float = 1.0, **changes: Any) -> float:
-    """Return how many times faster the model's loop runs with `changes` to its pipeline.
+def gain(m: Measurements, *, fetch_speedup: float = 1.0, **changes: Any) -> float:
+    """Return the speed-up of the simulated loop with `changes` to its pipeline.
 
-    `quicker` is by how much fetching itself gets faster. The start-up of an epoch stays as it is.
+    `fetch_speedup` is the speed-up of fetching alone. The start-up of an epoch does not change.
     """
-    return _gain(m, pipeline(m), quicker, changes)
+    return _gain(m, pipeline(m), fetch_speedup, changes)
 
 
-def gain_of_less_work(m: Measurements, *, quicker: float = 1.0, **changes: Any) -> float:
-    """Return the gain of a fetch with less to do, which is no more than that of an ideal loader.
+def gain_of_less_work(m: Measurements, *, fetch_speedup: float = 1.0, **changes: Any) -> float:
+    """Return the gain if a fetch does less work, limited to the gain of an ideal loader.
 
-    The measured loop may be slower than the model's, because its workers and its step disturb each
-    other; some of that goes with the work, so the mean of the two counts. Where other programs take
-    the cores, computing that is saved saves the wait for a core too.
+    The measured loop may be slower than the model, because its workers and its step slow each
+    other down. Less work removes some of this, so the geometric mean of both times counts. If
+    other programs use the cores, less computing also means less waiting for a core.
     """
     now, measured_ms = pipeline(m), 1e3 * m.paces.together_s
     at_least_ms = math.sqrt(measured_ms * iteration_ms(now))
@@ -36,11 +36,11 @@ def gain_of_less_work(m: Measurements, *, quicker: float = 1.0, **changes: Any) 
         stretched = {name: slower * getattr(now, name) for name in ("transform_ms", "collate_ms")}
         now = replace(now, cores=max(now.cores or 1, now.num_workers), **stretched)
         changes = {k: slower * v if k in stretched else v for k, v in changes.items()}
-    return min(m.headroom, _gain(m, now, quicker, changes, at_least_ms=at_least_ms))
+    return min(m.headroom, _gain(m, now, fetch_speedup, changes, at_least_ms=at_least_ms))
 
 
 def slowdown(m: Measurements) -> float:
-    """Return how many times as long computing takes because other programs take the cores."""
+    """Return how many times longer computing takes because other programs use the cores."""
     fetching = m.fetching
     if not fetching.computing_s:
         return 1.0
@@ -50,7 +50,7 @@ def slowdown(m: Measurements) -> float:
 def even_gain(m: Measurements) -> float:
     """Return the gain if no fetch were slower than usual.
 
-    Of waiting for slow samples the model knows nothing, so the loop now is the measured one.
+    The model has no slow samples, so the current speed is the measured one.
     """
     usual_s = m.fetching.fetch_s * (1 - m.fetching.slow_time)
     even = _changed(pipeline(m), m.fetching.fetch_s / max(usual_s, 1e-9))
@@ -59,7 +59,7 @@ def even_gain(m: Measurements) -> float:
 
 
 def pipeline(m: Measurements) -> Pipeline:
-    """Return the model of the loop that was measured."""
+    """Return the model of the measured loop."""
     fetching, moving, setting = m.fetching, m.moving, m.setting
     collate_s = min(fetching.collate_s, fetching.computing_s)
     sent_s = max(0.0, moving.sending_s - moving.receiving_s)
@@ -82,7 +82,7 @@ def pipeline(m: Measurements) -> Pipeline:
 def iteration_ms(pipeline: Pipeline) -> float:
     """Return the milliseconds between steps in the second half of the simulated loop."""
     steps = compute_spans(simulate(pipeline).spans)
-    if not steps:  # a step of no length
+    if not steps:  # the step takes no time
         return max(pipeline.load_ms / max(1, pipeline.num_workers), pipeline.host_ms, 1e-6)
     half = steps[len(steps) // 2 :]
     return max((half[-1].end_ns - half[0].end_ns) / (len(half) - 1) / 1e6, 1e-6)
@@ -91,17 +91,17 @@ def iteration_ms(pipeline: Pipeline) -> float:
 def _gain(
     m: Measurements,
     now: Pipeline,
-    quicker: float,
+    fetch_speedup: float,
     changes: dict[str, Any],
     at_least_ms: float = 0.0,
 ) -> float:
     start_ms = 1e3 * m.start_up_share_s
     now_ms = max(iteration_ms(now), at_least_ms)
-    then_ms = iteration_ms(_changed(now, quicker, **changes))
+    then_ms = iteration_ms(_changed(now, fetch_speedup, **changes))
     return max(1.0, (now_ms + start_ms) / (then_ms + start_ms))
 
 
-def _changed(now: Pipeline, quicker: float, **changes: Any) -> Pipeline:
+def _changed(now: Pipeline, fetch_speedup: float, **changes: Any) -> Pipeline:
     names = ("read_ms", "transform_ms", "collate_ms")
-    faster = {name: getattr(now, name) / quicker for name in names}
+    faster = {name: getattr(now, name) / fetch_speedup for name in names}
     return replace(now, **{**faster, **changes})

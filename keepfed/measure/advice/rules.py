@@ -1,34 +1,34 @@
-"""Judge a loop by its figures. Every rule is one sentence.
+"""The rules that find the cause of a slow loop from its measurements.
 
-The cost of an iteration is divided into computing and four losses: the start-up of the epoch,
-waiting for the loader, copying while nothing computes, and the host while the device has nothing to
-do. The rules, in this order:
+An iteration consists of computing and four losses: the start-up of the epoch, waiting for the
+loader, copying while nothing computes, and the host program while the device is idle. The rules
+are applied in this order:
 
 1. Memory, if the batches in flight, or the growth of the workers until the end of the epoch, will
    take more than half of the free memory.
-2. GPU-bound, if all losses together are less than a fifth of an iteration (without the time in
-   which other programs had the core); memory, if the workers' own memory has doubled in that time,
-   or is still growing.
-   Some workers would load a quarter faster than the step if they had the cores to themselves. They
-   lose no more than the main process needs to receive their batches, unless they are uneven: for
-   the rest of the time, the loop waits for other programs.
-3. Otherwise the largest loss is the family: start-up, transfer, main process, or the loader. What
-   the sampler computes in next() is a loss of the main process.
+2. GPU-bound, if all losses together are less than a fifth of an iteration. The time in which other
+   programs used the core does not count. The cause is memory instead if the workers' private
+   memory has doubled during the measurement or is still growing.
+   Some workers would load a quarter faster than the step if no other program used their cores. If
+   they are not uneven, their only loss is the time in which the main process receives their
+   batches. The rest of the wait is the fault of other programs.
+3. Otherwise, the largest loss decides: start-up, transfer, main process, or the loader. The time
+   that the sampler computes in next() is a loss of the main process.
 
-If it is the loader, the cause is
+If the largest loss is the loader, the cause is:
 
-4. uneven, if at most half of the fetches lose more than half of the time that fetching and sending
-   take, and not because of 6, which comes in fits;
-5. CPU, if it computes longer than it waits (where workers outnumber their cores, longer by that
-   factor), and they are kept on fewer cores than they could use;
-6. CPU, if with thread pools of one thread it is twice as fast, and costs half as much;
-7. collate or IPC, if moving a batch costs more processor time than fetching it takes;
-8. collate or IPC, if more than half of the fetch is collating;
-9. storage, if the fetch waits longer than it computes, compared as in 5;
-10. otherwise CPU, in the longest stage if the dataset names it.
+4. Uneven, if at most half of the fetches lose more than half of the time of fetching and sending.
+   Rule 6 comes first here, because competing threads also make some fetches slow.
+5. CPU, if a fetch computes longer than it waits and the workers are restricted to fewer cores than
+   they could use. If there are more workers than cores, the computing time is scaled by the ratio.
+6. CPU, if thread pools with one thread make the loader twice as fast and halve its CPU time.
+7. Collate or IPC, if moving a batch costs more CPU time than fetching it takes.
+8. Collate or IPC, if collating is more than half of the fetch.
+9. Storage, if a fetch waits longer than it computes, scaled as in rule 5.
+10. CPU in all other cases, with the longest stage if the dataset names its stages.
 
-Processor times and waiting times are those of the threads themselves, so that other programs on the
-machine do not change the verdict.
+CPU times and waiting times are those of the threads themselves, so other programs on the machine
+do not change the verdict.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Cause = Literal[
 
 
 def judge(m: Measurements) -> Cause:
-    """Return what the loop suffers from."""
+    """Return the cause of the largest loss."""
     if max(m.in_flight_bytes, m.grown_to_the_end_bytes) > TOO_MUCH_MEMORY * m.setting.free_bytes:
         return "memory"
     lost = losses(m)
@@ -79,8 +79,8 @@ Family = Literal["start-up", "loader", "transfer", "main process"]
 
 
 def losses(m: Measurements) -> dict[Family, float]:
-    """Return the seconds of a turn in which the device computes nothing, by family."""
-    # the difference alone is noisy; a wait alone may be hidden by a device that is behind
+    """Return the seconds per iteration in which the device is idle, for each kind of loss."""
+    # The difference of two runs is noisy, and a device that lags can hide a wait. Take the smaller.
     waited_s = max(
         0.0, min(m.paces.together_s - (m.paces.step_s - m.paces.step_delay_s), m.paces.wait_s)
     )
@@ -95,18 +95,18 @@ def losses(m: Measurements) -> dict[Family, float]:
 
 
 def loader_has_slack(m: Measurements) -> bool:
-    """Tell whether the workers have so much time to spare that only others can delay them."""
+    """Return whether the workers are so fast that only other programs can delay them."""
     step_s = m.paces.step_s - m.paces.step_delay_s
     return bool(m.setting.workers) and m.pace_s < SLACK * step_s and not is_uneven(m)
 
 
 def waits_for_cores(m: Measurements) -> bool:
-    """Tell whether a loop that is to be left alone waits all the same, for want of cores."""
+    """Return whether a loop that needs no fix still waits because of too few cores."""
     return m.headroom > 1 / (1 - ACCEPTABLE_LOSS)
 
 
 def is_uneven(m: Measurements) -> bool:
-    """Tell whether few fetches lose most of what fetching and sending take."""
+    """Return whether few fetches lose most of the time of fetching and sending."""
     if oversubscribed(m):
         return False
     lost_s = m.fetching.slow_time * m.making_s
@@ -116,28 +116,28 @@ def is_uneven(m: Measurements) -> bool:
 
 
 def memory_grows(m: Measurements) -> bool:
-    """Tell whether the workers' own memory grew much, or a bit and had not stopped to."""
-    grows_on = m.memory.grown_late_bytes > STILL_GROWING * m.memory.grown_bytes
+    """Return whether the workers' private memory has doubled or is still growing."""
+    still_grows = m.memory.grown_late_bytes > STILL_GROWING * m.memory.grown_bytes
     return m.memory.grown_bytes > MIN_GROWTH and (
-        m.memory.grown_bytes > m.memory.own_bytes or grows_on
+        m.memory.grown_bytes > m.memory.own_bytes or still_grows
     )
 
 
 def shares_too_few_cores(m: Measurements) -> bool:
-    """Tell whether workers that compute are kept on fewer cores than there are for them."""
+    """Return whether computing workers are restricted to fewer cores than they could use."""
     return m.occupied_s > m.waiting_s and m.setting.worker_cores < min(
         m.setting.workers, m.setting.cores
     )
 
 
 def oversubscribed(m: Measurements) -> bool:
-    """Tell whether the threads of numerical libraries hinder each other."""
+    """Return whether the threads of numerical libraries slow each other down."""
     return m.fetching.one_thread_gain >= OVERSUBSCRIBED
 
 
 def has_idle_workers(m: Measurements) -> bool:
-    """Tell whether some workers never sent a batch, as those of a stream with too few shards."""
-    return 0 < m.setting.working < m.setting.workers
+    """Return whether some workers never sent a batch, as in a stream with too few shards."""
+    return 0 < m.setting.active_workers < m.setting.workers
 
 
 def _loader_cause(m: Measurements) -> Cause:
@@ -153,13 +153,13 @@ def _loader_cause(m: Measurements) -> Cause:
 
 
 def moves_bytes(m: Measurements) -> bool:
-    """Tell whether collating is little more than copying: a loop in Python is slower."""
+    """Return whether collating is mostly copying, which is faster than a Python loop."""
     return m.moving.batch_bytes > COPIED_PER_S * m.collating_s
 
 
 def slowest_stage(m: Measurements) -> str:
-    """Return the longest computing stage of a fetch, "" if that has no name."""
+    """Return the longest computing stage of a fetch, or "" if it has no name."""
     own = {stage: s for stage, s in m.fetching.stages.items() if stage in ("decode", "transform")}
-    # of which the dataset says nothing
+    # the time that the dataset assigns to no stage
     own[""] = m.fetching.fetch_s - m.fetching.collate_s - sum(m.fetching.stages.values())
     return max(own, key=lambda stage: own[stage])

@@ -1,4 +1,4 @@
-"""Find out why a loop waits: three runs, their figures, one verdict, one change."""
+"""Diagnose a training loop: three runs, their measurements, one verdict, one change."""
 
 from keepfed.measure.diagnosis.changes import applied
 from keepfed.measure.diagnosis.differential import diagnose

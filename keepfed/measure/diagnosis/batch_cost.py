@@ -1,4 +1,4 @@
-"""Weigh a batch: its bytes, what pickling it takes, and what a copy to a device takes."""
+"""Measure the size of a batch, and the time to pickle it and to copy it to a device."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import torch
 
 
 def measure_batch(batch: Any) -> tuple[list[torch.Tensor], int, float]:
-    """Return the tensors of `batch`, its bytes, and how long all else takes to pickle and back.
+    """Return the tensors of `batch`, its bytes, and the CPU seconds to pickle the rest.
 
-    Tensors travel in shared memory. Of a batch that cannot be pickled only its tensors count.
+    The time includes unpickling. Tensors are excluded, because workers send them in shared memory.
+    If a batch cannot be pickled, only its tensors count.
     """
     file = io.BytesIO()
     pickler = _Pickler(file, protocol=pickle.HIGHEST_PROTOCOL)
@@ -24,13 +25,13 @@ def measure_batch(batch: Any) -> tuple[list[torch.Tensor], int, float]:
         file.seek(0)
         _Unpickler(file).load()
         pickled, took = file.tell(), time.thread_time() - begun
-    except Exception:  # whatever a stranger's class does when it is pickled
+    except Exception:  # pickling objects of an unknown class may raise anything
         pickled, took = 0, 0.0
     return pickler.tensors, pickled + sum(tensor.nbytes for tensor in pickler.tensors), took
 
 
 class _Pickler(pickle.Pickler):
-    """Pickle all but the tensors, which are collected."""
+    """A pickler that collects the tensors instead of pickling them."""
 
     def __init__(self, file: io.BytesIO, protocol: int):
         super().__init__(file, protocol)
@@ -45,13 +46,13 @@ class _Pickler(pickle.Pickler):
 
 class _Unpickler(pickle.Unpickler):
     def persistent_load(self, number: Any) -> None:
-        """Put nothing where a tensor was."""
+        """Replace each tensor by None."""
 
 
 def copy_s(tensors: Sequence[torch.Tensor], device: torch.device) -> float:
-    """Return the seconds that copying `tensors` to `device` takes, at best of three.
+    """Return the seconds to copy `tensors` to `device`, as the best of three.
 
-    Copied as they lie there, one after the other, with nothing beside it.
+    The tensors are copied one at a time, pinned or not, while nothing else runs.
     """
     took = []
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Make the changes that need none of the dataset or the step: a loader is changed for a while."""
+"""Apply changes to a loader temporarily, without changing the dataset or the step."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from keepfed.limits import affinity
 from keepfed.measure.advice import Change
 from keepfed.measure.hook import data_loader_in
 
-TRIAL_HANGS_S = 20
+TRIAL_HANGS_S = 20  # s without a batch after which a trial is cancelled
 
 
 @contextmanager
 def applied(loader: Iterable[Any], change: Change) -> Iterator[Iterable[Any]]:
-    """Yield the loader with the change; afterwards it is as it was."""
+    """Yield the loader with the change, and restore it afterwards."""
     if change.kind == "thread ahead":
         yield OneAhead(loader)
         return
@@ -33,7 +33,9 @@ def applied(loader: Iterable[Any], change: Change) -> Iterator[Iterable[Any]]:
     here = change.kind == "one thread" and not inner.num_workers
     try:
         with warnings.catch_warnings(), single_threaded() if here else nullcontext():
-            warnings.simplefilter("ignore", UserWarning)  # that workers outnumber the cores
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # torch warns about more workers than cores
             yield loader
     finally:
         vars(inner).clear()
@@ -41,7 +43,7 @@ def applied(loader: Iterable[Any], change: Change) -> Iterator[Iterable[Any]]:
 
 
 def _attributes(loader: Any, change: Change) -> dict[str, Any]:
-    """Return what the loader's attributes would be if it had been made with the change."""
+    """Return the attributes that the loader would have if it were created with the change."""
     found = dict(change.arguments)
     workers = found.get("num_workers", loader.num_workers)
     found["prefetch_factor"] = (loader.prefetch_factor or 2) if workers else None
@@ -75,7 +77,7 @@ def single_threaded() -> Iterator[None]:
 
 
 def _limit_threads() -> Any:
-    """Limit the thread pools of this process to one thread, as long as the result lives."""
+    """Limit the thread pools of this process to one thread until the result is deleted."""
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1)
@@ -86,11 +88,11 @@ def _run_on(cores: set[int]) -> None:
 
 
 class _ChainedInit:
-    """A `worker_init_fn` that does something more, after the loader's own."""
+    """A `worker_init_fn` that calls another function after the loader's own."""
 
     def __init__(self, init: Callable[[int], None] | None, more: Callable[[], Any]):
         self.init, self.more = init, more
-        self.held: Any = None  # limits hold as long as the object that set them lives
+        self.held: Any = None  # thread limits end when the object that set them is deleted
 
     def __call__(self, worker_id: int) -> None:
         if self.init is not None:
@@ -99,7 +101,7 @@ class _ChainedInit:
 
 
 class _WholeBatches(Dataset[Any]):
-    """A dataset that is asked for a whole batch, and refuses where that is another one."""
+    """A dataset that reads a whole batch with one index, and checks the first two batches."""
 
     def __init__(self, dataset: Any, collate: Any):
         self.dataset, self.collate, self.compared = dataset, collate, 0
@@ -110,12 +112,12 @@ class _WholeBatches(Dataset[Any]):
             self.compared += 1
             expected = self.collate([self.dataset[index] for index in indices])
             if not same(default_convert(batch), expected):  # type: ignore[no-untyped-call]
-                raise ValueError("this dataset serves no whole batches")
+                raise ValueError("this dataset cannot be indexed with a whole batch")
         return batch
 
 
 def same(one: Any, other: Any) -> bool:
-    """Tell whether two batches hold the same."""
+    """Return whether two batches have equal contents."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return one.dtype == other.dtype and torch.equal(one, other)
     if type(one) is not type(other):
@@ -126,12 +128,12 @@ def same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(same, one, other))
     try:
         return bool(one == other)
-    except Exception:  # whatever a stranger's class does when it is compared
+    except Exception:  # comparing objects of an unknown class may raise anything
         return False
 
 
 class OneAhead:
-    """A loader that loads its next batch in a thread while the step works."""
+    """A loader that loads the next batch in a thread while the step runs."""
 
     def __init__(self, loader: Any):
         self.loader = loader

@@ -2,8 +2,9 @@
 
     print(diagnose(loader, step))
 
-This module decides what to run and for how long: `runs` runs it, `run_estimates` makes figures of
-it, `measure.advice` judges by them and names a change, `trials` tries it, and `report` says it all.
+This module decides what to run and for how long. `runs` executes the runs, `run_estimates` turns
+them into measurements, `measure.advice` finds the cause and recommends a change, `trials` tries
+it, and `report` prints the result.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from keepfed.measure.diagnosis.trials import run_trials
 from keepfed.measure.hook import data_loader_in, end
 
 ALONE, STEP, TOGETHER, TRIAL = 0.3, 0.15, 0.3, 0.08  # shares of the time
-PROOF = 0.5  # of it, on top
-HANGS_S = 60  # without a batch, where the loader itself would wait for ever
+PROOF = 0.5  # additional share of the time
+HANGS_S = 60  # s without a batch after which a loader without a timeout is cancelled
 
 
 def diagnose(
@@ -40,27 +41,31 @@ def diagnose(
     synchronize: Callable[[], Any] | None = None,
     prove: bool = False,
 ) -> Diagnosis:
-    """Say what a training loop waits for, and the one change to make.
+    """Find out what a training loop waits for, and recommend one change.
 
-    The loader is left as it was, and no process of it stays. The step really trains: give it a copy
-    of the model if that matters.
+    The loader is restored afterwards, and all worker processes end. The step really trains the
+    model. Use a copy of the model if this matters.
 
     Args:
-        loader: a `DataLoader` of any kind, or anything that gives batches each time it is iterated.
-        step: what the loop does with one batch: upload it and train on it.
-        seconds: about how long it may take, start-up of workers included.
-        synchronize: wait until the device has done all it was given; needed only for a device that
-            torch.accelerator does not know.
-        prove: make the change where that can be done without your code, run the loop with and
-            without it in turns, and say what was gained; takes half as long again.
+        loader: A `DataLoader` of any kind, or any object that yields batches each time it is
+            iterated.
+        step: Function that uploads one batch and trains on it.
+        seconds: Approximate duration of the diagnosis, including the start-up of workers.
+        synchronize: Function that waits until the device has finished its work. Only needed for a
+            device that torch.accelerator does not support.
+        prove: If True, apply the change and measure its gain, if it does not need your code. The
+            loop runs with and without the change alternately, which takes half as long again.
+
+    Returns:
+        The diagnosis, which displays itself as text or HTML.
 
     Raises:
-        KeepfedError: the loop cannot be judged; the sentence says what to do. What the dataset or
-            the step raises comes through as it is.
+        KeepfedError: If the loop cannot be diagnosed. The message explains how to fix it.
+            Exceptions of the dataset or the step are not caught.
     """
     _check(loader, step, seconds)
     with preserved(loader), _explain_worker_errors():
-        # the step sees the very first batch at once: what is wrong with it shows in a moment
+        # Run the step on the first batch immediately, so that an error in the step shows up early.
         alone = run_loop(loader, None, seconds=ALONE * seconds, keep=True, first=step)
         check_batches(alone, seconds)
         one_thread = None
@@ -87,50 +92,54 @@ def diagnose(
 
 def _check(loader: Any, step: Any, seconds: float) -> None:
     if not seconds > 0:
-        raise KeepfedError(f"In {seconds=} nothing can be measured; give it 10 to 60.")
+        raise KeepfedError(
+            f"`seconds` must be greater than 0, but is {seconds}. Use 10 to 60 seconds."
+        )
     if not callable(step):
         raise KeepfedError(
-            "The step is no function; give what your loop does with one batch: "
-            "def step(batch): ..., then diagnose(loader, step)."
+            f"`step` is a {type(step).__name__}, but must be a function. Move the code that your "
+            "loop runs for one batch into `def step(batch): ...`. Then call "
+            "`diagnose(loader, step)`."
         )
     if isinstance(loader, Iterator):
         raise KeepfedError(
-            "This loader can be run through only once; give the DataLoader itself, not "
-            "iter(loader) or a generator."
+            "`loader` is an iterator, which can be used only once. Pass the DataLoader itself "
+            "instead of `iter(loader)` or a generator."
         )
     if not isinstance(loader, Iterable):
         raise KeepfedError(
-            f"A {type(loader).__name__} gives no batches; give a DataLoader, or a list of batches."
+            f"`loader` is a {type(loader).__name__}, which cannot be iterated. Pass a DataLoader "
+            "or a list of batches."
         )
 
 
 @contextmanager
 def _explain_worker_errors() -> Iterator[None]:
-    """Say in a sentence what torch says of workers that die or hang."""
+    """Explain the errors that torch raises for workers that die or hang."""
     try:
         yield
     except RuntimeError as error:
         message = str(error)
         if late := re.search(r"DataLoader timed out after ([\d.]+) seconds", message):
             raise KeepfedError(
-                f"No batch came for {late[1]} s, so the loader hangs or is very slow. Run it with "
-                "num_workers=0 to find out where, or raise its timeout=. Forked workers hang if "
-                'they use several threads of OpenMP: try multiprocessing_context="forkserver".'
+                f"No batch arrived for {late[1]} s, so the loader hangs or is very slow. Find the "
+                "place with `num_workers=0`, or increase `timeout`. Forked workers hang if they "
+                'use OpenMP threads. In this case, set `multiprocessing_context="forkserver"`.'
             ) from error
         if "DataLoader worker" in message and "Caught" not in message:
             raise KeepfedError(
-                f"A worker of the loader died ({message.splitlines()[0]}); run it with "
-                "num_workers=0 to see why."
+                f"A worker of the loader died ({message.splitlines()[0]}). Run the loader with "
+                "`num_workers=0` to see the reason."
             ) from error
         raise
 
 
 @contextmanager
 def preserved(loader: Iterable[Any]) -> Iterator[None]:
-    """Leave `loader` and the random numbers of this process as they were.
+    """Restore `loader` and the random number generators of this process afterwards.
 
-    Inside, the loader starts workers of its own: persistent ones that run already are put aside. A
-    loader that would wait for ever for a batch gives up after `HANGS_S`.
+    Inside the block, the loader starts new workers, and running persistent workers are set aside.
+    A loader without a timeout gets one of `HANGS_S`.
     """
     with _same_random_numbers(loader):
         inner = data_loader_in(loader)
@@ -168,7 +177,7 @@ def _same_random_numbers(loader: Iterable[Any]) -> Iterator[None]:
 
 
 def _generators(loader: Any) -> list[torch.Generator]:
-    """Return the generators that the loader and its samplers hold."""
+    """Return the random number generators of the loader and its samplers."""
     inner = data_loader_in(loader)
     samplers = [getattr(inner, name, None) for name in ("sampler", "batch_sampler")]
     holders = [inner, *samplers, *(getattr(sampler, "sampler", None) for sampler in samplers)]

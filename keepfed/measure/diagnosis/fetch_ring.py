@@ -1,6 +1,7 @@
-"""Keep what each fetch of some workers cost, in memory that they share with the main process.
+"""Record the fetches of the workers in memory that they share with the main process.
 
-So the figures are there also when a worker has ended, and of batches that nobody took.
+The records remain available after a worker has ended, and they include batches that the loop
+never used.
 """
 
 from __future__ import annotations
@@ -15,39 +16,39 @@ from numpy.typing import NDArray
 from keepfed.measure.hook import Sink
 from keepfed.measure.records import Fetch, Row
 
-ROWS = 2048  # fetches that are remembered of each worker
+ROWS = 2048  # fetches kept per worker
 
 
 class FetchRing(Sink):
-    """Remembers the last fetches of each worker."""
+    """The last fetches of each worker."""
 
     def __init__(self, workers: int):
-        """Make room for `workers`; one without any is the main process itself."""
-        # Not tensors: torch fills and shares a large one with several OpenMP threads, and a forked
-        # worker that then uses several threads itself hangs forever.
+        """Allocate one ring per worker, or one for the main process if `workers` is 0."""
+        # Do not use tensors here. torch fills a large tensor with several OpenMP threads, and then
+        # a forked worker that uses OpenMP threads hangs forever.
         self._shared_rows = RawArray("q", max(workers, 1) * ROWS * len(Fetch._fields))
         self._shared_counts = RawArray("q", max(workers, 1))
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """The fetches, shared with all workers. Shape (workers, ROWS, fields of `Fetch`)."""
+        """Fetches, shared with all workers. Shape (workers, ROWS, fields of `Fetch`)."""
         flat = np.frombuffer(self._shared_rows, dtype=np.int64)
         return flat.reshape(len(self._shared_counts), ROWS, len(Fetch._fields))
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """The number of fetches of each worker, shared with all workers. Shape (workers,)."""
+        """Number of fetches of each worker, shared with all workers. Shape (workers,)."""
         return np.frombuffer(self._shared_counts, dtype=np.int64)
 
     def take(self, fetch: Fetch, rows: Sequence[Row], batch: Any) -> Any:
-        """Keep a fetch; the oldest are forgotten."""
+        """Record a fetch, which overwrites the oldest one in a full ring."""
         worker, counts = max(fetch.worker, 0), self.counts
         self.rows[worker, counts[worker] % ROWS] = fetch
         counts[worker] += 1
         return batch
 
     def fetches(self) -> list[Fetch]:
-        """Return all that is remembered, in the order in which they ended."""
+        """Return the recorded fetches of all workers, sorted by their end."""
         found = [
             Fetch(*row)
             for rows, count in zip(self.rows, self.counts.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Measure what a change gains: whole epochs of the loop as it is and changed, in turns."""
+"""Measure the gain of a change: run the loop with and without it alternately."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ PROOF_ROUNDS = 3
 
 @dataclass(frozen=True)
 class Proof:
-    """A loop as it is and with a change, measured in turns; seconds a batch, in median."""
+    """Median seconds per batch of a loop without and with a change."""
 
     now_s: float
     changed_s: float
-    gains: tuple[float, ...]  # of the rounds, times as fast
+    gains: tuple[float, ...]  # speed-up in each round
 
     @property
     def gain(self) -> float:
-        """How many times as fast the loop was."""
+        """Speed-up of the loop."""
         return self.now_s / self.changed_s
 
 
@@ -40,7 +40,10 @@ def measure_gain(
     seconds: float,
     synchronize: Callable[[], Any] | None = None,
 ) -> Proof | None:
-    """Run the loop as it is and changed, in turns; None if too few batches came in time."""
+    """Run the loop with and without `change` alternately, and return the gain.
+
+    The result is None if too few batches arrived in `seconds`.
+    """
     share = seconds / 2 / PROOF_ROUNDS
     now, later = list[float](), list[float]()
 
@@ -63,10 +66,11 @@ def measure_gain(
 
 
 def first_share_s(loader: Iterable[Any], run: Run, m: Measurements) -> float:
-    """Return a batch's share of the wait for the first one of an epoch, beyond a turn.
+    """Return the start and end of an epoch, divided by its number of batches.
 
-    The workers load nothing before the epoch begins. Unless they last, they start first, and end
-    after the last batch; if they last, a second epoch of theirs tells what they do again.
+    Workers load nothing before the epoch begins. Workers that are not persistent also start before
+    the first batch and end after the last. For persistent workers, a second epoch shows the
+    remaining delay.
     """
     if not (m.paces.epoch and run.workers):
         return 0.0
@@ -77,11 +81,11 @@ def first_share_s(loader: Iterable[Any], run: Run, m: Measurements) -> float:
 
 
 def starts_slowly(run: Run, m: Measurements, share: float) -> bool:
-    """Tell whether starting the workers takes more than `share` of an epoch."""
+    """Return whether starting the workers takes more than `share` of an epoch."""
     epoch_s = m.iteration_s * (m.paces.epoch or 0)
     return bool(run.workers and epoch_s) and starting_s(run) > share * epoch_s
 
 
 def has_persistent_workers(loader: Iterable[Any]) -> bool:
-    """Tell whether the workers of a loader last from epoch to epoch."""
+    """Return whether the workers of a loader are persistent."""
     return bool(getattr(data_loader_in(loader), "persistent_workers", False))

@@ -1,4 +1,4 @@
-"""Show what a diagnosis found: one sentence, the evidence, and the page with bars and timeline."""
+"""The report of a diagnosis: verdict, change, bars, evidence and timeline."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from keepfed.measure.picture import LOOKS, Picture, as_svg, as_text
 from keepfed.measure.trace import Trace
 from keepfed.words import duration, factor, percent, plural, size
 
-LETTERS = 40  # length of the longest bar made of text
+LETTERS = 40  # characters of the longest text bar
 
-# JupyterLab would align tables to the right. Nothing sets a background, and the greys and colours
-# have 3:1 or more on white and on #111.
+# JupyterLab aligns tables to the right by default. The page sets no background, and its greys and
+# colours have a contrast of at least 3:1 on white and on #111.
 _STYLE = """
 .cd{max-width:960px;line-height:1.45}.cd h4{margin:0 0 .3em;font-size:1.15em}
 .cd p{margin:.2em 0}.cd td,.cd th{text-align:left!important;padding:1px 12px 1px 0;
@@ -29,24 +29,24 @@ box-sizing:border-box;border:1px solid #808080;print-color-adjust:exact}.cd .wid
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The verdict on a loop; shows itself as a page of text or HTML."""
+    """The verdict on a loop, which displays itself as text or HTML."""
 
     cause: Cause
-    advice: str  # the id of the change in the catalogue
+    advice: str  # id of the change in the catalogue
     verdict: str  # one sentence
-    change: str  # the one thing to do, such as "num_workers=4"
-    gain: float  # how many times faster the model predicts the loop to be after the change
-    at_most: bool  # the gain is that of removing the cause altogether
-    how: Change | None  # what can be done without a change of your code
+    change: str  # recommended change, such as "num_workers=4"
+    gain: float  # predicted speed-up of the loop with the change
+    at_most: bool  # whether the gain is an upper bound: the cause removed completely
+    how: Change | None  # the change, if it does not need your code
     measurements: Measurements
-    trace: Trace  # of loader and step together
-    proof: Proof | None = None  # what the change gained when it was made
+    trace: Trace  # loader and step together
+    proof: Proof | None = None  # measured gain of the change
     asked_to_prove: bool = False
 
     def __repr__(self) -> str:
-        """Return the page as text."""
+        """Return the report as text."""
         bars = [
-            f"  {name:<13} {'#' * max(1, round(LETTERS * share))} {time} a batch"
+            f"  {name:<13} {'#' * max(1, round(LETTERS * share))} {time} per batch"
             for name, share, time, _ in _bars(self.measurements)
         ]
         found = evidence(self.measurements)
@@ -66,10 +66,10 @@ class Diagnosis:
 
 
 def _page(diagnosis: Diagnosis) -> str:
-    """Return the page as HTML, which follows the colours around it."""
+    """Return the report as HTML that adopts the colours of the page around it."""
     bars = "".join(
         f'<tr><th>{name}</th><td class="wide"><span class="bar" style="width:'
-        f'{share:.1%};background:{colour}"></span></td><td>{time} a batch</td></tr>'
+        f'{share:.1%};background:{colour}"></span></td><td>{time} per batch</td></tr>'
         for name, share, time, colour in _bars(diagnosis.measurements)
     )
     rows = "".join(
@@ -88,7 +88,7 @@ def _page(diagnosis: Diagnosis) -> str:
 
 
 def _bars(m: Measurements) -> list[tuple[str, float, str, str]]:
-    """Return of each run its name, its time as a share of the longest and in words, its colour."""
+    """Return (name, share of the longest time, time as text, colour) of each run."""
     runs = {"loader alone": (m.paces.loader_s, "read"), "step alone": (m.paces.step_s, "compute")}
     runs["together"] = (m.iteration_s, "wait")
     longest = max(seconds for seconds, _ in runs.values()) or 1
@@ -96,52 +96,53 @@ def _bars(m: Measurements) -> list[tuple[str, float, str, str]]:
 
 
 def _figures(diagnosis: Diagnosis) -> list[str]:
-    """Return the sentences about what is to be gained."""
+    """Return the sentences about the gain."""
     m, cause = diagnosis.measurements, diagnosis.cause
     most = "at most " if diagnosis.at_most else ""
     gains = f"training {most}{factor(diagnosis.gain)} times as fast"
     if cause == "GPU-bound":
-        gains = "little or none; the loader is not what training waits for"
+        gains = "little or none, because training does not wait for the loader"
     elif cause == "memory":
-        gains = "not speed, but a run that does not end for want of memory"
+        gains = "no speed, but a run that does not run out of memory"
     elif diagnosis.gain < NO_GAIN:
-        gains = "none to speak of, in this loop and on this machine"
+        gains = "negligible in this loop and on this machine"
     said = [f"Predicted gain: {gains}."]
     if diagnosis.asked_to_prove:
         said.append(_proof(diagnosis))
     if cause in ("GPU-bound", "memory"):
         return said
     speed = f"{factor(m.headroom)} times as fast"
-    return [*said, f"Headroom: with an infinitely fast loader training would be {speed}."]
+    return [*said, f"Headroom: with an infinitely fast loader, training would be {speed}."]
 
 
 def _proof(diagnosis: Diagnosis) -> str:
     proof = diagnosis.proof
     if proof is None:
-        why = "this is a change of your code; make it, and diagnose the loop again"
+        why = "this change needs your code. Make it, and diagnose the loop again"
         if diagnosis.cause in ("GPU-bound", "memory"):
-            why = "no speed is promised"
+            why = "the change does not make the loop faster"
         elif diagnosis.how is not None:
-            why = "too few batches came in time; give it more seconds"
+            why = "too few batches arrived in time. Increase `seconds`"
         return f"Not proved: {why}."
     low, high = (factor(gain) for gain in (min(proof.gains), max(proof.gains)))
     return (
-        f"Proved: {ms(proof.changed_s)} a batch with the change, {ms(proof.now_s)} without: "
-        f"{factor(proof.gain)} times as fast ({low} to {high} in {len(proof.gains)} rounds)."
+        f"Proved: {ms(proof.changed_s)} per batch with the change and {ms(proof.now_s)} without, "
+        f"so it is {factor(proof.gain)} times as fast ({low} to {high} in {len(proof.gains)} "
+        "rounds)."
     )
 
 
 def evidence(m: Measurements) -> dict[str, str]:
-    """Return what was measured: its name, and the figure in words."""
+    """Return the measurements as text, by name."""
     paces, setting, fetching, moving, memory = m.paces, m.setting, m.fetching, m.moving, m.memory
     found = {
-        "a step consists of": _step(m),
-        "next() found no batch ready": f"{percent(paces.waited_share)} of the calls, on average "
-        f"{ms(paces.wait_s)} of waiting",
-        "the sampler": f"{ms(paces.sampling_s)} of it, in the main process",
-        "a fetch": f"{ms(fetching.fetch_s)}: computing {ms(fetching.computing_s)}, waiting "
+        "parts of a step": _step(m),
+        "next() found no batch ready": f"in {percent(paces.waited_share)} of the calls, and waited "
+        f"{ms(paces.wait_s)} on average",
+        "sampler": f"{ms(paces.sampling_s)} of this wait, in the main process",
+        "fetch": f"{ms(fetching.fetch_s)}: computing {ms(fetching.computing_s)}, waiting "
         f"{ms(m.waiting_s)}, ready but without a core {ms(fetching.delay_s)}",
-        "of it in collate": ms(fetching.collate_s),
+        "collate, part of a fetch": ms(fetching.collate_s),
     }
     if fetching.stages:
         stages = ", ".join(f"{name} {ms(s)}" for name, s in fetching.stages.items())
@@ -153,35 +154,35 @@ def evidence(m: Measurements) -> dict[str, str]:
             f"{plural(setting.cores, 'core')}, pools of {plural(fetching.pool_threads, 'thread')}"
         )
         found["moving a batch"] = (
-            f"{size(moving.batch_bytes)}, {ms(moving.sending_s)} of processor time, "
+            f"{size(moving.batch_bytes)}, {ms(moving.sending_s)} of CPU time, "
             f"{ms(moving.receiving_s)} of it in the main process"
         )
         found["memory of the workers"] = (
-            f"grew by {size(memory.grown_bytes)} in {memory.watched} batches; in flight at most "
-            f"{size(m.in_flight_bytes)}"
+            f"grew by {size(memory.grown_bytes)} in {memory.watched} batches, up to "
+            f"{size(m.in_flight_bytes)} in flight"
         )
     else:
-        found["workers"] = f"none; {plural(setting.cores, 'core')} to use"
-        found["a batch"] = size(moving.batch_bytes)
+        found["workers"] = f"none, {plural(setting.cores, 'core')} available"
+        found["batch"] = size(moving.batch_bytes)
     found["read per batch"] = (
-        f"{size(fetching.asked_bytes)} by {plural(round(fetching.read_calls), 'call')}, "
+        f"{size(fetching.asked_bytes)} in {plural(round(fetching.read_calls), 'call')}, "
         f"{size(fetching.disk_bytes)} of it from a disk"
     )
     found["slow fetches"] = (
-        f"{percent(fetching.slow_share)} of them, the slowest {ms(fetching.slowest_s)} with a core "
-        "to itself"
+        f"{percent(fetching.slow_share)} of the fetches, the slowest {ms(fetching.slowest_s)} with "
+        "a core to itself"
     )
     found["start and end of an epoch"] = duration(paces.start_up_s * 1e9)
     if paces.epoch:
-        found["start and end of an epoch"] += f", of {plural(paces.epoch, 'batch')}"
+        found["start and end of an epoch"] += f", with {plural(paces.epoch, 'batch')}"
     return found
 
 
 def _step(m: Measurements) -> str:
     step, paces = m.step, m.paces
     if step.compute_s is None:
-        copies = f"copies {ms(step.transfer_s)} by themselves, " if step.transfer_s else ""
-        return f"{copies}the rest of {ms(paces.step_s)} is not known: it records no spans"
+        copies = f"copies {ms(step.transfer_s)} if run alone, " if step.transfer_s else ""
+        return f"{copies}the rest of {ms(paces.step_s)} is unknown, because it records no spans"
     parts = ", ".join(
         f"{name} {ms(seconds)}"
         for name, seconds in (

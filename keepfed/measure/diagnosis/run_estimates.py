@@ -1,4 +1,4 @@
-"""Estimate the figures of a loop from its runs: loader alone, step alone, both together."""
+"""Estimate the measurements of a loop from three runs: loader, step, and both together."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ from keepfed.measure.throughput import length
 def estimate(
     loader: Any, alone: Run, step: Run, together: Run, trial: Run | None = None
 ) -> Measurements:
-    """Return the figures of these runs; `trial` is the loader with thread pools of one thread."""
+    """Return the measurements of these runs.
+
+    `trial` is a run of the loader with thread pools limited to one thread.
+    """
     inner = data_loader_in(loader)
     memories: list[WorkerMemory] = [memory_of(run.fetches) for run in (alone, together)]
     fetching = _fetching(alone, step)
@@ -57,36 +60,37 @@ def estimate(
 
 
 def check_batches(run: Run, seconds: float) -> None:
-    """Refuse a run that has no steady part to be judged."""
+    """Raise an error if a run is too short for a diagnosis."""
     if not run.iterations:
         raise KeepfedError(
-            "The loader gives no batch; look at len(loader), and at drop_last if the data are few."
+            "The loader yields no batch. Check `len(loader)`, and `drop_last` if the dataset is "
+            "small."
         )
     if run.steady:
         return
     if run.lengths:
         raise KeepfedError(
-            f"An epoch of {max(run.lengths)} batches is too short to be judged; give a smaller "
-            "batch_size or more samples."
+            f"An epoch has only {max(run.lengths)} batches, which is too short for a diagnosis. Use "
+            "a smaller `batch_size` or more samples."
         )
     raise KeepfedError(
-        f"Only {len(run.iterations)} batches came in time, too few to judge by; "
-        f"give more of it: diagnose(loader, step, seconds={3 * seconds:g})."
+        f"Measured only {len(run.iterations)} batches, which is too few for a diagnosis. "
+        f"Increase the time: `diagnose(loader, step, seconds={3 * seconds:g})`."
     )
 
 
 def cpu_s(run: Run) -> float:
-    """Return the processor time of a batch in all processes that had to do with it."""
+    """Return the CPU time per batch in the main process and the workers."""
     return (cpu_per_batch_s(run.fetches) if run.workers else 0.0) + run.cpu_s
 
 
 def starting_s(run: Run) -> float:
-    """Return the time until the first batch, beyond what loading one takes."""
+    """Return the seconds to the first batch without the time of loading it."""
     return start_up_s(run.first_s, run.fetches, run.batch_s)
 
 
 def may_be_oversubscribed(run: Run) -> bool:
-    """Tell whether other threads than the one that fetches compute as well."""
+    """Return whether other threads compute besides the fetching thread."""
     fetches = steady(run.fetches)
     others_s = mean_s([fetch.process_cpu_ns - fetch.cpu_ns for fetch in fetches])
     pools = any(fetch.pool_threads > 1 for fetch in fetches)
@@ -112,7 +116,10 @@ def _paces(loader: Any, alone: Run, step: Run, together: Run) -> Paces:
 
 
 def _start_up(loader: Any, alone: Run, together: Run) -> float:
-    """Return the time of each epoch in which nothing loads; persistent workers need it once."""
+    """Return the seconds per epoch in which nothing is loaded.
+
+    Persistent workers start only once, so the later epochs count.
+    """
     if getattr(data_loader_in(loader), "persistent_workers", False):
         again = [run.first_again_s for run in (alone, together) if len(run.starts_ns) > 1]
         return start_up_s(min(again), alone.fetches, alone.batch_s) if again else 0.0
@@ -122,7 +129,7 @@ def _start_up(loader: Any, alone: Run, together: Run) -> float:
 
 
 def _kind(loader: Any) -> Kind:
-    """Return how the loader comes by its samples."""
+    """Return how the loader gets its samples."""
     inner = data_loader_in(loader)
     if inner is None:
         return "no DataLoader"
@@ -132,9 +139,9 @@ def _kind(loader: Any) -> Kind:
 
 
 def _parts_of(step: Run) -> StepParts:
-    """Divide the step by what ran: a computation, else a copy, else nothing but the host.
+    """Divide the step into computing, copying without computing, and the host alone.
 
-    Of a step that records no spans only the copy is known, from a copy of the same batch alone.
+    If a step records no spans, only the copy is known, from a separate copy of the same batch.
     """
     spans, count = step.trace.spans, len(step.iterations)
     compute = compute_spans(spans)
@@ -156,7 +163,7 @@ def _setting(loader: Any, inner: DataLoader[Any] | None, alone: Run) -> Setting:
         batch_size=getattr(inner, "batch_size", None) or 0,
         has_getitems=reads_whole_batches(inner),
         workers=alone.workers,
-        working=_working(loader, alone),
+        active_workers=_working(loader, alone),
         prefetch_factor=int(getattr(inner, "prefetch_factor", None) or 2),
         start_method=str(context.get_start_method()),
         cores=cores,
@@ -167,7 +174,7 @@ def _setting(loader: Any, inner: DataLoader[Any] | None, alone: Run) -> Setting:
 
 
 def _working(loader: Any, alone: Run) -> int:
-    """Return how many workers of a stream have made a batch; 0 if too few were made to tell."""
+    """Return the number of workers of a stream that built a batch, or 0 if it is unknown."""
     known = _kind(loader) == "stream" and len(alone.fetches) >= ENOUGH_TO_SHARE * alone.workers
     return len({fetch.worker for fetch in alone.fetches}) if known else 0
 
@@ -176,8 +183,8 @@ def _fetching(alone: Run, step: Run) -> Fetching:
     if alone.fetches:
         locked = alone.lock_waits / alone.lock_checks if alone.lock_checks else 0.0
         return replace(fetching_of(alone.fetches), locked_share=locked)
-    # of a loader that is no DataLoader only the whole is known
-    loading = max(0.0, alone.children - step.children)  # not those that are busy anyway
+    # Only the total is known for a loader that is not a DataLoader.
+    loading = max(0.0, alone.children - step.children)  # without processes that are always busy
     computing_s = min(alone.batch_s, alone.cpu_s + loading * alone.batch_s)
     delay_s = min(alone.delay_s, alone.batch_s - computing_s)
     return Fetching(fetch_s=alone.batch_s, computing_s=computing_s, delay_s=delay_s)
@@ -194,9 +201,9 @@ def _moving(loader: DataLoader[Any] | None, alone: Run) -> Moving:
 
 
 def _one_thread_gain(alone: Run, trial: Run) -> float:
-    """Return how many times quicker, and cheaper, a batch is with thread pools of one thread.
+    """Return the gain in time or in CPU time with one thread, whichever is smaller.
 
-    The smaller of the two: threads that help save time and cost as much processor time as one does.
+    Threads that help save time, but cost as much CPU time as one thread.
     """
     runs = alone, trial
     before, after = (mean_s([f.process_cpu_ns for f in steady(run.fetches)]) for run in runs)

@@ -1,6 +1,7 @@
-"""Make the three runs: the loader alone, the step alone on batches that lie ready, both together.
+"""Run the loader alone, the step alone on loaded batches, and both together.
 
-Every iteration of a loop is noted, and what a batch weighs. None of this judges: a `Run` is raw.
+Each run records its iterations and the size of a batch. A `Run` contains raw data only, without
+any interpretation.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ from keepfed.measure.trace import Trace, record
 
 Step = Callable[[Any], Any]
 
-LOCK_CHECK_NS = 20_000_000  # at what the workers wait for
-CHECK_AGAIN = 1.1  # times as many: to look at them takes time of the loop
-KEPT_BATCHES, KEPT_BYTES = 8, 1 << 28  # for the step alone
-WARM_UP = 3  # steps that also pay for allocations and the choice of kernels
+LOCK_CHECK_NS = 20_000_000  # ns between two checks whether workers wait for a lock
+CHECK_AGAIN = 1.1  # growth of the run between two checks, because a check delays the loop
+KEPT_BATCHES, KEPT_BYTES = 8, 1 << 28  # maximum batches and bytes kept for the step alone
+WARM_UP = 3  # steps that include allocations and the choice of kernels, and do not count
 
 
 def run_loop(
@@ -61,16 +62,17 @@ def run_loop(
     whole_epochs: bool = False,
     synchronize: Callable[[], Any] | None = None,
 ) -> Run:
-    """Iterate over `loader`, epoch after epoch if they are short, for at most about `seconds`.
+    """Iterate over `loader`, with several epochs if they are short, for about `seconds`.
 
     Args:
-        loader: no worker of it is left, not even a persistent one.
-        step: called with each batch; None to run the loader alone.
-        first: called with the very first batch, before anything counts.
-        seconds: it ends earlier if its pace is known well, a bit later if it is not at all.
-        keep: keep a few batches.
-        whole_epochs: go on also if the pace is known, until a second epoch is over.
-        synchronize: waits until the device has done all it was given; None: as torch does.
+        loader: The loader. All its workers end with the run, including persistent ones.
+        step: Function called with each batch. None runs the loader alone.
+        first: Function called with the first batch, before the measurement.
+        seconds: Maximum duration. The run ends earlier if the speed is stable, and slightly later
+            if there are too few batches.
+        keep: If True, keep a few batches.
+        whole_epochs: If True, continue until a second epoch is complete.
+        synchronize: Function that waits until the device has finished. None uses torch's own.
     """
     deadline = time.perf_counter() + seconds
     inner = data_loader_in(loader)
@@ -95,7 +97,7 @@ def run_loop(
                 step(batch)
 
         def finish() -> None:
-            if step is not None and run.iterations:  # what was only launched counts too
+            if step is not None and run.iterations:  # the device may not have finished its work
                 _synchronize_device(run, synchronize)
 
         while _run_epoch(run, loader, take, deadline, ring, finish) and not has_enough(run):
@@ -103,7 +105,7 @@ def run_loop(
         finish()
         run.others_cores = neighbours.cores()
     run.fetches = ring.fetches() if ring else []
-    if step is not None and not compute_spans(trace.spans):  # it says nothing of its device
+    if step is not None and not compute_spans(trace.spans):  # the step records no spans
         for number, one in enumerate(run.iterations):
             trace.add(Span("main", "compute", one.got_ns, one.left_ns, number))
     return run
@@ -117,7 +119,7 @@ def _record_children_cpu(run: Run) -> Iterator[None]:
 
 
 def first_again_s(loader: Iterable[Any]) -> float:
-    """Return how long a second epoch of workers that last takes to its first batch."""
+    """Return the seconds to the first batch of a second epoch of persistent workers."""
     inner, took_s = data_loader_in(loader), 0.0
     try:
         for _ in range(2):
@@ -133,7 +135,7 @@ def first_again_s(loader: Iterable[Any]) -> float:
 
 
 def _end_persistent(loader: DataLoader[Any]) -> None:
-    """Let the next run start workers of its own, whose fetches can be noted."""
+    """End persistent workers, so that the next run starts workers that record their fetches."""
     workers, loader._iterator = loader._iterator, None
     end(workers, orderly=False)
 
@@ -146,11 +148,11 @@ def _run_epoch(
     ring: FetchRing | None,
     finish: Callable[[], None],
 ) -> bool:
-    """Run an epoch, or some of it; return False if there is nothing to gain from another.
+    """Run an epoch or a part of it, and return whether another epoch is useful.
 
-    `finish` is called before the workers of an epoch that is cut short are ended.
+    `finish` is called before the workers of an incomplete epoch are ended.
     """
-    started: list[Iterator[Any]] = []  # the loader's own, then that of a DataLoader in it
+    started: list[Iterator[Any]] = []  # iterator of the loader, then of the DataLoader inside it
 
     def note(batches: Iterator[Any]) -> None:
         started.append(batches)
@@ -192,7 +194,7 @@ def _run_epoch(
 
 
 def _finished_iteration(run: Run, epoch: int, place: int, asked_ns: int, got_ns: int) -> Iteration:
-    """Return the iteration that ends now."""
+    """Return an iteration that ends now."""
     return Iteration(
         len(run.iterations), epoch, place, asked_ns, got_ns, time.perf_counter_ns(),
         total_cpu_ns=time.process_time_ns(), total_delay_ns=delay_ns(),
@@ -209,7 +211,7 @@ def _time_is_up(run: Run, deadline: float) -> bool:
 
 
 def has_enough(run: Run) -> bool:
-    """Tell whether the pace is known: enough iterations, and the two halves of them agree."""
+    """Return whether there are enough iterations and both halves have the same speed."""
     if not run.iterations:
         return False
     if run.whole_epochs:
@@ -256,7 +258,7 @@ def _keep(run: Run, batch: Any) -> None:
 def run_step(
     step: Step, batches: Sequence[Any], *, seconds: float, synchronize: Callable[[], Any] | None
 ) -> Run:
-    """Run `step` alone on a few batches, over and over, until the device has done it all."""
+    """Run `step` alone on a few batches repeatedly, until the device has finished."""
     started, on_device = time.perf_counter(), _memory_figures()
     with record() as trace:
         result = None
@@ -281,17 +283,18 @@ def run_step(
             run.iterations[-1] = run.iterations[-1]._replace(left_ns=time.perf_counter_ns())
     run.used_device = _memory_figures() != on_device
     if run.used_device and (device := torch.accelerator.current_accelerator()):
-        # a Mac's has no float64 (TypeError), which the step then does not copy either; a device
-        # that the model fills has no room for a second batch (RuntimeError)
+        # A Mac GPU has no float64 (TypeError), so the step cannot copy it either. If the model
+        # fills the device, there is no memory for a second batch (RuntimeError).
         with suppress(TypeError, RuntimeError):
             run.copy_s = copy_s(measure_batch(batches[0])[0], device)
     return run
 
 
 def _memory_figures() -> dict[str, int]:
-    """Return the allocator's figures of the accelerator, which differ after any work on it.
+    """Return the allocator statistics of the accelerator, which change with any work on it.
 
-    Empty without one, before its first use, and where torch keeps none.
+    The result is empty without an accelerator, before its first use, and if torch has no
+    statistics.
     """
     try:
         return dict(torch.accelerator.memory_stats()) if torch.accelerator.is_available() else {}
@@ -300,26 +303,26 @@ def _memory_figures() -> dict[str, int]:
 
 
 def _synchronize_device(run: Run, synchronize: Callable[[], Any] | None) -> None:
-    """Let the last iteration end when the device has done what it was given."""
+    """Extend the last iteration until the device has finished its work."""
     begun_ns = time.perf_counter_ns()
     _wait_for_device(None, run.trace, synchronize)
-    last = run.iterations[-1]  # since which the workers may have ended
+    last = run.iterations[-1]  # the workers may have ended after it, which must not count
     left_ns = last.left_ns + time.perf_counter_ns() - begun_ns
     run.iterations[-1] = last._replace(left_ns=left_ns)
 
 
 def _device_in_use() -> bool:
-    """Tell whether this program may have given work to an accelerator; CUDA is not started here."""
+    """Return whether this program may have used an accelerator, without initialising CUDA."""
     if torch.cuda.is_available():
         return torch.cuda.is_initialized()  # type: ignore[no-untyped-call, no-any-return]
     return torch.accelerator.is_available()
 
 
 def _wait_for_device(result: Any, trace: Trace, synchronize: Callable[[], Any] | None) -> None:
-    """Return when the device has done what it was given.
+    """Wait until the device has finished its work.
 
-    What a step returns may be a loss to wait for; an emulated device writes down when it will have
-    finished.
+    A step may return a loss, and reading it waits for the device. An emulated device records the
+    time at which it will finish.
     """
     if synchronize is not None:
         synchronize()
@@ -333,7 +336,7 @@ def _wait_for_device(result: Any, trace: Trace, synchronize: Callable[[], Any] |
 
 
 def _copy_containers(batch: Any) -> Any:
-    """Return `batch` in containers of its own, which a step may change; tensors are the same."""
+    """Return `batch` in new containers that a step may change, with the same tensors."""
     if type(batch) is dict:
         return {key: _copy_containers(value) for key, value in batch.items()}
     if type(batch) is list:

@@ -1,10 +1,10 @@
-"""Try what needs no change of code: run the loader with other arguments, and see how fast it is.
+"""Try the changes that need no new code: run the loader with other arguments and time it.
 
-The figures do not tell what moving batches between processes costs, how many workers a storage or
-the cores bear, and whether a dataset serves whole batches, so that is tried. A stand-in computes
-and waits as long as the step does, so that the model is trained no more than necessary. A change
-that seems to gain little is run again, in turns with the loader as it is: a machine that others use
-as well is a fifth slower in one second than in the next.
+The measurements do not show what moving batches between processes costs, how many workers the
+storage and the cores can serve, or whether a dataset can return whole batches. Trials show this.
+They replace the step by a stand-in that computes and waits for the same time, so that the model
+is not trained more than necessary. If a change seems to gain little, it runs again, alternately
+with the unchanged loader, because the speed of a shared machine varies by a fifth within seconds.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from keepfed.measure.diagnosis.run_estimates import cpu_s
 from keepfed.measure.diagnosis.runs import Step, run_loop
 from keepfed.measure.hook import data_loader_in
 
-AGAIN = 3.0  # times the seconds of a trial, for all rounds together
-OVERSLEPT_S = 60e-6  # by so much at least time.sleep oversleeps
-SHARES = "where __iter__ gives each worker a share of its own (get_worker_info)"
+AGAIN = 3.0  # duration of a repeated trial in units of the first one, for all rounds together
+OVERSLEPT_S = 60e-6  # s that time.sleep oversleeps at least
+SHARES = "if __iter__ gives each worker its own share (get_worker_info)"
 
 
 def run_trials(
@@ -53,12 +53,12 @@ def run_trials(
     seconds: float,
     synchronize: Callable[[], Any] | None = None,
 ) -> list[Trial]:
-    """Run the loader with each change that may help, each for about `seconds`.
+    """Run the loader for about `seconds` with each change that may help.
 
-    A change of which that does not tell whether it gains enough takes up to four times as long.
+    A trial with an inconclusive gain takes up to four times as long.
     """
     if m.setting.kind != "no DataLoader":
-        # how a thread and the step share an interpreter, only the step itself tells
+        # A custom loader is tried with a thread, which shares the interpreter with the real step.
         step, synchronize = StandIn(m), None
     trying = _Trying(loader, step, m, alone, seconds, synchronize)
     trials = (trying.trial(row, change) for row, change in candidates(m, cause))
@@ -81,7 +81,7 @@ class _Trying:
         self.seconds, self.synchronize = seconds, synchronize
 
     def trial(self, row: Advice, change: Change) -> Trial | None:
-        """Return what a trial says, None of a change that this loader does not bear."""
+        """Return the result of a trial, or None if the loader does not support the change."""
         if change.arguments.get("num_workers") and not _workers_can_import(self.loader):
             return None
         m, stream = self.m, self.m.setting.kind == "stream"
@@ -95,7 +95,7 @@ class _Trying:
                     self.loader, self.step, m, change, seconds=seconds, synchronize=self.synchronize
                 )
                 iteration_s = m.iteration_s / proof.gain if proof else iteration_s
-        except Exception:  # whatever a stranger's dataset does with indices, workers or noise
+        except Exception:  # an unknown dataset may raise anything with other arguments
             return None
         repeats = stream and _repeats(run, self.alone)
         if stream and run.workers > max(1, m.setting.workers):
@@ -103,9 +103,9 @@ class _Trying:
         return Trial(row.id, change, iteration_s, applicable=not repeats)
 
     def _tried(self, change: Change) -> tuple[Change, Run | None, float]:
-        """Return the change, how a loop with it ran, and the seconds of a batch in long training.
+        """Return the change, its run, and the predicted seconds per batch in long training.
 
-        Workers whose start would be noticed are to last.
+        Workers become persistent if their start takes a noticeable share of an epoch.
         """
         m = self.m
         with applied(self.loader, change) as changed:
@@ -126,15 +126,18 @@ class _Trying:
         return lasting, run, lasting_s
 
     def _is_doubtful(self, gain: float) -> bool:
-        """Tell whether a change is to be tried again: what stands in has no second thread."""
+        """Return whether to repeat a trial with this gain.
+
+        A trial of a multi-threaded step is not repeated, because the stand-in has one thread.
+        """
         least, most = DOUBTFUL
         return self.m.paces.step_cpu_s <= self.m.paces.step_s and least <= gain < most
 
 
 def _workers_can_import(loader: Iterable[Any]) -> bool:
-    """Tell whether workers can import the dataset's class: one of a notebook dies with a message.
+    """Return whether workers can import the dataset's class.
 
-    Only a forked worker has what was defined in `__main__` where that is no file.
+    Only forked workers can use a class defined in a notebook. Others fail with an error message.
     """
     inner = data_loader_in(loader)
     context = getattr(inner, "multiprocessing_context", None) or multiprocessing
@@ -144,14 +147,14 @@ def _workers_can_import(loader: Iterable[Any]) -> bool:
 
 
 class StandIn:
-    """Stands in for a step: computes in one thread and waits for as long as the step did."""
+    """A replacement for a step that computes in one thread and waits for the same time."""
 
     def __init__(self, m: Measurements):
-        """Take the times of the step alone."""
+        """Copy the times of the step alone from `m`."""
         self.whole_s, self.cpu_s = m.paces.step_s, min(m.paces.step_cpu_s, m.paces.step_s)
 
     def __call__(self, batch: Any) -> None:
-        """Let the time pass that a step takes."""
+        """Compute and sleep for the time of one step."""
         end, computed = time.perf_counter() + self.whole_s, time.thread_time() + self.cpu_s
         while time.thread_time() < computed:
             pass
@@ -159,16 +162,16 @@ class StandIn:
 
 
 def predicted_s(m: Measurements, run: Run) -> float:
-    """Return what a turn takes that took so long with a stand-in for the step.
+    """Return the predicted seconds per iteration with the real step.
 
-    A step of several threads needs cores which its stand-in leaves to the workers.
+    A multi-threaded step needs cores that its stand-in leaves to the workers.
     """
     more_s = max(0.0, m.paces.step_cpu_s - m.paces.step_s)
     return max(run.batch_s, (cpu_s(run) + more_s) / m.setting.cores if more_s else 0.0)
 
 
 def _repeats(run: Run, alone: Run) -> bool:
-    """Tell whether each worker yields all samples instead of a share of them."""
+    """Return whether each worker yields all samples instead of its share."""
     kept, run.kept = run.kept, []
     if run.lengths and alone.lengths and max(run.lengths) > 1.5 * max(alone.lengths):
         return True

@@ -1,4 +1,4 @@
-"""What is advised for loops whose fault is known, by the id of the advice."""
+"""The advice for loops with a known fault, by its id in the catalogue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAITS = {"computing_s": 0.01}
 STREAM = {"kind": "stream", "workers": 4}
 
 
-def test_each_row_has_its_own_id_and_each_cause_has_advice_for_every_loop() -> None:
+def test_ids_are_unique_and_each_cause_has_advice_for_any_loop() -> None:
     assert max(Counter(row.id for row in CATALOGUE).values()) == 1
     for cause in get_args(Cause):
         *_, last = (row for row in CATALOGUE if cause in row.causes and row.removes)
@@ -29,11 +29,15 @@ def test_each_row_has_its_own_id_and_each_cause_has_advice_for_every_loop() -> N
         ("storage", WAITS, "local-copy"),
         ("storage", {**WAITS, "locked_share": 0.8}, "one-at-a-time"),
         ("storage", {**WAITS, "locked_share": 0.8, "workers": 1}, "local-copy"),
-        ("storage", {**WAITS, **STREAM, "working": 1}, "more-shards"),
-        ("storage", {**WAITS, **STREAM, "working": 4}, "local-copy"),
+        ("storage", {**WAITS, **STREAM, "active_workers": 1}, "more-shards"),
+        ("storage", {**WAITS, **STREAM, "active_workers": 4}, "local-copy"),
         ("storage", {**WAITS, "asked_bytes": 5e7, "batch_bytes": 10**6}, "read-less"),
         ("CPU", {"asked_bytes": 5e7, "batch_bytes": 10**6}, "read-less"),
-        ("CPU", {"asked_bytes": 5e4, "batch_bytes": 10}, "precompute"),  # of little much is little
+        (
+            "CPU",
+            {"asked_bytes": 5e4, "batch_bytes": 10},
+            "precompute",
+        ),  # ten times the batch, but few bytes
         ("CPU", {"read_calls": 3200.0, "batch_size": 32}, "open-once"),
         ("CPU", {"read_calls": 32.0, "batch_size": 32}, "precompute"),
         (IPC, {"sending_s": 0.2, "objects": 2000, "batch_size": 32}, "one-array-per-field"),
@@ -44,7 +48,7 @@ def test_each_row_has_its_own_id_and_each_cause_has_advice_for_every_loop() -> N
         ("main process", {"sampling_s": 0.02, "host_s": 0.001}, "plan-batches"),
         ("main process", {"host_s": 0.02}, "rare-loss"),
         ("start-up", {"start_up_s": 10.0, "epoch": 20}, "lasting-workers"),
-        ("start-up", {"start_up_s": 10.0, "epoch": 20, "made": 3}, "make-once"),
+        ("start-up", {"start_up_s": 10.0, "epoch": 20, "loaders_made": 3}, "make-once"),
         ("start-up", {"start_up_s": 0.1, "epoch": 1}, "one-loop"),
         (
             "start-up",
@@ -54,9 +58,7 @@ def test_each_row_has_its_own_id_and_each_cause_has_advice_for_every_loop() -> N
         ("start-up", {"start_up_s": 10.0, "filling_s": 8.0, "epoch": 20}, "lasting-workers"),
     ],
 )
-def test_the_advice_follows_from_the_figures(
-    cause: Cause, figures: dict[str, Any], advice: str
-) -> None:
+def test_measurements_select_the_advice(cause: Cause, figures: dict[str, Any], advice: str) -> None:
     found = recommend(hungry(**figures), cause, [])
     assert (found.advice, found.gain >= 1) == (advice, True)
 
@@ -65,24 +67,24 @@ def test_the_advice_follows_from_the_figures(
     ("figures", "advice"),
     [
         ({**WAITS, "locked_share": 0.8}, "one-at-a-time"),
-        ({**WAITS, **STREAM, "working": 1}, "more-shards"),
+        ({**WAITS, **STREAM, "active_workers": 1}, "more-shards"),
     ],
 )
-def test_no_more_workers_are_advised_where_those_there_are_wait_for_each_other(
+def test_more_workers_are_not_advised_if_the_current_ones_wait(
     figures: dict[str, Any], advice: str
 ) -> None:
     m = hungry(**figures)
     assert recommend(m, judge(m)).advice == advice
 
 
-def test_the_fewest_workers_that_gain_nearly_as_much_are_advised() -> None:
+def test_smallest_number_of_workers_near_the_best_is_advised() -> None:
     found = recommend(
         hungry(workers=1, computing_s=0.01, compute_s=0.03, step_s=0.03, together_s=0.1), "storage"
     )
-    assert found.change == "num_workers=4"  # with 8, the step is the limit as well
+    assert found.change == "num_workers=4"  # with 8, the step would be the limit too
 
 
-def test_less_to_compute_saves_the_wait_for_a_core_too() -> None:
+def test_less_computing_also_saves_waiting_for_a_core() -> None:
     quiet = recommend(hungry(step_s=0.001, together_s=0.1, workers=0), "CPU", [])
     busy = hungry(
         step_s=0.001,

@@ -18,70 +18,71 @@ BIG = 10**8
     [
         ("storage", {"computing_s": 0.01}, "a worker waits 90 ms and computes 10 ms.*local disk"),
         ("storage", {"computing_s": 0.01, "delay_s": 0.04}, "60 ms .* to itself, .* 50 ms and"),
-        ("CPU", {"workers": 0}, "CPU in the dataset: a fetch.*do what the dataset computes once"),
+        ("CPU", {"workers": 0}, "CPU in the dataset: a fetch.*precompute the samples before"),
         (
             "CPU",
             {"workers": 4, "stages": {"read": 0.01, "decode": 0.09}},
-            "decode, which is 90 % of a fetch: .*'",
+            "decode, which takes 90 % of a fetch: .*'",
         ),
-        ("CPU", {"stages": {"decode": 0.03}}, "CPU in the dataset: a fetch"),  # it does not name
-        ("CPU", {"workers": 0, "batch_size": 1024}, "__getitems__.indices., which reads all"),
+        # the longest part of this fetch has no name
+        ("CPU", {"stages": {"decode": 0.03}}, "CPU in the dataset: a fetch"),
+        ("CPU", {"workers": 0, "batch_size": 1024}, "__getitems__.indices. that reads all"),
         (
             "CPU",
             {"workers": 0, "batch_size": BIG, "kind": "batches of samples"},
-            "batch_size=None.; its __getitem__ is given the indices of a batch",
+            "batch_size=None., with a __getitem__ that takes the indices of a batch",
         ),
-        (  # 6 us a sample, of which to list them would leave more than half
+        (  # 6 us per sample, and putting samples into a list would leave more than half of it
             "CPU",
             {"workers": 0, "batch_size": 16_000, "kind": "batches of samples"},
-            "its __getitem__ is given the indices of a batch",
+            "__getitem__ that takes the indices of a batch",
         ),
         (
             "CPU",
             {"workers": 0, "batch_size": 1024, "has_getitems": True},
-            "do what the dataset computes once",
+            "precompute the samples",
         ),
         (
             "CPU",
             {"workers": 0, "batch_size": 1024, "kind": "stream"},
-            "do what the dataset computes once",
+            "precompute the samples",
         ),
-        ("CPU", {"worker_cores": 1}, "the 2 workers share 1 core of 4.*use all 4 cores"),
+        ("CPU", {"worker_cores": 1}, "2 workers may use only 1 of 4 cores.*use all 4 cores"),
         (
             "CPU",
             {"one_thread_gain": 3.0},
-            "2 workers with 1 threads.*=keepfed.loaders.workers",
+            "2 workers x 1 thread compete.*=keepfed.loaders.workers",
         ),
-        ("CPU", {"one_thread_gain": 3.0, "workers": 0}, "1 process with.*OMP_NUM_THREADS=1"),
+        ("CPU", {"one_thread_gain": 3.0, "workers": 0}, "1 process x.*OMP_NUM_THREADS=1"),
         (IPC, {"workers": 4, "collate_s": 0.09}, "Collate: .*torch.stack"),
-        (IPC, {"sending_s": 0.2, "pickle_s": 0.1}, "to move a batch.*one tensor for each"),
-        (IPC, {"sending_s": 0.2, "batch_bytes": BIG}, "to move a batch.*float16"),
+        (IPC, {"sending_s": 0.2, "pickle_s": 0.1}, "moving a batch.*one tensor per field"),
+        (IPC, {"sending_s": 0.2, "batch_bytes": BIG}, "moving a batch.*float16"),
         (
             IPC,
             {"collate_s": 0.09, "batch_bytes": BIG, "narrower": "uint8"},
-            "copying the 100 MB.*uint8",
+            "copying the batch of 100 MB.*uint8",
         ),
-        ("transfer", {"transfer_s": 0.02}, "20 ms are copies.*pin_memory=True"),
+        ("transfer", {"transfer_s": 0.02}, "computes nothing for 20 ms, .*pin_memory=True"),
         ("main process", {"host_s": 0.02}, "nothing to do for 20 ms.*every 50 steps"),
         (
             "start-up",
             {"start_up_s": 10.0, "epoch": 20},
             "each epoch of 20.*persistent_workers=True",
         ),
-        ("start-up", {"start_up_s": 10.0, "epoch": 20, "workers": 0}, "do once"),
-        ("memory", {"grown_bytes": 2e8}, "grew from 0 B by 200 MB.*PackedStrings"),
+        ("start-up", {"start_up_s": 10.0, "epoch": 20, "workers": 0}, "once, before training"),
+        ("memory", {"grown_bytes": 2e8}, "grew by 200 MB, from 0 B.*PackedStrings"),
         ("memory", {"batch_bytes": BIG}, "2 x 2 . 1 batches of 100 MB.*prefetch_factor=1"),
-        ("uneven", {"slow_time": 0.7}, "take 70 % of the time.*special about the slow"),
+        ("uneven", {"slow_time": 0.7}, "take 70 % of the time.*why the slow samples are slow"),
         ("GPU-bound", {"together_s": 0.021}, "Bound by the step, leave.* 1.1 times.*leave the lo"),
         ("GPU-bound", {"together_s": 0.021, "has_device": True}, "^GPU-bound, leave the loader"),
         (
             "GPU-bound",
             {"wait_s": 0.001},
-            "as far as can be told.*other programs or its own wo",
+            "step, probably: .*other programs or the workers",
         ),
     ],
 )
-def test_each_cause_is_said_in_a_sentence_and_has_one_concrete_change(
+def test_each_cause_has_one_sentence_and_one_change(
     cause: Cause, changes: dict[str, Any], says: str
 ) -> None:
     found = recommend(hungry(**changes), cause, [])
@@ -91,7 +92,7 @@ def test_each_cause_is_said_in_a_sentence_and_has_one_concrete_change(
     assert found.gain >= 1
 
 
-def test_of_what_was_tried_the_simplest_of_the_best_is_named_if_it_gains_enough() -> None:
+def test_simplest_of_the_best_trials_is_recommended_if_it_gains_enough() -> None:
     few, many = with_arguments(num_workers=2), with_arguments(num_workers=8)
     waits = hungry(computing_s=0.01, step_s=0.02, together_s=0.06)
     found = recommend(
@@ -109,15 +110,15 @@ def test_of_what_was_tried_the_simplest_of_the_best_is_named_if_it_gains_enough(
         recommend(waits, "storage", [Trial("more-workers", few, 0.04, applicable=False)]).how
         is None
     )
-    for iteration_s in (0.1, 0.058):  # slower, or not worth it
+    for iteration_s in (0.1, 0.058):  # slower, or gaining too little
         found = recommend(waits, "storage", [Trial("more-workers", few, iteration_s)])
         assert (found.how, found.at_most) == (None, True)
     assert 1 <= found.gain <= waits.headroom
-    stalls = hungry(step_s=0.01, together_s=0.2, slow_time=0.9)  # code would gain far more
+    stalls = hungry(step_s=0.01, together_s=0.2, slow_time=0.9)  # a code change would gain far more
     assert recommend(stalls, "uneven", [Trial("more-workers", few, 0.17)]).at_most
 
 
-def test_what_a_trial_says_of_the_advised_change_itself_counts_however_little_it_gains() -> None:
+def test_trial_of_the_advised_change_counts_even_with_a_small_gain() -> None:
     pinned = hungry(worker_cores=1, together_s=0.2)
     ((_, all_cores),) = candidates(pinned, "CPU")
     for iteration_s, gains in ((0.1, 2.0), (0.19, 0.2 / 0.19), (0.3, 1.0)):
@@ -125,8 +126,8 @@ def test_what_a_trial_says_of_the_advised_change_itself_counts_however_little_it
         assert (found.gain, found.how) == (pytest.approx(gains), all_cores)
 
 
-@pytest.mark.parametrize("batch_size", [1024, BIG])  # by __getitems__, and as whole batches
-def test_what_whole_batches_do_not_gain_is_not_advised_and_what_they_gain_is_no_promise(
+@pytest.mark.parametrize("batch_size", [1024, BIG])  # with __getitems__, and with whole batches
+def test_trial_of_whole_batches_replaces_the_prediction(
     batch_size: int,
 ) -> None:
     rows = hungry(workers=0, kind="batches of samples", batch_size=batch_size)
@@ -141,16 +142,16 @@ def test_what_whole_batches_do_not_gain_is_not_advised_and_what_they_gain_is_no_
             ],
         )
         assert (found.gain, found.change.split(":")[0]) == (1.0, "leave the loader as it is")
-    much = changed(rows, step_s=rows.iteration_s / 50)  # the model promises 50
+    much = changed(rows, step_s=rows.iteration_s / 50)  # the model predicts 50
     assert recommend(
         much, "CPU", [Trial("whole-batches", whole, rows.iteration_s / 2)]
     ).gain == pytest.approx(2)
     assert recommend(
         rows, "CPU", [Trial("more-workers", workers, 2 * rows.iteration_s)]
-    ).at_most  # it was not tried
+    ).at_most  # the advised change was not tried
 
 
-def test_of_threads_that_hinder_each_other_in_fits_the_better_run_is_what_there_is_now() -> None:
+def test_faster_run_counts_if_threads_compete_irregularly() -> None:
     for alone_s, together_s in ((0.4, 0.06), (0.06, 0.4)):
         fits = hungry(one_thread_gain=30.0, loader_s=alone_s, together_s=together_s)
         ((_, one_thread),) = candidates(fits, "CPU")
@@ -159,27 +160,28 @@ def test_of_threads_that_hinder_each_other_in_fits_the_better_run_is_what_there_
         ).gain == pytest.approx(3)
 
 
-def test_where_nothing_was_tried_more_workers_are_advised_with_what_they_gain_at_most() -> None:
+def test_more_workers_are_advised_without_trials() -> None:
     found = recommend(hungry(workers=0, step_s=0.05), "CPU")
     assert (found.change, found.at_most) == ("num_workers=4", True)
     quick = hungry(workers=0, fetch_s=3e-4, computing_s=3e-4, collate_s=1e-4, step_s=3e-4)
-    assert recommend(quick, "CPU").how is None  # to move such a batch takes longer than to make it
+    assert recommend(quick, "CPU").how is None  # moving such a batch takes longer than loading it
     assert recommend(hungry(workers=4), "CPU").how is None
 
 
-def test_the_prediction_is_that_of_the_formula() -> None:
+def test_prediction_matches_the_formula() -> None:
     waits = hungry(workers=1, fetch_s=0.08, computing_s=0.0, collate_s=0.0, sending_s=0.0)
     assert iteration_ms(pipeline(waits)) == pytest.approx(80, rel=0.01)
     assert gain(waits, num_workers=2) == pytest.approx(2, rel=0.02)
     assert gain(waits, num_workers=8) == pytest.approx(4, rel=0.02)  # then the step is the limit
     computes = hungry(fetch_s=0.1, computing_s=0.1, collate_s=0.0, cores=2, worker_cores=2)
-    assert gain(computes, num_workers=8) == pytest.approx(1, rel=0.1)  # there are no more cores
-    begins_anew = changed(waits, start_up_s=0.8, epoch=10)  # as long as a turn, with every change
-    assert gain(begins_anew, num_workers=2) == pytest.approx(1 / 0.75, rel=0.02)
+    assert gain(computes, num_workers=8) == pytest.approx(1, rel=0.1)  # both cores are busy already
+    # each batch pays as much for the start-up as for loading, with every change
+    restarts = changed(waits, start_up_s=0.8, epoch=10)
+    assert gain(restarts, num_workers=2) == pytest.approx(1 / 0.75, rel=0.02)
 
 
 @pytest.mark.parametrize(("start_up_s", "lasting"), [(0.01, False), (2.0, True)])
-def test_more_workers_that_were_not_tried_are_to_last_where_their_start_is_noticed(
+def test_untried_workers_are_persistent_if_their_start_is_slow(
     start_up_s: float, lasting: bool
 ) -> None:
     waits = hungry(workers=2, computing_s=0.01, start_up_s=start_up_s, epoch=20)
@@ -195,13 +197,13 @@ def test_more_workers_that_were_not_tried_are_to_last_where_their_start_is_notic
 @pytest.mark.parametrize(
     ("method", "epochs", "change"),
     [
-        ("fork", 1, "num_workers=4"),  # workers need not last for a second epoch
+        ("fork", 1, "num_workers=4"),  # without a second epoch, persistent workers gain nothing
         ("fork", 10, "num_workers=4, persistent_workers=True"),
         ("spawn", 100, "num_workers=4, persistent_workers=True"),
-        ("spawn", 1, "do what the dataset computes once"),  # to start them takes more than it gains
+        ("spawn", 1, "precompute the samples"),  # starting workers costs more than they gain
     ],
 )
-def test_what_it_takes_to_start_workers_is_paid_once_a_run_at_least(
+def test_start_of_workers_counts_at_least_once_per_run(
     method: str, epochs: int, change: str
 ) -> None:
     run = {"epoch": 40, "epochs": epochs, "start_method": method}
@@ -214,20 +216,20 @@ def test_what_it_takes_to_start_workers_is_paid_once_a_run_at_least(
     [
         (4, 1.0, "num_workers=4"),
         (4, 1.9, "num_workers=2"),
-        (2, 1.9, "do what the dataset computes once"),
-        (4, 3.8, "do what the dataset computes once"),
+        (2, 1.9, "precompute the samples"),
+        (4, 3.8, "precompute the samples"),
     ],
 )
-def test_workers_that_were_not_tried_take_no_core_from_a_step_of_several_threads(
+def test_untried_workers_leave_cores_to_a_multi_threaded_step(
     cores: int, threads: float, change: str
 ) -> None:
     m = hungry(workers=0, step_s=0.05, step_cpu_s=0.05 * threads, cores=cores, worker_cores=cores)
     assert recommend(m, "CPU").change.startswith(change)
-    waits = changed(m, computing_s=0.01)  # for storage, which takes no core
+    waits = changed(m, computing_s=0.01)  # waiting for storage needs no core
     assert recommend(waits, "storage").change.startswith("num_workers=")
 
 
-def test_where_a_loader_that_is_no_data_loader_waits_cannot_be_seen_untried() -> None:
+def test_custom_loader_may_wait_for_its_own_threads() -> None:
     found = recommend(hungry(kind="no DataLoader", workers=0, computing_s=0.01), "storage")
-    assert found.verdict.startswith("Storage, or threads or processes of the loader's own: of the")
-    assert found.change.startswith("`diagnose(loader, step)` tells which; if it is storage, copy")
+    assert found.verdict.startswith("Storage, or the loader's own threads or processes: of the")
+    assert found.change.startswith("run `diagnose(loader, step)` to find out which, and if it is")

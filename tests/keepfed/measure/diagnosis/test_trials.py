@@ -35,10 +35,10 @@ ROWS = TensorDataset(torch.arange(4000.0))
         ("CPU", {"workers": 0, "step_s": 0.05}, ["num_workers=2", "num_workers=4"]),
         ("CPU", {"workers": 4}, []),  # there are no more cores
         ("CPU", {"kind": "batches of samples", "workers": 4}, ["read each batch"]),
-        ("CPU", {"one_thread_gain": 3.0}, ["thread pools to one: worker_init_fn"]),
-        ("CPU", {"one_thread_gain": 3.0, "workers": 0}, ["thread pools to one: OPEN"]),
+        ("CPU", {"one_thread_gain": 3.0}, ["limit thread pools to one thread: worker_init_fn"]),
+        ("CPU", {"one_thread_gain": 3.0, "workers": 0}, ["limit thread pools to one thread: OPEN"]),
         ("CPU", {"worker_cores": 1}, ["let the workers use all 4 cores"]),
-        ("CPU", {"kind": "no DataLoader"}, ["load ahead in a thread"]),
+        ("CPU", {"kind": "no DataLoader"}, ["prefetch in a thread"]),
         ("storage", {"computing_s": 0.01}, ["num_workers=4", "num_workers=8"]),
         ("storage", {"computing_s": 0.01, "workers": 16}, []),
         ("collate or IPC", {"sending_s": 0.2}, ["num_workers=0"]),
