@@ -1,4 +1,4 @@
-"""Estimate the figures of a loop that was watched, as far as they are known."""
+"""Estimate the measurements of a watched loop, as far as they are known."""
 
 from __future__ import annotations
 
@@ -39,54 +39,55 @@ from keepfed.measure.throughput import warm_up_batches
 from keepfed.measure.watch.timing.ring_file import Observation
 from keepfed.words import plural
 
-PARTS = 4  # of a loop, each of which predicts the gain
-_EPOCH_FIELDS = "start_up_s", "filling_s", "epoch"  # figures that a part does not have
+PARTS = 4  # number of parts of a run that each predict the gain
+_EPOCH_FIELDS = "start_up_s", "filling_s", "epoch"  # figures that come from the complete run
 
 
 @dataclass(frozen=True)
 class WatchedLoop:
-    """What is known of one loader in one process."""
+    """Figures of one loader in one process, and the diagnosis that follows from them."""
 
     seen: Observation
-    alike: int = 0  # how many loaders of this process that read like it began before it
-    others_cores: float = 0.0  # that other programs kept busy
+    alike: int = 0  # number of earlier loaders in this process with the same description
+    others_cores: float = 0.0  # number of cores that other programs kept busy
 
     @property
     def name(self) -> str:
-        """What the loader is, and where it is looped over."""
+        """Description of the loader, with the line of its loop."""
         about = self.seen.about
         parts = [str(about["dataset"])]
         if about["batch_size"]:
             parts.append(f"batch {about['batch_size']}")
         if about["kind"] != about["dataset"]:
             parts.append(plural(about["workers"], "worker") if about["workers"] else "no workers")
-        more = f", number {self.alike + 1} of its kind" if self.alike else ""
+        more = f", loader {self.alike + 1} of this kind" if self.alike else ""
         return f"{', '.join(parts)}, at {about['at']}{more}"
 
     @property
     def lost_ns(self) -> float:
-        """Time for which its loop waited, in all."""
+        """Total time that the loop, or the device, waited for this loader."""
         totals = self.seen.totals
         if not totals.device_iterations:
             return totals.waited_ns
         each_ns = totals.device_idle_ns / totals.device_iterations
-        return each_ns * totals.iterations  # some have no marks
+        # Scale up, because some iterations have no device times.
+        return each_ns * totals.iterations
 
     @property
     def share(self) -> float:
-        """Share of the time with this loader for which the loop, or the device, waited for it."""
+        """Share of the loop's time that the loop, or the device, waited for this loader."""
         totals = self.seen.totals
         return self.lost_ns / max(totals.waited_ns + totals.worked_ns, 1)
 
     @property
     def stride(self) -> int:
-        """Of so many iterations one was timed; the times of the others are estimates."""
+        """Number of iterations per timed one. The times of the others are estimates."""
         totals = self.seen.totals
         return round(totals.iterations / totals.timed) if totals.timed else 1
 
     @cached_property
     def epoch(self) -> int | None:
-        """The batches of an epoch, if that is known; not all loops ask until there are no more."""
+        """Number of batches per epoch, or None if unknown. A loop may leave an epoch early."""
         totals = self.seen.totals
         if totals.epochs:
             return round(totals.iterations / totals.epochs)
@@ -95,16 +96,16 @@ class WatchedLoop:
 
     @cached_property
     def steady(self) -> list[Iteration]:
-        """The iterations that say something of the pace."""
+        """Iterations after the warm-up, which show the steady speed."""
         about = self.seen.about
         dropped = warm_up_batches(about["workers"] * about["prefetch_factor"], self.epoch)
         found = [one for one in self.seen.iterations if one.place >= dropped]
         found = found or [one for one in self.seen.iterations if one.place]
-        return found or self.seen.iterations  # a loop that begins again for each batch
+        return found or self.seen.iterations  # the loop restarts the loader for each batch
 
     @cached_property
     def measurements(self) -> Measurements | None:
-        """The figures of this loop; None if there are too few iterations."""
+        """Measurements of this loop, or None if there are too few iterations."""
         lasted_ns = self.steady[-1].got_ns - self.steady[0].asked_ns if self.steady else 0
         short = lasted_ns < WATCHED_NS and self.seen.totals.iterations < MANY_ITERATIONS
         if len(self.steady) < WATCHED_ITERATIONS or short:
@@ -119,7 +120,7 @@ class WatchedLoop:
 
     @cached_property
     def cause(self) -> Cause | None:
-        """What the loop suffers from, None if that cannot be told."""
+        """Cause of the lost time, or None if it is unknown."""
         m = self.measurements
         if m is None or self.seen.totals.elsewhere:
             return None
@@ -129,13 +130,13 @@ class WatchedLoop:
 
     @cached_property
     def recommendation(self) -> Recommendation | None:
-        """What to say and to change about the cause."""
+        """Recommended change for the cause, or None without a cause."""
         m, cause = self.measurements, self.cause
         return None if m is None or cause is None else recommend(m, cause)
 
     @cached_property
     def gains(self) -> tuple[float, float]:
-        """The lowest and the highest gain that the parts of the loop predict for the change."""
+        """Lowest and highest gain of the change that parts of the run predict."""
         whole, found, iterations = self.measurements, self.recommendation, self.seen.iterations
         if whole is None or found is None:
             return 1.0, 1.0
@@ -154,21 +155,23 @@ class WatchedLoop:
         idle_ns = [one.device_idle_ns for one in self.steady if one.device_idle_ns != UNKNOWN]
         wait_s, timed_s = mean_s(waits_ns), mean_s(waits_ns) + worked_s
         together_s = timed_s
-        if not totals.worked_ns:  # the loop never comes straight back, as one over two loaders
+        # A loop over two loaders never asks the same loader twice in a row.
+        if not totals.worked_ns:
             lasted_ns = totals.last_ns - totals.first_ns - totals.began_ns
             together_s = max(timed_s, lasted_ns / totals.iterations / 1e9)
-        if self.stride > 1:  # to time a very short iteration extends it
+        if self.stride > 1:  # timing makes very short iterations longer, so use the total time
             lasted_ns = totals.waited_ns - totals.began_ns + totals.worked_ns
             together_s = lasted_ns / totals.iterations / 1e9
             wait_s *= together_s / timed_s if timed_s else 1.0
         wait_s, start_up_s = mean_s(idle_ns) if idle_ns else wait_s, self._start_up_s()
-        if self.epoch == 1:  # all but the fetch itself may be the iterator's beginning and end
+        # With one batch per epoch, all time beyond the fetch counts as the start of the iterator.
+        if self.epoch == 1:
             fetch_s = min(together_s, mean_s([fetch.wall_ns for fetch in self._fetches]))
             start_up_s, together_s, wait_s = together_s - fetch_s, fetch_s, fetch_s
         calls = totals.sampler_calls
         cores = totals.step_cpu_ns / totals.step_seen_ns if totals.step_seen_ns else 0.0
         return Paces(
-            loader_s=together_s,  # at most: how fast it is alone is not known
+            loader_s=together_s,  # upper bound, because watching cannot run the loader alone
             step_s=max(0.0, together_s - wait_s),
             step_cpu_s=cores * worked_s,
             together_s=together_s,
@@ -198,8 +201,8 @@ class WatchedLoop:
             batch_size=0 if takes == "no DataLoader" else about["batch_size"] or 0,
             has_getitems=about["getitems"],
             workers=about["workers"],
-            working=self._working(),
-            made=about["made"],
+            active_workers=self._working(),
+            loaders_made=about["made"],
             prefetch_factor=about["prefetch_factor"],
             start_method=about["start_method"],
             cores=cores,
@@ -217,12 +220,12 @@ class WatchedLoop:
             totals = self.seen.totals
             locked = totals.held_up / totals.looks if totals.looks else 0.0
             return replace(fetching_of(self._fetches), locked_share=locked)
-        # next() itself makes the batch
+        # Without a DataLoader, next() itself loads the batch.
         fetch_s = mean_s([one.wait_ns for one in self.steady])
         return Fetching(fetch_s=fetch_s, computing_s=min(self._receiving_s(), fetch_s))
 
     def _working(self) -> int:
-        """Return how many workers of a stream have sent a batch; 0 if there are too few to tell."""
+        """Return how many workers of a stream sent a batch, or 0 after too few batches."""
         about = self.seen.about
         known = (
             about["takes"] == "stream" and len(self._fetches) >= ENOUGH_TO_SHARE * about["workers"]
@@ -246,9 +249,11 @@ class WatchedLoop:
 
 
 def loops(seen: Sequence[Observation], others_cores: float = 0.0) -> list[WatchedLoop]:
-    """Return what is known of each, those first for which most time was lost.
+    """Return the watched loops, sorted by lost time with the longest first.
 
-    `others_cores` is how many cores other programs kept busy.
+    Args:
+        seen: Figures of each loader in each process.
+        others_cores: Number of cores that other programs kept busy.
     """
     found: list[WatchedLoop] = []
     for one in sorted(seen, key=lambda s: s.totals.first_ns):

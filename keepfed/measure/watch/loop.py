@@ -1,4 +1,4 @@
-"""Watch one loop, in one line: `for batch in watch(loader)`."""
+"""Watch one loop by changing one line: `for batch in watch(loader)`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 class Watched(Generic[T]):
-    """A loader whose loops are timed.
+    """Wrapper that times the loops over a loader.
 
-    What else it is asked for, such as `sampler` or `len`, it asks the loader.
+    All other attributes, such as `sampler`, and `len` come from the loader.
     """
 
     def __init__(self, loader: Iterable[T]):
@@ -40,7 +40,8 @@ class Watched(Generic[T]):
         return len(self._loader)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_loader":  # of a copy that is not made yet
+        # Stop the recursion while copy or pickle builds an object that has no `_loader` yet.
+        if name == "_loader":
             raise AttributeError(name)
         return getattr(self._loader, name)
 
@@ -50,24 +51,26 @@ class Watched(Generic[T]):
         return findings(_read_observations(), _others_cores())
 
     def timeline(self) -> Timeline:
-        """Return the picture of the last iterations of the loops of this process."""
+        """Return the timeline of the last iterations in this process."""
         from keepfed.measure.watch.report import timeline
 
         return timeline(_read_observations())
 
 
 def watch(loader: Iterable[T]) -> Watched[T]:
-    """Return `loader`, watched: what its loops wait for is said when the program ends.
+    """Return `loader` with timed loops, and print a report when the program ends.
 
         for batch in watch(loader):
 
-    Nothing else about the loop changes. To read it earlier, keep what is returned and print it. A
-    `DataLoader` also tells what its workers do; of anything else that gives batches, only the waits
-    are known. `keepfed watch python train.py` does the same for all loaders of a program.
+    The rest of the loop stays the same. To read the report earlier, print the returned object. For
+    a `DataLoader`, the report includes the work of its workers. For any other iterable, it includes
+    only the waits. `keepfed watch python train.py` watches all loaders of a program.
     """
     if not is_watched():
         try:
-            records_folder()  # registers its removal first, so that it runs after `_print_report`
+            # Register the removal of the folder first. Exit handlers run in reverse order, so the
+            # folder still exists during `_print_report`.
+            records_folder()
             _neighbours()
         except Exception as error:
             give_up(error)
@@ -78,7 +81,7 @@ def watch(loader: Iterable[T]) -> Watched[T]:
 
 @cache
 def _neighbours() -> Neighbours:
-    """Return what counts the processor time of other programs, from the first call on."""
+    """Return the counter for the CPU time of other programs, started at the first call."""
     return Neighbours()
 
 
@@ -87,7 +90,7 @@ def _others_cores() -> float:
 
 
 def _time_loader(loader: Iterable[T]) -> Iterable[T]:
-    """Return `loader`, timed unless `keepfed watch` does that already; no batch is taken yet."""
+    """Return `loader` with a timer, unless `keepfed watch` already times it."""
     from keepfed.measure.hook import data_loader_in
     from keepfed.measure.watch.timing import watching
 
@@ -98,16 +101,15 @@ def _time_loader(loader: Iterable[T]) -> Iterable[T]:
 
 
 def _read_observations() -> list[Observation]:
-    """Return what was seen until now."""
-    if timers := sys.modules.get(
-        "keepfed.measure.watch.timing.step_timer"
-    ):  # else nothing was looped over
+    """Return the figures of all loops so far."""
+    # Without this module, no loop has started yet.
+    if timers := sys.modules.get("keepfed.measure.watch.timing.step_timer"):
         timers.write_down()
     return read_all(records_folder())
 
 
 def _print_report() -> None:
-    """Print what was found to stderr."""
+    """Print the report to stderr."""
     if has_failed():
         return
     try:
@@ -116,4 +118,4 @@ def _print_report() -> None:
 
             print(f"\n{findings(seen, _others_cores())}", file=sys.stderr)
     except Exception as error:
-        give_up(error, "the report could not be made")
+        give_up(error, "Could not create the report")

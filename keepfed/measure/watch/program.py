@@ -1,4 +1,4 @@
-"""Run a program with all its Python processes watched, and say at its end what was found."""
+"""Run a program, watch all its Python processes, and print a report at the end."""
 
 from __future__ import annotations
 
@@ -31,31 +31,29 @@ from keepfed.measure.watch.timing.ring_file import (
 )
 from keepfed.words import duration, percent, plural
 
-PROGRAM = "program.json"  # in a kept record: what `ProgramRun` knows
-TERMINAL_INTERVAL_S, LOG_INTERVAL_S = (
-    1.0,
-    10.0,
-)  # between two lines of `--live`, on a terminal and elsewhere
+PROGRAM = "program.json"  # file with the `ProgramRun` of a saved record
+TERMINAL_INTERVAL_S = 1.0  # time between two updates of the status line
+LOG_INTERVAL_S = 10.0  # time between two status lines if stderr is not a terminal
 
 
 class ProgramRun(NamedTuple):
-    """What is known of a program that was watched, besides its records."""
+    """Facts about a watched program that its records do not contain."""
 
     command: str = ""
-    others_cores: float = 0.0  # that other programs kept busy
+    others_cores: float = 0.0  # number of cores that other programs kept busy
 
 
 def run_watched(program: Sequence[str], out: Path, *, live: bool = False) -> int:
-    """Run `program`, write what was found to `out` and to stderr; return its exit code.
+    """Run and watch `program`, report to `out` and to stderr, and return its exit code.
 
     Args:
-        program: a command and its arguments; a file that ends in .py is run by this Python.
-        out: the folder of the page and the trace; it is made if there is something to write. If
-            it has files in it already, a numbered sibling is made instead.
-        live: show a line while it runs.
+        program: Command and its arguments. This Python runs a file that ends in .py.
+        out: Folder for the page and the trace, created if there is something to write. If it
+            already contains files, the function creates a folder with a number instead.
+        live: Whether to show a status line while the program runs.
 
     Raises:
-        KeepfedError: there is no such program.
+        KeepfedError: If the program cannot be started.
     """
     words = [sys.executable, *program] if program[0].endswith(".py") else list(program)
     try:
@@ -66,17 +64,17 @@ def run_watched(program: Sequence[str], out: Path, *, live: bool = False) -> int
         return _run(words, dict(os.environ), None)
     neighbours = Neighbours()
     code = _run(words, environment, Live(folder) if live else None)
-    said = _report(folder, unused_folder(out), ProgramRun(join(program), neighbours.cores()))
+    text = _report(folder, unused_folder(out), ProgramRun(join(program), neighbours.cores()))
     with suppress(Exception):  # stderr may be closed
-        sys.stderr.write(f"\n{said}\n" if said else "")
+        sys.stderr.write(f"\n{text}\n" if text else "")
     return code
 
 
 def report_later(folder: Path) -> str:
-    """Write page and trace into `folder`, where `run_watched` kept a record; return the report.
+    """Write the page and the trace of the record in `folder`, and return the report.
 
     Raises:
-        KeepfedError: If there is no record, or a package is missing.
+        KeepfedError: If `folder` contains no record, or a package is missing.
     """
     if not any(path.suffix in (ENDING, PROCESS) for path in folder.glob("*")):
         raise KeepfedError(
@@ -94,7 +92,7 @@ def report_later(folder: Path) -> str:
 
 
 def unused_folder(out: Path) -> Path:
-    """Return `out`, or the first of `out`-2, `out`-3, ... if there are files in it already."""
+    """Return `out`, or the first free one of `out`-2, `out`-3, ... if `out` contains files."""
     names = (out if number == 1 else out.with_name(f"{out.name}-{number}") for number in count(1))
     return next(path for path in names if _is_unused(path))
 
@@ -104,24 +102,24 @@ def _is_unused(path: Path) -> bool:
 
 
 def _report(folder: Path, out: Path, run: ProgramRun) -> str:
-    """Return the report, and remove the record in `folder`; if that fails, say where it is kept."""
+    """Return the report and remove the record, or save the record if the report fails."""
     try:
-        said = _build_report(folder, out, run)
+        text = _build_report(folder, out, run)
     except (Exception, KeyboardInterrupt) as error:
         kept = _keep(folder, out, run)
-        what = " ".join(f"{type(error).__name__}: {error}".split())
-        said = (
-            f"keepfed watch: The report could not be made ({what}). The record is kept in {kept}. "
-            f"Make the report later: keepfed watch --report {kept}"
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
+        text = (
+            f"keepfed watch: Could not create the report ({cause}). The record is saved in {kept}. "
+            f"Create the report later: keepfed watch --report {kept}"
         )
         if kept == folder:
-            return said
+            return text
     shutil.rmtree(folder, ignore_errors=True)
-    return said
+    return text
 
 
 def _keep(folder: Path, out: Path, run: ProgramRun) -> Path:
-    """Copy the record from `folder` to `out`; return where it is, which is `folder` on an error."""
+    """Copy the record to `out`, and return its folder, which is `folder` after an error."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         for path in (*folder.glob(f"*{ENDING}"), *folder.glob(f"*{PROCESS}")):
@@ -133,13 +131,13 @@ def _keep(folder: Path, out: Path, run: ProgramRun) -> Path:
 
 
 def _run(words: Sequence[str], environment: dict[str, str], live: Live | None) -> int:
-    """Run the program to its end, whatever ends it; return its exit code as a shell says it."""
+    """Run the program until it ends, and return its exit code as a shell does."""
     try:
         child = subprocess.Popen(words, env=environment)
     except OSError as error:
         raise KeepfedError(
-            f"{words[0]} cannot be run ({error.strerror}); name a program as you would without "
-            "`keepfed watch`, such as `keepfed watch python train.py`."
+            f"Could not start {words[0]} ({error.strerror}). Write the command as you would "
+            "without `keepfed watch`, for example `keepfed watch python train.py`."
         ) from None
     with _forward_signals(child):
         while True:
@@ -154,19 +152,19 @@ def _run(words: Sequence[str], environment: dict[str, str], live: Live | None) -
 
 
 def _show_live(live: Live | None) -> Live | None:
-    """Show the live line; after an error there is none."""
+    """Update the status line, and return None instead of `live` after an error."""
     try:
         if live:
             live.show()
     except Exception as error:
-        give_up(error, "the live line ends, and the program continues")
+        give_up(error, "The live line stopped, but the program continues")
         return None
     return live
 
 
 @contextmanager
 def _forward_signals(child: subprocess.Popen[Any]) -> Iterator[None]:
-    """Leave Ctrl-C, which reaches the child too, to the child; pass SIGTERM and SIGHUP on to it."""
+    """Ignore Ctrl-C, which the child also receives, and forward SIGTERM and SIGHUP to it."""
     handlers: dict[int, Any] = {signal.SIGINT: lambda number, frame: None}
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
@@ -183,19 +181,20 @@ def _build_report(folder: Path, out: Path, run: ProgramRun) -> str:
     seen = read_all(folder)
     if not seen and not any(folder.glob(f"*{PROCESS}")):
         return (
-            "keepfed watch: no Python process with torch was seen. One that runs with -I, -E or "
-            "-S, in a container or on another machine is not: put `keepfed watch` in front of it "
-            "there."
+            "keepfed watch: No Python process imported torch. If your training runs in a container "
+            "or on another machine, start `keepfed watch` there. Do not start Python with -I, -E "
+            "or -S."
         )
     if not seen and any(folder.glob(f"*{FAILED}")):
-        return ""  # the program's own process has printed why
-    from keepfed.measure.watch.report import write  # torch, when the program no longer runs
+        return ""  # the watched process has already printed the reason
+    # Imported only after the program has ended, because it imports torch.
+    from keepfed.measure.watch.report import write
 
     return write(seen, out, *run)
 
 
 class Live:
-    """One line on stderr that says how the program is doing."""
+    """Status line on stderr with the progress of the program."""
 
     def __init__(self, folder: Path):
         self._folder, self._before = folder, dict[tuple[int, str], Totals]()
@@ -203,11 +202,11 @@ class Live:
         self.pause_s = TERMINAL_INTERVAL_S if self._terminal else LOG_INTERVAL_S
 
     def show(self) -> None:
-        """Show what happened since the last line."""
+        """Show the progress since the last line."""
         now = {(one.about["pid"], one.about["at"]): one for one in read_all(self._folder)}
         parts = [part for key, one in now.items() if (part := self._part(key, one))]
         self._before = {key: one.totals for key, one in now.items()}
-        line = f"{time.strftime('%H:%M:%S')} {'; '.join(parts) or 'no batch was taken'}"
+        line = f"{time.strftime('%H:%M:%S')} {' | '.join(parts) or 'no new batch'}"
         if self._terminal:
             print(
                 f"\r\x1b[2K{line[: shutil.get_terminal_size().columns - 1]}",
@@ -219,7 +218,7 @@ class Live:
             print(line, file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Leave the line."""
+        """Erase the line."""
         if self._terminal:
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
 

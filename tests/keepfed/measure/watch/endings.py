@@ -1,4 +1,4 @@
-"""Run a loop in a fork of this process for every way to end, and print how each of them ended."""
+"""Run a loop in a forked process for every kind of ending, and print the results."""
 
 import json
 import os
@@ -43,14 +43,14 @@ def loop(ending):
             print(batch.tolist(), flush=True)
         if ending not in ("interrupt", "terminate"):
             break
-        os.close(1)  # only this says that it is ready
+        os.close(1)  # signals to the parent that the loop is running
         os.open(os.devnull, os.O_WRONLY)
     if ending == "sys.exit":
         sys.exit(3)
     if ending == "os._exit":
         os._exit(4)
     if ending == "exception":
-        raise ValueError("it ends so")
+        raise ValueError("end of the loop")
     if ending == "fork":
         if child := os.fork():
             print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -61,7 +61,7 @@ def loop(ending):
 
 
 def ended(ending):
-    """Return how the fork ended, all that it printed, and the last line of its errors."""
+    """Return the exit code of the fork, its output, and the last line of its errors."""
     out, into = os.pipe()
     with tempfile.TemporaryFile("w+") as errors:
         pid = os.fork()

@@ -1,4 +1,4 @@
-"""Records of loops that nobody ran."""
+"""Handmade records of watched loops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def loop(
     idle: float | None = None,
     **about: Any,
 ) -> Observation:
-    """Return a loop of one epoch; times are ms a batch, `slow` fetches stand by their number."""
+    """Return a loop of one epoch; times are ms per batch, `slow` maps indices to fetch times."""
     iterations, fetches, now_ns = list[Iteration](), dict[int, Fetch](), 10**12
     cpu_ns, work_ns = round(cpu * MS), round(work * MS)
     idle_ns = UNKNOWN if idle is None else round(idle * MS)

@@ -1,4 +1,4 @@
-"""The marks on a device, with events that a test lets pass."""
+"""Device clock, with CUDA events that the tests control."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from keepfed.measure.watch.timing.device import MAX_PENDING, DeviceClock, device
 
 
 class Event:
-    """Passes when `reached` says so; its time is its number, in ms."""
+    """Event that completes once `reached` is at least its number, which is also its time in ms."""
 
     numbers = count()
     reached = -1
-    device = 0  # whose stream is the current one
+    device = 0  # device of the current stream
 
     def __init__(self, enable_timing: bool) -> None:
         assert enable_timing
@@ -27,7 +27,7 @@ class Event:
         return self.number <= Event.reached
 
     def elapsed_time(self, other: Event) -> float:
-        assert other.query(), "asking for the time of what has not passed would wait for it"
+        assert other.query(), "elapsed_time would wait for an event that has not completed"
         return float(other.number - self.number)
 
 
@@ -38,24 +38,24 @@ def _events(monkeypatch: pytest.MonkeyPatch) -> None:
     Event.numbers, Event.reached, Event.device = count(), -1, 0
 
 
-def test_a_turn_is_told_once_its_last_event_has_passed_and_nobody_waits_for_that() -> None:
-    told: list[tuple[float, float, float]] = []
-    clock = DeviceClock(lambda *turn: told.append(turn))
-    for number in range(3):  # events 0 and 1 are those around next() of turn 0, 2 and 3 of turn 1
+def test_clock_reports_iteration_after_its_last_event() -> None:
+    reported: list[tuple[float, float, float]] = []
+    clock = DeviceClock(lambda *iteration: reported.append(iteration))
+    for number in range(3):  # events 0 and 1 belong to iteration 0, events 2 and 3 to iteration 1
         clock.asked()
         clock.got(number)
-    assert told == []
+    assert reported == []
     Event.reached = 3
     clock.asked()
-    assert told == [(0, 1e6, 1e6)]
+    assert reported == [(0, 1e6, 1e6)]
     Event.reached = 100
     clock.asked()
-    assert told == [(number, 1e6, 1e6) for number in range(3)]
+    assert reported == [(number, 1e6, 1e6) for number in range(3)]
 
 
-def test_what_ends_an_epoch_is_no_turn() -> None:
-    told: list[float] = []
-    clock = DeviceClock(lambda number, idle, work: told.append(number))
+def test_clock_ignores_end_of_epoch() -> None:
+    reported: list[float] = []
+    clock = DeviceClock(lambda number, idle, work: reported.append(number))
     clock.asked()
     clock.got(0)
     clock.forget()
@@ -63,26 +63,26 @@ def test_what_ends_an_epoch_is_no_turn() -> None:
     clock.asked()
     clock.got(1)
     clock.asked()
-    assert told == [1]
+    assert reported == [1]
 
 
-def test_a_device_that_is_far_behind_takes_no_more_memory() -> None:
-    clock = DeviceClock(lambda *turn: None)
+def test_slow_device_needs_no_more_memory() -> None:
+    clock = DeviceClock(lambda *iteration: None)
     for number in range(3 * MAX_PENDING):
         clock.asked()
         clock.got(number)
     assert len(clock._pending) == MAX_PENDING
 
 
-def test_turns_on_two_devices_are_dropped() -> None:
-    told: list[float] = []
-    clock = DeviceClock(lambda number, idle, work: told.append(number))
+def test_iterations_on_two_devices_are_dropped() -> None:
+    reported: list[float] = []
+    clock = DeviceClock(lambda number, idle, work: reported.append(number))
     Event.reached = 100
     for number in range(5):
         Event.device = int(number >= 2)
         clock.asked()
         clock.got(number)
-    assert told == [0, 2, 3]  # turn 1 ends on the other device
+    assert reported == [0, 2, 3]  # iteration 1 ends on the other device
 
 
 class Refused(Event):
@@ -96,19 +96,19 @@ class Captured(Event):
 
 
 @pytest.mark.parametrize("event", [Refused, Captured])
-def test_an_error_of_cuda_ends_the_marks_and_not_the_loop(
+def test_cuda_error_stops_clock_but_not_loop(
     event: type[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "Event", event)
     Event.reached = 100
-    clock = DeviceClock(lambda *turn: None)
+    clock = DeviceClock(lambda *iteration: None)
     for number in range(3):
         clock.asked()
         clock.got(number)
     assert next(Event.numbers) == 3  # no mark after the error
 
 
-def test_a_program_that_has_not_started_cuda_has_no_device() -> None:
+def test_program_without_cuda_has_no_device() -> None:
     if not torch.cuda.is_initialized():
         assert not device_in_use()
         assert not torch.cuda.is_initialized()

@@ -1,4 +1,4 @@
-"""A watched program ends as it does unwatched: same exit code, same output, same last error."""
+"""A watched program has the same exit code, output and last error as an unwatched one."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ def _started(command: list[str], folder: Path | None) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
-    """How each fork ended: unwatched, and watched."""
+    """Results of all forks, without and with `keepfed watch`."""
     folder = tmp_path_factory.mktemp("records")
     runs = [_started([endings.__file__], where) for where in (None, folder)]
     plain, watched = (json.loads(run.communicate(timeout=100)[0]) for run in runs)
     seen = read_all(folder)
-    assert len(seen) == len(endings.ENDINGS) + 1  # and the fork of the fork
-    assert all(one.totals.iterations >= 2 for one in seen)  # os._exit loses those not written down
+    assert len(seen) == len(endings.ENDINGS) + 1  # one more for the fork inside a fork
+    assert all(one.totals.iterations >= 2 for one in seen)  # os._exit loses unwritten iterations
     return plain, watched
 
 
 @pytest.mark.parametrize("ending", endings.ENDINGS)
-def test_a_watched_program_ends_as_it_does_unwatched(
+def test_watched_program_ends_like_unwatched_one(
     ending: str, tables: tuple[dict[str, Any], dict[str, Any]]
 ) -> None:
     plain, watched = (table[ending] for table in tables)
-    if ending == "crash in a worker":  # what is printed before torch notices it differs each time
+    if ending == "crash in a worker":  # the output before torch notices the crash varies
         plain, watched = plain[:1], watched[:1]
     assert watched == plain
     assert plain[0] == CODES.get(ending, 0)
 
 
 @pytest.mark.full
-def test_torchrun_with_a_dying_rank_ends_as_it_does_unwatched(tmp_path: Path) -> None:
+def test_watched_torchrun_ends_like_unwatched_one(tmp_path: Path) -> None:
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command = [*launch, str(Path(train.__file__)), "0", "raise"]
     runs = [_started(command, folder) for folder in (None, tmp_path)]

@@ -1,4 +1,4 @@
-"""Errors of our own code never reach the program that is watched."""
+"""Errors in keepfed never reach the watched program."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REMOVED = "import os, shutil\nshutil.rmtree(os.environ['KEEPFED_WATCH'])\n"
 
 
 def _fails(*args: Any, **options: Any) -> Any:
-    raise ZeroDivisionError("a bug of ours")
+    raise ZeroDivisionError("a bug in keepfed")
 
 
 @pytest.fixture(autouse=True)
@@ -53,9 +53,7 @@ def _no_error_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["full", "removed", "other torch"],
 )
-def test_a_torch_that_cannot_be_watched_is_imported(
-    before: str, torch: str, said: str, tmp_path: Path
-) -> None:
+def test_unwatchable_torch_is_imported(before: str, torch: str, said: str, tmp_path: Path) -> None:
     package = tmp_path / "path" / "torch" / "utils" / "data"
     package.mkdir(parents=True)
     (package / "dataloader.py").write_text(torch)
@@ -94,7 +92,7 @@ def test_a_torch_that_cannot_be_watched_is_imported(
         (hook.loader_hook._Hook, "pause"),
     ],
 )
-def test_a_bug_of_ours_never_reaches_the_loop(
+def test_bug_in_keepfed_never_reaches_loop(
     owner: Any,
     name: str,
     workers: int,
@@ -107,12 +105,14 @@ def test_a_bug_of_ours_never_reaches_the_loop(
     for _ in range(2):
         assert [batch.tolist() for batch in loader] == [[2 * n, 2 * n + 1] for n in range(40)]
     step_timer.write_down()
-    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("course")]
-    assert len(lines) <= 1 + (workers > 0)  # a line for each process, or it was never called
-    assert all("(ZeroDivisionError: a bug of ours)" in line for line in lines)
+    lines = [
+        line for line in capfd.readouterr().err.splitlines() if line.startswith("keepfed watch: ")
+    ]
+    assert len(lines) <= 1 + (workers > 0)  # at most one line per process
+    assert all("(ZeroDivisionError: a bug in keepfed)" in line for line in lines)
 
 
-def test_errors_of_the_program_pass_as_they_are(
+def test_error_of_program_is_raised_unchanged(
     seen: Callable[[], list[Observation]],  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -121,12 +121,12 @@ def test_errors_of_the_program_pass_as_they_are(
     with pytest.raises(LookupError, match="sample 5 is corrupt") as raised:
         list(iterator)
     assert raised.traceback[-1].name == "__getitem__"
-    # An earlier test can leave an error that Python still handles; ours must add nothing to it.
+    # An earlier test can leave an error that Python still handles. keepfed must not add another.
     assert raised.value.__context__ is sys.exc_info()[1]
 
 
 @pytest.mark.parametrize("batches", [[1, 2], DataLoader([1, 2], batch_size=None)])
-def test_watch_gives_the_batches_if_nothing_can_be_recorded(
+def test_watch_yields_batches_if_recording_fails(
     batches: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr("keepfed.measure.watch.loop.records_folder", _fails)
@@ -137,7 +137,7 @@ def test_watch_gives_the_batches_if_nothing_can_be_recorded(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no blocks")
-def test_a_record_reserves_its_space(tmp_path: Path) -> None:
+def test_ring_file_reserves_disk_space(tmp_path: Path) -> None:
     file = RingFile(tmp_path / "1.watched", {})
     state = (tmp_path / "1.watched").stat()
     assert 512 * state.st_blocks >= state.st_size > 300_000

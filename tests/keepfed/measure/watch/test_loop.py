@@ -26,7 +26,7 @@ def _records(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_loader_that_is_watched_gives_what_it_gives(workers: int) -> None:
+def test_watched_loader_yields_same_batches(workers: int) -> None:
     loader = DataLoader(Numbers(), batch_size=4, num_workers=workers)
     watched = cu.watch(loader)
     assert len(watched) == 3
@@ -37,13 +37,13 @@ def test_a_loader_that_is_watched_gives_what_it_gives(workers: int) -> None:
     assert len(seen.fetches) == len(seen.iterations)
     assert "3 batches in 1 epoch" in repr(watched)
     assert watched.timeline().picture.traces[0].served == 3
-    assert not hasattr(dataloader._BaseDataLoaderIter, "_step_timer")  # torch is as it was
+    assert not hasattr(dataloader._BaseDataLoaderIter, "_step_timer")  # torch is not patched
 
 
-def test_persistent_workers_send_nothing_but_batches_once_nobody_watches() -> None:
+def test_persistent_workers_stop_sending_figures() -> None:
     loader = DataLoader(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
     watched = [batch.tolist() for batch in cu.watch(loader)]
-    next(iter(cu.watch(loader)))  # and is left in the middle
+    next(iter(cu.watch(loader)))  # leaves the epoch early
     assert [batch.tolist() for batch in loader] == watched
     with record() as trace:
         assert [batch.tolist() for batch in trace.batches(loader)] == watched
@@ -54,7 +54,7 @@ def test_persistent_workers_send_nothing_but_batches_once_nobody_watches() -> No
 
 
 class Prepared:
-    """Wraps a loader and gives itself out as one, as Accelerate does."""
+    """Wrapper that claims the class of its loader, as Accelerate does."""
 
     def __init__(self, loader: DataLoader[float]):
         self.base_dataloader = loader
@@ -72,9 +72,7 @@ class Prepared:
 
 @pytest.mark.parametrize("kind", [Ahead, Prepared])
 @pytest.mark.parametrize("workers", [0, 1])
-def test_inside_a_loader_with_a_loop_of_its_own_the_data_loader_is_watched(
-    kind: Any, workers: int
-) -> None:
+def test_watch_finds_data_loader_in_wrapper(kind: Any, workers: int) -> None:
     options: Any = {"batch_size": 4, "num_workers": workers, "persistent_workers": workers > 0}
     if kind is Ahead:
         loader = inner = Ahead(Numbers(), **options)
@@ -82,10 +80,10 @@ def test_inside_a_loader_with_a_loop_of_its_own_the_data_loader_is_watched(
         loader = Prepared(inner := DataLoader(Numbers(), **options))
     expected = [batch.tolist() for batch in DataLoader(Numbers(), batch_size=4)]
     before = dict(vars(inner))
-    for _ in range(2):  # watched and not, in turns
+    for _ in range(2):  # alternately watched and unwatched
         assert [batch.tolist() for batch in cu.watch(loader)] == expected
         assert [batch.tolist() for batch in loader] == expected
-    next(iter(cu.watch(loader)))  # and is left in the middle
+    next(iter(cu.watch(loader)))  # leaves the epoch early
     assert {**vars(inner), "_iterator": None} == before | {"_iterator": None}
     (seen,) = read_all(records_folder())
     asked = 6 + (2 if kind is Ahead else 1)
@@ -95,7 +93,7 @@ def test_inside_a_loader_with_a_loop_of_its_own_the_data_loader_is_watched(
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_loops_over_one_loader_inside_each_other_lose_nothing(workers: int) -> None:
+def test_nested_loops_over_one_loader_lose_no_batch(workers: int) -> None:
     loader = DataLoader(Numbers(), batch_size=4, num_workers=workers)
     expected = [batch.tolist() for batch in loader]
     outer = cu.watch(loader)
@@ -105,7 +103,7 @@ def test_loops_over_one_loader_inside_each_other_lose_nothing(workers: int) -> N
     assert "_get_iterator" not in vars(loader)
 
 
-def test_a_loop_over_persistent_workers_that_was_never_ended_is_no_hindrance() -> None:
+def test_unfinished_loop_over_persistent_workers_is_harmless() -> None:
     loader = DataLoader(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
     left = iter(cu.watch(loader))
     next(left)
@@ -117,7 +115,7 @@ def test_a_loop_over_persistent_workers_that_was_never_ended_is_no_hindrance() -
     assert seen.totals.iterations == 4
 
 
-def test_persistent_workers_that_run_already_are_watched_inside_as_far_as_can_be() -> None:
+def test_running_persistent_workers_are_watched_without_fetches() -> None:
     loader = Ahead(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
     expected = [batch.tolist() for batch in loader]
     assert [batch.tolist() for batch in cu.watch(loader)] == expected
@@ -125,7 +123,7 @@ def test_persistent_workers_that_run_already_are_watched_inside_as_far_as_can_be
     assert (seen.totals.iterations, seen.fetches) == (3, {})
 
 
-def test_anything_else_that_gives_batches_can_be_watched() -> None:
+def test_any_iterable_can_be_watched() -> None:
     def batches() -> Iterator[torch.Tensor]:
         for number in range(4):
             yield torch.full((2,), number)
@@ -136,7 +134,7 @@ def test_anything_else_that_gives_batches_can_be_watched() -> None:
     assert seen.about["batch_bytes"] == 16
 
 
-def test_what_a_function_makes_can_be_watched_one_by_one() -> None:
+def test_batches_of_function_can_be_watched() -> None:
     made = iter(range(9))
     batches = iter(cu.watch(iter(lambda: (next(made), torch.zeros(2)), None)))
     assert [next(batches)[0] for _ in range(5)] == [0, 1, 2, 3, 4]
@@ -145,10 +143,10 @@ def test_what_a_function_makes_can_be_watched_one_by_one() -> None:
 
 
 @pytest.mark.full
-def test_what_was_found_is_told_when_the_program_ends() -> None:
+def test_report_is_printed_when_program_ends() -> None:
     code = (
         "import course_utils as cu\nwatched = cu.watch([1, 2, 3])\n"
-        "for batch in watched:\n    print(batch)\nrepr(watched)"  # has no side effect
+        "for batch in watched:\n    print(batch)\nrepr(watched)"  # repr must not cancel the report
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "1\n2\n3\n"

@@ -26,25 +26,25 @@ def run(code: str, out: Path) -> int:
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_the_exit_code_is_passed_on(
+def test_watch_returns_exit_code_of_program(
     code: int, tmp_path: Path, capfd: pytest.CaptureFixture
 ) -> None:
     assert run(f"raise SystemExit({code})", tmp_path / "out") == code
-    assert "no Python process with torch was seen" in capfd.readouterr().err
+    assert "No Python process imported torch" in capfd.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
-def test_a_signal_reads_as_shells_say_it(tmp_path: Path) -> None:
+def test_watch_returns_exit_code_of_signal(tmp_path: Path) -> None:
     assert run("import os; os.kill(os.getpid(), 15)", tmp_path) == 128 + 15
 
 
-def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
-    with pytest.raises(KeepfedError, match=r"^no-such-program cannot be run \(No such file"):
+def test_missing_program_raises_error(tmp_path: Path) -> None:
+    with pytest.raises(KeepfedError, match=r"^Could not start no-such-program \(No such file"):
         run_watched(["no-such-program"], tmp_path)
 
 
-def test_another_sitecustomize_is_run_too_and_the_path_is_as_it_was(
+def test_sitecustomize_of_program_still_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.theirs = 1\n")
@@ -53,7 +53,7 @@ def test_another_sitecustomize_is_run_too_and_the_path_is_as_it_was(
     assert run(asked, tmp_path) == 1
 
 
-def test_the_command_takes_what_you_would_type(
+def test_command_line_accepts_program_with_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = []
@@ -77,7 +77,7 @@ def test_the_command_takes_what_you_would_type(
     assert cli.main(["watch"]) == 1
 
 
-def test_nobody_imports_torch_while_the_program_runs(tmp_path: Path) -> None:
+def test_watch_process_does_not_import_torch(tmp_path: Path) -> None:
     code = (
         "import sys; from course_utils.command import cli\n"
         "code = cli.main(['watch', '--out', sys.argv[1], sys.executable, '-c', 'pass'])\n"
@@ -86,7 +86,7 @@ def test_nobody_imports_torch_while_the_program_runs(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
-def test_the_live_line_says_what_happened_since_the_last(
+def test_live_line_shows_progress_since_previous_line(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     live = program.Live(tmp_path)
@@ -102,13 +102,13 @@ def test_the_live_line_says_what_happened_since_the_last(
     live.show()
     lines = [re.sub(r"^\S+ ", "", line) for line in capsys.readouterr().err.splitlines()]
     assert lines == [
-        "no batch was taken",
+        "no new batch",
         "rank 1 train.py:3: 10 batches, 4.0 ms each, 75 % waiting",
         "rank 1 train.py:3: 14 batches, 2.0 ms each, 100 % waiting",
     ]
 
 
-def test_torch_without_a_loader_is_told_apart_from_no_torch(tmp_path: Path) -> None:
+def test_report_on_torch_without_loader(tmp_path: Path) -> None:
     (tmp_path / f"7{PROCESS}").write_text("train.py")
     assert program._build_report(tmp_path, tmp_path / "out", "x").startswith(
         "No DataLoader returned a batch"
@@ -127,7 +127,7 @@ TORCH_SEEN = "import os; open(os.environ['KEEPFED_WATCH'] + '/7.process', 'w'); 
         ("import os, keepfed.measure.watch.program as p; del p.read_all", "(NameError: "),
     ],
 )
-def test_a_record_is_kept_if_the_report_fails(before: str, said: str, tmp_path: Path) -> None:
+def test_record_is_saved_if_report_fails(before: str, said: str, tmp_path: Path) -> None:
     watch = [sys.executable, "-c", f"import sys; {before}\n{COURSE}", "watch", "--out"]
     for out in ("out", "out-2"):  # the second run does not touch the first
         rest = [str(tmp_path / "out"), sys.executable, "-c", TORCH_SEEN]
@@ -138,7 +138,7 @@ def test_a_record_is_kept_if_the_report_fails(before: str, said: str, tmp_path: 
         assert {path.name for path in (tmp_path / out).iterdir()} == {"7.process", program.PROGRAM}
 
 
-def test_a_kept_record_is_reported_later(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_saved_record_can_be_reported_later(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert cli.main(["watch", "--report", str(tmp_path)]) == 1
     assert "contains no record. Use the folder" in capsys.readouterr().err
     (tmp_path / f"7{PROCESS}").touch()
@@ -146,7 +146,7 @@ def test_a_kept_record_is_reported_later(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out.startswith("No DataLoader returned a batch")
 
 
-def test_results_of_an_earlier_run_stay(tmp_path: Path) -> None:
+def test_watch_keeps_results_of_earlier_run(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     assert program.unused_folder(tmp_path / "out") == tmp_path / "out"
     (tmp_path / "out" / "trace.json").touch()
@@ -155,7 +155,7 @@ def test_results_of_an_earlier_run_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits")
-def test_a_program_runs_unwatched_if_nothing_can_be_written(tmp_path: Path) -> None:
+def test_program_runs_unwatched_on_full_disk(tmp_path: Path) -> None:
     full = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n{COURSE}"
     ending = [sys.executable, "-c", "print(1); raise SystemExit(5)"]
     watch = [sys.executable, "-B", "-c", full, "watch", "--out", str(tmp_path / "out"), *ending]
@@ -181,13 +181,13 @@ def started(*arguments: str, out: Path, ranks: int = 1) -> subprocess.Popen[str]
 
 @pytest.mark.full
 @pytest.mark.parametrize("ending", ["raise", "kill", "interrupt", "terminate"])
-def test_whatever_ends_a_training_what_was_seen_is_told(ending: str, tmp_path: Path) -> None:
-    rest = ["for ever"] if ending in ("interrupt", "terminate") else [ending]
-    # Python loses an interrupt that comes in the middle of a fork, watched or not
+def test_report_is_written_however_training_ends(ending: str, tmp_path: Path) -> None:
+    rest = ["forever"] if ending in ("interrupt", "terminate") else [ending]
+    # Without workers, because Python loses an interrupt during a fork, watched or not.
     workers = 0 if ending == "interrupt" else 2
     watched = started(str(workers), *rest, out=tmp_path)
     assert watched.stdout is not None
-    for line in watched.stdout:  # it says when an epoch is over
+    for line in watched.stdout:  # the script prints a line after each epoch
         if line.startswith("epoch 3"):
             break
     if ending == "interrupt":
@@ -204,7 +204,7 @@ def test_whatever_ends_a_training_what_was_seen_is_told(ending: str, tmp_path: P
 
 
 @pytest.mark.full
-def test_two_ranks_compute_what_they_compute_unwatched_and_the_slow_one_is_found(
+def test_watch_finds_slow_rank_and_keeps_output(
     tmp_path: Path,
 ) -> None:
     said, errors = started("1", "slow rank 1", out=tmp_path, ranks=2).communicate(timeout=240)
@@ -223,7 +223,7 @@ def test_two_ranks_compute_what_they_compute_unwatched_and_the_slow_one_is_found
 
 
 @pytest.mark.slow
-def test_a_script_computes_the_same_losses_bit_for_bit(
+def test_watched_script_computes_identical_losses(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     watched = subprocess.run(

@@ -1,4 +1,4 @@
-"""Loops in this process, with torch patched as in one that `keepfed watch` started."""
+"""Loops in this process, with torch patched as under `keepfed watch`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Observed = Callable[[], list[Observation]]
 
 @pytest.fixture
 def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Observed]:
-    """What was written down so far of all loaders that are iterated over meanwhile."""
+    """Return a function that reads the figures of all loaders so far."""
     monkeypatch.setenv(FOLDER, str(tmp_path))
     records_folder.cache_clear()
     patched = {DataLoader: "_get_iterator", dataloader._BaseDataLoaderIter: "__next__"}
@@ -49,7 +49,9 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Observed]:
 
 
 def lambda_free(samples: list[float]) -> torch.Tensor:
-    return torch.tensor(samples) + torch.rand(())  # draws in the process that collates
+    return torch.tensor(samples) + torch.rand(
+        ()
+    )  # uses the random generator of the collating process
 
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -63,7 +65,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_batches_and_all_random_numbers_after_them_are_the_same_bit_for_bit(
+def test_batches_and_random_numbers_are_identical(
     kind: str, workers: int, seen: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run() -> list[bytes]:
@@ -79,14 +81,14 @@ def test_the_batches_and_all_random_numbers_after_them_are_the_same_bit_for_bit(
     assert run() == watched
 
 
-def test_the_iterator_is_torchs_own_and_the_loader_as_it_was(
+def test_iterator_and_loader_stay_unchanged(
     seen: Observed,
 ) -> None:
     loader = DataLoader(Numbers(), batch_size=4, num_workers=1, persistent_workers=True)
     before = {**vars(loader), "_iterator": None}
     iterator = iter(loader)
     assert isinstance(iterator, dataloader._MultiProcessingDataLoaderIter)
-    next(iterator)  # and the others are left: an epoch that ends early
+    next(iterator)  # leaves the epoch early
     assert len(list(loader)) == 3
     assert {**vars(loader), "_iterator": None} == before
     assert [(one.epoch, one.place) for one in seen()[0].iterations] == [
@@ -98,7 +100,7 @@ def test_the_iterator_is_torchs_own_and_the_loader_as_it_was(
     assert seen()[0].fetches[3].worker == 0
 
 
-def test_an_iteration_says_how_its_batch_was_made(seen: Observed) -> None:
+def test_iteration_contains_fetch_of_its_batch(seen: Observed) -> None:
     for _ in DataLoader(Marked(32), batch_size=1, num_workers=1):
         pass
     (one,) = seen()
@@ -110,12 +112,12 @@ def test_an_iteration_says_how_its_batch_was_made(seen: Observed) -> None:
         assert fetch.read_ns > 0
         assert fetch.decode_ns > 0
     read = [fetch for fetch in one.fetches.values() if fetch.cpu_ns >= 0]
-    assert 0 < len(read) < len(one.fetches)  # of what is short not all processor time is read
+    assert 0 < len(read) < len(one.fetches)  # CPU time is read only in some short fetches
     assert all(fetch.process_cpu_ns >= fetch.cpu_ns > 0 for fetch in read)
 
 
 @pytest.mark.parametrize("leaves_early", [False, True])
-def test_of_short_iterations_some_are_followed_and_all_are_written_down(
+def test_all_short_iterations_are_written_but_few_metered(
     seen: Observed, monkeypatch: pytest.MonkeyPatch, leaves_early: bool
 ) -> None:
     monkeypatch.setattr(step_timer, "SHORT_NS", 1e12)
@@ -130,8 +132,8 @@ def test_of_short_iterations_some_are_followed_and_all_are_written_down(
     one = seen()[0]
     found = one.iterations[: len(served)]
     assert [each.place for each in found] == list(range(len(served)))
-    followed = [each.place for each in found if one.fetches[each.number].collated_ns]
-    assert followed == [place for place in range(len(served)) if place % SOME < 2]
+    metered = [each.place for each in found if one.fetches[each.number].collated_ns]
+    assert metered == [place for place in range(len(served)) if place % SOME < 2]
     for each, later in pairwise(found):
         fetch = one.fetches[each.number]
         assert each.asked_ns <= fetch.began_ns < fetch.ended_ns <= each.got_ns
@@ -141,7 +143,7 @@ def test_of_short_iterations_some_are_followed_and_all_are_written_down(
 
 @pytest.mark.parametrize("kind", ["DataLoader", "list"])
 @pytest.mark.parametrize("leaves_early", [False, True])
-def test_very_short_iterations_are_counted_and_few_are_timed(
+def test_very_short_iterations_are_counted_but_few_timed(
     kind: str, leaves_early: bool, seen: Observed
 ) -> None:
     count = 3 * ROWS
@@ -167,37 +169,37 @@ def test_very_short_iterations_are_counted_and_few_are_timed(
     assert re.search(r"batches.* \(1 in \d+ was timed\): ", said)
 
 
-def test_a_loop_in_a_cell_is_not_named_by_a_number(seen: Observed) -> None:
+def test_loop_in_notebook_cell_has_readable_name(seen: Observed) -> None:
     cell = "\nlist(DataLoader(Numbers(8), batch_size=None))"
     exec(compile(cell, str(Path("ipykernel_7", "1312887937.py")), "exec"), globals())
     assert seen()[0].about["at"] == "line 2 of a cell"
 
 
-def test_a_long_run_takes_no_more_room_than_a_short_one(
+def test_long_run_needs_no_more_space_than_short_one(
     seen: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step_timer, "VERY_SHORT_NS", 0)  # every one is timed
+    monkeypatch.setattr(step_timer, "VERY_SHORT_NS", 0)  # times every iteration
 
     def size() -> int:
         return sum(file.stat().st_size for file in records_folder().glob(f"*{ENDING}"))
 
     list(DataLoader(Numbers(8), batch_size=None))
     few = size()
-    for _ in range(3):  # of the loaders before it each is gone: one record serves them all
+    for _ in range(3):  # the earlier loaders no longer exist, so one record serves all three
         list(DataLoader(Numbers(ROWS), batch_size=None))
-    assert size() == 2 * few  # one more place in this file
+    assert size() == 2 * few  # one for each line of code with a loop
     last = max(seen(), key=lambda one: one.totals.iterations)
     assert last.totals.iterations == 3 * ROWS
     assert [one.number for one in last.iterations] == [*range(2 * ROWS, 3 * ROWS)]
 
 
-def test_loaders_after_the_sixteenth_are_left_alone(seen: Observed) -> None:
+def test_watch_ignores_loaders_beyond_maximum(seen: Observed) -> None:
     loaders = [DataLoader(Numbers(2)) for _ in range(writer.MAX_LOADERS + 2)]
     assert [len(list(loader)) for loader in loaders] == [2] * len(loaders)
     assert len(seen()) == writer.MAX_LOADERS
 
 
-def test_the_time_of_another_loader_counts_as_no_iteration(
+def test_time_of_inner_loader_is_not_counted(
     seen: Observed,
 ) -> None:
     outer, inner = DataLoader(Numbers(3)), DataLoader(Numbers(2))
@@ -207,19 +209,19 @@ def test_the_time_of_another_loader_counts_as_no_iteration(
     first = next(one for one in seen() if one.totals.iterations == 3)
     left = [one.left_ns for one in first.iterations]
     assert left[0] > 0
-    assert left[1] == -1  # validated meanwhile
+    assert left[1] == -1  # the inner loop ran in this iteration
     assert left[2] > 0
     assert first.totals.worked_ns == sum(one.left_ns - one.got_ns for one in first.iterations[::2])
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_of_some_steps_it_is_known_how_many_cores_they_take(
+def test_cpu_time_of_some_steps_is_measured(
     seen: Observed, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     monkeypatch.setattr(step_timer, "process_time_ns", count(1, 1000).__next__)
     loader = DataLoader(Numbers(), batch_size=1, num_workers=workers)
     for number, _ in enumerate(loader):
-        if number == 1:  # and during this step another loader is asked
+        if number == 1:  # this step uses another loader, so it does not count
             next(iter(DataLoader(Stream())))
     for _ in loader:
         pass
@@ -229,7 +231,7 @@ def test_of_some_steps_it_is_known_how_many_cores_they_take(
     assert (totals.step_cpu_ns, totals.step_seen_ns) == (1000, step_ns)
 
 
-def test_what_a_dataset_raises_comes_through_and_what_was_written_stays(
+def test_error_of_dataset_is_raised_and_record_stays(
     seen: Observed,
 ) -> None:
     with pytest.raises(LookupError, match="sample 5 is corrupt"):
@@ -237,7 +239,7 @@ def test_what_a_dataset_raises_comes_through_and_what_was_written_stays(
     assert seen()[0].totals.iterations == 5
 
 
-def test_next_in_another_thread_is_told(seen: Observed) -> None:
+def test_next_in_another_thread_is_counted(seen: Observed) -> None:
     thread = threading.Thread(target=lambda: list(DataLoader(Numbers(4))))
     thread.start()
     thread.join()
@@ -245,7 +247,7 @@ def test_next_in_another_thread_is_told(seen: Observed) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_who_records_the_same_loader_loses_nothing(workers: int, seen: Observed) -> None:
+def test_trace_of_watched_loader_is_complete(workers: int, seen: Observed) -> None:
     with record() as trace:
         for batch in trace.batches(DataLoader(Marked(), batch_size=4, num_workers=workers)):
             assert batch.shape == (4, 1)
@@ -256,7 +258,7 @@ def test_who_records_the_same_loader_loses_nothing(workers: int, seen: Observed)
     assert seen()[0].totals.iterations == 3
 
 
-def test_a_forked_process_has_records_of_its_own(seen: Observed) -> None:
+def test_forked_process_has_own_record(seen: Observed) -> None:
     list(DataLoader(Numbers(2)))
     context = torch.multiprocessing.get_context("fork")
     child = context.Process(target=_iterate)
@@ -270,7 +272,7 @@ def _iterate() -> None:
     list(DataLoader(Numbers(5)))
 
 
-def test_what_a_loader_is_made_of_is_told_without_asking_for_its_length(
+def test_description_of_loader_does_not_call_len(
     seen: Observed,
 ) -> None:
     loader = DataLoader(Stream(), batch_size=6)

@@ -1,4 +1,4 @@
-"""A training that knows nothing of the course: python train.py WORKERS [how it ends]."""
+"""Training script that does not use keepfed: python train.py WORKERS [ENDING]."""
 
 import os
 import sys
@@ -31,18 +31,18 @@ def main(workers, ending):
     )
     optimizer = torch.optim.Adam(model.parameters())
     epoch = 0
-    while epoch < 4 or ending == "for ever":
+    while epoch < 4 or ending == "forever":
         for inputs, targets in loader:
             loss = ((model(inputs)[:, 0] - targets) ** 2).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
         said = f"epoch {epoch} {loss.item().hex()} {torch.rand(()).item().hex()}\n"
-        sys.stdout.write(said)  # at once, since the ranks share a pipe
+        sys.stdout.write(said)  # one write, because the ranks share a pipe
         sys.stdout.flush()
         epoch += 1
     if ending == "raise":
-        raise ValueError("it ends so")
+        raise ValueError("end of the training")
     if ending == "kill":
         os.kill(os.getpid(), 9)
 
