@@ -52,10 +52,10 @@ class Trace(SpanLog):
         return summarise(self)
 
     def timeline(self, *, steps: int | None = None) -> Timeline:
-        """Return the interactive picture: a widget in a notebook, SVG or text elsewhere.
+        """Return the interactive timeline, which is a widget in a notebook and SVG elsewhere.
 
         Args:
-            steps: Number of steps that are shown first. The button *Whole run* shows the rest.
+            steps: Number of steps in the first view. The button *Whole run* shows all steps.
         """
         # Imported here, because a program that only records needs no drawing code.
         from keepfed.measure.picture import Timeline

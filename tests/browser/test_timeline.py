@@ -86,7 +86,7 @@ def test_a_switch_changes_picture_sentence_figures_and_table(show, grid):
     expect(timeline.get_by_role("group", name=re.compile("Naive: the GPU"))).to_be_visible()
     expect(timeline.get_by_role("list", name="Stages")).to_be_visible()
     expect(timeline.locator("canvas")).to_have_attribute("aria-hidden", "true")
-    timeline.get_by_text("The same as a table").click()
+    timeline.get_by_text("Show as a table").click()
     rows = timeline.locator("tbody tr")
     assert [row.split("\t")[0] for row in rows.all_inner_texts()] == ["main", "copy", "gpu"]
     expect(timeline.locator("caption")).to_contain_text(re.compile(r"in \d+ gaps"))

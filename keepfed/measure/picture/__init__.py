@@ -1,4 +1,4 @@
-"""Draw a trace: as a widget, as SVG, as text; one model for all."""
+"""Draw a trace as a widget, as SVG or as text, from the same model."""
 
 from keepfed.measure.picture.model import LOOKS, Control, Picture, columns, facts, key, states
 from keepfed.measure.picture.script import as_fragment, module_source, page_script

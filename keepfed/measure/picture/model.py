@@ -1,8 +1,8 @@
-"""Say what a picture shows: traces, a sentence, some figures, controls that switch; and how.
+"""Model of a picture: its traces, sentence, figures and controls, and the look of each stage.
 
-Every stage has one colour and one pattern. The colours are those of Okabe and Ito, which
-colour-blind people can tell apart; the patterns keep the stages apart in grey print. `pack` writes
-it all as short columns of whole numbers, which is what the browser draws from.
+Every stage has one colour and one pattern. The palette of Okabe and Ito is safe for colour-blind
+readers, and the patterns distinguish the stages in grey print. `pack` converts a picture to short
+columns of integers, from which the browser draws.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from keepfed.measure.spans import (
 )
 from keepfed.words import duration, percent, plural
 
-NOTICED_NS = 100_000  # shorter gaps than this are the launch of the next step, not idle time
-LIGHT, DARK = "#ffffff", "#15181c"  # the two backgrounds
+NOTICED_NS = 100_000  # minimum length of an idle gap; shorter gaps are the launch of a step
+LIGHT, DARK = "#ffffff", "#15181c"  # the two background colours
 TILE = 8  # width and height of a pattern tile in pixels
 
-MARK = 'with cu.stage("compute")'  # how a step that needs no `gpu` is drawn
+MARK = 'with cu.stage("compute")'  # code that records a step without a `gpu`
 
 State = Mapping[str, str | int]
 
 
 @dataclass(frozen=True)
 class Look:
-    """How one stage is drawn."""
+    """Colours, pattern and letter of one stage."""
 
     colour: str
-    ink: str  # the lines of the pattern
-    text: str  # a batch number written on it
-    tile: str  # the pattern's lines as an SVG path on a tile
-    letter: str  # the stage in a timeline made of text
+    ink: str  # colour of the pattern
+    text: str  # colour of a batch number on the span
+    tile: str  # pattern of one tile, as an SVG path
+    letter: str  # letter of the stage in a text timeline
     opacity: float = 1.0
 
     @property
     def dots(self) -> bool:
-        """Whether its pattern is made of dots: lines of no length, drawn thick with round ends."""
+        """Whether the pattern consists of dots, which are lines of zero length with round caps."""
         return self.tile == _DOTS
 
     def edge(self, dark: bool) -> str:
-        """Return an outline that stands out from the background by 3:1 or more."""
+        """Return an outline colour with a contrast of at least 3:1 to the background."""
         towards, share = (255, 0.25) if dark else (0, 0.45)
         channels = bytes.fromhex(self.colour[1:])
         return "#" + bytes(round(c + (towards - c) * share) for c in channels).hex()
@@ -81,11 +81,11 @@ LOOKS = {
 }
 
 IDLE = Look("#c8102e", "#c8102e", "#000000", _BACKSLASH, ".", opacity=0.1)
-IDLE_DARK = "#ff8a8a"  # the same red on a dark background
+IDLE_DARK = "#ff8a8a"  # red for idle time on a dark background
 
 
 def looks() -> dict[str, dict[str, object]]:
-    """Return the looks of all stages and of `idle` as plain data, outlines included."""
+    """Return the looks of all stages and of `idle` as plain data, including outlines."""
     return {
         name: {
             **asdict(look),
@@ -98,7 +98,7 @@ def looks() -> dict[str, dict[str, object]]:
 
 @dataclass(frozen=True)
 class Control:
-    """One thing the learner can switch: a name in the state, a label, the values to choose from."""
+    """Switch of a picture: its name in the state, its label and its options."""
 
     name: str
     label: str
@@ -106,7 +106,7 @@ class Control:
 
 
 class Picture:
-    """What one state shows: traces above each other on one time axis, a sentence, some figures."""
+    """Content of one state: traces on one time axis, a sentence and some figures."""
 
     def __init__(
         self,
@@ -116,9 +116,13 @@ class Picture:
         *,
         until_ms: float | None = None,
     ):
-        """Show `traces` by name, default: their labels; `facts` are the figures on the cards.
+        """Create a picture of `traces`.
 
-        The picture opens on its first `until_ms` milliseconds, or on the whole run.
+        Args:
+            traces: Traces to draw below each other.
+            names: Names of the traces. By default, these are their labels.
+            facts: Figures on the cards. By default, they are computed from the traces.
+            until_ms: Length of the first view in ms. By default, this is the whole run.
         """
         self.traces = list(traces)
         self.names = tuple(names) or tuple(trace.label for trace in traces)
@@ -128,11 +132,11 @@ class Picture:
 
 
 def sentence(trace: SpanLog, name: str = "") -> str:
-    """Return the one sentence that a learner should take from the picture of `trace`."""
+    """Return one sentence that summarises the picture of `trace`."""
     summary = summarise(trace)
     name = f"{name[0].upper()}{name[1:]}: the {summary.who}" if name else f"The {summary.who}"
     if not summary.steps:
-        return f"{name} computed nothing: call gpu.step(batch), or mark your step: {MARK}."
+        return f"{name} computed nothing. Call gpu.step(batch), or mark your step: {MARK}."
     computes, waits = percent(summary.utilisation), percent(summary.idle)
     return f"{name} computes {computes} of the time and waits {waits}{_reason(summary)}."
 
@@ -143,21 +147,21 @@ def _reason(summary: Summary) -> str:
     if summary.idle < 0.005:
         return ""
     if start_up > 0.9 * summary.idle:
-        return ", nearly all of it start-up"
+        return ", nearly all of it during start-up"
     if start_up > 0.5 * summary.idle:
-        return f", most of it start-up ({percent(start_up)})"
-    before = f"; {percent(start_up)} is start-up" if start_up >= 0.005 else ""
+        return f", most of it during start-up ({percent(start_up)})"
+    before = f". Start-up takes {percent(start_up)}" if start_up >= 0.005 else ""
     return f", mostly for {stall_label(stage)}{before}"
 
 
 def gpu_label(word: str, *traces: SpanLog) -> str:
-    """Return "GPU busy" for "Busy", or the word alone if a GPU takes part in none of the traces."""
+    """Return "GPU busy" for "Busy", or the word alone if no trace contains a GPU."""
     on_gpu = any(compute_unit(compute_spans(trace.spans)) == "GPU" for trace in traces)
     return f"GPU {word.lower()}" if on_gpu else word
 
 
 def facts(trace: SpanLog) -> dict[str, str]:
-    """Return the figures shown as cards: busy share, idle gaps, duration, samples per second."""
+    """Return the figures for the cards: busy share, idle gaps, duration, samples per second."""
     summary = summarise(trace)
     gaps = [end - start for start, end in idle_gaps(trace) if end - start >= NOTICED_NS]
     longest = f", longest {duration(max(gaps))}" if gaps else ""
@@ -173,13 +177,13 @@ def facts(trace: SpanLog) -> dict[str, str]:
 
 
 def end_of_step_ms(trace: SpanLog, step: int) -> float | None:
-    """Return the time from the start of `trace` to the end of its step number `step`, from 1."""
+    """Return the time in ms from the start of `trace` to the end of step `step`, from 1."""
     computed = compute_spans(trace.spans)[:step]
     return (computed[-1].end_ns - reach(trace)[0]) / 1e6 if computed else None
 
 
 def figures(traces: Sequence[SpanLog], names: Sequence[str]) -> dict[str, str]:
-    """Return the figures of a lone trace, of several how busy the GPU was in each."""
+    """Return the figures of a single trace, or the busy share of each of several traces."""
     if len(traces) == 1:
         return facts(traces[0])
     return {
@@ -189,22 +193,26 @@ def figures(traces: Sequence[SpanLog], names: Sequence[str]) -> dict[str, str]:
 
 
 def key(controls: Sequence[Control], state: State) -> str:
-    """Return the name of a state, such as "strategy=naive|load=80"; a lone picture's is ""."""
+    """Return the name of a state, such as "strategy=naive|load=80", or "" without controls."""
     return "|".join(f"{control.name}={state[control.name]}" for control in controls)
 
 
 def states(controls: Sequence[Control]) -> Iterator[dict[str, str | int]]:
-    """Yield every state that `controls` can be in; without any there is one, the empty one."""
+    """Yield every combination of options, or one empty state without controls."""
     names = [control.name for control in controls]
     for options in product(*(control.options for control in controls)):
         yield dict(zip(names, options, strict=True))
 
 
 def pack(controls: Sequence[Control], pictures: Mapping[str, Picture], ticks: int) -> bytes:
-    """Return controls and pictures as gzip-compressed JSON, the same bytes for the same input.
+    """Return controls and pictures as gzip-compressed JSON.
 
-    The first control keeps the time axis, `pictures` are named by `key` of their state, and the
-    longest trace is divided into `ticks`.
+    The same input always gives the same bytes.
+
+    Args:
+        controls: Switches. Pictures that differ only in the first one share a time axis.
+        pictures: Pictures by the `key` of their state.
+        ticks: Number of ticks in the longest trace.
     """
     traces = {id(trace): trace for picture in pictures.values() for trace in picture.traces}
     number = {name: index for index, name in enumerate(traces)}
@@ -221,14 +229,14 @@ def pack(controls: Sequence[Control], pictures: Mapping[str, Picture], ticks: in
 
 
 def tick_ns(trace: SpanLog, ticks: int) -> int:
-    """Return the length of a tick: 1, 2 or 5 times a power of ten microseconds."""
+    """Return the length of a tick in ns, which is 1, 2 or 5 times a power of ten microseconds."""
     start, end = reach(trace)
     round_ns = (factor * int(10**power) for power in count(3) for factor in (1, 2, 5))
     return next(tick for tick in round_ns if tick * ticks >= end - start)
 
 
 def columns(trace: SpanLog, tick: int) -> dict[str, Any]:
-    """Return `trace` as plain data; times in ticks of `tick` nanoseconds from the first start."""
+    """Return `trace` as plain data, with times in ticks of `tick` nanoseconds from its start."""
     start, end = reach(trace)
     return {
         "note": trace.note,
@@ -239,7 +247,7 @@ def columns(trace: SpanLog, tick: int) -> dict[str, Any]:
 
 
 def _lane_columns(lane: Lane, origin: int, tick: int) -> dict[str, Any]:
-    """Return one number per span; starts are distances from the end of the span before."""
+    """Return columns with one number per span; `gap` is the time since the previous span."""
     spans = [placed.span for placed in lane.placed]
     times = np.array([(span.start_ns, span.end_ns) for span in spans])
     starts, ends = np.rint((times - origin) / tick).astype(int).T
@@ -250,7 +258,8 @@ def _lane_columns(lane: Lane, origin: int, tick: int) -> dict[str, Any]:
         "batch": np.diff([span.batch for span in spans], prepend=0).tolist(),
         "stage": "".join(str(STAGES.index(span.stage)) for span in spans),
     }
-    if any(placed.row or placed.depth for placed in lane.placed):  # few lanes have such spans
+    # Only few lanes have overlapping or nested spans, so most traces omit these columns.
+    if any(placed.row or placed.depth for placed in lane.placed):
         data["row"] = [placed.row for placed in lane.placed]
         data["depth"] = [placed.depth for placed in lane.placed]
         data["under"] = [STAGES.index(p.under) if p.under else -1 for p in lane.placed]

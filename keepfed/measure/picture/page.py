@@ -1,4 +1,7 @@
-"""Show a picture as HTML, where anywidget is not installed: Python does not see its controls."""
+"""Show a picture as HTML if anywidget is not installed.
+
+Python does not receive changes of the controls.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class PicturePage:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What the controls show at first."""
+        """Initial option of each control."""
         return self._state
 
     @state.setter
@@ -25,11 +28,11 @@ class PicturePage:
         self._state = self.complete_state(wanted)
 
     def complete_state(self, wanted: State) -> dict[str, Any]:
-        """Return the whole state that `wanted` asks for."""
+        """Return `wanted` with an option for every control."""
         raise NotImplementedError
 
     def to_fragment(self) -> str:
-        """Return the picture as HTML with its script."""
+        """Return the picture as HTML, including its script."""
         raise NotImplementedError
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -16,7 +16,7 @@ PARTS = ("model", "draw", "controls", "view")
 
 @cache
 def module_source() -> str:
-    """Return the ES module: constants, style and the hand-written parts, in one text."""
+    """Return the source of the ES module: constants, style and the hand-written parts."""
     here = Path(__file__).with_name("timeline.js")
     constants = {
         "CSS": here.with_suffix(".css").read_text("utf-8"),
@@ -39,9 +39,9 @@ def as_fragment(svg: str, state: Mapping[str, str | int], **packed: bytes) -> st
     """Return the HTML of a timeline, which shows `svg` until the page runs `page_script()`.
 
     Args:
-        svg: The picture of `state`.
-        state: The option that each control shows first.
-        packed: The bytes of `payload`, and of `extra` if there are any; see `model.pack`.
+        svg: Static picture of `state`.
+        state: Initial option of each control.
+        packed: Bytes of `payload`, and optionally of `extra`, from `model.pack`.
     """
     data = {name: base64.b64encode(packed[name]).decode() for name in packed}
     stored = json.dumps({**data, "state": state}).replace("</", "<\\/")

@@ -1,6 +1,6 @@
-"""Draw a picture where no script runs: as SVG, on GitHub and in print, or as lines of letters.
+"""Draw a picture without scripts, as SVG (on GitHub, in print) or as text.
 
-The SVG says what it shows in words too, for screen readers.
+The SVG contains a description for screen readers.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from keepfed.words import axis, duration, percent
 
 WIDTH, LEFT, RIGHT, TOP = 960, 118, 12, 64
 LANE_HEIGHT, GPU_HEIGHT, GAP, HEADER = 18, 30, 6, 28
-LETTERS, MARGIN = 72, 17  # of the time axis of a text, and left of it: name and share of the lane
-COLUMN = 3  # pixels of one column where spans are too narrow to be drawn one by one
+LETTERS = 72  # width of a text timeline in characters
+MARGIN = 17  # characters to the left of it, for the name and the busy share of the lane
+COLUMN = 3  # width in pixels of one bar if spans are too narrow to be drawn one by one
 
 ON_LIGHT = (
     f"--fg:#1b1f24;--soft:#5b6570;--bg:{LIGHT};--line:#dfe3e8;--track:#f3f5f7;--idle:{IDLE.colour}"
@@ -48,7 +49,7 @@ ON_DARK = (
     f"--fg:#f2f4f7;--soft:#a8b0ba;--bg:{DARK};--line:#363c44;--track:#20252b;--idle:{IDLE_DARK}"
 )
 
-# The theme of JupyterLab, where there is one, counts more than that of the system.
+# In JupyterLab, its theme takes precedence over the theme of the system.
 STYLE = f"""
 .ct{{{ON_LIGHT};
 font:12px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;max-width:100%;height:auto}}
@@ -63,9 +64,9 @@ font:12px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;max-width:
 
 
 def as_svg(picture: Picture) -> str:
-    """Return `picture` as one SVG element with a title and a description in words."""
+    """Return `picture` as one SVG element with a title and a description."""
     scale = _Scale(max(end - start for start, end in map(reach, picture.traces)))
-    mark = f"{zlib.crc32(picture.sentence.encode()):08x}"  # ids must differ within a page
+    mark = f"{zlib.crc32(picture.sentence.encode()):08x}"  # keeps IDs unique within a page
     parts: list[str] = []
     y = TOP
     for trace, name in zip(picture.traces, picture.names, strict=True):
@@ -85,7 +86,7 @@ def as_svg(picture: Picture) -> str:
 
 
 class _Scale:
-    """The time axis: nanoseconds since the start of a trace to pixels."""
+    """Time axis that converts nanoseconds since the start of a trace to pixels."""
 
     def __init__(self, length_ns: int):
         self.length_ns = length_ns
@@ -131,7 +132,7 @@ def _axis(scale: _Scale, bottom: int) -> Iterator[str]:
 
 def _panel_header(trace: SpanLog, name: str, y: int) -> Iterator[str]:
     middle, summary = y + HEADER // 2, summarise(trace)
-    busy = escape(f"{gpu_label('busy', trace)} {percent(summary.utilisation)}")  # may be "< 1 %"
+    busy = escape(f"{gpu_label('busy', trace)} {percent(summary.utilisation)}")  # contains "<" below 1 %
     title = f'<tspan class="bold">{escape(name)}</tspan> · {busy}' if name else busy
     yield f'<rect class="paper" y="{y + 3}" width="{WIDTH}" height="{HEADER - 6}"/>'
     yield f'<text x="8" y="{middle}">{title}</text>'
@@ -152,13 +153,13 @@ def _lane(
     share, right = busy_share(trace, lane), scale.x(end - origin)
     width = right - LEFT
     yield f'<text x="8" y="{y + height / 2}">{escape(lane.name)}</text>'
-    busy = escape(percent(share))  # may be "< 1 %"
+    busy = escape(percent(share))  # contains "<" below 1 %
     yield f'<text class="soft end" x="{LEFT - 8}" y="{y + height / 2}">{busy}</text>'
     yield f'<rect class="track" x="{LEFT}" y="{y}" width="{width:.1f}" height="{height}"/>'
-    if is_gpu and right < WIDTH - 140:  # what ends before the axis does has saved that time
+    if is_gpu and right < WIDTH - 140:  # label a run that ends before the longest one
         after = f"done after {duration(end - origin)}"
         box = f'x="{right + 5:.0f}" y="{y + height / 2 - 8}" width="{6.6 * len(after):.0f}"'
-        yield f'<rect class="paper" {box} height="16"/>'  # no line runs through the words
+        yield f'<rect class="paper" {box} height="16"/>'  # hides the grid line behind the text
         yield f'<text class="soft" x="{right + 8:.0f}" y="{y + height / 2}">{after}</text>'
     if is_gpu:
         gaps = [(start - origin, stop - origin) for start, stop in idle_gaps(trace)]
@@ -173,7 +174,7 @@ def _lane(
 def _boxes(
     lane: Lane, window: Interval, y: int, height: int, scale: _Scale
 ) -> Iterator[tuple[str, str]]:
-    """Yield the path of each stage's spans, nested ones last and smaller."""
+    """Yield a path with the spans of each stage. Nested spans are smaller and come last."""
     row_height = height / lane.rows
     for depth in sorted({placed.depth for placed in lane.placed}):
         paths: dict[str, str] = {}
@@ -189,13 +190,13 @@ def _boxes(
 def _columns(
     lane: Lane, window: Interval, y: int, height: int, scale: _Scale
 ) -> Iterator[tuple[str, str]]:
-    """Yield per stage a bar chart: how much of each column's time the stage took."""
+    """Yield a bar chart for each stage with its share of the time in each column."""
     length = (window[1] - window[0]) * scale.per_ns
     count = max(1, round(length / COLUMN))
     row_height = height / lane.rows
     shares = busy_shares(lane, window, count)
     tops = (shares.cumsum(axis=1).clip(0, 1) * row_height).round(1)
-    # The highest outline first: each stage is painted over the part that is not its own.
+    # Draw the highest bars first. Each later stage covers the part that belongs to it.
     for number in reversed(np.flatnonzero(shares.sum(axis=(0, 2)) > 0.01)):
         path = ""
         for row, heights in enumerate(tops[:, number]):
@@ -213,14 +214,14 @@ def _box(scale: _Scale, times: Interval, y: float, height: float) -> str:
 
 
 def _paint(mark: str, name: str, look: Look, *, outlined: bool = True) -> str:
-    if not outlined:  # neither lines nor patterns can be told apart on something so narrow
+    if not outlined:  # spans are too narrow for lines and patterns
         return f'fill="{look.colour}" fill-opacity="{look.opacity}"'
     edge = 'class="idle"' if name == "idle" else f'stroke="{look.edge(dark=False)}"'
     return f'fill="url(#{mark}{name})" {edge} stroke-width="0.8"'
 
 
 def _description(picture: Picture) -> str:
-    """Return busy shares lane by lane, for who cannot see the picture."""
+    """Return the busy share of each lane in words, for screen readers."""
     return " ".join(
         f"{name or 'Run'}{f' ({trace.note})' if trace.note else ''}: "
         + ", ".join(f"{lane.name} busy {percent(busy_share(trace, lane))}" for lane in lanes(trace))
@@ -230,7 +231,7 @@ def _description(picture: Picture) -> str:
 
 
 def as_text(picture: Picture) -> str:
-    """Return `picture` as lines of letters, one letter per stretch of time: its main stage."""
+    """Return `picture` as lines of text, in which each letter is the main stage of its time."""
     lines = [picture.sentence]
     longest = max(end - start for start, end in map(reach, picture.traces))
     for trace, name in zip(picture.traces, picture.names, strict=True):

@@ -1,11 +1,11 @@
-// How the picture is moved, and the ways to start it: in a notebook, in a static page, on a slide.
+// Input events, and the entry points for a notebook, a static page and a slide.
 
 // Connect keyboard, pointer, theme and size to `view`. Returns a function that disconnects them.
 export function listen(view) {
   const stopping = new AbortController(), on = (target, names, action, more = {}) =>
     names.split(" ").forEach((name) => target.addEventListener(name, action, { signal: stopping.signal, ...more }));
   on(view.root, "keydown", (event) => pressKey(view, event));
-  // JupyterLab and reveal.js have commands on the keys with which radio buttons are moved.
+  // JupyterLab and reveal.js bind commands to the keys that move between radio buttons.
   on(view.root, "keydown", (event) => { if (event.target.matches("input,button,summary") && plain(event)) event.stopPropagation(); });
   on(view.stage, "wheel", (event) => zoomByWheel(view, event), { passive: false });
   on(view.root, "click", (event) => pressButton(view, event.target.dataset.do));
@@ -13,7 +13,7 @@ export function listen(view) {
   on(view.details, "toggle", () => { if (view.details.open) fillTable(view.tables, view.traces); });
   connectPointer(view, on);
   const retheme = () => view.retheme();
-  // A theme's colours may arrive after the attribute that announces them.
+  // The colours of a theme may change later than the attribute that names it.
   const late = () => { retheme(); setTimeout(retheme, 300); };
   on(window, "beforeprint afterprint", retheme);
   for (const query of ["(prefers-color-scheme: dark)", "print"]) on(matchMedia(query), "change", retheme);
@@ -26,7 +26,7 @@ export function listen(view) {
 const plain = (event) => !event.ctrlKey && !event.metaKey && !event.altKey && !(event.shiftKey && event.key === "Enter");
 
 function pressKey(view, event) {
-  if (event.target.matches("input") && !/^[np]$/.test(event.key)) return; // they move radio buttons
+  if (event.target.matches("input") && !/^[np]$/.test(event.key)) return; // these keys move between radio buttons
   const { from, to } = view.view;
   const action = {
     ArrowLeft: () => view.pan(-1 / 8), ArrowRight: () => view.pan(1 / 8),
@@ -46,13 +46,13 @@ function pressButton(view, name) {
 }
 
 function zoomByWheel(view, event) {
-  if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
+  if (!event.ctrlKey && !event.metaKey) return; // let the page scroll
   event.preventDefault();
   event.stopPropagation();
   view.zoom(event.deltaY > 0 ? 1.15 : 1 / 1.15, pointOf(view, event).at.time);
 }
 
-// The pointer in canvas pixels; a slide may be scaled by a CSS transform.
+// Return the pointer position in canvas pixels. A CSS transform may scale the slide.
 function pointOf(view, event) {
   const box = view.canvas.getBoundingClientRect(), scaled = box.width / view.canvas.clientWidth || 1;
   const x = (event.clientX - box.left) / scaled, y = (event.clientY - box.top) / scaled;
@@ -76,7 +76,7 @@ function connectPointer(view, on) {
   });
 }
 
-// Say what is under the pointer and make its batch stand out.
+// Describe the span under the pointer, and highlight its batch.
 function point(view, where) {
   const { tip } = view, { trace, lane, row, time } = where?.at ?? {};
   const i = lane ? spanAt(lane, time, row) : -1, batch = i < 0 ? -1 : lane.batch[i];
@@ -84,13 +84,14 @@ function point(view, where) {
   tip.hidden = i < 0 && !idle;
   if (batch !== view.view.batch) { view.view.batch = batch; view.schedule(); }
   if (tip.hidden) return;
-  tip.textContent = idle ? `${gpuLabel(trace.gpu, "idle")} for ${duration(idle[1] - idle[0])}\nfrom ${duration(idle[0])} on`
-    : `${lane.name}: ${STAGES[lane.stage[i]]}${batch < 0 ? "" : `, batch ${batch}`}\n${duration(lane.end[i] - lane.start[i])}, from ${duration(lane.start[i])} on`;
+  tip.textContent = idle ? `${gpuLabel(trace.gpu, "idle")} for ${duration(idle[1] - idle[0])}\nstarting at ${duration(idle[0])}`
+    : `${lane.name}: ${STAGES[lane.stage[i]]}${batch < 0 ? "" : `, batch ${batch}`}\n${duration(lane.end[i] - lane.start[i])}, starting at ${duration(lane.start[i])}`;
   tip.style.left = `${Math.max(0, Math.min(where.x + 14, view.canvas.clientWidth - tip.offsetWidth - 2))}px`;
   tip.style.top = `${where.y + 18}px`;
 }
 
-// The real background behind the host decides: the same in JupyterLab, Sphinx, reveal.js and VS Code.
+// Return whether the page is dark. The computed background behind the host works in JupyterLab,
+// Sphinx, reveal.js and VS Code.
 function isDark(host) {
   for (let at = host; at; at = at.parentElement ?? at.getRootNode().host) {
     const [red, green, blue, alpha = 1] = getComputedStyle(at).backgroundColor.match(/[\d.]+/g)?.map(Number) ?? [0, 0, 0, 0];
@@ -99,7 +100,7 @@ function isDark(host) {
   return false;
 }
 
-// Show a timeline in `el`. Returns a function that takes it away again.
+// Show a timeline in `el`. Returns a function that removes it.
 export function mount(el, store) {
   const view = new View(el, store), disconnect = listen(view);
   const load = () => view.load(), show = () => view.show();
@@ -112,7 +113,7 @@ export function mount(el, store) {
   };
 }
 
-// In a notebook: anywidget calls this.
+// Entry point for a notebook, called by anywidget.
 export default {
   render({ model, el }) {
     return mount(el, {
@@ -122,7 +123,7 @@ export default {
   },
 };
 
-// In a static page: one timeline for each <script type="application/json" class="course-timeline">.
+// Entry point for a static page: mount one timeline per <script type="application/json" class="course-timeline">.
 export function mountAll(page = document) {
   for (const script of page.querySelectorAll("script.course-timeline:not([data-shown])")) {
     script.dataset.shown = "yes";

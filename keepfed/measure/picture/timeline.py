@@ -1,7 +1,7 @@
-"""Show traces as an interactive picture: in a notebook, in a static page, on a slide.
+"""Show traces as an interactive picture in a notebook, in a static page or on a slide.
 
-One hand-written ES module draws everywhere. It holds all pictures that its controls can ask for, so
-switching needs no kernel; Python only learns the new `state`.
+One hand-written ES module draws all of them. It contains the picture of every state, so switching
+needs no kernel. Python only receives the new `state`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ else:
 class TimelineGrid(TimelineBase):
     """Pictures of traces, one for each state of some controls."""
 
-    ticks = 10_000  # into which the longest trace is divided: many pictures have to be small
+    ticks = 10_000  # ticks in the longest trace; few, because a grid stores many pictures
 
     def __init__(
         self,
@@ -34,7 +34,13 @@ class TimelineGrid(TimelineBase):
         *,
         state: State | None = None,
     ):
-        """Show `pictures`, named by `key` of their state; start with the first of every option."""
+        """Create a timeline with switches.
+
+        Args:
+            controls: Switches above the picture.
+            pictures: Pictures by the `key` of their state.
+            state: Options to show first. By default, this is the first option of each control.
+        """
         self.controls, self.pictures = list(controls), dict(pictures)
         self._added: dict[str, Picture] = {}
         first = {control.name: control.options[0] for control in controls}
@@ -42,39 +48,47 @@ class TimelineGrid(TimelineBase):
         super().__init__(payload=packed, state={**first, **(state or {})})
 
     def complete_state(self, wanted: State) -> dict[str, Any]:
-        """Complete a state by what is shown now; refuse what no control offers."""
+        """Return `wanted`, completed with the current state.
+
+        Raises:
+            ValueError: If no control offers an option.
+        """
         state = {**self.state, **wanted}
         options = {control.name: control.options for control in self.controls}
         for name, value in state.items():
             if value not in options.get(name, ()):
                 offered = ", ".join(map(str, options.get(name, options)))
-                raise ValueError(f"{name}={value} is not offered; choose from: {offered}.")
+                raise ValueError(f"{name}={value} is not available. Choose from: {offered}.")
         return state
 
     @property
     def picture(self) -> Picture:
-        """What is shown now."""
+        """Current picture."""
         return self.pictures[key(self.controls, self.state)]
 
     def put(self, state: State, picture: Picture) -> None:
-        """Show `picture` in `state` from now on, e.g. a measurement beside the prediction."""
+        """Replace the picture of `state`, for example to add a measurement to a prediction."""
         name = key(self.controls, state)
         self.pictures[name] = self._added[name] = picture
         self.extra = pack(self.controls, self._added, Timeline.ticks)
 
     def to_fragment(self, *, module: bool = True) -> str:
-        """Return HTML that works without a kernel, and shows an SVG where no script runs.
+        """Return HTML that works without a kernel, with a static SVG for pages without scripts.
 
-        Without `module` it brings no script: the page runs `page_script()` once.
+        Args:
+            module: Whether to include the script. Otherwise the page must run `page_script()`.
         """
         packed = pack(self.controls, self.pictures, self.ticks)
         fragment = as_fragment(as_svg(self.picture), self.state, payload=packed)
         return f'{fragment}<script type="module">{page_script()}</script>' if module else fragment
 
     def to_html(self, title: str = "Timeline", *, above: str = "", below: str = "") -> str:
-        """Return a whole page in one file, which asks no other machine for anything.
+        """Return a complete HTML page that works offline.
 
-        `above` and `below` are HTML around the picture.
+        Args:
+            title: Title of the page.
+            above: HTML above the picture.
+            below: HTML below the picture.
         """
         head = f'<meta charset="utf-8"><title>{escape(title)}</title>'
         look = '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
@@ -85,7 +99,7 @@ class TimelineGrid(TimelineBase):
         )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return the widget, and an image for sites and programs that show no widget."""
+        """Return the widget, and an image for programs that cannot show widgets."""
         bundle = super()._repr_mimebundle_(**kwargs)
         if bundle is not None:
             bundle[0]["text/plain"] = as_text(self.picture)
@@ -94,14 +108,16 @@ class TimelineGrid(TimelineBase):
 
 
 class Timeline(TimelineGrid):
-    """One trace, or several to switch between on the same time axis."""
+    """Timeline of one trace, or of several traces on the same time axis with a switch."""
 
-    ticks = 10_000_000  # a recorded trace keeps its microseconds
+    ticks = 10_000_000  # ticks in the longest trace; enough to keep microseconds
 
     def __init__(self, traces: SpanLog | Mapping[str, SpanLog], *, steps: int | None = None):
-        """Show a trace, or several by the name that the learner reads: first all together.
+        """Create a timeline that first shows all traces together.
 
-        A single trace opens on its first `steps` steps, or on the whole run.
+        Args:
+            traces: One trace, or several traces by name.
+            steps: Number of steps in the first view of a single trace. By default, all steps.
         """
         if isinstance(traces, SpanLog):
             until_ms = end_of_step_ms(traces, steps) if steps else None

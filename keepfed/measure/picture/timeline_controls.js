@@ -1,4 +1,4 @@
-// The parts of the picture that are plain HTML: controls, figures, legend, table.
+// HTML parts of the picture: controls, figures, legend and table.
 
 const element = (tag, props = {}, ...children) => {
   const node = Object.assign(document.createElement(tag), props);
@@ -6,7 +6,8 @@ const element = (tag, props = {}, ...children) => {
   return node;
 };
 
-// Native radio buttons, so that keyboard and names come for free. change(name, value).
+// Build the controls from native radio buttons, which support keyboards and screen readers. Each switch
+// calls change(name, value).
 export function buildControls(form, controls, change) {
   form.replaceChildren(...controls.map((control) => radios(control, change)));
 }
@@ -21,7 +22,7 @@ function radios(control, change) {
   return set;
 }
 
-// Move the controls to `state` without building them anew, so that none loses the focus.
+// Set the controls to `state` without rebuilding them, so that the focus stays.
 export function syncControls(form, controls, state) {
   for (const control of controls) {
     const value = state[control.name];
@@ -35,13 +36,13 @@ const CSS_ESCAPE = (text) => String(text).replace(/["\\]/g, "\\$&");
 export const stateText = (controls, state) =>
   controls.map((control) => `${control.label}: ${state[control.name]}`).join(" · ");
 
-// The sentence, its shares in bold.
+// Show the sentence, with percentages in bold.
 export function fillSentence(paragraph, sentence) {
   const parts = sentence.split(/([<>]? ?\b\d[\d.,]* ?%)/);
   paragraph.replaceChildren(...parts.map((part, i) => (i % 2 ? element("b", { textContent: part }) : part)));
 }
 
-// Cards; one that says a share, such as "62 %", gets a bar as well.
+// Show the cards. A card with a percentage, such as "62 %", also gets a bar.
 export function fillFacts(list, facts) {
   list.replaceChildren(...Object.entries(facts).map(([name, value]) => {
     const card = element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: value }));
@@ -54,7 +55,7 @@ export function fillFacts(list, facts) {
   }));
 }
 
-// Swatches of the stages that occur; idle time, of a GPU or not, is one of them.
+// Show a swatch for each stage in the picture, including idle time.
 export function fillLegend(list, names, gpu) {
   const texts = { wait: "wait", idle: gpuLabel(gpu, "idle") };
   list.replaceChildren(...names.map((name) => {
@@ -73,7 +74,7 @@ function swatch(name) {
     <rect style="--light:${look.edges[0]};--dark:${look.edges[1]}" x=".5" y=".5" width="25" height="13" rx="2" fill="url(#p-${name})"/></svg>`;
 }
 
-// The same as a table, lane by lane, for who cannot see the picture.
+// Show the picture as a table with one row per lane, for screen readers.
 export function fillTable(holder, traces) {
   holder.replaceChildren(...traces.map((trace) => {
     const head = ["Lane", "Spans", "Busy", "Share", "Stages"].map((text) => element("th", { scope: "col", textContent: text }));

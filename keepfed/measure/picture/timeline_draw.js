@@ -1,8 +1,8 @@
-// Paint traces on a canvas: one function per thing that is drawn.
+// Paint traces on a canvas, with one function per visual element.
 
 const FONT = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif";
 
-// view = { from, to, dark, batch }; batch -1 follows none. Returns whether a lane was binned.
+// Paint `view` = { from, to, dark, batch }, where batch -1 highlights no batch. Returns whether a lane was binned.
 export function paint(c, scene, view) {
   const tools = toolsFor(c, scene, view);
   c.clearRect(0, 0, scene.width, scene.height);
@@ -27,7 +27,7 @@ function toolsFor(c, scene, view) {
   return { c, scene, view, scale, X, ink, fills: patterns(c, X(0), view.dark) };
 }
 
-// One repeating tile per stage, moved along with the time so that panning does not make it swim.
+// Return one repeating tile per stage. The tiles move with the time axis, so patterns stay fixed while panning.
 const tiles = new Map();
 function patterns(c, origin, dark) {
   const zoom = c.getTransform().a, fills = {};
@@ -141,7 +141,7 @@ function paintSpan({ c, scene, view, scale, X, fills }, { lane, y, rowHeight }, 
   const width = Math.max(end - x, 1), inset = Math.min(depth * 3, rowHeight / 3);
   const top = y + lane.row[i] * rowHeight + inset, height = rowHeight - 2 * inset - (lane.rows > 1 ? 1 : 0);
   const faded = view.batch >= 0 && lane.batch[i] !== view.batch;
-  // A span narrower than a pixel is a pixel wide and paler instead, but never invisible.
+  // Draw a span narrower than one pixel as a paler span of one pixel, so that it stays visible.
   c.globalAlpha = (faded ? 0.2 : 1) * Math.max(0.35, Math.min(1, end - x));
   c.fillStyle = width < 9 ? look.colour : fills[stage];
   if (width < 9) c.globalAlpha *= look.opacity;
@@ -172,7 +172,7 @@ function paintGaps(tools, place, gaps) {
   for (const [start, end] of gaps) if (end > tools.view.from && start < tools.view.to) paintGap(tools, place, start, end);
 }
 
-// Idle time of the GPU: hatched and red, with its length where there is room.
+// Paint idle time of the GPU hatched in red, with its length if there is enough space.
 function paintGap({ c, scene, X, ink, fills }, { y, height }, start, end) {
   const x = Math.max(scene.left - 2, X(start)), right = Math.min(scene.right + 2, X(end)), width = right - x;
   if (width <= 0) return;
@@ -194,7 +194,7 @@ function paintGap({ c, scene, X, ink, fills }, { y, height }, start, end) {
   if (text) paintPill(c, text, x + width / 2 - c.measureText(text).width / 2 - 6, y + height / 2, ink.idle, ink.paper);
 }
 
-// Zoomed out: every pixel column is a small bar chart of how its time was spent.
+// Paint a zoomed-out lane. Each pixel column is a stacked bar with the share of each stage.
 function paintBins({ c, scene, view }, { lane, y, rowHeight }, columns) {
   const bins = busyShares(lane, view.from, view.to, columns), filled = new Float32Array(columns);
   for (let row = 0; row < lane.rows; row++) {
@@ -214,7 +214,7 @@ function paintBins({ c, scene, view }, { lane, y, rowHeight }, columns) {
   c.globalAlpha = 1;
 }
 
-// Where a run ends before the axis does: that is the time it saves.
+// Mark the end of a run that is shorter than the axis, because the rest is the time it saves.
 function paintEnd({ c, scene, X, ink }, { trace, y, bottom }) {
   const x = X(trace.end);
   if (x < scene.left || x > scene.right - 3) return;
@@ -227,6 +227,6 @@ function paintEnd({ c, scene, X, ink }, { trace, y, bottom }) {
   c.fillStyle = ink.soft;
   const text = `done after ${duration(trace.end)}`, { width } = c.measureText(text);
   if (x + width + 10 >= scene.width) return;
-  c.clearRect(x + 4, bottom - 25, width + 4, 14);  // no line of the grid runs through the words
+  c.clearRect(x + 4, bottom - 25, width + 4, 14);  // hides the grid line behind the text
   c.fillText(text, x + 6, bottom - 18);
 }

@@ -1,7 +1,7 @@
-// What the picture is drawn from: traces unpacked, measured, searched and laid out. No DOM here.
-// `STAGES`, `LOOKS` and `CSS` are put in front of this module by timeline.py. Times are milliseconds.
+// Unpack, measure, search and lay out traces, without the DOM. Times are milliseconds.
+// script.py defines `STAGES`, `LOOKS` and `CSS` before this module.
 
-// Unpack the columns that `columns` in model.py wrote. Typed arrays, one entry per span, sorted by start.
+// Unpack the columns of `columns` in model.py to typed arrays with one entry per span, sorted by start.
 export function openTrace(raw) {
   const lanes = raw.lanes.map((lane) => openLane(lane, raw.tick));
   const steps = unionOf(stepLanes(lanes), (lane, i) => lane.stage[i] === COMPUTE);
@@ -10,7 +10,7 @@ export function openTrace(raw) {
   const gaps = gapsBetween(steps);
   return {
     note: raw.note, lanes, steps, gaps, end, stepsEnd,
-    gpu: !steps.length || stepLanes(lanes)[0].name === "gpu", // else the main process computes the steps
+    gpu: !steps.length || stepLanes(lanes)[0].name === "gpu", // otherwise the main process computes the steps
     spans: lanes.reduce((sum, lane) => sum + lane.start.length, 0),
     utilisation: stepsEnd ? total(steps) / stepsEnd : 0,
   };
@@ -23,7 +23,7 @@ function openLane(raw, tick) {
   const n = raw.gap.length;
   const lane = {
     name: raw.name, start: new Float64Array(n), end: new Float64Array(n),
-    reach: new Float64Array(n), // the latest end so far: nested spans do not end in order
+    reach: new Float64Array(n), // latest end so far, because nested spans do not end in order
     batch: new Int32Array(n), stage: Uint8Array.from(raw.stage, Number),
     row: raw.row ?? new Uint8Array(n), depth: raw.depth ?? new Uint8Array(n),
     under: raw.under ?? new Int8Array(n).fill(-1), rows: 1,
@@ -40,7 +40,7 @@ function openLane(raw, tick) {
   return lane;
 }
 
-// The GPU's lane; a trace without one shows its steps elsewhere.
+// Return the lanes with steps: the GPU lane, or all lanes with steps if there is no GPU.
 export function stepLanes(lanes) {
   const gpu = lanes.filter((lane) => lane.name === "gpu" && lane.stage.includes(COMPUTE));
   return gpu.length ? gpu : lanes.filter((lane) => lane.stage.includes(COMPUTE));
@@ -73,7 +73,7 @@ function gapsBetween(steps) {
   return gaps;
 }
 
-// Index of the first entry of a sorted array that is not below `value`.
+// Return the index of the first entry of a sorted array that is at least `value`.
 export function lowerBound(sorted, value) {
   let low = 0, high = sorted.length;
   while (low < high) {
@@ -83,10 +83,10 @@ export function lowerBound(sorted, value) {
   return low;
 }
 
-// Indices of the spans that touch the view, as a half-open range.
+// Return the half-open range of span indices that overlap the view.
 export const visible = (lane, from, to) => [lowerBound(lane.reach, from), lowerBound(lane.start, to)];
 
-// The span under a point, the innermost one, or -1.
+// Return the index of the innermost span at a point, or -1.
 export function spanAt(lane, time, row) {
   const [first, last] = visible(lane, time, time + 1e-9);
   for (let i = last - 1; i >= first; i--)
@@ -94,8 +94,8 @@ export function spanAt(lane, time, row) {
   return -1;
 }
 
-// Share of each pixel column that each stage took: bins[(row * stages + stage) * columns + column].
-// A nested span's time is taken from the span around it.
+// Return the share of each stage in each pixel column: bins[(row * stages + stage) * columns + column].
+// The time of a nested span is subtracted from the span around it.
 export function busyShares(lane, from, to, columns) {
   const bins = new Float32Array(lane.rows * STAGES.length * columns);
   const scale = columns / (to - from), [first, last] = visible(lane, from, to);
@@ -114,7 +114,7 @@ export function busyShares(lane, from, to, columns) {
   return bins;
 }
 
-// Round times for the axis: about `count` of them between `from` and `to`.
+// Return about `count` round times between `from` and `to` for the axis.
 export function ticks(from, to, count) {
   const raw = (to - from) / Math.max(1, count), power = 10 ** Math.floor(Math.log10(raw));
   const step = power * [1, 2, 5, 10].find((factor) => factor * power >= raw * (1 - 1e-9));
@@ -123,7 +123,7 @@ export function ticks(from, to, count) {
   return { step, at: found };
 }
 
-// "1.5 s" on an axis: one unit and as many digits as the step needs.
+// Return an axis label such as "1.5 s", with as many digits as the step needs.
 export function tickText(ms, step) {
   const [unit, size] = step >= 100 ? ["s", 1e3] : step >= 0.1 ? ["ms", 1] : ["µs", 1e-3];
   const digits = Math.max(0, -Math.floor(Math.log10(step / size) + 1e-9));
@@ -142,13 +142,13 @@ export function percent(share) {
   return `${(100 * share).toFixed(0)} %`;
 }
 
-// "GPU busy", or "busy" alone where no GPU takes part.
+// Return "GPU busy", or "busy" if the trace has no GPU.
 export const gpuLabel = (gpu, word) => (gpu ? `GPU ${word}` : word);
 
 export const plural = (count, thing) => `${count.toLocaleString("en")} ${thing}${count === 1 ? "" : "s"}`;
 
-// What happened to one batch, stage by stage, in words.
-export function batchStory(trace, batch) {
+// Describe the stages of one batch in words.
+export function describeBatch(trace, batch) {
   const parts = [];
   for (const lane of trace.lanes)
     for (let i = 0; i < lane.start.length; i++)
@@ -157,10 +157,10 @@ export function batchStory(trace, batch) {
   return `Batch ${batch}: ${parts.sort((a, b) => a[0] - b[0]).map((part) => part[1]).join(", ")}.`;
 }
 
-// A control's value by name, "strategy=naive|load=80": how pictures are looked up.
+// Return the name of a picture, such as "strategy=naive|load=80".
 export const keyOf = (controls, state) => controls.map((c) => `${c.name}=${state[c.name]}`).join("|");
 
-// Bytes of gzip-compressed JSON, as `columns` in model.py packs them.
+// Unpack gzip-compressed JSON from `pack` in model.py.
 export async function unpack(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).json();
@@ -168,7 +168,7 @@ export async function unpack(bytes) {
 
 const AXIS = 22, HEADER = 26, LANE = 20, RIGHT = 8;
 
-// Lane names in drawing order: storage, workers by number, others, main, copy, gpu.
+// Sort lane names in drawing order: storage, workers by index, other lanes, main, copy, gpu.
 export function sortLanes(names) {
   const ranks = { storage: 0, worker: 1, main: 3, copy: 4, gpu: 5 };
   const rank = (name) => (ranks[name.split(" ")[0]] ?? 2) * 1e6 + (parseInt(name.split(" ")[1]) || 0);
@@ -177,8 +177,8 @@ export function sortLanes(names) {
 
 const unused = (name) => openLane({ name, gap: [], length: [], batch: [], stage: "" }, 1);
 
-// Lay out traces above each other for a canvas of this width. Given `names`, all of these lanes get a
-// place, used or not, so that nothing jumps when another run is shown. Lanes are `height` high.
+// Lay out traces below each other for a canvas of this width. If `names` is given, every named lane gets
+// space even if it is empty, so that the lanes do not move when you switch runs. Lanes are `height` high.
 export function arrange(traces, width, names, height = LANE) {
   const gap = height * 0.3;
   const narrow = width < 560, left = narrow ? 76 : 124;
@@ -200,7 +200,7 @@ export function arrange(traces, width, names, height = LANE) {
   return scene;
 }
 
-// What lies at a point of the canvas: the panel, the lane, the row and the time.
+// Return the trace, lane, row and time at a point of the canvas.
 export function locate(scene, view, x, y) {
   const time = view.from + ((x - scene.left) / (scene.right - scene.left)) * (view.to - view.from);
   for (const panel of scene.panels)

@@ -1,16 +1,16 @@
-// The timeline as a whole: it shows the picture of a state and a stretch of its time.
-// `store` is { get(name), set(name, value), save(), on(name, f), off(name, f) } with `payload` and
-// `extra` (packed bytes) and `state`: an anywidget model or, in a static page, a plain object.
+// The timeline: it shows the picture of a state in an interval of time.
+// `store` is { get(name), set(name, value), save(), on(name, f), off(name, f) } with `payload`, `extra`
+// (packed bytes) and `state`. It is an anywidget model or, in a static page, a plain object.
 
-const SKELETON = `<div class="top"><form class="controls" aria-label="What to show"></form><dl class="facts"></dl></div>
+const SKELETON = `<div class="top"><form class="controls" aria-label="Display options"></form><dl class="facts"></dl></div>
 <p class="printed"></p><p class="sentence" aria-hidden="true"></p><p class="spoken" role="status" aria-live="polite"></p>
 <ul class="legend" aria-label="Stages"></ul>
 <div class="stage" tabindex="0" role="group" aria-roledescription="timeline"><canvas aria-hidden="true"></canvas><div class="tip" hidden></div></div>
 <div class="bar"><button type="button" data-do="all">Whole run</button><button type="button" data-do="in" aria-label="Zoom in">+</button><button type="button" data-do="out" aria-label="Zoom out">−</button><span class="hint"></span></div>
-<details><summary>The same as a table</summary><div class="tables"></div></details>`;
-const KEYS = "Arrow keys move, plus and minus zoom, 0 shows the whole run, N and P follow a batch.";
-const HINT = "Point at a batch, or press N, to follow it. Drag to move, Ctrl + wheel to zoom.";
-const BINNED = "Zoomed out: the heights in a column are the shares of its time. Zoom in to see single batches.";
+<details><summary>Show as a table</summary><div class="tables"></div></details>`;
+const KEYS = "Press the arrow keys to move, plus and minus to zoom, 0 to show the whole run, N and P to follow a batch.";
+const HINT = "Point at a batch or press N to follow it. Drag to move. Use Ctrl + wheel to zoom.";
+const BINNED = "Zoomed out. Each column shows how its time is divided among the stages. Zoom in to see single batches.";
 
 export class View {
   constructor(el, store) {
@@ -30,7 +30,7 @@ export class View {
   async load() {
     const turn = (this.turn = {});
     const [grid, extra] = await Promise.all([this.data("payload"), this.data("extra")]);
-    if (turn !== this.turn || !grid) return; // a newer payload has overtaken this one
+    if (turn !== this.turn || !grid) return; // a newer payload has already loaded
     const rebuilt = JSON.stringify(this.grid?.controls) !== JSON.stringify(grid.controls);
     Object.assign(this, { grid, extra });
     if (rebuilt) buildControls(this.form, grid.controls, (name, value) => this.choose(name, value));
@@ -39,7 +39,7 @@ export class View {
     this.show();
   }
 
-  // What the bytes under `name` hold, unpacked once; null if there are none.
+  // Return the unpacked content of `name` from a cache, or null if it is empty.
   data(name) {
     const bytes = this.store.get(name);
     if (bytes !== this.packed[name]) {
@@ -54,7 +54,7 @@ export class View {
     this.store.save();
   }
 
-  // The picture of a state, its traces not yet opened.
+  // Return the picture of a state, with traces that are not unpacked yet.
   find(state) {
     const name = keyOf(this.grid.controls, state);
     const data = this.extra?.pictures[name] ? this.extra : this.grid, picture = data.pictures[name];
@@ -74,44 +74,44 @@ export class View {
     this.root.dataset.state = keyOf(controls, state);
     const whole = this.view.from === 0 && this.view.to === this.domain;
     this.traces = picture.traces.map((raw, i) => ({ ...this.open(raw), label: picture.names[i] }));
-    const rivals = this.rivals(controls[0], state);
-    // The axis is that of the slowest rival: what is faster ends earlier.
-    this.domain = Math.max(1e-3, ...rivals.flatMap((rival) => rival.traces).map((raw) => raw.end * raw.tick));
-    const alone = rivals.filter((rival) => rival.traces.length === 1).flatMap((rival) => rival.traces[0].lanes);
+    const alternatives = this.alternatives(controls[0], state);
+    // The slowest alternative sets the axis, so faster runs end before the axis does.
+    this.domain = Math.max(1e-3, ...alternatives.flatMap((alternative) => alternative.traces).map((raw) => raw.end * raw.tick));
+    const alone = alternatives.filter((alternative) => alternative.traces.length === 1).flatMap((alternative) => alternative.traces[0].lanes);
     this.lanes = this.traces.length === 1 ? sortLanes(alone.map((lane) => lane.name)) : undefined;
     this.view.batch = -1;
-    this.tip.hidden = true; // it spoke of the picture before
+    this.tip.hidden = true; // it described the previous picture
     fillLegend(this.legend, this.stages, this.traces.some((trace) => trace.gpu));
     fillSentence(this.sentence, picture.sentence);
     fillFacts(this.facts, picture.facts);
     this.printed.textContent = stateText(controls, state);
     this.root.dataset.util = this.traces.map((trace) => trace.utilisation.toFixed(4)).join(",");
     this.root.dataset.spans = this.traces.reduce((sum, trace) => sum + trace.spans, 0);
-    this.say(picture.sentence, this.spoken.textContent ? 400 : 0);
+    this.announce(picture.sentence, this.spoken.textContent ? 400 : 0);
     if (this.details.open) fillTable(this.tables, this.traces);
     whole ? this.look(0, (!this.shown && picture.until_ms) || this.domain) : this.look(this.view.from, this.view.to);
     this.shown = true;
     this.resize();
   }
 
-  // The pictures that the first control switches between: they share axis and lanes.
-  rivals(control, state) {
+  // Return the pictures of all options of the first control, which share axis and lanes.
+  alternatives(control, state) {
     const states = control ? control.options.map((value) => ({ ...state, [control.name]: value })) : [state];
-    return states.map((rival) => this.find(rival));
+    return states.map((alternative) => this.find(alternative));
   }
 
-  // Screen readers get the last of a burst of sentences only.
-  say(text, delay = 400) {
-    clearTimeout(this.saying);
+  // Announce a sentence to screen readers. After several quick changes, only the last sentence is read.
+  announce(text, delay = 400) {
+    clearTimeout(this.announcing);
     this.stage.setAttribute("aria-label", `${text} ${KEYS}`);
-    this.saying = setTimeout(() => { this.spoken.textContent = text; }, delay);
+    this.announcing = setTimeout(() => { this.spoken.textContent = text; }, delay);
   }
 
   resize() {
     const width = this.stage.clientWidth;
-    if (!width || !this.traces.length) return; // hidden: in another tab or on another slide
+    if (!width || !this.traces.length) return; // the timeline is hidden in another tab or on another slide
     const sharp = Math.max(2, window.devicePixelRatio || 1);
-    const lane = parseFloat(getComputedStyle(this.host).getPropertyValue("--lane-height")) || undefined; // a slide's
+    const lane = parseFloat(getComputedStyle(this.host).getPropertyValue("--lane-height")) || undefined; // set by slides
     this.scene = arrange(this.traces, width, this.lanes, lane);
     this.canvas.width = width * sharp;
     this.canvas.height = this.scene.height * sharp;
@@ -140,7 +140,7 @@ export class View {
     if (!this.frame) this.frame = requestAnimationFrame(() => this.draw());
   }
 
-  // Show the time from `from` to `to`, kept inside the run.
+  // Show the time from `from` to `to`, limited to the run.
   look(from, to) {
     const width = Math.min(Math.max(to - from, 0.005), this.domain);
     this.view.from = Math.min(Math.max(0, from), this.domain - width);
@@ -158,8 +158,8 @@ export class View {
     this.look(from + step, to + step);
   }
 
-  // Follow the next batch (`by` 1) or the one before through all lanes, bring it into view, tell its
-  // story. It begins with the first or the last one that starts in what is shown.
+  // Follow the next batch (`by` 1) or the previous one through all lanes, scroll to it and describe it.
+  // Start with the first or the last batch that begins in the view.
   follow(by) {
     const spans = this.traces.flatMap((trace) => trace.lanes.flatMap((lane) =>
       [...lane.batch].map((number, i) => ({ number, start: lane.start[i], end: lane.end[i] }))));
@@ -172,13 +172,13 @@ export class View {
     const start = Math.min(...mine.map((span) => span.start)), end = Math.max(...mine.map((span) => span.end));
     const width = Math.max(to - from, end - start);
     if (start < from || end > to) this.look(start - width / 8, start + (width * 7) / 8);
-    this.say(this.traces.map((trace) => batchStory(trace, this.view.batch)).join(" "));
+    this.announce(this.traces.map((trace) => describeBatch(trace, this.view.batch)).join(" "));
     this.schedule();
   }
 
   stop() {
     this.turn = null;
-    clearTimeout(this.saying);
+    clearTimeout(this.announcing);
     cancelAnimationFrame(this.frame);
     this.host.remove();
   }

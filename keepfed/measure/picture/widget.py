@@ -1,4 +1,4 @@
-"""Show a picture as a widget of a notebook: Python reads and sets what its controls show."""
+"""Show a picture as a notebook widget, so that Python can read and set its controls."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from keepfed.measure.picture.script import module_source
 
 
 class PictureWidget(anywidget.AnyWidget):
-    """A picture that a notebook keeps in step with Python."""
+    """A picture whose state a notebook synchronises with Python."""
 
-    _ipython_display_ = None  # ipywidgets 7 has it, which would show the widget without its image
+    _ipython_display_ = None  # with this method, ipywidgets 7 would omit the image
     _esm = module_source()
-    payload = traitlets.Bytes().tag(sync=True)  # every picture, packed
+    payload = traitlets.Bytes().tag(sync=True)  # all pictures, packed
     extra = traitlets.Bytes().tag(sync=True)  # pictures that `put` added later
     state = traitlets.Dict().tag(sync=True)
 
     def complete_state(self, wanted: State) -> dict[str, Any]:
-        """Return the whole state that `wanted` asks for."""
+        """Return `wanted` with an option for every control."""
         raise NotImplementedError
 
     @traitlets.validate("state")

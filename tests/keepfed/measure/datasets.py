@@ -1,4 +1,4 @@
-"""Datasets and loaders of every kind; workers import them from here under every start method."""
+"""Datasets and loaders of every kind, importable by workers under every start method."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCH, BATCHES = 8, 40
 
 
 class Numbers(Dataset[float]):
-    """As strangers write them: it marks no stage."""
+    """Dataset without marked stages."""
 
     def __init__(self, count: int = 12):
         self.count = count
@@ -29,7 +29,7 @@ class Numbers(Dataset[float]):
 
 
 class Marked(Numbers):
-    """Marks its stages."""
+    """Dataset with marked stages."""
 
     def __getitem__(self, index: int) -> Any:
         with stage("read"):
@@ -39,7 +39,7 @@ class Marked(Numbers):
 
 
 class Stream(IterableDataset[int]):
-    """Split among the workers."""
+    """Stream whose values are split among the workers."""
 
     def __init__(self, count: int = 12):
         self.count = count
@@ -54,7 +54,7 @@ class Stream(IterableDataset[int]):
 
 
 class Broken(Numbers):
-    """Fails at one sample."""
+    """Dataset with one corrupt sample."""
 
     def __getitem__(self, index: int) -> float:
         if index == 5:
@@ -63,14 +63,14 @@ class Broken(Numbers):
 
 
 class Deadly(Numbers):
-    """Takes its process along."""
+    """Dataset that ends its worker process."""
 
     def __getitem__(self, index: int) -> float:
         os._exit(3)
 
 
 class Emulating(Numbers):
-    """Reads from something that is not there."""
+    """Dataset on emulated storage."""
 
     def __getitem__(self, index: int) -> float:
         if trace := current():
@@ -79,7 +79,7 @@ class Emulating(Numbers):
 
 
 class Noted(Numbers):
-    """Serves what its `worker_init_fn` noted."""
+    """Dataset that returns the worker ID set by `note_worker`."""
 
     note = -1
 
@@ -88,14 +88,14 @@ class Noted(Numbers):
 
 
 class Rows(Numbers):
-    """Tensors, by an index or by several."""
+    """Dataset that accepts one index or several."""
 
     def __getitem__(self, index: Any) -> Any:
         return torch.full((4,), float(torch.as_tensor(index).max()))
 
 
 def note_worker(worker_id: int) -> None:
-    """A `worker_init_fn` whose effect shows in the batches."""
+    """Store the worker ID in the dataset, as a `worker_init_fn`."""
     info = get_worker_info()
     assert info is not None
     info.dataset.note = worker_id

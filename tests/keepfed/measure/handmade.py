@@ -1,4 +1,4 @@
-"""Traces made by hand, to know what has to come out."""
+"""Handmade traces with known results."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -24,7 +24,7 @@ def trace_of(*spans: Span, label: str = "", note: str = "") -> Trace:
 
 
 def naive(steps: int = 3, *, load_ms: int = 30, step_ms: int = 10, label: str = "naive") -> Trace:
-    """Load, then compute, `steps` times: the GPU is idle for load / (load + step) of the time."""
+    """Return a loop whose GPU is idle for load / (load + step) of the time."""
     spans = []
     for batch in range(steps):
         start = batch * (load_ms + step_ms)
@@ -52,7 +52,7 @@ def hungry(**figures: Any) -> Measurements:
 
 
 def changed(m: Measurements, **figures: Any) -> Measurements:
-    """Return `m` with other figures, in whichever of its parts they are."""
+    """Return `m` with new values for figures in any of its parts."""
     parts = {}
     for part in fields(m):
         own = getattr(m, part.name)
@@ -63,6 +63,6 @@ def changed(m: Measurements, **figures: Any) -> Measurements:
 
 
 def figure(m: Measurements, name: str) -> Any:
-    """Return a figure of `m` from whichever of its parts it is in, or of its own."""
+    """Return a figure of `m` or of one of its parts."""
     parts = [m, *(getattr(m, part.name) for part in fields(m))]
     return next(getattr(part, name) for part in parts if hasattr(part, name))

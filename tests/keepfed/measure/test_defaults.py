@@ -1,4 +1,4 @@
-"""Scripts may change the defaults of torch; watching and diagnosing still work."""
+"""`watch` and `diagnose` work even if a script changes the defaults of torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.keepfed.measure.datasets import Numbers
 
 
 class OnCpu(DataLoader[Any]):
-    """A DataLoader whose own tensors are on the CPU, as torch needs it on "meta"."""
+    """DataLoader with its own tensors on the CPU, because torch cannot read them on "meta"."""
 
     def _get_iterator(self) -> Any:
         with torch.device("cpu"):
@@ -38,17 +38,17 @@ def _on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_default_device_does_not_break_watch(workers: int) -> None:
-    lasting = workers > 0
-    loader = OnCpu(Numbers(), 4, num_workers=workers, persistent_workers=lasting, collate_fn=sum)
+def test_default_device_does_not_break_watch(workers: int) -> None:
+    persistent = workers > 0
+    loader = OnCpu(Numbers(), 4, num_workers=workers, persistent_workers=persistent, collate_fn=sum)
     assert list(watch(loader)) == [6.0, 22.0, 38.0]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_default_device_does_not_break_diagnose(workers: int) -> None:
+def test_default_device_does_not_break_diagnose(workers: int) -> None:
     loader = OnCpu(Numbers(400), 4, num_workers=workers, collate_fn=sum)
     assert diagnose(loader, lambda batch: None, seconds=0.5).measurements.setting.workers == workers
 
 
-def test_the_memory_that_workers_share_is_on_the_cpu() -> None:
+def test_shared_memory_of_workers_is_on_cpu() -> None:
     assert FetchRing(2).rows.shape[0] == 2

@@ -15,9 +15,11 @@ from keepfed.measure.neighbours import Neighbours
 _BURN = "import time\nend = time.time() + 20\nwhile time.time() < end: pass"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the shell of this system starts no orphan")
-@pytest.mark.skipif(usable_cores() < all_cores(), reason="only some of the cores are ours")
-def test_a_program_that_is_no_child_of_this_one_counts() -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot start an orphan process")
+@pytest.mark.skipif(
+    usable_cores() < all_cores(), reason="this process may use only some of the cores"
+)
+def test_unrelated_program_is_counted() -> None:
     counter = Neighbours()
     begun = subprocess.run(
         ["sh", "-c", '"$0" -c "$1" >/dev/null 2>&1 & echo $!', sys.executable, _BURN],
@@ -32,7 +34,7 @@ def test_a_program_that_is_no_child_of_this_one_counts() -> None:
         os.kill(int(begun.stdout), signal.SIGKILL)
 
 
-def test_no_core_is_counted_where_the_system_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_cpu_times_count_as_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_figures() -> float:
         raise OSError
 
@@ -40,7 +42,7 @@ def test_no_core_is_counted_where_the_system_does_not_tell(monkeypatch: pytest.M
     assert Neighbours().cores() == 0.0
 
 
-def test_the_processor_time_of_children_that_have_ended_is_known() -> None:
+def test_cpu_time_includes_ended_children() -> None:
     spent = neighbours.children_cpu_s()
     subprocess.run([sys.executable, "-c", "sum(range(5_000_000))"], check=True)
     assert neighbours.children_cpu_s() > spent

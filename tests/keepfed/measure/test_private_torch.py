@@ -1,4 +1,4 @@
-"""The list of private torch names is complete, and this torch has all of them."""
+"""The list of private torch names is complete, and the installed torch has all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.keepfed.measure.datasets import Numbers
 
 PACKAGE = Path(course_utils.__file__).parent
 BY_NAME = ("getattr", "hasattr", "setattr", "attrgetter")
-# private names of other libraries, of namedtuples, and our own marks on objects of torch
+# Private names of other libraries and of namedtuples, and attributes that keepfed adds to torch.
 ELSEWHERE = {
     "_exit", "_getframe", "_make", "_replace", "_render_traceback_", "_forkserver",
     "_forkserver_pid", "_preload_modules", "_process_children", "_pid", "_strip_protocol",
@@ -27,7 +27,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.slow
-def test_this_torch_has_every_private_name() -> None:
+def test_installed_torch_has_every_private_name() -> None:
     loader = DataLoader(Numbers(4), num_workers=1)
     iterator = iter(loader)
     owners = {"its iterator with workers": iterator, "its iterator": iter(DataLoader(Numbers(4)))}
@@ -35,7 +35,7 @@ def test_this_torch_has_every_private_name() -> None:
     list(iterator)
 
 
-def test_every_private_name_of_torch_is_listed() -> None:
+def test_list_contains_every_private_name_in_use() -> None:
     listed = {part for one in PRIVATE for part in one.name.split(".")}
     trees = [ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")]
     own = {name for tree in trees for name in _defined(tree)}
@@ -48,7 +48,7 @@ def _private(name: str) -> bool:
 
 
 def _defined(tree: ast.AST) -> Iterator[str]:
-    """Yield the names that a file defines, in classes with `self.name = ...` too."""
+    """Yield the names that a file defines, including attributes set with `self.name = ...`."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
@@ -59,7 +59,7 @@ def _defined(tree: ast.AST) -> Iterator[str]:
 
 
 def _used(tree: ast.AST) -> Iterator[str]:
-    """Yield the private names that a file looks up on an object, imports, or names in a string."""
+    """Yield the private names that a file imports, or uses as an attribute or a string."""
     for node in ast.walk(tree):
         found: list[str] = []
         if isinstance(node, ast.Attribute):
@@ -79,6 +79,6 @@ def _strings(nodes: list[ast.expr]) -> list[str]:
     return [part for value in constants if isinstance(value, str) for part in value.split(".")]
 
 
-def test_the_list_of_private_names_needs_no_torch() -> None:
+def test_list_of_private_names_does_not_import_torch() -> None:
     code = "import sys, keepfed.private_torch; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

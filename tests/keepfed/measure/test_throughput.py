@@ -12,7 +12,7 @@ from keepfed.measure.throughput import steady_rate, warm_up_batches
 from tests.keepfed.measure.datasets import Numbers
 
 
-def test_start_up_is_no_part_of_the_rate_and_a_long_epoch_is_cut_short() -> None:
+def test_rate_excludes_start_up_and_stops_in_time() -> None:
     seconds = chain([0.0], count(5, 0.5))
     rate = steady_rate([torch.zeros(4)] * 100, seconds=10, clock=lambda: next(seconds))
     assert (rate.start_up_s, rate.dropped, rate.batches) == (5.0, 1, 20)
@@ -23,13 +23,11 @@ def test_start_up_is_no_part_of_the_rate_and_a_long_epoch_is_cut_short() -> None
 @pytest.mark.parametrize(
     ("ahead", "length", "dropped"), [(4, 100, 5), (4, None, 5), (16, 10, 5), (0, 1, 1)]
 )
-def test_prefetched_batches_are_dropped_but_of_a_short_epoch_only_half(
-    ahead: int, length: int | None, dropped: int
-) -> None:
+def test_prefetched_batches_are_dropped(ahead: int, length: int | None, dropped: int) -> None:
     assert warm_up_batches(ahead, length) == dropped
 
 
-def test_workers_are_gone_when_the_rate_is_known_and_one_batch_has_none() -> None:
+def test_rate_of_loader_leaves_no_workers_behind() -> None:
     rate = steady_rate(DataLoader(Numbers(4000), batch_size=4, num_workers=2), seconds=0.05)
     assert rate.dropped == 5
     assert rate.samples_per_s == pytest.approx(4 * rate.batches_per_s, rel=0.5)

@@ -23,7 +23,7 @@ def luminance(colour):
     return sum(map(operator.mul, (0.2126, 0.7152, 0.0722), linear))
 
 
-def test_stages_stand_out_from_both_backgrounds_and_from_each_other():
+def test_stages_differ_from_backgrounds_and_each_other():
     assert tuple(LOOKS) == STAGES
     light, dark = luminance(model.LIGHT) + 0.05, luminance(model.DARK) + 0.05
     for look in EVERY.values():
@@ -35,7 +35,7 @@ def test_stages_stand_out_from_both_backgrounds_and_from_each_other():
         assert one.letter != other.letter
 
 
-def test_states_are_all_combinations_of_the_options_named_in_their_order():
+def test_states_are_all_combinations_of_options():
     every = [key(CONTROLS, state) for state in states(CONTROLS)]
     assert every[:2] == ["run=naive|load=40", "run=naive|load=80"]
     assert len(every) == len(set(every)) == 4
@@ -48,33 +48,33 @@ def test_states_are_all_combinations_of_the_options_named_in_their_order():
     [
         (
             naive(steps=5).spans,
-            "computes 25 % of the time and waits 75 %, mostly for read; 15 % is start-up.",
+            "computes 25 % of the time and waits 75 %, mostly for read. Start-up takes 15 %.",
         ),
         ([span("gpu", "compute", 0, 10)], "computes 100 % of the time and waits 0 %."),
         (
             [span("main", "wait", 0, 5, 0), span("gpu", "compute", 5, 10, 0)],
-            "computes 50 % of the time and waits 50 %, nearly all of it start-up.",
+            "computes 50 % of the time and waits 50 %, nearly all of it during start-up.",
         ),
         (
             [
                 *(span("main", "wait", 0, 3, 0), span("gpu", "compute", 3, 10, 0)),
                 *(span("main", "wait", 10, 12, 1), span("gpu", "compute", 12, 20, 1)),
             ],
-            "computes 75 % of the time and waits 25 %, most of it start-up (15 %).",
+            "computes 75 % of the time and waits 25 %, most of it during start-up (15 %).",
         ),
         (
             [span("main", "read", 0, 5)],
-            'computed nothing: call gpu.step(batch), or mark your step: with cu.stage("compute").',
+            'computed nothing. Call gpu.step(batch), or mark your step: with cu.stage("compute").',
         ),
     ],
     ids=["busy, idle, reason", "no reason needed", "start-up", "mostly start-up", "no step"],
 )
-def test_the_sentence_says_busy_idle_and_reason_with_a_name_if_there_is_one(spans, says):
+def test_sentence_gives_busy_and_idle_shares_with_reason(spans, says):
     assert sentence(trace_of(*spans)) == f"The GPU {says}"
     assert sentence(trace_of(*spans), "naive loop") == f"Naive loop: the GPU {says}"
 
 
-def test_a_picture_describes_its_trace_and_compares_several():
+def test_picture_describes_one_trace_or_compares_several():
     picture = Picture([naive(steps=2, label="mine")])
     assert picture.names == ("mine",)
     assert picture.sentence.startswith("Mine: the GPU computes 25 %")
@@ -92,7 +92,7 @@ def test_a_picture_describes_its_trace_and_compares_several():
     assert "GPU" not in as_text(plain) + as_svg(plain)
 
 
-def test_columns_begin_at_the_first_span_say_where_nested_ones_go_and_do_not_drift():
+def test_columns_are_relative_and_do_not_drift():
     times = [(5_100, 5_110), (5_110, 5_120), (5_125, 5_127)]
     trace = trace_of(*(span("gpu", "compute", *time, n) for n, time in enumerate(times)))
     (lane,) = columns(trace, 1_000)["lanes"]
@@ -107,12 +107,12 @@ def test_columns_begin_at_the_first_span_say_where_nested_ones_go_and_do_not_dri
     assert sum(lane["gap"]) + sum(lane["length"]) == pytest.approx(10_000, abs=1)
 
 
-def test_ticks_are_round_and_as_short_as_the_resolution_allows():
+def test_ticks_are_round_and_short():
     for length_ms, tick_us in ((1, 1), (10, 1), (11, 2), (40, 5), (90, 10)):
         assert tick_ns(trace_of(span("gpu", "compute", 0, length_ms)), 10_000) == tick_us * 1_000
 
 
-def test_a_trace_shown_in_two_pictures_is_packed_once_and_the_same_way_each_time():
+def test_shared_trace_is_packed_once():
     one, other = naive(), naive(step_ms=20)
     pictures = {"a": Picture([one]), "b": Picture([one, other])}
     packed = pack(CONTROLS, pictures, 10_000)

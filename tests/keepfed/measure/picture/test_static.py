@@ -16,7 +16,7 @@ def drawn(picture):
     return ElementTree.fromstring(as_svg(picture))
 
 
-def test_the_svg_says_what_is_drawn_and_draws_the_width_of_each_time():
+def test_svg_has_description_and_correct_widths():
     picture = Picture([naive(steps=1, load_ms=30, step_ms=10)])
     root = drawn(picture)
     title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
@@ -30,14 +30,14 @@ def test_the_svg_says_what_is_drawn_and_draws_the_width_of_each_time():
         assert f"h{(WIDTH - LEFT - RIGHT) * share:.1f}v" in as_svg(picture)
 
 
-def test_names_from_outside_cannot_break_the_picture_and_pictures_do_not_share_ids():
+def test_svg_escapes_names_and_has_unique_ids():
     pages = [drawn(Picture([naive()], [name])) for name in ('<script>"&', "other")]
     assert '<script>"&' in "".join(pages[0].itertext())
     one, other = ({element.get("id") for element in page.iter()} - {None} for page in pages)
     assert not one & other
 
 
-def test_no_line_of_the_grid_runs_through_the_words_at_the_end_of_a_run():
+def test_grid_line_does_not_cross_label():
     parts = list(drawn(Picture([naive(steps=1), naive(steps=3)])))
     words = next(n for n, part in enumerate(parts) if (part.text or "").startswith("done after"))
     box, grid = parts[words - 1], [n for n, part in enumerate(parts) if part.get("class") == "line"]
@@ -56,18 +56,18 @@ def test_no_line_of_the_grid_runs_through_the_words_at_the_end_of_a_run():
     ],
     ids=["no steps", "nothing", "a lane below 1 %", "many steps"],
 )
-def test_any_trace_can_be_drawn_and_stays_small(trace):
+def test_svg_of_any_trace_is_small(trace):
     drawn(Picture([trace]))
     assert len(as_svg(Picture([trace]))) < 80_000
 
 
-def test_the_picture_of_the_readme_is_what_its_script_draws(tmp_path):
+def test_picture_of_readme_is_up_to_date(tmp_path):
     drawing = tmp_path / "timeline.svg"
     assert draw_timeline.main([str(drawing)]) == 0
     assert drawing.read_text("utf-8") == (REPO / "docs/timeline.svg").read_text("utf-8")
 
 
-def test_each_letter_of_the_text_is_the_main_stage_of_its_time():
+def test_text_shows_main_stage_of_each_column():
     slow = naive(steps=1, load_ms=LETTERS // 4 * 3, step_ms=LETTERS // 4)
     fast = naive(steps=1, load_ms=LETTERS // 4, step_ms=LETTERS // 4)
     lines = as_text(Picture([slow, fast])).splitlines()

@@ -21,7 +21,7 @@ def grid():
     return TimelineGrid(controls, pictures)
 
 
-def test_a_recorded_trace_draws_itself_without_controls():
+def test_timeline_of_one_trace_has_no_controls():
     with record(label="mine") as trace, stage("compute", lane="gpu"):
         pass
     widget = trace.timeline()
@@ -35,7 +35,7 @@ def test_a_recorded_trace_draws_itself_without_controls():
     ("names", "options"),
     [("a", ["a"]), ("ab", ["a", "b", "a and b"]), ("abc", ["a", "b", "c", "all together"])],
 )
-def test_several_traces_can_be_switched_and_compared(names, options):
+def test_timeline_switches_between_traces(names, options):
     widget = Timeline({name: naive() for name in names})
     assert [control.options for control in widget.controls] == [options]
     assert widget.picture.names == tuple(names)
@@ -43,8 +43,8 @@ def test_several_traces_can_be_switched_and_compared(names, options):
     assert widget.picture.names == ("a",)
 
 
-def test_a_state_is_completed_or_refused_and_can_get_another_picture(grid):
-    with pytest.raises(ValueError, match="load=30 is not offered; choose from: 20, 80"):
+def test_state_is_completed_and_checked(grid):
+    with pytest.raises(ValueError, match=r"load=30 is not available\. Choose from: 20, 80"):
         grid.state = {"load": 30}
     with pytest.raises(ValueError, match="run, load"):
         grid.state = {"lod": 20}
@@ -59,7 +59,7 @@ def test_a_state_is_completed_or_refused_and_can_get_another_picture(grid):
     assert grid.picture.sentence.startswith("Naive: the GPU computes 11 %")
 
 
-def test_a_page_holds_all_that_the_widget_has_and_names_no_other_file(grid):
+def test_page_is_complete_and_offline(grid):
     page = grid.to_html()
     assert len(page) < 200_000
     addresses = set(re.findall(r"(?:https?:)?//[\w.]+", page)) - {"http://www.w3.org"}

@@ -1,4 +1,4 @@
-"""What timeline_model.js computes, run in Node and held against Python."""
+"""timeline_model.js, run in Node, computes the same results as Python."""
 
 import json
 import shutil
@@ -17,9 +17,9 @@ from tests.keepfed.measure.handmade import MS, naive, span, trace_of
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    """Run a piece of JavaScript that fills `out` from `given`, and return what it filled in."""
+    """Return a function that runs JavaScript with `given` as input, and returns `out`."""
     if not (executable := shutil.which("node")):
-        pytest.skip("no Node.js here to run the module without a browser")
+        pytest.skip("Node.js is not installed")
     folder = tmp_path_factory.mktemp("module")
     (folder / "timeline.mjs").write_text(module_source(), "utf-8")
 
@@ -35,7 +35,7 @@ def node(tmp_path_factory):
     return run
 
 
-def test_utilisation_gaps_busy_times_and_shares_of_columns_are_those_of_python(node):
+def test_busy_times_match_python(node):
     overlapped = Pipeline(
         read_ms=20, decode_ms=9, copy_ms=9, step_ms=15, num_workers=3, jitter=0.3, overlap=True
     )
@@ -56,7 +56,7 @@ def test_utilisation_gaps_busy_times_and_shares_of_columns_are_those_of_python(n
     np.testing.assert_allclose(np.reshape(out["shares"], expected.shape), expected, atol=1e-3)
 
 
-def test_words_axes_and_the_order_of_lanes_are_those_of_python(node):
+def test_labels_axes_and_lane_order_match_python(node):
     shares, times, counts = [0, 0.001, 0.376, 0.999, 1], [0, 42e3, 7.5e6, 38e6, 2.41e9], [0, 1, 2]
     lengths = [0.03, 1, 7, 90, 400, 2_210, 61_000]
     names = ["gpu", "worker 10", "main", "storage", "worker 9", "copy", "consumer"]
@@ -82,7 +82,7 @@ def test_words_axes_and_the_order_of_lanes_are_those_of_python(node):
         assert [at for at, _ in found] == pytest.approx([ns / MS for ns in expected])
 
 
-def test_what_began_before_the_view_is_visible_and_the_pointer_finds_the_inner_span(node):
+def test_view_contains_earlier_spans_and_finds_nested_ones(node):
     spans = [span("main", "read", start, start + 1) for start in range(1, 50)]
     script = """
     const lane = m.openTrace(given).lanes[0], [first, last] = m.visible(lane, 60, 70);
