@@ -13,7 +13,7 @@ import numpy as np
 from filelock import FileLock
 
 from course_utils.errors import CourseError
-from keepfed.files import folder_for_now
+from keepfed.files import temporary_folder
 
 
 def half_staged(folder: Path) -> tuple[Path, Path]:
@@ -21,7 +21,7 @@ def half_staged(folder: Path) -> tuple[Path, Path]:
 
     Both are deleted when Python exits.
     """
-    source = folder_for_now() / "pulses.bin"
+    source = temporary_folder() / "pulses.bin"
     np.load(folder / "npy" / "pulses.npy").tofile(source)
     place = source.with_name("shm")
     place.mkdir()

@@ -16,7 +16,7 @@ Commands = Any  # argparse has no public name for what `add_subparsers` returns
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command, and return its exit code."""
     parser = argparse.ArgumentParser(prog="keepfed", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="watch | why | stage")
@@ -32,24 +32,24 @@ def run(
     install: str = "keepfed",
     elsewhere: str = "choose a folder that you may write to",
 ) -> int:
-    """Run the command that `argv` names; an expected error is one sentence on stderr.
+    """Run the command that `argv` names, and print expected errors as a message on stderr.
 
     Args:
-        parser: of the program.
-        argv: None for the arguments of this process.
-        install: what brings a package that is missing, for pip.
-        elsewhere: what to do if a folder cannot be written.
+        parser: Parser of the program.
+        argv: Arguments. None for those of this process.
+        install: Requirement that installs a missing package with pip.
+        elsewhere: Imperative clause that tells how to choose another folder.
     """
     arguments = parser.parse_args(argv)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
         try:
             code = command(arguments)
-            print(end="", flush=True)  # a reader that is gone is noticed here, not at Python's end
+            print(end="", flush=True)  # notice a closed pipe here, not when Python exits
             return code
         except ModuleNotFoundError as error:
             raise not_installed(error, install) from error
-    except BrokenPipeError:  # as in `keepfed why ... | head -1`
+    except BrokenPipeError:  # for example `keepfed why ... | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (KeepfedError, OSError) as error:
@@ -65,33 +65,43 @@ def add_watch(commands: Commands) -> None:
     """Add the command that runs a training and reports what its loaders cost."""
     command = commands.add_parser(
         "watch",
-        help="run a training and say what each of its loaders cost it",
+        help="run a training and report how long it waits for each loader",
         usage="%(prog)s [--live] [--out DIR] python train.py ... | torchrun ... | -m MODULE\n"
         "       %(prog)s --report DIR",
     )
-    command.add_argument("--live", action="store_true", help="show a line meanwhile")
-    command.add_argument("--out", metavar="DIR", help="for page and trace (default: keepfed-watch)")
-    command.add_argument("--report", metavar="DIR", help="make the report of a kept record")
+    command.add_argument("--live", action="store_true", help="show a line while it runs")
+    command.add_argument(
+        "--out", metavar="DIR", help="output folder (default: keepfed-watch)"
+    )
+    command.add_argument("--report", metavar="DIR", help="print the report of an earlier run")
     command.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
-    command.add_argument("program", nargs=argparse.REMAINDER, help="as you run it without this")
+    command.add_argument(
+        "program", nargs=argparse.REMAINDER, help="your usual command"
+    )
     command.set_defaults(command=_watch)
 
 
 def add_why(commands: Commands) -> None:
     """Add the command that explains a message."""
-    command = commands.add_parser("why", help="say what a message means, and what to do")
-    command.add_argument("text", nargs="*", help="the message; a log is read by `why < log`")
+    command = commands.add_parser("why", help="explain an error message and how to fix it")
+    command.add_argument(
+        "text", nargs="*", help="message or words; for a log: `why < log`"
+    )
     command.set_defaults(command=_why)
 
 
 def add_stage(commands: Commands) -> None:
     """Add the command that copies data to /dev/shm."""
-    command = commands.add_parser("stage", help="copy data to /dev/shm for all jobs here")
-    command.add_argument("path", nargs="?", help="file, folder, or URL of fsspec")
-    command.add_argument("--to", metavar="DIR", help="keep copies there (default: /dev/shm)")
-    command.add_argument("--list", action="store_true", help="show what is staged")
+    command = commands.add_parser(
+        "stage", help="copy data to /dev/shm for all jobs here"
+    )
+    command.add_argument("path", nargs="?", help="file, folder, or fsspec URL")
+    command.add_argument("--to", metavar="DIR", help="folder for copies (default: /dev/shm)")
+    command.add_argument("--list", action="store_true", help="list all copies")
     command.add_argument("--remove", action="store_true", help="remove the copy of PATH")
-    command.add_argument("--all", action="store_true", help="with --remove: all of your copies")
+    command.add_argument(
+        "--all", action="store_true", help="with --remove: all of your copies"
+    )
     command.set_defaults(command=_stage)
 
 
@@ -105,8 +115,8 @@ def _watch(arguments: argparse.Namespace) -> int:
     if arguments.module:
         program = [sys.executable, "-m", *arguments.module]
     if not program:
-        raise KeepfedError("Say what to run, such as `keepfed watch python train.py`.")
-    # where each rank is started by a `keepfed watch` of its own
+        raise KeepfedError("No program is given. Add one: `keepfed watch python train.py`.")
+    # each rank may run in its own `keepfed watch`
     rank = os.environ.get("RANK") or os.environ.get("SLURM_PROCID")
     default = f"keepfed-watch-{rank}" if rank else "keepfed-watch"
     return run_watched(program, Path(arguments.out or default), live=arguments.live)
@@ -119,7 +129,7 @@ def _why(arguments: argparse.Namespace) -> int:
     if not text and not sys.stdin.isatty():
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not text.strip():
-        raise KeepfedError('Say which message, `keepfed why "..."`, or `keepfed why < log`.')
+        raise KeepfedError('No message is given. Use `keepfed why "..."`, or `keepfed why < log`.')
     found = look_up(text)
     print("\n\n".join(map(str, found)) or words.wrap(f"Not known. {NOT_KNOWN}", most=98))
     return 0 if found else 1
@@ -133,21 +143,23 @@ def _stage(arguments: argparse.Namespace) -> int:
         found = f"{len(copies)} staged, {words.size(sum(copy.seal['bytes'] for copy in copies))}"
         if arguments.path and not copies:
             raise KeepfedError(
-                f"There is no copy of {arguments.path}; `keepfed stage --list` shows all copies."
+                f"No copy of {arguments.path} exists. `keepfed stage --list` shows all copies."
             )
         if not arguments.path and not arguments.all:
             raise KeepfedError(
-                f"{found}, for whichever project; name what to remove, or add --all to remove all."
+                f"{found}, for all projects. Name the one to remove, or add --all to remove all."
             )
         if not staging.unstage(arguments.path, to=arguments.to):
-            raise KeepfedError("A job uses a copy, which stays until it ends; remove it then.")
+            raise KeepfedError("A job still uses a copy. Remove the copy when the job has ended.")
         print(words.wrap(f"Removed: {found}."))
     elif arguments.path:
         staged = staging.stage_to_shm(arguments.path, to=arguments.to)
         staged.keep()
         print(words.wrap(repr(staged), indent=2))
+        for note in staged.notes():
+            print(words.wrap(f"Note: {note}", indent=2, most=98))
     elif not arguments.list:
-        raise KeepfedError("Name what is to be staged, or add --list or --remove.")
+        raise KeepfedError("No path is given. Name the data to stage, or add --list or --remove.")
     if arguments.list:
         copies = staging.staged_copies(to=arguments.to)
         print(words.wrap("\n".join(map(str, copies)), indent=2) or "Nothing is staged.")

@@ -1,4 +1,4 @@
-"""What is expected to go wrong, and how it is said: one sentence that ends with the next step."""
+"""Errors that users are expected to meet, and messages that end with the next step."""
 
 import errno
 
@@ -8,17 +8,21 @@ _NO_FOLDER = (errno.EEXIST, errno.ENOTDIR)
 
 
 class KeepfedError(RuntimeError):
-    """Tell of something expected to go wrong: one sentence that ends with the next step."""
+    """Expected error. Its message names the problem, the cause and the next step."""
 
     def _render_traceback_(self) -> list[str]:
-        return [str(self)]  # IPython asks for this: a notebook then shows the sentence alone
+        return [str(self)]  # IPython calls this, so a notebook shows only the message
 
 
 def not_installed(error: ModuleNotFoundError, install: str) -> KeepfedError:
-    """Return what to say if a package is missing; `install` is what brings it, for pip.
+    """Return an error that tells how to install a missing package.
+
+    Args:
+        error: The failed import.
+        install: Requirement that installs the package with pip.
 
     Raises:
-        ModuleNotFoundError: If a module of ours is missing, which no installation brings.
+        ModuleNotFoundError: If one of our own modules is missing, because pip cannot fix that.
     """
     name = (error.name or "").partition(".")[0]
     if not name or name.startswith(("keepfed", "course_")):
@@ -29,15 +33,20 @@ def not_installed(error: ModuleNotFoundError, install: str) -> KeepfedError:
 def sentence(
     error: KeepfedError | OSError, *, elsewhere: str = "choose a folder that you may write to"
 ) -> str:
-    """Say what went wrong, and what to do; `elsewhere` is how to choose another place."""
+    """Return the message of an error, with a next step.
+
+    Args:
+        error: An expected error.
+        elsewhere: Imperative clause that tells how to choose another folder.
+    """
     if isinstance(error, KeepfedError):
         return str(error)
     place = error.filename or "the folder"
     if error.errno in _FULL:
         at = f" at {error.filename}" if error.filename else ""
-        return f"The disk is full{at}; free some space or {elsewhere}, and run again."
+        return f"The disk is full{at}. Free some space, or {elsewhere}, and run again."
     if error.errno in _FORBIDDEN:
-        return f"Writing to {place} is not allowed; {elsewhere}, and run again."
+        return f"Writing to {place} is not allowed. To fix this, {elsewhere}, and run again."
     if error.errno in _NO_FOLDER:
-        return f"{place} is a file, not a folder; {elsewhere}, and run again."
-    return f"{place}: {error.strerror or error}; mend that and run again."
+        return f"{place} is a file, not a folder. To fix this, {elsewhere}, and run again."
+    return f"{place}: {error.strerror or error}. Fix this and run again."

@@ -1,4 +1,4 @@
-"""Read and write files so that an error, a kill or a full disk loses nothing."""
+"""Open and replace files safely, and make temporary folders."""
 
 from __future__ import annotations
 
@@ -12,29 +12,34 @@ from typing import Any, BinaryIO
 from keepfed.errors import KeepfedError
 
 
-def need_room(folder: Path, size: int, *, otherwise: str) -> None:
-    """Make sure that `size` bytes are free in `folder`.
+def require_free_space(folder: Path, size: int, *, otherwise: str) -> None:
+    """Check that `size` bytes are free in `folder`.
+
+    Args:
+        folder: An existing folder.
+        size: Required bytes.
+        otherwise: An alternative to freeing space, starting with "or".
 
     Raises:
-        KeepfedError: they are not; free some space, or what `otherwise` says.
+        KeepfedError: If there is less free space.
     """
     free = shutil.disk_usage(folder).free
     if free < size:
         raise KeepfedError(
-            f"{folder} has {free / 1e6:,.0f} MB free and {size / 1e6:,.0f} MB are needed; free "
-            f"some space, {otherwise}."
+            f"{folder} has only {free / 1e6:,.0f} MB free, but {size / 1e6:,.0f} MB are needed. "
+            f"Free some space, {otherwise}."
         )
 
 
-def folder_for_now(suffix: str = "") -> Path:
-    """Make a temporary folder that goes when Python ends."""
+def temporary_folder(suffix: str = "") -> Path:
+    """Make a temporary folder that is deleted when Python exits."""
     own = tempfile.TemporaryDirectory(suffix=suffix, ignore_cleanup_errors=True)
     atexit.register(own.cleanup)
     return Path(own.name)
 
 
 def open_file(path: str, fs: Any = None) -> BinaryIO:
-    """Open a file for reading, on the disk or on a file system of fsspec."""
+    """Open a file for reading, on the local disk or on an fsspec file system."""
     if fs is None:
         return Path(path).open("rb")
     file: BinaryIO = fs.open(path)
@@ -42,12 +47,12 @@ def open_file(path: str, fs: Any = None) -> BinaryIO:
 
 
 def exists(path: str, fs: Any = None) -> bool:
-    """Tell whether there is such a file or folder, on the disk or on a file system of fsspec."""
+    """Return whether a file or folder exists, on the local disk or on an fsspec file system."""
     return Path(path).exists() if fs is None else bool(fs.exists(path))
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader, a kill or a full disk finds the old or the new one whole."""
+    """Replace a file atomically: a reader or a crash sees either the old or the new content."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     partial.write_bytes(content if isinstance(content, bytes) else content.encode())
     os.replace(partial, path)

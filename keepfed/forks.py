@@ -1,7 +1,8 @@
-"""What a forked process gets anew, and what it must keep as it is.
+"""Replace locks in forked processes, and keep inherited files open.
 
-Fork copies no threads: a lock that one held at that moment would stay locked in the child for ever.
-It copies open files and connections: to close one in the child could change what the parent has.
+A fork does not copy threads, so a lock that a thread holds at this moment would stay locked in the
+child forever. A fork does copy open files and connections, and closing one in the child could
+change its state in the parent.
 """
 
 from __future__ import annotations
@@ -16,37 +17,37 @@ from keepfed import interrupts
 
 _made: weakref.WeakKeyDictionary[Any, dict[str, Callable[[], Any]]] = weakref.WeakKeyDictionary()
 _of_parent: list[Any] = []
-_held: list[Any] = []  # while this process forks
+_held: list[Any] = []  # file systems, referenced while this process forks
 
 
-def set_in_every_fork(owner: Any, name: str, make: Callable[[], Any]) -> None:
+def reset_after_fork(owner: Any, name: str, make: Callable[[], Any]) -> None:
     """Set `owner.name = make()`, now and in every process that is forked from this one.
 
-        set_in_every_fork(self, "_lock", threading.Lock)
+        reset_after_fork(self, "_lock", threading.Lock)
 
-    Use the lock itself, `with self._lock`: an interrupt finds no gap in it, and whoever forked with
-    the lock in hand gives back the one that was taken.
+    Use the lock as a context manager, `with self._lock`. Then no interrupt leaves it locked, and
+    code that forks inside the block releases the lock that it acquired, not its replacement.
     """
     setattr(owner, name, make())
     _made.setdefault(owner, {})[name] = make
 
 
-def keep_of_parent(inherited: Any) -> None:
-    """Keep what a fork copied, such as an open file, until this process ends."""
+def keep_inherited(inherited: Any) -> None:
+    """Keep an object that a fork copied, such as an open file, until this process ends."""
     _of_parent.append(inherited)
 
 
 def _hold_file_systems() -> None:
-    """Hold every file system that fsspec keeps, so that a process forked now clears none away.
+    """Reference every cached fsspec file system, so that the forked process deletes none.
 
-    fsspec empties its cache in a forked process. A file system that dies there closes its
-    connections, takes them off the epoll that it shares with its parent, and the parent then waits
-    for an answer of which nobody tells it.
+    fsspec clears its cache in a forked process. If that deletes a file system, its connections are
+    closed and removed from the epoll instance shared with the parent. The parent then waits forever
+    for a response.
     """
     spec = sys.modules.get("fsspec.spec")
     kinds = [spec.AbstractFileSystem] if spec else []
     for kind in kinds:
-        kinds += kind.__subclasses__()  # which the loop then comes to
+        kinds += kind.__subclasses__()  # extends the list that the loop iterates
         _held.extend(kind._cache.values())
 
 
@@ -62,9 +63,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_hold_file_systems, after_in_parent=_held.clear, after_in_child=_begin_as_child
     )
-    # Registered last: it is the first to be run before a fork, and the last to be run after it.
+    # Registered last, because Python calls `before` hooks in reverse order: this one runs first
+    # before a fork and last after it.
     os.register_at_fork(
-        before=interrupts.hold,
-        after_in_parent=interrupts.let_go,
-        after_in_child=interrupts.forget,
+        before=interrupts.block_sigint,
+        after_in_parent=interrupts.unblock_sigint,
+        after_in_child=interrupts.discard_blocked,
     )

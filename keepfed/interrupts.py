@@ -1,4 +1,7 @@
-"""Interrupts that no one would hear: they wait for the end of a fork, or come again."""
+"""Delay a SIGINT that arrives during a fork, and raise again one that Python lost.
+
+Python ignores exceptions in fork hooks and finalizers, so a KeyboardInterrupt there has no effect.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +13,34 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_came: list[int] = []  # while this process forked
-_handlers: list[Any] = []  # which deals with interrupts when it does not
-_cell: Callable[[], object] = int  # what differs from cell to cell; without a notebook always 0
+_blocked: list[int] = []  # signals that arrived while this process forked
+_handlers: list[Any] = []  # original handler, while this process forks
+_cell: Callable[[], object] = int  # returns an ID of the running cell; 0 outside of notebooks
 
 
-def hold() -> None:
-    """Let an interrupt wait for the end of a fork.
+def block_sigint() -> None:
+    """Delay SIGINT until the fork has finished.
 
-    What is run before and after a fork loses its exceptions, and what it had to do is not done:
-    nobody would hear of the interrupt, and logging would keep its lock for ever.
+    Python ignores an exception in a fork hook and skips the rest of that hook. The interrupt would
+    have no effect, and `logging` would keep its lock forever.
     """
     handler = signal.getsignal(signal.SIGINT)
     if callable(handler) and threading.current_thread() is threading.main_thread():
         _handlers.append(handler)
-        _deal_with(lambda number, frame: _came.append(number))
+        _set_handler(lambda number, frame: _blocked.append(number))
 
 
-def let_go() -> None:
-    """Let those come again that came while this process forked."""
+def unblock_sigint() -> None:
+    """Restore the handler, and deliver a SIGINT that arrived while this process forked."""
     if _handlers:
-        _deal_with(_handlers.pop())
-    if _came:
-        _came.clear()
-        _thread.start_new_thread(_come_again, (_cell(),))
+        _set_handler(_handlers.pop())
+    if _blocked:
+        _blocked.clear()
+        _thread.start_new_thread(_raise_later, (_cell(),))
 
 
-def _come_again(cell: object) -> None:
-    """Interrupt the main thread where an error is not lost, unless its cell ends before that."""
+def _raise_later(cell: object) -> None:
+    """Interrupt the main thread after the finalizer or hook, unless its cell ends before that."""
     time.sleep(0.05)
     if _cell() != cell:
         return
@@ -47,37 +50,37 @@ def _come_again(cell: object) -> None:
         _thread.interrupt_main()
 
 
-def hear_lost_ones(cell: Callable[[], object]) -> None:
-    """Let an interrupt come again that Python lost, as it does whatever is raised in a finalizer.
+def reraise_lost_interrupts(cell: Callable[[], object]) -> None:
+    """Raise a KeyboardInterrupt again if Python lost it in a finalizer.
 
-    torch has one where the memory of a batch is given back. The interrupt has reached the workers
-    too, and the loop would wait for batches of workers that are gone.
+    torch frees the memory of a batch in a finalizer. The interrupt also ends the workers, so
+    without a second one the loop would wait for their batches forever.
 
     Args:
-        cell: returns what differs from cell to cell; the interrupt of one is none of the next.
+        cell: Returns an ID of the running cell, so that an interrupt never ends a later cell.
     """
     global _cell
     _cell, reports = cell, sys.unraisablehook
 
     def hook(lost: sys.UnraisableHookArgs) -> None:
         if issubclass(lost.exc_type, KeyboardInterrupt):
-            _thread.start_new_thread(_come_again, (cell(),))
+            _thread.start_new_thread(_raise_later, (cell(),))
         else:
             reports(lost)
 
     sys.unraisablehook = hook
 
 
-def _deal_with(handler: Any) -> None:
+def _set_handler(handler: Any) -> None:
     while signal.getsignal(signal.SIGINT) is not handler:
         try:
             signal.signal(signal.SIGINT, handler)
         except KeyboardInterrupt:
-            _came.append(signal.SIGINT)
+            _blocked.append(signal.SIGINT)
 
 
-def forget() -> None:
-    """Begin as a forked process, for which none of them was meant."""
+def discard_blocked() -> None:
+    """Restore the handler in a forked process, and drop signals that were meant for the parent."""
     if _handlers:
-        _deal_with(_handlers.pop())
-    _came.clear()  # they were the parent's
+        _set_handler(_handlers.pop())
+    _blocked.clear()

@@ -1,6 +1,6 @@
-"""Tell how much of the machine this process may use: in a container or a job it is often a part.
+"""Report the cores and the memory that this process may use, including limits of containers.
 
-A fact may be missing: see `known`.
+Some systems do not report every value. Use `known` to get None instead of an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def known(fact: Callable[[], T]) -> T | None:
-    """Return the fact, or None where this system does not tell."""
+    """Return the result of `fact`, or None if this system does not report it."""
     try:
         return fact()
     except Exception:
@@ -32,7 +32,7 @@ def all_cores() -> int:
 
 
 def affinity(process: int = 0) -> set[int]:
-    """Return the cores that a process may use (0: this one); none where no system tells."""
+    """Return the cores that a process may use (0 for this process); empty if unknown."""
     if not hasattr(os, "sched_getaffinity"):
         return set()
     try:
@@ -42,19 +42,19 @@ def affinity(process: int = 0) -> set[int]:
 
 
 def usable_cores() -> int:
-    """Count the cores that this process may use: its affinity, and the quota of the container."""
+    """Count the cores that this process may use, by its affinity and the container's CPU limit."""
     return max(1, int(min([len(affinity()) or all_cores(), *_cpu_quotas()])))
 
 
 def memory() -> int:
-    """Return the bytes of memory, or the limit of the container if that is less."""
+    """Return the bytes of memory of the machine, or the container's limit if it is lower."""
     import psutil
 
     return min([psutil.virtual_memory().total, *(limit for limit, _ in _memory_limits())])
 
 
 def memory_free() -> int:
-    """Return the bytes that can be had without swapping, within the limit of the container."""
+    """Return the bytes that can be allocated without swapping, within the container's limit."""
     import psutil
 
     free = [limit - used for limit, used in _memory_limits()]
@@ -62,14 +62,25 @@ def memory_free() -> int:
 
 
 def shm_size() -> int:
-    """Return the bytes that /dev/shm may hold."""
+    """Return the size of /dev/shm in bytes."""
     return shutil.disk_usage(SHM).total
 
 
-def _limits(name: str, old_name: str) -> Iterator[tuple[Path, list[str]]]:
-    """Yield the words of a limit in every control group around this process that sets one.
+def swap() -> int:
+    """Return the bytes of swap space that this process may use."""
+    import psutil
 
-    Version 2 has one tree of groups, version 1 one for each controller, with other names of files.
+    limits = [
+        int(words[0]) for _, words in _limits("memory.swap.max", "memory.memsw.limit_in_bytes")
+    ]
+    return min([psutil.swap_memory().total, *limits])
+
+
+def _limits(name: str, old_name: str) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the file and the values of a limit, for every control group that contains this process.
+
+    Version 2 of control groups has one tree. Version 1 has one tree per controller and uses other
+    file names. Groups without a limit are skipped.
     """
     controller = name.partition(".")[0]
     for line in (known(_OWN_CGROUP.read_text) or "0::/").splitlines():
@@ -93,7 +104,7 @@ def _cpu_quotas() -> Iterator[float]:
 
 
 def _memory_limits() -> Iterator[tuple[int, int]]:
-    """Yield limit and use; files in memory, given up for something else, count as free."""
+    """Yield limit and usage in bytes. Cached files that can be evicted count as free."""
     uses = {"memory.max": "memory.current", "memory.limit_in_bytes": "memory.usage_in_bytes"}
     for path, words in _limits("memory.max", "memory.limit_in_bytes"):
         used = int((path.parent / uses[path.name]).read_text())

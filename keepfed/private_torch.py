@@ -59,7 +59,7 @@ PRIVATE = (
         "torch",
         "UntypedStorage._new_shared",
         "reserves the shared memory of a cache without a copy",
-        "`SharedCache` raises AttributeError",
+        "`SampleCache` copies zeros into shared memory, so all pages are occupied at once",
     ),
     Private("torch", "cuda._sleep", "keeps a GPU busy", "busy work on a GPU raises AttributeError"),
     Private("a DataLoader", "_get_iterator", "recording begins when the iterator is made"),

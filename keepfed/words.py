@@ -1,4 +1,4 @@
-"""Write shares, counts and times as they read best; one way in the whole course."""
+"""Format shares, counts, sizes and times in the same way everywhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from textwrap import fill
 
 
 def percent(share: float) -> str:
-    """Return `share` as "62 %"; only nothing at all is "0 %" and only all of it "100 %"."""
+    """Return `share` as "62 %". Only exactly 0 gives "0 %", and only exactly 1 gives "100 %"."""
     if 0 < share < 0.005:
         return "< 1 %"
     if 0.995 <= share < 1:
@@ -23,12 +23,12 @@ def plural(count: int, thing: str) -> str:
 
 
 def factor(times: float) -> str:
-    """Return how many times as read best: "1.4", "26", "260"."""
+    """Return a factor with two or more digits: "1.4", "26", "260"."""
     return f"{times:.1f}" if times < 9.95 else f"{times:,.0f}"
 
 
 def duration(ns: float) -> str:
-    """Return a length of time as it reads best: "2.41 s", "38 ms", "7.5 ms", "420 µs"."""
+    """Return a duration in a suitable unit: "2.41 s", "38 ms", "7.5 ms", "420 µs"."""
     if ns >= 1e9:
         return f"{ns / 1e9:.2f} s"
     if ns >= 1e6:
@@ -37,7 +37,7 @@ def duration(ns: float) -> str:
 
 
 def size(count: float) -> str:
-    """Return a number of bytes as it reads best: "3.20 GB", "38 MB", "7.5 MB", "420 kB", "12 B"."""
+    """Return a number of bytes in a suitable unit: "3.20 GB", "38 MB", "7.5 MB", "12 B"."""
     if abs(count) >= 1e9:
         return f"{count / 1e9:,.2f} GB"
     for unit, factor in (("MB", 1e6), ("kB", 1e3)):
@@ -48,7 +48,7 @@ def size(count: float) -> str:
 
 
 def axis(length_ns: int, count: int) -> dict[int, str]:
-    """Return about `count` round times from 0 to `length_ns` and how they read, in one unit."""
+    """Return the labels of about `count` round times from 0 to `length_ns`, all in one unit."""
     raw = length_ns / count
     power = 10 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw)

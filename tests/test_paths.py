@@ -27,7 +27,7 @@ def test_a_recording_is_found_from_any_folder_or_refused_with_those_there_are(
 ):
     monkeypatch.chdir(tmp_path)
     assert paths.recording("dlio_unet3d.pfw.gz").is_file()
-    with pytest.raises(KeepfedError, match=r"no recording 'dlio'; choose one of: .*dlio_unet3d"):
+    with pytest.raises(KeepfedError, match=r"no recording 'dlio'. Choose one of: .*dlio_unet3d"):
         paths.recording("dlio")
 
 
@@ -64,9 +64,9 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (errno.ENOSPC, "The disk is full at /x; free some space or pay, and run again."),
-        (errno.EROFS, "Writing to /x is not allowed; pay, and run again."),
-        (errno.EIO, "/x: broken; mend that and run again."),
+        (errno.ENOSPC, "The disk is full at /x. Free some space, or pay, and run again."),
+        (errno.EROFS, "Writing to /x is not allowed. To fix this, pay, and run again."),
+        (errno.EIO, "/x: broken. Fix this and run again."),
     ],
 )
 def test_an_error_of_the_system_becomes_one_sentence_with_the_next_step(number, said):

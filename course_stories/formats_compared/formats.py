@@ -36,7 +36,7 @@ from course_utils.hardware.storage import (
     slow_storage,
 )
 from course_utils.loading.events import FORMATS, EventArrays, Events, open_events, read_labels
-from keepfed.files import need_room
+from keepfed.files import require_free_space
 from keepfed.words import duration
 
 PRESETS = ("busy Lustre", "S3")
@@ -217,7 +217,7 @@ def compare_formats(
         *(name for name in names if name != "npy"),
     ]  # npy includes the labels of all formats
     room = len(names) * (2 * events.pulses.nbytes + 8192 * len(events))
-    need_room(beside, room, otherwise="or compare fewer events with most=500")
+    require_free_space(beside, room, otherwise="or compare fewer events with most=500")
     rows = {}
     with TemporaryDirectory(prefix=".formats-", dir=beside, ignore_cleanup_errors=True) as place:
         for name in tqdm(names, unit="format", disable=None):

@@ -20,7 +20,7 @@ from course_stories.peers.measure import Measured
 from course_stories.peers.peer import Package
 from course_utils.errors import CourseError
 from course_utils.paths import REPO, course_home
-from keepfed.files import need_room
+from keepfed.files import require_free_space
 
 HOME = course_home() / ".peers"
 _SHARED = "course.pth"
@@ -37,7 +37,7 @@ def install(package: Package, home: Path = HOME) -> None:
     """
     folder = home / package.name
     folder.mkdir(parents=True, exist_ok=True)
-    need_room(folder, 2 * 10**6 * package.megabytes, otherwise="or do without this library")
+    require_free_space(folder, 2 * 10**6 * package.megabytes, otherwise="or do without this library")
     if not list(folder.rglob(_SHARED)):  # written last
         venv.create(folder, with_pip=True, clear=True)
         _share(folder)

@@ -79,14 +79,14 @@ class Entry:
         steps = [f"{number}. {step}" for number, step in enumerate(self.fix, 1)]
         more = f"notebook {self.notebook}. Notebook A runs this case: show({self.name!r})"
         parts = [
+            *(("", message) for message in self.messages[:3]),
             ("What happened: ", f"{self.title}."),
             ("Why: ", self.why),
             ("Fix:", ""),
             *(("  ", step) for step in steps),
             ("More: ", more),
         ]
-        lines = [wrap(name + text, indent=5, most=98) for name, text in parts]
-        return "\n".join([*self.messages[:3], *lines])
+        return "\n".join(wrap(name + text, indent=5, most=98) for name, text in parts)
 
     def _without(self, sign: str) -> str:
         lines = self.program.splitlines()

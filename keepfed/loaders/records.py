@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import IterableDataset, get_worker_info
 from tqdm import tqdm
 
-from keepfed.files import need_room
+from keepfed.files import require_free_space
 from keepfed.limits import memory_free
 from keepfed.loaders.contract import Place
 from keepfed.loaders.resume import IndexBatches
@@ -229,7 +229,7 @@ def write_records(path: str | Path, fields: Mapping[str, ArrayLike]) -> int:
     """
     path, arrays = Path(path), {name: np.asanyarray(field) for name, field in fields.items()}
     dtype, length = _record_type(arrays), len(next(iter(arrays.values())))
-    need_room(path.parent, length * dtype.itemsize, otherwise="or write them elsewhere")
+    require_free_space(path.parent, length * dtype.itemsize, otherwise="or write them elsewhere")
     unfinished = path.with_name(f".{path.name}.unfinished")
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
     try:

@@ -1,4 +1,4 @@
-"""The report of a rescue: kept with every letter, a page to hand in, and what it still lacks."""
+"""The report of a rescue: saved with every keystroke, with a page to hand in and hints."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +14,7 @@ from course_utils.teaching.notebook import Form
 from tests.stories.leaderboard.posted import GOOD
 
 WRITTEN = {
-    "Hypothesis 1": "Every event opens its file anew.",
+    "Hypothesis 1": "Every event opens its file again.",
     "Evidence 1": "7 of 9 ms of a sample are open().",
     "Change 1": "One file for each worker.",
     "Effect 1": "AU 12 % before, 40 % now; 2,000 of 2,000 events.",
@@ -42,7 +42,7 @@ def fill(form: Form, written: dict[str, str]) -> None:
 
 def test_what_is_typed_is_there_after_a_restart(scratch: Path) -> None:
     form = write_report()
-    assert "Report: nothing yet" in said(form)
+    assert "Report: empty" in said(form)
     fill(form, WRITTEN)
     form.children[2].click()
     fill(form, {"Change 2": "ünïcode <b>\n## and lines"})
@@ -65,14 +65,14 @@ def test_nothing_is_written_before_something_is_typed(scratch: Path) -> None:
 
 def test_it_says_what_it_lacks_first_and_when_nothing_is_missing() -> None:
     form = write_report()
-    form.children[2].click()  # an empty change is no change
+    form.children[2].click()  # an empty change does not count
     lacks = [
-        ("Evidence 1", "storage", "Hypothesis 1 is missing. What costs most"),
-        ("Hypothesis 1", "storage", "Evidence 1 names no number. What did you count"),
+        ("Evidence 1", "storage", "Hypothesis 1 is missing. What costs the most time"),
+        ("Hypothesis 1", "storage", "Evidence 1 contains no number. What did you count"),
         ("Evidence 1", "7 ms", "Change 1 is missing. What did you change?"),
         ("Change 1", " ", "Change 1 is missing."),
         ("Change 1", "a cache", "Effect 1 is missing. What did you measure afterwards"),
-        ("Effect 1", "faster", "Effect 1 names no number."),
+        ("Effect 1", "faster", "Effect 1 contains no number."),
     ]
     for name, text, lack in lacks:
         fill(form, {name: text})
@@ -121,5 +121,5 @@ def test_a_disk_that_is_full_is_told_beside_the_fields(
 
     monkeypatch.setattr("course_stories.capstone.report.replace_file", full)
     fill(form, WRITTEN)
-    assert "Not kept" in said(form)
-    assert "The disk is full; free some space" in said(form)
+    assert "Not saved" in said(form)
+    assert "The disk is full. Free some space" in said(form)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from keepfed.files import need_room
+from keepfed.files import require_free_space
 from keepfed.loaders.images.jpegs import Jpegs
 from keepfed.loaders.images.restarts import Restarting, with_restarts
 
@@ -142,7 +142,7 @@ def pack_images(path: str | Path, folder: str | Path) -> int:
     path, photos = Path(path), Jpegs(folder)
     files = [Path(folder, name.decode()) for name in photos.names]
     size = sum(file.stat().st_size for file in files)
-    need_room(path.parent, size + size // 10, otherwise="or pack less")  # restarts take room
+    require_free_space(path.parent, size + size // 10, otherwise="or pack less")  # restarts take room
     unfinished = path.with_name(f".{path.name}.unfinished")
     table = np.zeros(len(files), INDEX)
     table["label"] = photos.labels

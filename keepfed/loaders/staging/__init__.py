@@ -1,7 +1,8 @@
-"""Stage data to /dev/shm: `stage` copies once, for all jobs of a machine, and removes.
+"""Copy data to /dev/shm once for all jobs of a machine.
 
-`staged_copy` makes a copy so that a killed run leaves nothing of it; `staged_source` looks at what
-is copied. Nothing here imports torch, so that a job is staged for in no time.
+`stage` holds the public functions, `staged_copy` creates and deletes one copy atomically,
+`staged_source` lists the files of a source, and `shm_notes` reports how long a copy will last.
+Nothing here imports torch, so that `keepfed stage` starts quickly.
 """
 
 from keepfed.loaders.staging.stage import stage_to_shm, staged_copies, unstage

@@ -1,10 +1,12 @@
-"""Stage data: copy them once to /dev/shm, whole or not at all, and let every job there use them.
+"""Stage data: copy them once to /dev/shm, completely or not at all, for all jobs of a machine.
 
     with stage_to_shm("/lustre/events-M") as staged:
         events = MemmapEvents(staged.path)
 
-A copy in /dev/shm is no faster than a file in a warm page cache, but nothing evicts it. It costs
-memory: that of the machine, and of what the batches of workers travel through.
+Reading a copy in /dev/shm is as fast as reading a file from a warm page cache, but the system never
+evicts the copy. It can only move it to swap, if the machine has any. The copy costs memory, and it
+leaves less of /dev/shm for the batches of workers. /dev/shm may be private to a job or container
+and may be emptied at logout; `shm_notes` reports this.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from typing import Any
 
 from keepfed.errors import KeepfedError, sentence
 from keepfed.limits import SHM, known, memory, memory_free
-from keepfed.loaders.staging.staged_copy import StagedCopy, Use, delete, unfinished
+from keepfed.loaders.staging.shm_notes import container_hint, shm_notes
+from keepfed.loaders.staging.staged_copy import CopyLease, StagedCopy, delete, unfinished
 from keepfed.loaders.staging.staged_source import Files, Source, version
 from keepfed.words import size
 
@@ -36,50 +39,55 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-_MOMENT_S = 0.5  # that a lock is waited for before anything is said
-_PAGE = 4096  # bytes; in memory each file fills whole pages
-_KEPT_OF_A_DISK = 1_000_000_000  # bytes; a tenth of a large one is more than most laptops have left
-_ELSEWHERE = "name another place with to=... (--to in a terminal)"
+_QUIET_S = 0.5  # seconds to wait for a lock before a message is printed
+_PAGE = 4096  # bytes; a file in memory occupies complete pages
+_MOST_KEPT = 1_000_000_000  # bytes kept free on a disk; a tenth of a large disk is too much
+_ELSEWHERE = "choose another folder with to=... (--to in a terminal)"
 
 
 @dataclass(frozen=True)
 class Staged:
-    """A copy that this process uses; until it ends, or says so, nobody removes the copy.
+    """A copy that this process uses. It cannot be removed before this process releases it.
 
-    After a `with` the copy goes, unless others use it: then the last of them removes it.
+    At the end of a `with` block the copy is removed, or released if other processes use it. The
+    last of them then removes it.
     """
 
     path: Path
     bytes: int
-    seconds: float  # that the call took
-    reused: bool  # whether a copy was there already
+    seconds: float  # duration of the call
+    reused: bool  # whether an existing copy is used
     _place: StagingDir
     _copy: StagedCopy
-    _use: Use
+    _lease: CopyLease
 
     def unstage(self) -> bool:
-        """Remove the copy, unless another process uses it; return whether it is gone."""
+        """Remove the copy unless another process uses it, and return whether it was removed."""
         with self._place.locked(self._copy.key):
-            self._use.end()
+            self._lease.end()
             return self._copy.remove()
 
     def keep(self) -> None:
-        """Let the copy stay until `unstage` removes it, whoever leaves a `with` before."""
+        """Keep the copy until `unstage` removes it, even after the last `with` block."""
         self._copy.keep()
-        self._use.end()
+        self._lease.end()
 
     def __enter__(self) -> Staged:
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._copy.is_kept:
-            self._use.end()
+            self._lease.end()
         else:
             self.unstage()
 
+    def notes(self) -> list[str]:
+        """Return the `shm_notes` for a copy in /dev/shm, and an empty list for one on disk."""
+        return shm_notes() if self._place.in_memory else []
+
     def __repr__(self) -> str:
-        """Say what is where."""
-        how = "already there" if self.reused else f"copied in {self.seconds:.1f} s"
+        """Return path, size and time of the copy."""
+        how = "an existing copy" if self.reused else f"copied in {self.seconds:.1f} s"
         return f"Staged {self.path}: {size(self.bytes)}, {how}"
 
 
@@ -90,28 +98,28 @@ def stage_to_shm(
     to: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> Staged:
-    """Copy a file or a folder to /dev/shm, or find the copy that is there already.
+    """Copy a file or a folder to /dev/shm, or use the existing copy.
 
-    The copy is read back and compared with the CRC-32 of what was read. It is used again as long as
-    sizes and times of change of the source are the same; of several processes that stage the same,
-    one copies and the others wait. Only the present user can read it. A tenth of the memory must
-    stay free, for the batches of workers; of a disk a tenth too, but not more than 1 GB.
+    The copy is read back and compared with the CRC-32 of the source. It is reused as long as the
+    sizes and modification times of the source are the same. If several processes stage the same
+    source, one copies and the others wait. Only the current user can read the copy. A tenth of the
+    memory must stay free for the batches of workers. On a disk, a tenth or 1 GB must stay free.
 
     Args:
-        source: a path, a URL of fsspec such as "s3://bucket/shards", or a path on `fs`.
-        fs: fsspec file system to read from; None: this machine, or what the URL says.
-        to: folder for copies instead of /dev/shm, such as a local NVMe. Without /dev/shm (macOS,
-            Windows) it is the temp folder.
-        progress: whether to show a progress bar.
+        source: A path, an fsspec URL such as "s3://bucket/shards", or a path on `fs`.
+        fs: fsspec file system to read from. None for the local machine or the one of the URL.
+        to: Folder for copies instead of /dev/shm, such as a local NVMe. Without /dev/shm (macOS,
+            Windows), the default is the temporary folder.
+        progress: Whether to show a progress bar.
 
     Raises:
-        KeepfedError: no such source, no right to read or write, too little room, the source changed
-            while it was copied, or the copy is not what was read.
+        KeepfedError: If the source does not exist or cannot be read, the target cannot be written
+            or has too little space, the source changes during the copy, or the copy differs.
     """
     start = time.perf_counter()
-    place, wanted = find_place(to), Source(source, fs)
+    place, wanted = find_staging_dir(to), Source(source, fs)
     if to is None and not place.in_memory:
-        print(f"There is no /dev/shm here; the copy goes to the disk, to {place.folder}.")
+        print(f"This system has no /dev/shm, so the copy is stored on disk, in {place.folder}.")
     with _explained(place):
         place.sweep()
         with place.locked(wanted.key):
@@ -123,14 +131,14 @@ def stage_to_shm(
                     old.remove()
                 if copy.folder.exists():
                     raise KeepfedError(
-                        f"Something wrote into {copy.folder} while it is in use; end the jobs that "
-                        "use it, and stage again."
+                        f"A program changed the copy in {copy.folder}, but it is still in use. End "
+                        "the jobs that use it, then stage again."
                     )
-                place.need_room(wanted.name, files)
+                place.require_free_space(wanted.name, files)
                 copy.make(wanted, files, progress=progress)
-            use = Use(copy)
+            lease = CopyLease(copy)
     seconds = time.perf_counter() - start
-    return Staged(copy.path, copy.seal["bytes"], seconds, reused, place, copy, use)
+    return Staged(copy.path, copy.seal["bytes"], seconds, reused, place, copy, lease)
 
 
 def unstage(
@@ -139,11 +147,17 @@ def unstage(
     fs: Any = None,
     to: str | os.PathLike[str] | None = None,
 ) -> bool:
-    """Remove the copies of a source, or all; return whether no job uses one, so that all are gone.
+    """Remove the copies of a source, or all copies if `source` is None.
 
-    The arguments are those of `stage_to_shm`.
+    Args:
+        source: As in `stage_to_shm`.
+        fs: As in `stage_to_shm`.
+        to: As in `stage_to_shm`.
+
+    Returns:
+        Whether all of them were removed. A copy that a job uses is not removed.
     """
-    place, gone = find_place(to), True
+    place, gone = find_staging_dir(to), True
     with _explained(place):
         place.sweep()
         for copy in place.copies("*" if source is None else Source(source, fs).key):
@@ -155,46 +169,51 @@ def unstage(
 def staged_copies(
     source: str | os.PathLike[str] | None = None, *, to: str | os.PathLike[str] | None = None
 ) -> list[StagedCopy]:
-    """Return the copies of a source, or all; print one to see what it is."""
+    """Return the copies of a source, or all copies. Printing one shows its size and source."""
     key = "*" if source is None else Source(source).key
-    return [copy for copy in find_place(to).copies(key) if copy.seal]
+    return [copy for copy in find_staging_dir(to).copies(key) if copy.seal]
 
 
 @contextmanager
 def _explained(place: StagingDir) -> Iterator[None]:
-    """Say in one sentence what the system refuses."""
+    """Turn errors of the system into readable ones."""
     try:
         yield
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise KeepfedError(
-                f"{place.folder.parent} became full while it was copied to, so there is no copy; "
-                f"remove a copy that `keepfed stage --list` shows, or {_ELSEWHERE}."
+                f"{place.folder.parent} became full during the copy, and the copy was removed. "
+                f"Remove another copy (`keepfed stage --list` shows them), or {_ELSEWHERE}."
             ) from error
         raise KeepfedError(sentence(error, elsewhere=_ELSEWHERE)) from error
 
 
 @dataclass(frozen=True)
 class StagingDir:
-    """A private folder for copies, in memory where there is /dev/shm."""
+    """The folder for this user's copies, in /dev/shm or on a disk."""
 
     folder: Path
     in_memory: bool
 
     def copies(self, key: str = "*") -> list[StagedCopy]:
-        """Return the copies of one source or of all."""
+        """Return the copies of one source, or of all sources."""
         return [StagedCopy(folder) for folder in sorted(self.folder.glob(f"{key}-*"))]
 
     @contextmanager
     def locked(self, key: str, *, patient: bool = True) -> Iterator[None]:
-        """Hold the right to stage and remove copies of a source; it ends with the process.
+        """Hold the lock of a source, and delete what a killed process left of its copy.
 
-        What a killed process left is cleared away. Those who are not patient only do that, if
-        nobody else holds the right. A thread holds it once, not twice.
+        The lock is required for staging and removing, and the system releases it when the process
+        ends. A thread can hold it only once.
+
+        Args:
+            key: Key of the source.
+            patient: Whether to wait for the lock. False: if another process holds the lock, run the
+                block without it.
         """
         path = self.folder / f".{key}.lock"
         mine = path, os.getpid(), threading.get_ident()
-        _release(mine)  # what a call left that was interrupted on its way out
+        _release(mine)  # in case an interrupted call of this thread still holds it
         handle = _handles[mine] = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if _lock(handle) or (patient and _wait_for_lock(handle, path)):
@@ -207,39 +226,39 @@ class StagingDir:
             _release(mine)
 
     def sweep(self) -> None:
-        """Clear away what killed runs left, unless its lock shows that the run is alive."""
+        """Delete what killed processes left. Copies in progress are protected by their locks."""
         for path in self.folder.glob(".*.unfinished"):
             with self.locked(path.name.split(".")[1], patient=False):
                 pass
 
-    def need_room(self, name: str, files: Files) -> None:
-        """Refuse what does not fit, into the place or into the memory that the place takes.
+    def require_free_space(self, name: str, files: Files) -> None:
+        """Check that the files fit into the folder, and into memory if the folder is in memory.
 
         Raises:
-            KeepfedError: less than what has to stay free would be left.
+            KeepfedError: If too little would stay free.
         """
         needed = sum(-(-file.size // _PAGE) * _PAGE for file in files.values())
         space = shutil.disk_usage(self.folder)
-        kept = space.total // 10 if self.in_memory else min(space.total // 10, _KEPT_OF_A_DISK)
+        kept = space.total // 10 if self.in_memory else min(space.total // 10, _MOST_KEPT)
         limits = [(str(self.folder.parent), space.free, kept)]
         free_memory = known(memory_free) if self.in_memory else None
         if free_memory is not None:
-            whose = "this machine or its container, whose memory that takes,"
-            limits.append((whose, free_memory, memory() // 10))
+            limits.append(("the memory of this machine or container", free_memory, memory() // 10))
+        hint = container_hint(space.total) if self.in_memory else ""
         for where, free, kept in limits:
             if free - kept < needed:
                 raise KeepfedError(
-                    f"{name} needs {size(needed)}, but {where} has {size(free)} free, of which "
-                    f"{size(kept)} are kept free; remove a copy that "
-                    f"`keepfed stage --list` shows, stage less, or {_ELSEWHERE}."
+                    f"{name} needs {size(needed)}, but {where} has {size(free)} free, and "
+                    f"{size(kept)} must stay free. Remove a copy (`keepfed stage --list`), stage "
+                    f"less, or {_ELSEWHERE}.{hint}"
                 )
 
 
-def find_place(to: str | os.PathLike[str] | None = None) -> StagingDir:
-    """Return the private folder in `to`, in /dev/shm or, where there is none, in the temp folder.
+def find_staging_dir(to: str | os.PathLike[str] | None = None) -> StagingDir:
+    """Return the folder for copies in `to`; by default in /dev/shm or the temporary folder.
 
     Raises:
-        KeepfedError: the folder cannot be made, or belongs to somebody else.
+        KeepfedError: If the folder cannot be created, or belongs to another user.
     """
     if to is not None:
         root = Path(to).expanduser().absolute()
@@ -251,28 +270,32 @@ def find_place(to: str | os.PathLike[str] | None = None) -> StagingDir:
         root.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
-        # /dev/shm is open to all: somebody could have put a folder or a link of theirs there
+        # every user may write to /dev/shm, so another user could have created this folder or link
         own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
         if not stat.S_ISDIR(status.st_mode) or not own:
-            raise KeepfedError(f"{folder} is not yours; {_ELSEWHERE}.")
+            raise KeepfedError(f"{folder} belongs to another user. To fix this, {_ELSEWHERE}.")
         folder.chmod(0o700)
     except PermissionError:
-        raise KeepfedError(f"Writing to {root} is not allowed; {_ELSEWHERE}.") from None
+        raise KeepfedError(
+            f"Writing to {root} is not allowed. To fix this, {_ELSEWHERE}."
+        ) from None
     except (FileExistsError, NotADirectoryError):
-        raise KeepfedError(f"{root} is a file, not a folder; {_ELSEWHERE}.") from None
+        raise KeepfedError(f"{root} is a file, not a folder. To fix this, {_ELSEWHERE}.") from None
     return StagingDir(folder, SHM in folder.resolve().parents)
 
 
-# Open lock files, by path, process and thread. Not only in the frame that opened them: an interrupt
-# may come when nothing there would give the lock back, and a notebook keeps its traceback for ever.
+# Open lock files, by path, process and thread. They are stored here because an interrupt can skip
+# the code that releases a lock, and a notebook keeps the frame of that code in its traceback.
 _handles: dict[tuple[Path, int, int], int] = {}
 
 
 def _lock(handle: int) -> bool:
-    """Take the lock if it is free; tell whether it was."""
+    """Acquire the lock if it is free, and return whether it was."""
     with suppress(BlockingIOError, PermissionError):
         if sys.platform == "win32":
-            os.lseek(handle, 2**30, os.SEEK_SET)  # whom to wait for is read from the beginning
+            os.lseek(
+                handle, 2**30, os.SEEK_SET
+            )  # lock a byte behind the text, which other processes read
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
             os.lseek(handle, 0, os.SEEK_SET)
         else:
@@ -282,13 +305,13 @@ def _lock(handle: int) -> bool:
 
 
 def _wait_for_lock(handle: int, path: Path) -> bool:
-    """Ask until the lock is free; after a moment say whose it is."""
+    """Wait until the lock is free. After a moment, print which process holds it."""
     begun, is_said = time.monotonic(), False
     while not _lock(handle):
-        if not is_said and time.monotonic() - begun > _MOMENT_S:
+        if not is_said and time.monotonic() - begun > _QUIET_S:
             is_said = True
             who = path.read_text(encoding="utf-8")
-            print(f"Another process is staging the same; waiting for it ({who}).", flush=True)
+            print(f"Waiting for another process that stages the same data ({who}).", flush=True)
         time.sleep(0.02)
     return True
 
@@ -296,5 +319,7 @@ def _wait_for_lock(handle: int, path: Path) -> bool:
 def _release(mine: tuple[Path, int, int]) -> None:
     if (handle := _handles.get(mine)) is not None:
         if sys.platform != "win32":
-            fcntl.flock(handle, fcntl.LOCK_UN)  # whoever else, a forked process, has it open
+            fcntl.flock(
+                handle, fcntl.LOCK_UN
+            )  # releases it even if a forked process has the file open
         os.close(_handles.pop(mine))

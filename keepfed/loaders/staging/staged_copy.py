@@ -1,8 +1,8 @@
-"""One staged copy: how it is made whole or not at all, who uses it, and how it goes away.
+"""Create one staged copy atomically, track its users, and remove it.
 
-A copy is built under another name together with its seal, and both appear by one renaming. So what
-has its final name is whole, and what a killed run leaves has another name, under which whoever
-takes the lock next clears it away.
+A copy is built in a folder with a temporary name, together with its seal, and then renamed. So a
+folder with its final name is complete. What a killed process leaves has a temporary name, and the
+next process that acquires the lock deletes it.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from keepfed.words import size
 
 try:
     import fcntl
-except ImportError:  # Windows, which does not let go of a file that someone has open
+except ImportError:  # Windows, which refuses to delete a file that is open
     fcntl = None  # type: ignore[assignment]
 
-_SEAL = ".seal.json"  # no name that a file of somebody has
+_SEAL = ".seal.json"  # a name that no data file has
 _KEPT = ".kept"
-_PIECE = 4 * 1024 * 1024  # bytes that are copied at once
+_PIECE = 4 * 1024 * 1024  # bytes copied at a time
 
 
 @dataclass(frozen=True)
 class StagedCopy:
-    """One copy, and what its seal says of it."""
+    """One copy and its seal, which lists its source and its files."""
 
     folder: Path
 
     @property
     def key(self) -> str:
-        """What stands for its source."""
+        """The key of the source."""
         return self.folder.name.partition("-")[0]
 
     @property
     def seal(self) -> dict[str, Any]:
-        """Source, name, bytes and files (size, time of change); empty: no whole copy."""
+        """Source, name, bytes and files (size, modification time); empty if incomplete."""
         try:
             seal = json.loads((self.folder / _SEAL).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -57,12 +57,12 @@ class StagedCopy:
 
     @property
     def path(self) -> Path:
-        """The file or folder that was staged."""
+        """The path of the copied file or folder."""
         return self.folder / str(self.seal["name"])
 
     @property
     def is_untouched(self) -> bool:
-        """Whether all its files have the sizes and times of change that the seal gives."""
+        """Whether all files have the sizes and modification times listed in the seal."""
         try:
             top, files = self.path, self.seal["files"].items()
             return all(_stamp(top / name) == sealed for name, sealed in files)
@@ -71,7 +71,7 @@ class StagedCopy:
 
     @property
     def in_use(self) -> bool:
-        """Whether a process works with it; on Windows only the attempt to remove it tells."""
+        """Whether a process uses the copy. On Windows always False; removing it then fails."""
         if fcntl is None:
             return False
         with suppress(FileNotFoundError), (self.folder / _SEAL).open("r+b") as file:
@@ -83,20 +83,20 @@ class StagedCopy:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it stays when its last user has gone."""
+        """Whether the copy stays after its last user has released it."""
         return (self.folder / _KEPT).exists()
 
     def __str__(self) -> str:
-        """Say in one line what it is, of what, and whether it is in use."""
+        """Return path, size, state and source in one line."""
         seal = self.seal
         used = "in use" if self.in_use else "not in use"
         return f"{self.path}: {size(seal['bytes'])}, {used}, copied from {seal['source']}"
 
     def make(self, source: Source, files: Files, *, progress: bool) -> None:
-        """Copy these files of a source here, whole or not at all; hold its lock.
+        """Copy all files of a source, or none. The caller must hold the lock of the source.
 
         Raises:
-            KeepfedError: the source changed meanwhile, or the copy is not what was read.
+            KeepfedError: If the source changes during the copy, or the copy differs from it.
         """
         building = unfinished(self.folder.parent, self.key)
         building.mkdir(mode=0o700)
@@ -109,19 +109,25 @@ class StagedCopy:
             delete(building)
 
     def keep(self) -> None:
-        """Let it stay when its last user has gone."""
+        """Keep the copy after its last user has released it."""
         (self.folder / _KEPT).touch()
 
     def remove(self) -> bool:
-        """Remove it unless somebody uses it; hold its lock. Return whether it is gone."""
+        """Remove the copy unless it is in use; the caller must hold the lock.
+
+        Returns:
+            Whether the copy was removed.
+        """
         (self.folder / _KEPT).unlink(missing_ok=True)
         doomed = unfinished(self.folder.parent, self.key)
         delete(doomed)
         if self.in_use:
             return False
         try:
-            self.folder.rename(doomed)  # in one step: half a copy never has its final name
-        except PermissionError:  # how Windows says that it is in use
+            self.folder.rename(
+                doomed
+            )  # atomic: no incomplete copy has its final name
+        except PermissionError:  # Windows: it is in use
             return False
         except FileNotFoundError:
             return True
@@ -129,25 +135,25 @@ class StagedCopy:
         return True
 
 
-class Use:
-    """Work with a copy: as long as this object or its process lives, nobody removes the copy."""
+class CopyLease:
+    """Protects a copy from being removed, as long as this object and its process live."""
 
     def __init__(self, copy: StagedCopy):
-        """Begin; hold the lock of the copy meanwhile."""
+        """Protect a copy. The caller must hold the lock of its source."""
         self._handle = os.open(copy.folder / _SEAL, os.O_RDONLY)
         if fcntl:
             fcntl.flock(self._handle, fcntl.LOCK_SH)
         self._close = weakref.finalize(self, os.close, self._handle)
 
     def end(self) -> None:
-        """End it, for workers forked meanwhile too."""
+        """Release the copy, including for workers that were forked in the meantime."""
         if self._close.alive and fcntl:
             fcntl.flock(self._handle, fcntl.LOCK_UN)
         self._close()
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]
-    """A bar without a thread, and without the lock that all forked processes share."""
+    """A progress bar without a thread, and without a lock shared by forked processes."""
 
     monitor_interval = 0
 
@@ -156,10 +162,10 @@ _Bar.set_lock(threading.RLock())
 
 
 def _fill(folder: Path, source: Source, files: Files, *, progress: bool) -> None:
-    """Copy all files into an empty folder, verify them, and seal it."""
+    """Copy all files into an empty folder, verify them, and write the seal."""
     total = sum(file.size for file in files.values())
     targets = {name: folder / source.name / name for name in files}  # top / "" is top
-    hidden = None if progress else True  # None: where nobody would see it
+    hidden = None if progress else True  # None hides the bar if stderr is not a terminal
     with _Bar(
         total=total, desc=f"staging {source.name}", unit="B", unit_scale=True, disable=hidden
     ) as bar:
@@ -167,8 +173,8 @@ def _fill(folder: Path, source: Source, files: Files, *, progress: bool) -> None
     for name, target in targets.items():
         if _crc32(target) != sums[name]:
             raise KeepfedError(
-                f"The copy of {source.name} reads back otherwise than it was written; stage it "
-                "again, and if that repeats itself, have the memory of this machine tested."
+                f"The copy of {source.name} differs from what was written. Stage it again. If this "
+                "happens repeatedly, test the memory of this machine."
             )
     stamps = {name: _stamp(target) for name, target in targets.items()}
     seal = {"source": source.identity, "name": source.name, "bytes": total, "files": stamps}
@@ -176,7 +182,7 @@ def _fill(folder: Path, source: Source, files: Files, *, progress: bool) -> None
 
 
 def _copy(source: Source, file: SourceFile, target: Path, bar: _Bar) -> int:
-    """Copy one file and return the CRC-32 of what was read."""
+    """Copy one file, and return the CRC-32 of its content."""
     checksum, size = 0, 0
     target.parent.mkdir(parents=True, exist_ok=True)
     with source.open(file) as original, target.open("xb") as copy:
@@ -205,23 +211,23 @@ def _pieces(file: Any) -> Iterator[memoryview]:
 
 def _changed(source: Source) -> KeepfedError:
     return KeepfedError(
-        f"{source.identity} changed while it was copied, so there is no copy; stage it again when "
-        "nothing writes to it any more."
+        f"{source.identity} changed during the copy, and the copy was removed. Stage it again when "
+        "no program writes to it."
     )
 
 
 def unfinished(place: Path, key: str) -> Path:
-    """Return where the copy of a source is built, and from where it is deleted."""
+    """Return the temporary folder in which the copy of a source is created and deleted."""
     return place / f".{key}.unfinished"
 
 
 def delete(path: Path) -> None:
-    """Delete a folder, if it is there."""
+    """Delete a folder if it exists."""
     if path.exists():
         shutil.rmtree(path)
 
 
 def _stamp(path: Path) -> list[int]:
-    """Return size and time of change of a file."""
+    """Return size and modification time of a file."""
     status = path.stat()
     return [status.st_size, status.st_mtime_ns]

@@ -1,4 +1,4 @@
-"""What is to be staged: its files, and the marks that tell whether one of them changed."""
+"""List the files of a source, with marks that show whether a file has changed."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from keepfed.errors import KeepfedError
 from keepfed.limits import known
 
 _MARKS = ("ETag", "etag", "checksum", "mtime", "LastModified", "last_modified", "created")
-_SECRETS = {"key", "secret", "token", "password", "username"}  # they change, the files do not
+_SECRETS = {"key", "secret", "token", "password", "username"}  # do not identify the storage
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file as it was when it was looked at."""
+    """One file of a source, when it was listed."""
 
     path: str
     size: int  # bytes
-    mark: str  # time of change, or the checksum that the storage keeps
+    mark: str  # modification time, or a checksum stored by the storage system
 
 
 Files = dict[str, SourceFile]  # by path in the folder, with forward slashes; "" for a single file
 
 
 class Source:
-    """A file or a folder: a path, a URL of fsspec, or a path on the fsspec file system `fs`."""
+    """A file or folder: a local path, an fsspec URL, or a path on the fsspec file system `fs`."""
 
     def __init__(self, source: str | os.PathLike[str], fs: Any = None):
-        """Name it, the same in every process, even if it is not there.
+        """Choose a name and key that are the same in every process. The source may not exist yet.
 
         Raises:
-            KeepfedError: fsspec knows no such URL.
+            KeepfedError: If fsspec does not support the URL.
         """
         self.path = os.fspath(source)
         if fs is None and ("://" in self.path or "::" in self.path):
@@ -48,7 +48,7 @@ class Source:
                 fs, self.path = fsspec.url_to_fs(self.path)
             except (ImportError, ValueError) as error:
                 raise KeepfedError(
-                    f"{self.path} cannot be opened: {error}; mend that, or name a path."
+                    f"{self.path} cannot be opened: {error}. Fix this, or use a local path."
                 ) from None
         self.fs = fs
         if fs is None:
@@ -61,17 +61,17 @@ class Source:
         self.key = _digest(self.identity)
 
     def look(self) -> Files:
-        """Return its files as they are now.
+        """Return its current files.
 
         Raises:
-            KeepfedError: it is not there, may not be read, or holds no file.
+            KeepfedError: If the source does not exist, cannot be read, or has no files.
         """
         look = _local_files if self.fs is None else partial(_remote_files, self.fs)
         with self._reading():
             files = look(self.path)
         if not files:
             raise KeepfedError(
-                f"{self.identity} is empty; name the file or folder that holds the data."
+                f"{self.identity} is empty. Use the file or folder that contains the data."
             )
         return files
 
@@ -87,28 +87,28 @@ class Source:
         try:
             yield
         except FileNotFoundError:
-            raise KeepfedError(f"There is no {at}; look at the path and name it again.") from None
+            raise KeepfedError(f"{at} does not exist. Check the path, then stage again.") from None
         except PermissionError:
             raise KeepfedError(
-                f"Reading {at} is not allowed; ask its owner, or name a copy of your own."
+                f"Reading {at} is not allowed. Ask its owner for permission, or use another copy."
             ) from None
         except Exception as error:
             if self.fs is None or isinstance(error, KeepfedError):
                 raise
-            # every storage has exceptions of its own, such as those of S3 without credentials
+            # each storage has its own exceptions, for example S3 without credentials
             raise KeepfedError(
-                f"{at} cannot be read ({type(error).__name__}: {error}); look at the network "
-                "and at your credentials for this storage, then stage it again."
+                f"{at} cannot be read ({type(error).__name__}: {error}). Check the network and "
+                "your credentials for this storage, then stage again."
             ) from error
 
 
 def version(files: Files) -> str:
-    """Return ten characters for names, sizes and marks of all files: others, if one changed."""
+    """Return ten characters that change if the name, size or mark of any file changes."""
     return _digest(repr(sorted((name, file.size, file.mark) for name, file in files.items())))
 
 
 def _options(fs: Any) -> str:
-    """Stand for the options of a file system that does not name itself."""
+    """Return ten characters that identify a file system without an ID by its options."""
     options = {key: value for key, value in fs.storage_options.items() if key not in _SECRETS}
     return str(tokenize(options))[:10] if options else ""
 
@@ -121,7 +121,7 @@ def _local_files(root: str) -> Files:
         above = {Path(folder).resolve(), *Path(folder).resolve().parents}
         inner[:] = [name for name in inner if Path(folder, name).resolve() not in above]
         for path in (Path(folder, name) for name in names):
-            if path.is_file():  # no socket, no link to what is gone
+            if path.is_file():  # not a socket or a broken link
                 files[path.relative_to(root).as_posix()] = _local_file(str(path))
     return files
 
@@ -136,22 +136,22 @@ def _refuse(error: OSError) -> None:
 
 
 def _remote_files(fs: Any, root: str) -> Files:
-    fs.invalidate_cache()  # a listing that it remembers would hide a change
+    fs.invalidate_cache()  # a cached listing would hide changes
     info = fs.info(root)
     if info["type"] != "directory":
         return {"": _remote_file(info)}
     found = [_remote_file(info) for info in fs.find(root, detail=True).values()]
     files = {file.path.removeprefix(root).lstrip("/"): file for file in found}
     if wrong := [name for name in files if ".." in PurePosixPath(name).parts]:
-        raise KeepfedError(f"{wrong[0]} leads out of its folder; rename it, then stage again.")
+        raise KeepfedError(f"{wrong[0]} is outside of its folder. Rename it, then stage again.")
     return files
 
 
 def _remote_file(info: Mapping[str, Any]) -> SourceFile:
     if info.get("size") is None:
         raise KeepfedError(
-            f"The storage does not tell the size of {info['name']}, so that a copy could not be "
-            "verified; download it first."
+            f"The storage does not report the size of {info['name']}, so a copy cannot be "
+            "verified. Download the file first."
         )
     marks = (str(info[mark]) for mark in _MARKS if info.get(mark) is not None)
     return SourceFile(str(info["name"]), int(info["size"]), next(marks, ""))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch.utils.data import get_worker_info
 
-from keepfed.forks import keep_of_parent
+from keepfed.forks import keep_inherited
 
 F = TypeVar("F")
 
@@ -174,7 +174,7 @@ class LazyFile(Generic[F]):
         if file is None:
             return
         if opened_by != os.getpid():
-            keep_of_parent(file)
+            keep_inherited(file)
         elif close := getattr(file, "close", None):  # a memmap has none: it ends with its last view
             close()
 

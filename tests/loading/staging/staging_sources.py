@@ -14,7 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from keepfed.errors import KeepfedError
 from keepfed.loaders.staging import stage_to_shm
-from keepfed.loaders.staging.stage import find_place
+from keepfed.loaders.staging.stage import find_staging_dir
 
 CHANGES = {f"os.{call}" for call in ("mkdir", "rename", "remove", "rmdir", "chmod", "truncate")}
 CHANGES |= {"fcntl.flock"}
@@ -42,7 +42,9 @@ def contents(path: Path) -> dict[str, bytes]:
 
 def left(to: Path) -> list[str]:
     """Name what is in a place, but for the locks."""
-    return sorted(path.name for path in find_place(to).folder.iterdir() if path.suffix != ".lock")
+    return sorted(
+        path.name for path in find_staging_dir(to).folder.iterdir() if path.suffix != ".lock"
+    )
 
 
 def start(target: Callable[..., Any], *arguments: Any) -> Any:

@@ -16,7 +16,7 @@ from course_utils.hardware.storage import slow_storage
 from keepfed.errors import KeepfedError
 from keepfed.loaders.staging import stage as staging
 from keepfed.loaders.staging import stage_to_shm, unstage
-from keepfed.loaders.staging.stage import find_place
+from keepfed.loaders.staging.stage import find_staging_dir
 from tests.loading.staging.staging_sources import Meddling, contents, left
 
 
@@ -31,15 +31,13 @@ def shards(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_copy_is_made_once_and_its_last_user_removes_it_unless_it_shall_stay(
-    source: Path, shm: Path
-) -> None:
+def test_last_user_removes_the_copy_unless_it_is_kept(source: Path, shm: Path) -> None:
     with stage_to_shm(source, to=shm) as first:
         assert (first.path.name, first.bytes, first.reused) == ("pulses.npy", 12_000_000, False)
         assert first.path.read_bytes() == source.read_bytes()
         second = stage_to_shm(source, to=shm)
         assert (second.reused, second.path) == (True, first.path)
-    assert ("copied in" in repr(first), "already there" in repr(second)) == (True, True)
+    assert ("copied in" in repr(first), "an existing copy" in repr(second)) == (True, True)
     with second:
         assert second.path.exists()
     assert left(shm) == []
@@ -53,9 +51,7 @@ def test_a_copy_is_made_once_and_its_last_user_removes_it_unless_it_shall_stay(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows lets few users make links, and has no modes")
-def test_a_folder_is_copied_with_what_is_behind_links_for_its_user_alone(
-    shards: Path, shm: Path, tmp_path: Path
-) -> None:
+def test_folder_copy_follows_links_and_is_private(shards: Path, shm: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "d.tar").write_bytes(b"d")
     plain = contents(shards)
@@ -65,12 +61,10 @@ def test_a_folder_is_copied_with_what_is_behind_links_for_its_user_alone(
     with stage_to_shm(f"{shards}/", to=shm, progress=False) as staged:
         assert staged.path.name == "shards"
         assert contents(staged.path) == {**plain, "linked/d.tar": b"d"}
-        assert stat.S_IMODE(find_place(shm).folder.stat().st_mode) == 0o700
+        assert stat.S_IMODE(find_staging_dir(shm).folder.stat().st_mode) == 0o700
 
 
-def test_a_changed_source_is_copied_anew_and_an_old_copy_goes_when_nobody_uses_it(
-    shards: Path, shm: Path
-) -> None:
+def test_changed_source_is_copied_again_and_unused_copy_is_removed(shards: Path, shm: Path) -> None:
     unused, before = stage_to_shm(shards, to=shm).path, contents(shards)
     with stage_to_shm(shards, to=shm) as old:
         (shards / "train" / "d.tar").write_bytes(b"d")
@@ -80,16 +74,14 @@ def test_a_changed_source_is_copied_anew_and_an_old_copy_goes_when_nobody_uses_i
     assert not unused.exists()
 
 
-def test_a_copy_that_was_written_to_is_made_anew_but_not_while_it_is_in_use(
-    source: Path, shm: Path
-) -> None:
+def test_modified_copy_is_replaced_unless_it_is_in_use(source: Path, shm: Path) -> None:
     with stage_to_shm(source, to=shm).path.open("r+b") as file:
         file.write(b"scribble")
     staged = stage_to_shm(source, to=shm)
     assert not staged.reused
     assert staged.path.read_bytes() == source.read_bytes()
     staged.path.write_bytes(b"scribble")
-    with pytest.raises(KeepfedError, match="while it is in use; end the jobs"):
+    with pytest.raises(KeepfedError, match=r"still in use\. End the jobs"):
         stage_to_shm(source, to=shm)
     assert staged.unstage()
 
@@ -97,13 +89,13 @@ def test_a_copy_that_was_written_to_is_made_anew_but_not_while_it_is_in_use(
 @pytest.mark.parametrize(
     ("happens", "message"),
     [
-        ("replaced", "changed while it was copied, so there is no copy"),
-        ("grown", "changed while it was copied, so there is no copy"),
-        ("corrupted", "reads back otherwise than it was written"),
+        ("replaced", "changed during the copy, and the copy was removed"),
+        ("grown", "changed during the copy, and the copy was removed"),
+        ("corrupted", "differs from what was written"),
         ("interrupted", None),
     ],
 )
-def test_what_happens_meanwhile_is_noticed_and_leaves_no_copy(
+def test_change_or_interrupt_during_the_copy_leaves_no_copy(
     happens: str, message: str | None, shards: Path, shm: Path
 ) -> None:
     def meddle(path: str) -> None:
@@ -122,9 +114,7 @@ def test_what_happens_meanwhile_is_noticed_and_leaves_no_copy(
     assert left(shm) == []
 
 
-def test_an_emulated_storage_is_read_once_with_each_byte_once(
-    events_folder: Path, shm: Path
-) -> None:
+def test_emulated_storage_is_read_only_once(events_folder: Path, shm: Path) -> None:
     fs, there = slow_storage(events_folder, "laptop SSD"), contents(events_folder / "npy")
     with stage_to_shm("npy", fs=fs, to=shm) as staged:
         assert contents(staged.path) == there
@@ -135,7 +125,7 @@ def test_an_emulated_storage_is_read_once_with_each_byte_once(
         assert contents(staged.path) == there
 
 
-def test_two_storages_with_the_same_names_are_not_mistaken(tmp_path: Path, shm: Path) -> None:
+def test_two_storages_with_equal_names_have_separate_copies(tmp_path: Path, shm: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / "x").write_bytes(name.encode())
@@ -144,7 +134,7 @@ def test_two_storages_with_the_same_names_are_not_mistaken(tmp_path: Path, shm: 
         assert staged.path.read_bytes() == name.encode()
 
 
-def test_a_url_is_a_source(shm: Path) -> None:
+def test_url_is_a_valid_source(shm: Path) -> None:
     memory = fsspec.filesystem("memory")
     memory.pipe({"/staging-test/one": b"1", "/staging-test/in/two": b"22"})
     try:
@@ -156,7 +146,9 @@ def test_a_url_is_a_source(shm: Path) -> None:
         memory.rm("/staging-test", recursive=True)
 
 
-def test_what_a_storage_raises_is_one_sentence(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_error_is_reported_with_a_next_step(
+    shm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class NoCredentialsError(Exception):
         pass
 
@@ -164,7 +156,7 @@ def test_what_a_storage_raises_is_one_sentence(shm: Path, monkeypatch: pytest.Mo
         raise NoCredentialsError("Unable to locate credentials")
 
     monkeypatch.setattr(type(fsspec.filesystem("memory")), "info", info)
-    said = r"memory:///x cannot be read \(NoCredentialsError: Unable to .*\); look at the network"
+    said = r"memory:///x cannot be read \(NoCredentialsError: Unable to .*\). Check the network"
     with pytest.raises(KeepfedError, match=said):
         stage_to_shm("memory://x", to=shm)
 
@@ -172,13 +164,13 @@ def test_what_a_storage_raises_is_one_sentence(shm: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("/nowhere/x", r"There is no .*nowhere.x; look at the path"),
-        ("memory://nowhere/x", "There is no memory:///nowhere/x; look at the path"),
+        ("/nowhere/x", r"nowhere.x does not exist. Check the path"),
+        ("memory://nowhere/x", "memory:///nowhere/x does not exist. Check the path"),
         ("nothing://x", "nothing://x cannot be opened: Protocol not known"),
-        (".", "is empty; name the file or folder that holds the data"),
+        (".", "is empty. Use the file or folder that contains the data"),
     ],
 )
-def test_what_is_no_source_is_named(
+def test_invalid_source_is_reported(
     source: str, said: str, shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -187,18 +179,16 @@ def test_what_is_no_source_is_named(
 
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="copies are not in memory here")
-def test_the_limit_of_the_container_counts_in_memory_before_a_byte_is_copied(
+def test_container_limit_is_checked_before_copying(
     source: Path, shm: Path, in_group: Callable[..., None]
 ) -> None:
     in_group({"memory.max": "50000000", "memory.current": "44000000"})
-    with pytest.raises(
-        KeepfedError, match=r"container.* has 6.0 MB free, of which 5.0 MB are kept"
-    ):
+    with pytest.raises(KeepfedError, match=r"container has 6.0 MB free, and 5.0 MB must stay free"):
         stage_to_shm(source, to=shm)
     assert left(shm) == []
 
 
-def test_a_large_disk_with_little_left_takes_a_small_file(
+def test_nearly_full_large_disk_accepts_a_small_file(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nearly_full = SimpleNamespace(total=250_000_000_000, free=2_000_000_000)
@@ -206,11 +196,11 @@ def test_a_large_disk_with_little_left_takes_a_small_file(
     with stage_to_shm(source, to=tmp_path / "disk", progress=False) as staged:
         assert staged.path.exists()
     nearly_full.free = 1_000_000_000
-    with pytest.raises(KeepfedError, match=r"has 1.00 GB free, of which 1.00 GB are kept free"):
+    with pytest.raises(KeepfedError, match=r"has 1.00 GB free, and 1.00 GB must stay free"):
         stage_to_shm(source, to=tmp_path / "disk")
 
 
-def test_without_shm_it_goes_to_the_temp_folder_and_says_so(
+def test_without_shm_the_copy_goes_to_the_temporary_folder(
     source: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -220,17 +210,21 @@ def test_without_shm_it_goes_to_the_temp_folder_and_says_so(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with stage_to_shm(source, progress=False) as staged:
         assert staged.path.is_relative_to(tmp_path)
-    assert "There is no /dev/shm here; the copy goes to the disk" in capsys.readouterr().out
+    assert "This system has no /dev/shm, so the copy is stored on disk" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the temp folder of Windows is private")
-def test_a_place_that_is_a_file_or_a_link_of_somebody_is_refused(
+def test_folder_that_is_a_file_or_foreign_link_is_refused(
     source: Path, shm: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(KeepfedError, match="is a file, not a folder; name another place"):
+    with pytest.raises(
+        KeepfedError, match=r"is a file, not a folder\. To fix this, choose another"
+    ):
         stage_to_shm(source, to=source)
     (tmp_path / "trap").mkdir()
     (shm / f"keepfed-{os.getuid()}").symlink_to(tmp_path / "trap")
-    with pytest.raises(KeepfedError, match="is not yours; name another place with to="):
+    with pytest.raises(
+        KeepfedError, match=r"belongs to another user\. To fix this, choose another"
+    ):
         stage_to_shm(source, to=shm)
     assert list((tmp_path / "trap").iterdir()) == []

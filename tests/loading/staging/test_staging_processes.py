@@ -22,7 +22,7 @@ import pytest
 from course_utils.paths import REPO
 from keepfed.loaders.staging import stage as staging
 from keepfed.loaders.staging import stage_to_shm, staged_copy, unstage
-from keepfed.loaders.staging.stage import find_place
+from keepfed.loaders.staging.stage import find_staging_dir
 from keepfed.loaders.staging.staged_source import Source
 from tests.loading.staging.staging_sources import (
     contents,
@@ -60,11 +60,11 @@ def test_killed_at_every_step_there_is_nothing_or_the_whole(shards: Path, shm: P
         process = start(stage_and_die, shards, shm, step)
         process.join()
         code = process.exitcode
-        for copy in find_place(shm).copies():
+        for copy in find_staging_dir(shm).copies():
             assert contents(copy.path) == contents(shards)
         if step % 2:
             assert stage_to_shm(shards / "0.tar", to=shm).unstage()
-            assert not list(find_place(shm).folder.glob(".*.unfinished"))
+            assert not list(find_staging_dir(shm).folder.glob(".*.unfinished"))
         with stage_to_shm(shards, to=shm) as staged:
             assert contents(staged.path) == contents(shards)
         assert left(shm) == []
@@ -123,10 +123,10 @@ def test_whoever_waits_says_for_whom_and_can_be_interrupted(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(staging, "_MOMENT_S", 0)
+    monkeypatch.setattr(staging, "_QUIET_S", 0)
     told, tells = os.pipe()  # what is captured in a file may be lost while it is read
     with (
-        find_place(shm).locked(Source(source).key),
+        find_staging_dir(shm).locked(Source(source).key),
         open(told, encoding="utf-8") as said,
         open(tells, "w", encoding="utf-8") as out,
     ):
@@ -134,7 +134,7 @@ def test_whoever_waits_says_for_whom_and_can_be_interrupted(
             patch.setattr(sys, "stdout", out)
             waiting = start(stage, source, shm, results)
         assert said.readline() == (
-            "Another process is staging the same; waiting for it "
+            "Waiting for another process that stages the same data "
             f"(process {os.getpid()} on {platform.node()}).\n"
         )
         os.kill(waiting.pid, signal.SIGINT)
@@ -144,7 +144,7 @@ def test_whoever_waits_says_for_whom_and_can_be_interrupted(
     assert not stage_to_shm(source, to=shm).reused
 
 
-def test_two_at_once_make_one_copy(source: Path, shm: Path, results: Any) -> None:
+def test_two_processes_at_once_make_one_copy(source: Path, shm: Path, results: Any) -> None:
     both = [start(stage, source, shm, results) for _ in range(2)]
     (one, first), (other, second) = results.get(), results.get()
     for process in both:
@@ -152,17 +152,15 @@ def test_two_at_once_make_one_copy(source: Path, shm: Path, results: Any) -> Non
     assert {first, second} == {True, False}
     assert one == other
     assert Path(one).read_bytes() == source.read_bytes()
-    assert len(find_place(shm).copies()) == 1
+    assert len(find_staging_dir(shm).copies()) == 1
 
 
-def test_a_copy_stays_while_another_process_uses_it_but_not_for_forked_workers(
-    source: Path, shm: Path
-) -> None:
+def test_copy_stays_for_another_process_but_not_for_forked_workers(source: Path, shm: Path) -> None:
     ready = multiprocessing.get_context("fork").Event()
     user = start(hold, source, shm, ready)
     ready.wait()
     assert not unstage(source, to=shm)
-    (copy,) = find_place(shm).copies()
+    (copy,) = find_staging_dir(shm).copies()
     assert copy.in_use
     user.kill()
     user.join()
@@ -198,7 +196,7 @@ for source, fs in ((large, None), (small, Meddling(another_job))):
 """
 
 
-def test_a_disk_that_is_full_or_becomes_so_is_noticed_and_holds_no_half_copy(
+def test_full_disk_is_reported_and_holds_no_partial_copy(
     source: Path, shards: Path, shm: Path
 ) -> None:
     mount = f'mount -t tmpfs -o size=4m tmpfs "{shm}"'
@@ -215,12 +213,12 @@ def test_a_disk_that_is_full_or_becomes_so_is_noticed_and_holds_no_half_copy(
     )
     assert ran.stderr == ""
     before, locks, meanwhile, locks_again = ran.stdout.splitlines()
-    assert f"pulses.npy needs 12 MB, but {shm} has 4.2 MB free, of which 419 kB are kept" in before
-    assert f"{shm} became full while it was copied to, so there is no copy; remove" in meanwhile
+    assert f"pulses.npy needs 12 MB, but {shm} has 4.2 MB free, and 419 kB must" in before
+    assert f"{shm} became full during the copy, and the copy was removed. Remove" in meanwhile
     assert locks == locks_again == "{'.lock'}"
 
 
-def test_where_reading_or_writing_is_not_allowed_is_named(
+def test_missing_permission_is_reported_with_the_path(
     source: Path, shm: Path, results: Any
 ) -> None:
     for folder in source.parents[:2]:
@@ -228,11 +226,12 @@ def test_where_reading_or_writing_is_not_allowed_is_named(
     shm.chmod(0o555)
     start(stage, source, shm, results, True).join()
     assert results.get() == (
-        f"Writing to {shm} is not allowed; name another place with to=... (--to in a terminal)."
+        f"Writing to {shm} is not allowed. To fix this, choose another folder with to=... (--to in "
+        "a terminal)."
     )
     shm.chmod(0o777)
     source.chmod(0)
     start(stage, source, shm, results, True).join()
     assert results.get() == (
-        f"Reading {source} is not allowed; ask its owner, or name a copy of your own."
+        f"Reading {source} is not allowed. Ask its owner for permission, or use another copy."
     )

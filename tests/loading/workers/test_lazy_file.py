@@ -38,7 +38,7 @@ def test_what_is_forgotten_is_closed_and_what_is_a_parents_is_left_alone(
     lazy = LazyFile(open, tmp_path / "file", "rb")
     of_parent = lazy.file
     kept: list[object] = []
-    monkeypatch.setattr(worker, "keep_of_parent", kept.append)
+    monkeypatch.setattr(worker, "keep_inherited", kept.append)
     with monkeypatch.context() as child:
         child.setattr(os, "getpid", lambda: -7)
         own = lazy.file
