@@ -20,6 +20,7 @@ from keepfed import limits
 
 os.environ.setdefault("COURSE_SIZE", "S")
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.unsetenv("COLUMNS")  # pytest imports readline, which sets it for child processes
 if "PYTEST_XDIST_WORKER" in os.environ:  # threads of torch that spin take cores from the others
     os.environ["OMP_WAIT_POLICY"] = "passive"
 # jsonschema, which every notebook is read with, builds its grammar of addresses for over a second.

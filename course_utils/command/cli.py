@@ -1,4 +1,4 @@
-"""Run the course from a terminal: `course lab` opens it, the other verbs help."""
+"""Commands of the course: `course lab` opens the notebooks."""
 
 import argparse
 import contextlib
@@ -17,16 +17,17 @@ from course_utils.errors import CourseError
 from keepfed import __version__
 from keepfed import command as light
 from keepfed.files import replace_file
-from keepfed.words import plural, size
+from keepfed.words import plural, size, wrap
 
 _FIRST = "work/00_start_here.ipynb"
 _LEGIBLE = "abcdefghjkmnpqrstuvwxyz23456789"
-_SHARDS = "shards.json"  # the list that `write_shards` writes: its module needs torch
+_SHARDS = "shards.json"  # written by `write_shards`, whose module imports torch
+_STOP = "Press Ctrl-C to stop."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command of the course and return its exit code."""
-    elsewhere = "put the project in a folder of your own, or set COURSE_HOME"
+    elsewhere = "move the project to a folder of your own, or set COURSE_HOME"
     return light.run(_parser(), argv, install="keepfed[course]", elsewhere=elsewhere)
 
 
@@ -39,39 +40,41 @@ def _parser() -> argparse.ArgumentParser:
         "demo | leaderboard | page",
     )
     sized = argparse.ArgumentParser(add_help=False)
-    sized.add_argument("--size", choices=paths.SIZES, help="how much data (default: M)")
+    sized.add_argument("--size", choices=paths.SIZES, help="size of the data (default: M)")
 
     command = commands.add_parser("lab", parents=[sized], help="open the notebooks in JupyterLab")
-    command.add_argument("--fresh", metavar="NN", help="put a new notebook NN beside your own")
-    command.add_argument("--port", type=int, help="port to serve on (default: first free one)")
-    command.add_argument("--ip", default="127.0.0.1", help="address to serve on, in a container")
-    command.add_argument("--no-browser", action="store_true", help="serve without opening a window")
+    command.add_argument("--fresh", metavar="NN", help="add a new copy of notebook NN")
+    command.add_argument("--port", type=int, help="port (default: the first free one)")
+    command.add_argument("--ip", default="127.0.0.1", help="address to listen on, e.g. 0.0.0.0")
+    command.add_argument("--no-browser", action="store_true", help="do not open a browser")
     command.set_defaults(command=_lab)
-    command = commands.add_parser("hand-out", help="copy the notebooks to a folder of yours")
-    command.add_argument("folder", metavar="DIR", help="files that are there are not overwritten")
+    command = commands.add_parser("hand-out", help="copy the notebooks to a folder")
+    command.add_argument("folder", metavar="DIR", help="existing files are kept")
     command.set_defaults(command=_hand_out)
-    command = commands.add_parser("doctor", help="show what this machine has to offer")
+    command = commands.add_parser("doctor", help="show what this machine can do")
     command.set_defaults(command=_doctor)
     command = commands.add_parser("data", parents=[sized], help="make the data")
     command.set_defaults(command=_data)
-    command = commands.add_parser("check", help="verify the installation")
+    command = commands.add_parser("check", help="check installation and data")
     command.set_defaults(command=_check)
     light.add_stage(commands)
     command = commands.add_parser(
         "serve",
-        help="serve a folder as an object store would, by HTTP",
-        # an option would show it in the list of processes
-        epilog="Clients must send a token: that of COURSE_TOKEN, or a new one that is shown here.",
+        help="serve a folder over HTTP, as an object store does",
+        # not an option, because every user can see the options of a process
+        epilog="Clients must send the token in COURSE_TOKEN, or the new one that is printed.",
     )
-    command.add_argument("folder", metavar="DIR", help="what lies in it can be read, nothing else")
+    command.add_argument("folder", metavar="DIR", help="folder to serve, read-only")
     command.add_argument("--port", type=int, default=0, help="port (default: a free one)")
-    command.add_argument("--preset", default="S3", help="whose limits; `none` for none")
-    command.add_argument("--break-after", type=float, metavar="MB", help="break off once a file")
+    command.add_argument("--preset", default="S3", help="storage to emulate, or `none`")
+    command.add_argument(
+        "--break-after", type=float, metavar="MB", help="cut each file once after MB"
+    )
     command.set_defaults(command=_serve)
     command = commands.add_parser(
         "leaderboard",
-        help="show a class who rescued the training of the capstone",
-        epilog="Learners need a token: that of COURSE_TOKEN, or a new one that is shown here.",
+        help="show a class who has solved the capstone",
+        epilog="Learners need the token in COURSE_TOKEN, or the new one that is printed.",
     )
     command.add_argument("--file", metavar="PATH", help="default: work/leaderboard.json")
     command.add_argument("--port", type=int, default=8765, help="port (default: 8765)")
@@ -80,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const="",
         metavar="ADDRESS",
-        help="let the network reach it, at this address of the machine (default: it finds one)",
+        help="serve the local network, at this address of the machine (default: detected)",
     )
     command.set_defaults(command=_leaderboard)
     light.add_watch(commands)
@@ -89,19 +92,24 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("notebook", metavar="NN", help="number, or the path of a notebook")
     command.add_argument("file", nargs="?", metavar="FILE", help="default: next to the notebook")
     command.set_defaults(command=_page)
-    command = commands.add_parser("capstone", help="write the script that a class has to rescue")
-    command.add_argument("--seed", type=int, default=0, help="which faults it has (default: 0)")
+    command = commands.add_parser("capstone", help="write a slow script for a class to repair")
+    command.add_argument("--seed", type=int, default=0, help="choice of the faults (default: 0)")
     command.add_argument("--out", metavar="DIR", default=".", help="folder (default: this one)")
-    command.add_argument("--answers", action="store_true", help="say which faults these are")
+    command.add_argument("--answers", action="store_true", help="print the faults")
     command.set_defaults(command=_capstone)
-    command = commands.add_parser("demo", help="show a class what a loop does, live or recorded")
-    command.add_argument("name", nargs="?", help="which demo (default: list them)")
-    command.add_argument("--recorded", action="store_true", help="show its recording at once")
-    command.add_argument("--timeout", type=float, metavar="S", help="seconds it may take")
-    command.add_argument("--no-browser", action="store_true", help="print where the page is")
-    command.add_argument("--record", action="store_true", help="record it anew, or all of them")
+    command = commands.add_parser("demo", help="show a training loop to a class")
+    command.add_argument("name", nargs="?", help="name of the demo (default: list all)")
+    command.add_argument("--recorded", action="store_true", help="show the recording")
+    command.add_argument("--timeout", type=float, metavar="S", help="stop the demo after S seconds")
+    command.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    command.add_argument("--record", action="store_true", help="record this demo again, or all")
     command.set_defaults(command=_demo)
     return parser
+
+
+def _say(text: str, *, indent: int = 0) -> None:
+    """Print `text` at the width of the terminal."""
+    print(wrap(text, indent=indent), flush=True)
 
 
 def _lab(arguments: argparse.Namespace) -> int:
@@ -110,13 +118,13 @@ def _lab(arguments: argparse.Namespace) -> int:
     if arguments.fresh:
         copy = workfolder.hand_out_beside(shipped, work, number=arguments.fresh)
         lab.trust([copy], state=state)
-        print(f"The new version is {copy.relative_to(home)}; your own is as it was.")
+        _say(f"The new version is {copy.relative_to(home)}. Your own notebook has not changed.")
         return 0
     if code := _data(arguments):
         return code
     handed_out = workfolder.hand_out(shipped, work)
     lab.trust((work / name for name in (*handed_out.new, *handed_out.refreshed)), state=state)
-    _tell(handed_out)
+    _report(handed_out)
     if url := lab.running(state, _FIRST):
         _show(url, arguments)
         return 0
@@ -125,10 +133,10 @@ def _lab(arguments: argparse.Namespace) -> int:
             signal.signal(getattr(signal, ending), signal.default_int_handler)
     with lab.serve(home, _FIRST, state=state, port=arguments.port, ip=arguments.ip) as server:
         _show(server.url, arguments)
-        print("It runs until you press Ctrl-C here.", flush=True)
+        _say(_STOP)
         with contextlib.suppress(KeyboardInterrupt):
             server.process.wait()
-    print(f"JupyterLab has ended; your notebooks are in {work}.")
+    _say(f"JupyterLab has stopped. Your notebooks are in {work}.")
     return 0
 
 
@@ -137,26 +145,27 @@ def _hand_out(arguments: argparse.Namespace) -> int:
     handed_out = workfolder.hand_out(paths.shipped("notebooks"), folder)
     lab.trust(folder / name for name in (*handed_out.new, *handed_out.refreshed))
     for name in handed_out.kept:
-        print(f"{folder / name} was edited and stays; move it to get the newer version.")
-    print(f"The notebooks are in {folder}.")
+        _say(f"{folder / name} has your changes and was kept. Move it to get the new version.")
+    _say(f"The notebooks are in {folder}.")
     return 0
 
 
-def _tell(handed_out: workfolder.HandedOut) -> None:
-    for verb, names in (("new", handed_out.new), ("updated", handed_out.refreshed)):
+def _report(handed_out: workfolder.HandedOut) -> None:
+    for verb, names in (("New", handed_out.new), ("Updated", handed_out.refreshed)):
         if names:
-            print(f"Notebooks, {verb}: {', '.join(names)}")
-    # `make lab` leaves the environment inactive
+            listed = ", ".join(names) if len(names) < 4 else plural(len(names), "notebook")
+            _say(f"{verb} in work/: {listed}")
+    # after `make lab`, the environment is not active
     course = "course" if shutil.which("course") else Path(sys.executable).with_name("course")
     for name in handed_out.kept:
-        print(f"work/{name} is yours and stays; there is a newer version of it.")
-        print(f"  To have it beside yours: {course} lab --fresh {workfolder.number_of(name)}")
+        _say(f"work/{name} has your changes and was kept. There is a newer version.")
+        print(f"  To add it next to yours: {course} lab --fresh {workfolder.number_of(name)}")
 
 
 def _show(url: str, arguments: argparse.Namespace) -> None:
     print(f"JupyterLab: {url}")
     if not arguments.no_browser and not lab.open_browser(url):
-        print("There is no browser here; open this address in one.")
+        _say("Open this address in your browser.")
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -179,10 +188,10 @@ def _data(arguments: argparse.Namespace) -> int:
 
 
 def _name_home() -> None:
-    """Say once where notebooks and data go, if that is not the checkout."""
+    """Create the folder of notebooks and data outside a checkout, and print its path."""
     home = paths.course_home()
     if not home.exists() and home != paths.REPO:
-        print(f"Notebooks and data go to {home}; set COURSE_HOME for another place.", flush=True)
+        _say(f"Notebooks and data go to {home}. Set COURSE_HOME to choose another folder.")
         home.mkdir(parents=True)
 
 
@@ -191,9 +200,9 @@ def _check(arguments: argparse.Namespace) -> int:
 
     wrong = 0
     for finding in findings():
-        print(finding, flush=True)
+        _say(str(finding), indent=18)
         wrong += finding.is_wrong
-    print("All is well." if not wrong else f"{wrong} to mend; each line above says how.")
+    _say(f"Problems: {wrong}. Each line above says how to fix one." if wrong else "All is well.")
     return 1 if wrong else 0
 
 
@@ -209,12 +218,12 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     def show(port: int) -> None:
         limits, browsed = preset or "without limits", address(port, token=token)
-        print(f"Serving {arguments.folder}, {limits}: {browsed}")
+        _say(f"Serving {arguments.folder}, {limits}: {browsed}")
         print(f'  curl -H "Authorization: Bearer {token}" -O {address(port)}/NAME')
         if Path(arguments.folder, _SHARDS).exists():
             headers = f'{{"Authorization": "Bearer {token}"}}'
             print(f'  stream_shards("{address(port)}", headers={headers})')
-        print("It runs until you press Ctrl-C here.", flush=True)
+        _say(_STOP)
 
     broken = None if arguments.break_after is None else 1e6 * arguments.break_after
     with contextlib.suppress(KeyboardInterrupt):
@@ -226,7 +235,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             break_after=broken,
             ready=show,
         )
-    print("The store has ended.")
+    _say("The store has stopped.")
     return 0
 
 
@@ -236,18 +245,18 @@ def _leaderboard(arguments: argparse.Namespace) -> int:
     path = Path(arguments.file or paths.course_home() / "work" / "leaderboard.json")
     here = arguments.lan is None
     address = "127.0.0.1" if here else arguments.lan or board.network_address()
-    # short, and without letters that look alike: it is typed from a blackboard
+    # short, and without similar letters, because learners copy it from a blackboard
     token = os.environ.get("COURSE_TOKEN") or "".join(map(secrets.choice, [_LEGIBLE] * 8))
 
     def show(port: int) -> None:
-        reach = "this machine alone; --lan is for a class" if here else "all who have its token"
-        print(f"The board, for {reach}: {board.board_address(port, address, token)}")
-        print(f"  It is kept in {path}; take a line out of that file to take a name off.")
-        print("It runs until you press Ctrl-C here.", flush=True)
+        reach = "this machine only; add --lan for a class" if here else "everyone with the token"
+        _say(f"Leaderboard, for {reach}: {board.board_address(port, address, token)}")
+        _say(f"  It is stored in {path}. To remove a name, delete its line.", indent=2)
+        _say(_STOP)
 
     with contextlib.suppress(KeyboardInterrupt):
         board.serve_board(path, token=token, ready=show, port=arguments.port, address=address)
-    print(f"The board has ended; it is in {path}.")
+    _say(f"The leaderboard has stopped. It is stored in {path}.")
     return 0
 
 
@@ -258,8 +267,8 @@ def _page(arguments: argparse.Namespace) -> int:
     html, live = page.as_page(notebook)
     file = Path(arguments.file or notebook.with_suffix(".html"))
     replace_file(file, html)
-    timelines = f", with {plural(live, 'timeline')} that respond to clicks" if live else ""
-    print(f"{file}: {size(file.stat().st_size)}{timelines}. The page needs no network.")
+    timelines = f" with {plural(live, 'interactive timeline')}" if live else ""
+    _say(f"{file}: {size(file.stat().st_size)}{timelines}. The page works without a network.")
     return 0
 
 
@@ -268,10 +277,10 @@ def _capstone(arguments: argparse.Namespace) -> int:
 
     rescue = problem("13")
     script = rescue.hand_out(arguments.seed, arguments.out)
-    print(f"{script}: put it beside notebook 13 and change it there; nothing overwrites it.")
+    _say(f"{script}: put it in the folder of notebook 13 and edit it. It is never overwritten.")
     print(f'  cu.check("13.1", "{script.name}") grades it.')
     for fault in rescue.faults_of(arguments.seed) if arguments.answers else ():
-        print(f"  {fault.place:9}  {fault.name}. {fault.why}")
+        _say(f"  {fault.place:9}  {fault.name}. {fault.why}", indent=13)
     return 0
 
 
@@ -281,19 +290,19 @@ def _demo(arguments: argparse.Namespace) -> int:
     name = arguments.name
     if arguments.record:
         for one in [name] if name else lecture.demos():
-            print(lecture.record(one), flush=True)
+            _say(lecture.record(one))
         return 0
     if not name:
         for known, line in lecture.demos().items():
-            print(f"{known:11}{lecture.seconds_of(known):3.0f} s  {line}")
+            _say(f"{known:11}{lecture.seconds_of(known):3.0f} s  {line}", indent=18)
         return 0
     if not arguments.recorded:
-        about = f"about {lecture.seconds_of(name):.0f} s"
-        print(f"The demo runs, for {about}; Ctrl-C shows its recording.", flush=True)
+        seconds = lecture.seconds_of(name)
+        _say(f"The demo takes about {seconds:.0f} s. Press Ctrl-C to see its recording instead.")
     page, said = lecture.show(name, recorded=arguments.recorded, timeout=arguments.timeout)
-    print(f"{said}\nPage: {page}")
+    _say(f"{said}\nPage: {page}")
     if not arguments.no_browser and not lab.open_browser(page.as_uri()):
-        print("There is no browser here; open this page in one.")
+        _say("Open this page in your browser.")
     return 0
 
 

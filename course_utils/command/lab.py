@@ -96,7 +96,11 @@ def trust(notebooks: Iterable[Path], *, state: Path | None = None) -> None:
     import nbformat
     from nbformat.sign import NotebookNotary
 
-    where = {"data_dir": str(state / _KEPT["JUPYTER_DATA_DIR"])} if state else {}
+    where = {}
+    if state:
+        data = state / _KEPT["JUPYTER_DATA_DIR"]
+        data.mkdir(parents=True, exist_ok=True)
+        where = {"data_dir": str(data)}
     notary = NotebookNotary(**where)  # type: ignore[no-untyped-call]
     for path in notebooks:
         notary.sign(nbformat.read(path, as_version=4))  # type: ignore[no-untyped-call]

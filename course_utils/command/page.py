@@ -49,7 +49,7 @@ def as_page(notebook: Path) -> tuple[str, int]:
     """Return `notebook` as one HTML page, and the number of its timelines that toggle.
 
     Raises:
-        CourseError: If the file is not a notebook, or has no outputs.
+        CourseError: If the file is not a notebook, or has not been run.
     """
     import nbformat
     from nbconvert import HTMLExporter
@@ -60,12 +60,12 @@ def as_page(notebook: Path) -> tuple[str, int]:
         raise CourseError(
             f"{notebook} is not a notebook. Give the path of a .ipynb file."
         ) from error
-    outputs = [out for cell in content.cells for out in cell.get("outputs", ())]
-    if not outputs:
+    if not any(cell.get("execution_count") for cell in content.cells):
         raise CourseError(
-            f"{notebook} has no outputs. Run it in JupyterLab (Run > Run All Cells), save it, and "
-            "try again."
+            f"{notebook} has not been run. Run it in JupyterLab (Run > Run All Cells), save it, "
+            "and try again."
         )
+    outputs = [out for cell in content.cells for out in cell.get("outputs", ())]
     widgets = content.metadata.pop("widgets", {}).get(_STATE, {}).get("state", {})
     live = sum(_without_kernel(out, widgets) for out in outputs if _VIEW in out.get("data", {}))
     exporter = HTMLExporter(

@@ -45,14 +45,14 @@ def test_lab_copies_the_notebooks_and_serves_the_first_once_and_not_without_data
     assert cli.main(["lab"]) == 0
     assert (tmp_path / "work" / "00_start_here.ipynb").exists()
     said = capsys.readouterr().out
-    assert "Notebooks, new: 00_start_here.ipynb" in said
-    assert "JupyterLab: http://1/lab\nThere is no browser here" in said
+    assert "New in work/: 00_start_here.ipynb" in said
+    assert "JupyterLab: http://1/lab\nOpen this address in your browser." in said
     (tmp_path / "work" / "00_start_here.ipynb").write_text("edited")
     first.write_text('{"cells": [{"cell_type": "markdown", "source": "newer"}]}')
     monkeypatch.setattr(cli.shutil, "which", lambda name: "/bin/course")
     assert cli.main(["lab"]) == 0
     said = capsys.readouterr().out
-    assert "To have it beside yours: course lab --fresh 00\n" in said
+    assert "To add it next to yours: course lab --fresh 00\n" in said
     assert "http://2/lab" in said
     monkeypatch.setattr(notebook, "make_data", lambda name: 1)
     assert cli.main(["lab"]) == 1
@@ -80,7 +80,7 @@ def test_data_are_made_in_the_size_asked_for_up_to_the_first_failure(monkeypatch
     assert cli.main(["data", "--size", "S"]) == 1
     assert made == [("events", "S")]
     stderr = capsys.readouterr().err
-    assert stderr.startswith("course: Writing to /x is not allowed; put")
+    assert stderr.startswith("course: Writing to /x is not allowed. To fix this, move")
     assert stderr.count("\n") == 1
 
 
@@ -97,7 +97,10 @@ def test_check_tells_what_is_wrong_by_its_exit_code(monkeypatch, capsys):
     findings = [Checkup("python", "fine"), Checkup("widget", "broken", "mend it")]
     monkeypatch.setattr(installation, "findings", lambda: findings)
     assert cli.main(["check"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "1 to mend; each line above says how."
+    assert (
+        capsys.readouterr().out.splitlines()[-1]
+        == "Problems: 1. Each line above says how to fix one."
+    )
     with pytest.raises(SystemExit, match="2"):
         cli.main([])
     assert "lab | hand-out | doctor | data | check | stage | serve" in capsys.readouterr().err
@@ -113,24 +116,24 @@ def test_stage_copies_lists_and_removes_all_but_what_a_job_uses(tmp_path, capsys
     assert "copied in" in capsys.readouterr().out
     assert cli.main(["stage", source, *to, "--list"]) == 0
     again, listed = capsys.readouterr().out.splitlines()
-    assert again.endswith("6 B, already there")
+    assert again.endswith("6 B, an existing copy")
     assert listed.endswith(f"events.db: 6 B, not in use, copied from {source}")
     used = stage_to_shm(tmp_path / "used", to=tmp_path / "to")
     assert cli.main(["stage", "--remove", *to]) == 1
-    asked = "2 staged, 7 B, for whichever project; name what to remove, or add --all"
+    asked = "2 staged, 7 B, for all projects. Name the one to remove, or add --all"
     assert asked in capsys.readouterr().err
     assert len(staged_copies(to=tmp_path / "to")) == 2
     assert cli.main(["stage", "--remove", "/nope", *to]) == 1
-    assert "There is no copy of /nope; `keepfed stage --list`" in capsys.readouterr().err
+    assert "No copy of /nope exists. `keepfed stage --list`" in capsys.readouterr().err
     assert cli.main(["stage", "--remove", "--all", *to]) == 1
-    assert "A job uses a copy" in capsys.readouterr().err
+    assert "A job still uses a copy" in capsys.readouterr().err
     assert used.path.exists()
     used.keep()
     assert cli.main(["stage", str(tmp_path / "used"), *to, "--remove"]) == 0
     assert cli.main(["stage", "--list", *to]) == 0
     assert capsys.readouterr().out == "Removed: 1 staged, 1 B.\nNothing is staged.\n"
     assert cli.main(["stage"]) == 1
-    assert "Name what is to be staged" in capsys.readouterr().err
+    assert "No path is given. Name the data to stage" in capsys.readouterr().err
 
 
 # what a script starts in the background is told to ignore interrupts, and so is its offspring
@@ -150,7 +153,7 @@ def serving(*arguments):
     with subprocess.Popen(command, text=True, **pipes) as server:
         try:
             assert server.stdout is not None
-            lines = iter(server.stdout.readline, "It runs until you press Ctrl-C here.\n")
+            lines = iter(server.stdout.readline, "Press Ctrl-C to stop.\n")
             yield server, list(lines)
         finally:
             server.kill()
@@ -181,7 +184,7 @@ def test_serve_shows_an_address_logs_nothing_and_ends_at_an_interrupt_in_mid_ans
             rest, error = server.communicate(timeout=20)
     if os.name != "nt":
         assert (server.returncode, error) == (0, "")
-        assert rest.splitlines()[-1] == "The store has ended."
+        assert rest.splitlines()[-1] == "The store has stopped."
 
 
 @pytest.mark.slow
@@ -199,11 +202,11 @@ def test_serve_prints_a_line_that_streams_what_write_shards_wrote(tmp_path, monk
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--preset", "Moon"], "There is no storage 'Moon'; choose one of"),
-        (["--break-after", "nan"], "An answer cannot break off after nan bytes; choose 0 or more."),
-        (["--break-after=-1"], "An answer cannot break off after -1,000,000 bytes; choose 0"),
-        (["--port", "99999"], "Port 99999 is taken or cannot be had; choose another"),
-        (["--port", "-1"], "Port -1 is taken or cannot be had; choose another"),
+        (["--preset", "Moon"], "There is no storage 'Moon'. Choose one of"),
+        (["--break-after", "nan"], "break_after must be a number of bytes from 0, but is nan."),
+        (["--break-after=-1"], "break_after must be a number of bytes from 0, but is -1,000,000"),
+        (["--port", "99999"], "Cannot listen on port 99999: it is in use or not allowed. Choose"),
+        (["--port", "-1"], "Cannot listen on port -1: it is in use or not allowed. Choose"),
     ],
 )
 def test_serve_says_what_it_cannot_do(tmp_path, capsys, options, said):
@@ -216,12 +219,14 @@ def test_serve_says_what_it_cannot_do(tmp_path, capsys, options, said):
 def test_why_says_what_a_message_or_a_log_means_and_what_it_does_not_know(monkeypatch, capsys):
     assert cli.main(["why", "RuntimeError: received 0 items", "of ancdata"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("Too many files are open")
-    assert all(f"\n{part}" in said for part in ("It says: ", "Why: ", "Do: ", "More: "))
+    assert "What happened: Too many files are open" in said
+    assert all(f"\n{part}" in said for part in ("Why: ", "Fix:\n  1. ", "More: "))
     log = SimpleNamespace(isatty=lambda: False, buffer=io.BytesIO(b"step 1\nBus error\xff\n"))
     monkeypatch.setattr("sys.stdin", log)
     assert cli.main(["why"]) == 1
-    assert capsys.readouterr().out.startswith("Not known. No entry of the field guide says this")
+    assert capsys.readouterr().out.startswith(
+        "Not known. The field guide has no entry for this text"
+    )
     log.buffer = io.BytesIO(b"x\xff\nworker (pid 7) is killed by signal: Bus error\n")
     assert cli.main(["why"]) == 0
     log.isatty = lambda: True
@@ -242,5 +247,31 @@ def test_capstone_writes_a_script_once_and_says_what_is_wrong_with_it(tmp_path, 
     for nowhere in tmp_path / "class", script:
         assert cli.main(["capstone", "--out", str(nowhere)]) == 1
         said = capsys.readouterr()
-        assert f"There is no folder {nowhere}; make it first, or choose another one." in said.err
+        assert f"The folder {nowhere} does not exist." in said.err
     assert cli.main(["capstone", "--seed", "-1", *out]) == 1
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["doctor"],
+        ["demo"],
+        ["why", "bus error"],
+        ["why", "zzzz"],
+        ["why"],
+        ["demo", "x"],
+        ["page", "x"],
+    ],
+)
+def test_output_fits_the_terminal_and_keeps_words_whole(monkeypatch, capsys, command, width):
+    monkeypatch.setattr(facts, "_disk_speed", lambda place: ("write 318 MB/s", "one file"))
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setenv("COLUMNS", "1000")
+    cli.main(command)
+    wide = "".join(capsys.readouterr())
+    monkeypatch.setenv("COLUMNS", str(width))
+    cli.main(command)
+    narrow = "".join(capsys.readouterr())
+    assert narrow.split() == wide.split()
+    assert max(map(len, narrow.splitlines())) <= width

@@ -39,7 +39,7 @@ def test_page_keeps_timelines_alive_and_loads_nothing(executed, monkeypatch, cap
     monkeypatch.setenv("COURSE_HOME", str(executed.parents[1]))
     monkeypatch.chdir(executed.parent)
     assert cli.main(["page", str(executed)]) == 0
-    assert "with 2 timelines that respond to clicks" in capsys.readouterr().out
+    assert "with 2 interactive timelines" in capsys.readouterr().out
     page = executed.with_suffix(".html").read_text("utf-8")
     assert page.count('class="course-timeline"') == 2 + page.count(".course-timeline")
     assert "Predict: How busy is the GPU?" in page
@@ -68,7 +68,7 @@ def test_nbconvert_without_metadata_shows_images(executed):
 
 @pytest.mark.parametrize(
     ("cells", "said"),
-    [((), "is not a notebook. Give the path"), (("1",), "has no outputs. Run it in JupyterLab")],
+    [((), "is not a notebook. Give the path"), (("1",), "has not been run. Run it in JupyterLab")],
 )
 def test_page_of_a_useless_file_reports_error(tmp_path, capsys, cells, said):
     path = tmp_path / "a.ipynb"
@@ -87,4 +87,4 @@ def test_page_finds_a_notebook_by_its_number(tmp_path, monkeypatch, capsys):
     assert "There is no notebook 3 in" in capsys.readouterr().err
     notebook_of(tmp_path / "work" / "03_measure.ipynb", "1")
     assert cli.main(["page", "3"]) == 1
-    assert "03_measure.ipynb has no outputs" in capsys.readouterr().err
+    assert "03_measure.ipynb has not been run" in capsys.readouterr().err
