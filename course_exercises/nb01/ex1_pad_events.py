@@ -1,175 +1,134 @@
-"""Exercise 01.1: what becomes of a list of events of different lengths."""
+"""Exercise 01.1: build one batch from events of different lengths."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from course_exercises.judging import loader
-from course_utils.teaching.exercise import Verdict, exercise, expect, expect_in_a_file, right
+from course_exercises.judging.compare import Slip, compare, equal
+from course_exercises.judging.probes import (
+    expect_as_fast,
+    expect_new_results,
+    process_unchanged,
+)
+from course_utils.teaching.exercise import Verdict, exercise, expect_in_a_file, right
 
 Sample = dict[str, Any]
 
-MIXTURES = ((5, 3, 9, 1), (4,), (7, 7), (1, 5_000, 2))  # lengths of the events of a batch
 KEYS = ("pulses", "mask", "energy")
+# lengths of the events of a batch; two batches of equal lengths have different pulses
+MIXTURES = ((4,), (7, 7), (7, 7), (5, 3, 9, 1), (1, 5_000, 2))
 
 
-@exercise("01.1", title="Make one batch of ragged events", seconds=120)
+def _differ(key: str, wrong: Callable[[torch.Tensor, torch.Tensor], object]) -> Any:
+    """Return a test whether one tensor of the batch is wrong in a certain way."""
+    return lambda _, got, wanted: not equal(got[key], wanted[key]) and wrong(got[key], wanted[key])
+
+
+def _same_but_width(got: torch.Tensor, wanted: torch.Tensor) -> int:
+    """Return how much wider `got` is, or 0 if another axis differs as well."""
+    if got.ndim != 3 or got.shape[::2] != wanted.shape[::2]:
+        return 0
+    return got.shape[1] - wanted.shape[1]
+
+
+SLIPS = (
+    Slip(
+        lambda _, got, __: (
+            not isinstance(got, Mapping)
+            or any(not isinstance(got.get(key), torch.Tensor) for key in KEYS)
+            or any(got[key].layout != torch.strided for key in KEYS)
+        ),
+        "The batch must be a dict with three dense tensors: pulses, mask and energy. The GPU needs "
+        "one block of memory for each.",
+        "Return {{'pulses': ..., 'mask': ..., 'energy': ...}}, and create one tensor for each.",
+    ),
+    Slip(
+        lambda _, got, __: any(got[key].requires_grad for key in KEYS),
+        "A tensor of the batch requires gradients, but a batch contains data, not parameters.",
+        "Remove requires_grad_().",
+    ),
+    Slip(
+        _differ("pulses", lambda got, wanted: _same_but_width(got, wanted) < 0),
+        "The longest event has {wanted[pulses].shape[1]} pulses, but your batch has space for only "
+        "{got[pulses].shape[1]}. Cutting events loses pulses.",
+        "Pad the short events to the length of the longest one.",
+    ),
+    Slip(
+        _differ("pulses", lambda got, wanted: _same_but_width(got, wanted) > 0),
+        "The longest event of this batch has {wanted[pulses].shape[1]} pulses, but your batch has "
+        "space for {got[pulses].shape[1]}. The rest is padding in every event.",
+        "Take the width from the samples of this batch only.",
+    ),
+    Slip(
+        _differ("mask", lambda got, wanted: equal(got, ~wanted)),
+        "The mask is inverted: it is true where there is padding. PyTorch's key_padding_mask works "
+        "like this, but here true means a pulse.",
+        "Invert it with ~mask, or write < instead of >=.",
+    ),
+    Slip(
+        _differ("mask", lambda got, wanted: got.shape == wanted.shape and not got[wanted].all()),
+        "The mask marks real pulses as padding. Do not look at values: a real pulse may be zero.",
+        "Compute the mask from the lengths of the events.",
+    ),
+    Slip(
+        _differ("mask", lambda got, wanted: got.dtype != torch.bool),
+        "The mask is {got[mask].dtype}. With such numbers, pulses[mask] selects rows by index.",
+        "A comparison returns bool. For other values, call .bool().",
+    ),
+)
+
+
+@exercise("01.1", title="Make one batch of ragged events", seconds=60)
 def pad_events(collate: Callable[[list[Sample]], Mapping[str, torch.Tensor]]) -> Verdict:
-    """Judge a collate function: alone on hidden mixtures, then in workers."""
-    for seed, lengths in enumerate(MIXTURES):
-        given, samples = _samples(lengths, seed), _samples(lengths, seed)
-        batch = collate(given)
-        expect(
-            _numbers(given) == _numbers(samples),
-            "The function changes the samples that it was given. If the dataset keeps them in "
-            "memory, they are changed again in each epoch.",
-            "Work on copies: x = x / 1000 makes a new tensor, x /= 1000 changes the old one.",
-        )
-        _judge_batch(batch, samples)
+    """Check a collate function: alone with hidden mixtures, then in workers."""
+    cases = [_samples(lengths, seed) for seed, lengths in enumerate(MIXTURES)]
+    for samples in cases:
+        with process_unchanged(samples):
+            batch = collate(samples)
+        _compare(partial(_known, batch), [samples])
+        with process_unchanged(samples):
+            batch["pulses"].mul_(2)  # a training may normalise its batch in place
+    many = _samples(range(200, 0, -1), seed=7)
+    expect_as_fast(partial(collate, many), partial(_plain, many))
+    expect_new_results(partial(collate, many))
+    _compare(collate, [many[first : first + 4] for first in range(0, 200, 4)])
     expect_in_a_file(collate)
-    samples = _samples(range(1, 17), 7)
-    early = collate(samples[:4])["pulses"]
-    kept, _ = early.clone(), collate(samples[4:8])
-    expect(
-        torch.equal(early, kept),
-        "The next batch overwrites this one, and a loader keeps several batches ready.",
-        "Make a new tensor in each call.",
-    )
-    batches = [*loader(samples, batch_size=4, collate_fn=collate)]
-    widths = [batch["pulses"].shape[1] for batch in batches]
-    expect(
-        widths == [4, 8, 12, 16],
-        f"In workers the batches are {widths} pulses wide; events of 1 to 16 pulses in fours "
-        "make 4, 8, 12 and 16. Something is kept from one call to the next.",
-        "Work out everything from the samples of this call.",
-    )
-    for number, batch in enumerate(batches):
-        _judge_batch(batch, samples[4 * number : 4 * number + 4])
-    return right("Any mixture of lengths becomes one batch, and two workers did it as well.")
+    served = iter(loader(many, batch_size=4, collate_fn=collate))
+    _compare(lambda _: next(served), [many[first : first + 4] for first in range(0, 200, 4)])
+    return right("Any mixture of lengths becomes one batch, even in two workers.")
+
+
+def _compare(answer: Callable[[list[Sample]], Any], cases: Sequence[list[Sample]]) -> None:
+    compare(answer, _plain, cases, *SLIPS, show=_lengths)
+
+
+def _known(batch: Any, _: list[Sample]) -> Any:
+    return batch
+
+
+def _plain(samples: list[Sample]) -> dict[str, torch.Tensor]:
+    lengths = torch.tensor([len(sample["pulses"]) for sample in samples])
+    return {
+        "pulses": pad_sequence([sample["pulses"] for sample in samples], batch_first=True),
+        "mask": torch.arange(max(lengths)) < lengths[:, None],
+        "energy": torch.tensor([sample["energy"] for sample in samples]),
+    }
 
 
 def _samples(lengths: Sequence[int], seed: int) -> list[Sample]:
     generator = torch.Generator().manual_seed(seed)
     pulses = [torch.randn(n, 4, generator=generator) for n in lengths]
-    pulses[0][1::3] = 0  # a real pulse may be all zeros, and may be the last one
-    pulses[-1][:, 0] = 0  # or begin at the time zero
-    return [{"pulses": event, "energy": len(event) % 5 + 7 / 3} for event in pulses]
-
-
-def _numbers(samples: list[Sample]) -> list[dict[str, Any]]:
-    return [{key: torch.as_tensor(one[key]).tolist() for key in one} for one in samples]
-
-
-def _judge_batch(batch: Any, samples: list[Sample]) -> None:
-    _judge_form(batch, samples)
-    _judge_pulses(batch["pulses"], samples)
-    _judge_mask(batch["mask"], samples)
-    energy, wanted = batch["energy"], torch.tensor([sample["energy"] for sample in samples])
-    expect(
-        energy.dtype == torch.float32,
-        f"The energies are {energy.dtype}: a loss between them and a float32 output fails.",
-        "torch.tensor of a list of Python floats gives float32.",
-    )
-    expect(
-        torch.equal(energy, wanted),
-        f"The energies are not those of the events in their order, in the shape "
-        f"{tuple(wanted.shape)}.",
-        "Take sample['energy'] of each sample, in the order of the samples.",
-    )
-
-
-def _judge_form(batch: Any, samples: list[Sample]) -> None:
-    expect(
-        isinstance(batch, Mapping),
-        f"The function returned {type(batch).__name__}. A batch of three things needs names.",
-        f"Return a dict with {', '.join(KEYS)}.",
-    )
-    odd = [
-        f"{key} is {type(batch[key]).__name__ if key in batch else 'missing'}"
-        for key in KEYS
-        if not isinstance(batch.get(key), torch.Tensor)
+    pulses[0][1::3] = 0  # a real pulse may be zero, even the last one
+    pulses[-1][:, 0] = 0  # and an event may begin at time zero
+    return [
+        {"pulses": event, "energy": len(event) % 5 + seed + 7 / 3, "run": "IC86"}
+        for event in pulses
     ]
-    expect(
-        not odd,
-        f"In the batch {', '.join(odd)}. The GPU wants one tensor, one block of memory, for each; "
-        "a list of tensors is not one yet.",
-        f"Make one tensor of all events for each of {', '.join(KEYS)}.",
-    )
-    shape = tuple(batch["pulses"].shape)
-    expect(
-        not batch["pulses"].is_nested and len(shape) == 3 and shape[::2] == (len(samples), 4),
-        f"For {len(samples)} events the pulses have the shape {shape}; wanted is "
-        "(events, longest, 4), also for a batch of one event.",
-        "Let pad_sequence put the batch first, and remove no axis.",
-    )
 
 
-def _judge_pulses(pulses: torch.Tensor, samples: list[Sample]) -> None:
-    events = [sample["pulses"] for sample in samples]
-    wanted, in_front = (pad_sequence(events, True, padding_side=side) for side in ("right", "left"))
-    longest = wanted.shape[1]
-    expect(
-        pulses.shape[1] >= longest,
-        f"The longest event has {longest} pulses, your batch has room for {pulses.shape[1]}. "
-        "Cutting makes events equal too, but it throws pulses away.",
-        "Pad the short events up to the longest, instead of cutting.",
-    )
-    expect(
-        pulses.shape[1] == longest,
-        f"The longest event of this batch has {longest} pulses, your batch has room for "
-        f"{pulses.shape[1]}. What is beyond is padding in every event; and a fixed width, or the "
-        "longest event so far, fails for a longer one.",
-        "Take the width from the samples of this batch.",
-    )
-    expect(
-        pulses.dtype == torch.float32,
-        f"The pulses are {pulses.dtype}: twice or half the bytes, and the model wants float32.",
-        "Keep the dtype of the samples; torch.zeros makes float32.",
-    )
-    expect(
-        torch.equal(pulses, wanted) or not torch.equal(pulses, in_front),
-        "The zeros are in front of the pulses. Then pulse 0 of an event is at another place in "
-        "each batch, and the mask has to follow.",
-        "Put the pulses first and the zeros behind.",
-    )
-    expect(
-        torch.equal(pulses, wanted),
-        "An event does not come out as it went in: its pulses are changed or in another order, or "
-        "what follows is not zero.",
-        "Compare batch['pulses'][0] with samples[0]['pulses'].",
-    )
-
-
-def _judge_mask(mask: torch.Tensor, samples: list[Sample]) -> None:
-    lengths = torch.tensor([len(sample["pulses"]) for sample in samples])
-    wanted = torch.arange(max(lengths)) < lengths[:, None]
-    expect(
-        mask.shape == wanted.shape,
-        f"The mask has the shape {tuple(mask.shape)}; wanted is one entry for each pulse, "
-        f"{tuple(wanted.shape)}.",
-        "Compare torch.arange(longest) with lengths[:, None].",
-    )
-    expect(
-        mask.dtype == torch.bool,
-        f"The mask is {mask.dtype}. With numbers, pulses[mask] picks rows instead of choosing.",
-        "A comparison gives bool by itself; otherwise add .bool().",
-    )
-    expect(
-        not torch.equal(mask, ~wanted),
-        "The mask is upside down: true where there is padding. That is the convention of PyTorch's "
-        "key_padding_mask; here true means a pulse.",
-        "Turn it round with ~mask, or with < for >=.",
-    )
-    expect(
-        torch.equal(mask, wanted) or (mask & ~wanted).any(),
-        "The mask calls real pulses padding: it ends too early, or it looks at their values, and a "
-        "real pulse may be zero.",
-        "Take the mask from the lengths of the events.",
-    )
-    expect(
-        torch.equal(mask, wanted),
-        "The mask is true behind the end of an event: the model would learn from padding.",
-        "Event i has len(samples[i]['pulses']) pulses; true exactly there.",
-    )
+def _lengths(samples: list[Sample]) -> str:
+    return f"events of {', '.join(str(len(sample['pulses'])) for sample in samples)} pulses"

@@ -23,19 +23,19 @@ def test_what_lives_in_the_notebook_is_refused_before_a_worker_dies_of_it(
 ) -> None:
     (answer,) = attempt(key, folder)
     monkeypatch.setattr(answer, "__module__", "__main__")
-    assert_refused(check(key, answer), "lives in the notebook")
+    assert_refused(check(key, answer), "is defined in the notebook")
 
 
 @pytest.mark.parametrize(
     ("key", "part", "answer", "misconception"),
     [
-        ("01.1", 0, lambda solution: lambda samples: solution(samples), "imports what it needs"),
+        ("01.1", 0, lambda solution: lambda samples: solution(samples), "it is a lambda or"),
         ("01.3", 0, lambda kind: kind(None, "", []), "This is a dataset, not a class"),
         ("04.3", 0, lambda kind: kind(["one"]), "This is an instance, not a class. The check"),
         ("04.2", 0, lambda kind: kind("no file"), "This is a dataset, not a class. The check"),
         ("04.4", 0, lambda kind: kind(8), "This is a dataset, not a class. The check"),
         ("05.1", 0, lambda kind: kind([]), "This is a dataset, not a class"),
-        ("06.3", 1, lambda _: lambda fs, folder, index: None, "A worker cannot get"),
+        ("06.3", 1, lambda _: lambda fs, folder, index: None, "A worker cannot import"),
         ("06.3", 1, lambda _: [1], "needs your two functions"),
         ("06.4", 0, lambda _: [1, 2], "no function"),
         ("10.3", 0, lambda _: 42, "this is something else"),

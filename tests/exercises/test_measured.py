@@ -90,7 +90,7 @@ def judge_loader(fed: Trace, *, opens: int = 768, **of_loader: Any) -> Verdict:
         (loop(step_ms=120, num_workers=4), "wrong", "1.2 times as long"),
         (loop(step_ms=50, num_workers=6), "wrong", "0.5 times as long"),
         (loop(read_ms=150, num_workers=2), "wrong", "from a faster storage"),
-        (loop(num_workers=6, decode_ms=150, cores=1), "todo", "too busy to judge"),
+        (loop(num_workers=6, decode_ms=150, cores=1), "todo", "too busy to check"),
         (loop(num_workers=6), "right", "all distinct"),
         (loop(num_workers=12), "right", "all distinct"),
         (with_ids(None), "right", "as many samples. The first"),

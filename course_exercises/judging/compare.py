@@ -1,0 +1,139 @@
+"""Compare an answer with a plain reference, and show the smallest case in which the two differ."""
+
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+
+from course_utils.teaching.exercise import refuse
+
+Case = TypeVar("Case")
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 8
+
+
+class Slip(NamedTuple):
+    """A known mistake: when it was made, given (case, got, wanted), and the message for it.
+
+    The two texts may contain the fields `case`, `got` and `wanted`.
+    """
+
+    when: Callable[[Any, Any, Any], object]
+    misconception: str
+    next_step: str
+
+
+def compare(
+    answer: Callable[[Case], Any],
+    reference: Callable[[Case], Any],
+    cases: Iterable[Case],
+    *slips: Slip,
+    same: Callable[[Any, Any], bool] | None = None,
+    show: Callable[[Case], str] | None = None,
+) -> None:
+    """Refuse an answer that differs from the reference in one of the cases.
+
+    The first slip that applies to a case names the mistake. If no slip applies, the message shows
+    the case and the first part of the result that differs.
+
+    Args:
+        answer: The learner's function, called with one case.
+        reference: The plain solution. It must not share state with the answer.
+        cases: Arguments for both, the smallest case first.
+        slips: Known mistakes, the most specific one first. At most eight are allowed.
+        same: Returns whether a result is as good as the reference's. Default: it must be equal.
+        show: Returns the case as the message shows it. Default: a short `repr`.
+    """
+    assert len(slips) <= 8, "an exercise has at most eight messages of its own"
+    before: tuple[Any, Any] = None, None
+    for case in cases:
+        wanted, got = reference(case), answer(case)
+        if same is None and difference(*before):
+            refuse(
+                "Your answer returned a right result, but the next call changed it. A loader keeps "
+                "several batches ready, so they must not share memory.",
+                "Create new objects in each call.",
+            )
+        before = got, wanted
+        for slip in slips:
+            if slip.when(case, got, wanted):
+                fields = {"case": case, "got": got, "wanted": wanted}
+                refuse(slip.misconception.format(**fields), slip.next_step.format(**fields))
+        if same is None:
+            differs = difference(got, wanted)
+        else:
+            differs = "" if same(got, wanted) else _instead("the result", got, wanted)
+        if differs:
+            refuse(
+                f"For {(show or short)(case)}, {differs}.",
+                "Run this case in a cell, and follow it line by line.",
+            )
+
+
+def difference(got: Any, wanted: Any, name: str = "the result") -> str:
+    """Return in words where two results first differ, or "" if they are equal.
+
+    Structure, types, dtypes, shapes and values must be equal. A list may replace a tuple.
+    """
+    if isinstance(wanted, torch.Tensor | np.ndarray):
+        return _array_difference(got, wanted, name)
+    if isinstance(wanted, Mapping):
+        if not isinstance(got, Mapping) or {*got} != {*wanted}:
+            return _instead(name, got, wanted)
+        parts = ((key, got[key], wanted[key]) for key in wanted)
+    elif isinstance(wanted, Sequence) and not isinstance(wanted, str | bytes):
+        if not isinstance(got, Sequence) or len(got) != len(wanted):
+            return _instead(name, got, wanted)
+        parts = ((number, *pair) for number, pair in enumerate(zip(got, wanted, strict=True)))
+    else:
+        return "" if got == wanted else _instead(name, got, wanted)
+    found = (
+        difference(one, other, f"{name.removeprefix('the ')}[{key!r}]") for key, one, other in parts
+    )
+    return next(filter(None, found), "")
+
+
+def equal(got: Any, wanted: Any) -> bool:
+    """Return whether two results are equal in structure, types, dtypes, shapes and values."""
+    return not difference(got, wanted)
+
+
+def _array_difference(got: Any, wanted: Any, name: str) -> str:
+    kind = type(wanted)
+    if not isinstance(got, kind):
+        return f"{name} is a {type(got).__name__}, but must be a {kind.__name__}"
+    if getattr(got, "layout", None) != getattr(wanted, "layout", None):
+        return f"{name} is not a dense tensor"
+    if got.dtype != wanted.dtype:
+        return f"{name} has dtype {got.dtype}, but must have {wanted.dtype}"
+    if got.shape != wanted.shape:
+        return f"{name} has shape {tuple(got.shape)}, but must have {tuple(wanted.shape)}"
+    differ = np.asarray(got.detach() if isinstance(got, torch.Tensor) else got) != np.asarray(
+        wanted
+    )
+    if not differ.any():
+        return ""
+    place = tuple(int(axis[0]) for axis in np.nonzero(differ))
+    return f"{name}{[*place] or ''} is {got[place]}, but must be {wanted[place]}"
+
+
+def _instead(name: str, got: Any, wanted: Any) -> str:
+    return f"{name} is {short(got)}, but must be {short(wanted)}"
+
+
+def short(value: Any) -> str:
+    """Return a value in at most about 100 characters: tensors with shape and dtype."""
+    if isinstance(value, torch.Tensor | np.ndarray):
+        if value.ndim == 0:
+            return str(value.item())
+        values = value.tolist() if getattr(value, "layout", torch.strided) == torch.strided else ""
+        shape = ", ".join(map(str, value.shape))
+        kind = str(value.dtype).removeprefix("torch.")
+        return f"{_SHORT.repr(values)} ({kind}, shape {shape})"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key!r}: {short(one)}" for key, one in value.items()) + "}"
+    return _SHORT.repr(value)
