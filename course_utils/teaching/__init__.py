@@ -1,1 +1,1 @@
-"""What the notebooks need to ask, check and show."""
+"""Support for the notebooks: predictions, exercise checks, and the strategy explorer."""

@@ -1,19 +1,20 @@
-"""Check an exercise: right, wrong with the misconception named, or not yet attempted.
+"""Check an exercise: right, wrong with a named misconception, or not yet attempted.
 
-A check is a function that takes the learner's object and judges it:
+A check is a function that receives the learner's object and grades it:
 
     @exercise("01.1", title="Pad a batch of events")
     def pad(collate: Collate) -> Verdict:
         batch = collate(SAMPLES)
-        expect("mask" in batch, "The batch has no mask.", "Return the mask beside the pulses.")
+        expect("mask" in batch, "The batch has no mask.", "Return it with the pulses.")
         return right("Any mixture of lengths becomes one batch.")
 
-It lives in `course_exercises/nb01/ex1_pad.py`, and is found there by its number. What is
-unwritten never reaches it, and what the learner's code raises becomes a verdict.
+It is in `course_exercises/nb01/ex1_pad.py`, and its number finds it there. The check is not called
+for an unwritten answer, and an exception in the learner's code becomes a verdict.
 """
 
 from __future__ import annotations
 
+import ctypes
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -26,7 +27,15 @@ from types import FrameType, ModuleType
 from typing import Any, Literal, NoReturn
 
 from course_utils.errors import CourseError
-from course_utils.teaching.notebook import Tone, advice, card, explain, find_stub, learner_line
+from course_utils.teaching.notebook import (
+    Tone,
+    advice,
+    card,
+    explain,
+    failed_name,
+    find_stub,
+    learner_line,
+)
 
 Status = Literal["right", "wrong", "todo"]
 VERDICT_MIME = "application/x-course-verdict+json"
@@ -40,7 +49,7 @@ _WORDS: dict[Status, tuple[Tone, str]] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check says of an attempt."""
+    """Result of checking an attempt."""
 
     status: Status
     message: str
@@ -50,11 +59,11 @@ class Verdict:
 
     @property
     def headline(self) -> str:
-        """The verdict in a line."""
+        """The verdict in one line."""
         return f"{_WORDS[self.status][1]}: exercise {self.exercise.removeprefix('0')}, {self.title}"
 
     def __repr__(self) -> str:
-        """Say it in words."""
+        """Return the verdict as text."""
         return "\n".join(filter(None, (self.headline, self.message, self.next_step)))
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
@@ -64,22 +73,22 @@ class Verdict:
 
 
 def right(message: str) -> Verdict:
-    """Return the verdict on a right attempt; `message` says what it achieves."""
+    """Return the verdict for a right attempt; `message` states what the attempt achieves."""
     return Verdict("right", message)
 
 
 def wrong(misconception: str, next_step: str) -> Verdict:
-    """Return the verdict on a wrong attempt: what it takes for true, and what to do now."""
+    """Return the verdict for a wrong attempt: the misconception, and the next step."""
     return Verdict("wrong", misconception, next_step)
 
 
 def todo(message: str = "") -> Verdict:
-    """Return the verdict on an attempt that has not begun."""
+    """Return the verdict for an attempt that was not started."""
     return Verdict("todo", message or "Run this cell again once you have written your answer.")
 
 
 def expect(holds: object, misconception: str, next_step: str) -> None:
-    """Go on if `holds`; else end the check as wrong."""
+    """Continue if `holds` is true, otherwise end the check as wrong."""
     if not holds:
         refuse(misconception, next_step)
 
@@ -90,10 +99,10 @@ def refuse(misconception: str, next_step: str) -> NoReturn:
 
 
 def too_busy() -> NoReturn:
-    """End the check without a judgement: what it started has not come to run."""
+    """End the check without a grade, because its processes did not get enough CPU time."""
     raise Refused(
         todo(
-            "The machine was too busy to judge this. Close what else runs, then run this cell "
+            "The machine was too busy to check this. Close other programs, then run this cell "
             "again."
         )
     )
@@ -114,28 +123,32 @@ def exercise(key: str, *, title: str, seconds: float = 60) -> Callable[[Judge], 
 
 
 def check(key: str, *attempt: Any) -> Verdict:
-    """Judge the learner's `attempt` at exercise `key`; whatever it does, the notebook runs on.
+    """Check the learner's `attempt` at exercise `key`; an error in it never stops the notebook.
 
     Raises:
-        CourseError: there is no such exercise.
+        CourseError: If there is no such exercise.
     """
     modules = judge_modules()
     if key not in _EXERCISES and key in modules:
         import_module(modules[key])
     if key not in _EXERCISES:
         known = ", ".join(sorted({*modules, *_EXERCISES}))
-        raise CourseError(f"There is no exercise {key!r}; choose one of: {known}.")
+        raise CourseError(f"There is no exercise {key!r}. Choose one of: {known}.")
     title, judge, seconds = _EXERCISES[key]
     return replace(_verdict(judge, attempt, seconds), exercise=key, title=title)
 
 
 def _verdict(judge: Judge, attempt: tuple[Any, ...], seconds: float) -> Verdict:
-    if any(part is None for part in attempt):
-        return todo("Run the cells above first; they ended with an error or were not run.")
     for part in attempt:
+        if name := failed_name(part):
+            return wrong(
+                f"The cell that defines {name} ended with an error, so the check would judge an "
+                "older version.",
+                "Fix that cell and run it again, then this one.",
+            )
         if stub := find_stub(part):
             return todo(
-                f"Write {stub} in place of the `...` and leave none, then run this cell again."
+                f"Write {stub} instead of the `...`. Replace every `...`, then run this cell again."
             )
     try:
         with _limit(seconds):
@@ -143,15 +156,15 @@ def _verdict(judge: Judge, attempt: tuple[Any, ...], seconds: float) -> Verdict:
     except Refused as refused:
         return refused.verdict
     except (Exception, SystemExit) as error:
-        failed, mend = "The check cannot use your answer", "your answer"
+        failed, part = "The check cannot use your answer", "your answer"
         if learner_line(error):
-            failed, mend = "Your code stopped", "that line"
-        step = advice(error) or f"Mend {mend}, run its cell again, then this one."
+            failed, part = "Your code stopped", "that line"
+        step = advice(error) or f"Fix {part}, run its cell again, then this one."
         return wrong(f"{failed}: {explain(error)}.", step)
 
 
 def judge_modules() -> dict[str, str]:
-    """Return which module judges each exercise: "01.2" is nb01/ex2_*.py."""
+    """Return the module that checks each exercise: "01.2" is in nb01/ex2_*.py."""
     home = find_spec("course_exercises")
     folders = (home.submodule_search_locations if home else None) or ()
     paths = [path for folder in folders for path in Path(folder).glob("nb[0-9][0-9]/ex[0-9]*_*.py")]
@@ -164,12 +177,12 @@ def judge_modules() -> dict[str, str]:
 
 
 def problem(notebook: str) -> ModuleType:
-    """Return what the exercises of a notebook, such as "13", hand out."""
+    """Return the module with the given code of a notebook's exercises, such as "13"."""
     return import_module(f"course_exercises.nb{notebook}.problem")
 
 
 class Refused(Exception):
-    """Ends a check, or one of its parts where that catches it."""
+    """Raised to end a check, or a part of a check that catches it."""
 
     def __init__(self, verdict: Verdict):
         self.verdict = verdict
@@ -177,13 +190,14 @@ class Refused(Exception):
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the block after `seconds`, where the system has alarms for that."""
+    """Raise TimeoutError in the block after `seconds`."""
     if not hasattr(signal, "setitimer") or threading.current_thread() != threading.main_thread():
-        yield
+        with _limit_by_thread(seconds):
+            yield
         return
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        raise TimeoutError(f"it took longer than {seconds:g} s")
+        raise TimeoutError(_too_long(seconds))
 
     previous = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -194,30 +208,53 @@ def _limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, previous)
 
 
-def expect_a_class(attempt: Any, what: str, why: str) -> None:
-    """Refuse an object where a class is wanted, and a class that no worker could import.
+@contextmanager
+def _limit_by_thread(seconds: float) -> Iterator[None]:
+    """Do the same without alarms, as on Windows: between two lines of Python, not inside of C."""
 
-    The first is told `what` it is, and `why` the check needs more.
+    class OutOfTime(TimeoutError):
+        def __str__(self) -> str:
+            return _too_long(seconds)
+
+    thread = ctypes.c_ulong(threading.get_ident())
+    raise_there = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    timer = threading.Timer(seconds, raise_there, [thread, ctypes.py_object(OutOfTime)])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _too_long(seconds: float) -> str:
+    return f"it took longer than {seconds:g} s"
+
+
+def expect_a_class(attempt: Any, what: str, why: str) -> None:
+    """Reject an object that is not a class, and a class that workers cannot import.
+
+    The message for the first names `what` the object is, and `why` the check needs a class.
     """
     expect(
         isinstance(attempt, type),
         f"This is {what}, not a class. The check {why}.",
-        "Hand over the class itself, without parentheses.",
+        "Pass the class itself, without parentheses.",
     )
     expect_in_a_file(attempt)
 
 
 def expect_in_a_file(attempt: Any) -> None:
-    """Refuse what lives only in the notebook, before a worker dies of it."""
+    """Reject an object that exists only in the notebook, where workers cannot import it."""
     name = getattr(attempt, "__qualname__", type(attempt).__qualname__)
     expect(
         "<lambda>" not in name and "<locals>" not in name,
-        f"A worker cannot get {name}: it imports what it needs by name, and this has none.",
-        "Define it with def or class, outside of any function, in a %%worker_module cell.",
+        f"A worker cannot import {name}, because it is a lambda or is defined inside a function.",
+        "Define it with def or class, outside any function, in a %%worker_module cell.",
     )
     expect(
         getattr(attempt, "__module__", "") != "__main__",
-        f"{name} lives in the notebook. A worker is another process: it can import a file, but it "
-        "cannot see the notebook.",
-        "Begin its cell with %%worker_module and a name, and run it again.",
+        f"{name} is defined in the notebook. A worker is a separate process. It can import a file, "
+        "but not a notebook.",
+        "Start its cell with %%worker_module and a name, and run it again.",
     )

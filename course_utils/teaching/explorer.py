@@ -1,9 +1,9 @@
-"""Explore how loading strategies keep a GPU busy: predict every case, measure any of them.
+"""Explore how loading strategies keep a GPU busy: predict every case, measure any case.
 
 box = explorer()
-box             # switch strategy and times in the picture; no kernel is needed for that
-box.measure()   # run what is chosen now, and show the measurement below the prediction
-box.au          # predicted share of the time after the first step in which the GPU is busy
+box             # choose strategy and times in the picture; works without a kernel
+box.measure()   # run the chosen case, and show the measurement below the prediction
+box.au          # predicted share of time with a busy GPU, after the first step
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Batch = dict[str, torch.Tensor]
 FILE = "batches.bin"
 HOURS_PER_MONTH = 730  # 365 days / 12 * 24 h, rounded
 SHARES = {"read_ms": 0.6, "decode_ms": 0.25, "transform_ms": 0.1, "collate_ms": 0.05}
-HOST_MS = 2.0  # of the main process for a batch, on two cores: benchmarks/model.py measures it
+HOST_MS = 2.0  # main process, per batch, on two cores; from benchmarks/model.py
 COPY_MS = 8.0  # from pageable memory; half of it from pinned memory
 
-# Each strategy keeps what the one before it brought.
+# Each strategy includes the improvements of the one before it.
 STRATEGIES: Mapping[str, Mapping[str, Any]] = {
     "naive": {"num_workers": 0},
     "workers": {"prefetch_factor": 1},
@@ -63,15 +63,15 @@ def explorer(
     """Return the explorer.
 
     Args:
-        eur_per_hour: price of the GPU; an assumption, put yours in.
-        start: the state to begin with, e.g. `{"strategy": "workers", "load": 80}`; what it leaves
-            out begins in the middle.
+        eur_per_hour: Assumed price of the GPU. Use your own price.
+        start: Initial state, e.g. `{"strategy": "workers", "load": 80}`. Missing controls start in
+            the middle.
     """
     return Explorer(eur_per_hour, start or {})
 
 
 class Explorer(TimelineGrid):
-    """Predicted timelines of all states of the controls; `state` is what the learner has chosen."""
+    """Predicted timelines of all states of the controls; `state` is the chosen one."""
 
     def __init__(self, eur_per_hour: float, start: Mapping[str, Any]):
         """Simulate every state once."""
@@ -91,19 +91,19 @@ class Explorer(TimelineGrid):
 
     @property
     def idle(self) -> float:
-        """Predicted idle share of what is chosen now."""
+        """Predicted idle share of the chosen state."""
         return self._predicted[key(CONTROLS, self.state)].summary().idle
 
     @property
     def au(self) -> float:
-        """Predicted busy share after the first step, with what the main process takes."""
+        """Predicted busy share after the first step, including the time of the main process."""
         return simulate(replace(_pipeline(self.state), host_ms=HOST_MS)).summary().au
 
     def measure(self) -> Trace:
-        """Run what is chosen now with real workers; draw it below the prediction.
+        """Run the chosen state with real workers, and draw it below the prediction.
 
-        The prediction is drawn anew, with what the model leaves out otherwise: the time that the
-        workers took to start here, and that of the main process.
+        The new prediction includes two times that the model usually leaves out: the measured
+        start-up of the workers, and the time of the main process.
         """
         state = dict(self.state)
         pipeline = _pipeline(state)
@@ -154,11 +154,11 @@ def _pipeline(state: Mapping[str, Any]) -> Pipeline:
 
 
 def run_pipeline(pipeline: Pipeline) -> Trace:
-    """Return the trace of a real run of what `simulate` predicts; it takes as long as it says.
+    """Run a pipeline with the times that `simulate` assumes, and return its trace.
 
-    Real worker processes read from emulated storage, really use the processor for the time that
-    decoding, transforming and collating take, and feed an emulated device. So the two traces may
-    differ only where the model is wrong.
+    Real workers read from emulated storage, use the CPU for the time that decoding, transforming
+    and collating take, and feed an emulated device. The trace therefore differs from the simulation
+    only if the model is wrong.
     """
     with TemporaryDirectory() as folder:
         loader = DataLoader(
@@ -185,17 +185,17 @@ def run_pipeline(pipeline: Pipeline) -> Trace:
 
 
 class TimedBatches(Dataset[Batch]):
-    """Batches that take the time to load which a pipeline gives them."""
+    """Dataset whose batches take as long to load as a pipeline specifies."""
 
     def __init__(self, pipeline: Pipeline, storage: SlowFileSystem):
-        """Keep what a worker needs: a description and a handle on the storage."""
+        """Store the description of the pipeline and a handle of the storage."""
         self.pipeline, self.storage = pipeline, storage
 
     def __len__(self) -> int:
         return self.pipeline.steps
 
     def __getitem__(self, index: int) -> Batch:
-        """Return batch `index`: "sample" holds the ids of its samples, int64 of (batch_size,)."""
+        """Return batch `index`: "sample" contains its sample IDs, int64 of shape (batch_size,)."""
         first = index * self.pipeline.batch_size
         if self.pipeline.read_ms:
             with stage("read"), self.storage.open(FILE) as file:
@@ -210,14 +210,14 @@ class TimedBatches(Dataset[Batch]):
 
 
 def use_cpu(duration_ms: float) -> None:
-    """Compute until this thread has had the processor for `duration_ms`."""
+    """Compute until this thread has used `duration_ms` of CPU time."""
     end = time.thread_time_ns() + round(duration_ms * 1e6)
     while time.thread_time_ns() < end:
         pass
 
 
 def _device(pipeline: Pipeline) -> EmulatedAccelerator:
-    """Return a device whose bus takes `copy_ms` for a batch, from whatever memory it comes."""
+    """Return a device whose bus takes `copy_ms` per batch, from pinned or pageable memory."""
     batch_gb = pipeline.batch_size * torch.int64.itemsize / 1e9
     gb_s = batch_gb / (pipeline.copy_ms / 1e3) if pipeline.copy_ms else math.inf
     preset = replace(PRESETS["RTX 3090"], pinned_gb_s=gb_s, pageable_gb_s=gb_s)
@@ -225,7 +225,7 @@ def _device(pipeline: Pipeline) -> EmulatedAccelerator:
 
 
 def _storage(pipeline: Pipeline, folder: Path) -> SlowFileSystem:
-    """Return a storage that answers a request after `read_ms`, to `storage_streams` at a time."""
+    """Return a storage with `storage_streams` parallel requests of `read_ms` each."""
     (folder / FILE).write_bytes(bytes(pipeline.steps))
     return slow_storage(
         folder,

@@ -52,7 +52,7 @@ def _leave(x: int) -> int:
 @pytest.mark.parametrize(
     ("attempt", "status", "message"),
     [
-        (_stub, "todo", "Write _stub in place of the `...`"),
+        (_stub, "todo", "Write _stub instead of the `...`"),
         (..., "todo", "Write the answer"),
         (lambda x: 0, "todo", "Run this cell again"),
         (lambda x: x, "wrong", "You gave the number back."),
@@ -68,10 +68,9 @@ def test_an_attempt_gets_its_verdict(attempt: Any, status: str, message: str) ->
     assert message in verdict.message
 
 
-def test_what_a_failed_cell_left_unmade_is_asked_for() -> None:
-    verdict = check("90.1", ..., None)
-    assert verdict.status == "todo"
-    assert verdict.message.startswith("Run the cells above first; they ended with an error")
+def test_an_answer_of_none_is_an_answer() -> None:
+    exercise("90.3", title="Nothing")(lambda x: wrong("You gave None.", "Give a number."))
+    assert check("90.3", None).message == "You gave None."
 
 
 def test_an_error_in_the_check_itself_is_not_laid_to_a_line_of_the_learner() -> None:
@@ -89,6 +88,14 @@ def test_a_loop_without_end_is_stopped_and_named() -> None:
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
+def test_a_system_without_alarms_stops_a_loop_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(signal, "setitimer", raising=False)
+    verdict = check("90.1", _loop_for_ever)
+    assert verdict.status == "wrong"
+    assert "TimeoutError" not in verdict.message or "0.2 s" in verdict.message
+    assert "it took longer than 0.2 s" in verdict.message
+
+
 def test_an_interrupt_is_no_verdict() -> None:
     def interrupted(x: int) -> int:
         raise KeyboardInterrupt
@@ -98,7 +105,7 @@ def test_an_interrupt_is_no_verdict() -> None:
 
 
 def test_an_unknown_exercise_is_named_with_those_there_are() -> None:
-    with pytest.raises(KeepfedError, match=r"no exercise '90.7'; choose one of: 00.1, .*, 90.1"):
+    with pytest.raises(KeepfedError, match=r"no exercise '90.7'. Choose one of: 00.1, .*, 90.1"):
         check("90.7", 1)
 
 

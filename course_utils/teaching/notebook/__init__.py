@@ -1,7 +1,8 @@
-"""What a notebook does with its learner: start, ask, show, explain, clear away."""
+"""Interaction of a notebook with the learner: start, predictions, cards, errors and cleanup."""
 
 from course_utils.teaching.notebook.cards import Bar, Tone, bars, block, card, inline
 from course_utils.teaching.notebook.demo import Demo, loaded_context, run_demo
+from course_utils.teaching.notebook.failed_cells import failed_name
 from course_utils.teaching.notebook.learners_code import (
     advice,
     explain,

@@ -1,4 +1,4 @@
-"""Draw a small card under a cell, readable in light and dark, without colour, and printed."""
+"""Draw a small card below a cell, readable in light and dark mode, and in black and white."""
 
 import re
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from typing import Literal
 
 Tone = Literal["good", "bad", "open", "plain"]
 
-# One line style for each tone, so that the tone does not hang on the colour alone. Each colour has
-# a contrast of at least 3:1 on white and on #111.
+# One line style per tone, so that the tone is visible without colour. Each colour has a contrast of
+# at least 3:1 on white and on #111.
 _EDGE = {
     "good": "6px solid #0a8f6c",
     "bad": "6px double #d55e00",
@@ -20,7 +20,7 @@ _EDGE = {
 
 @dataclass(frozen=True)
 class Bar:
-    """One line of a small bar picture."""
+    """One bar of a small bar chart."""
 
     name: str
     value: float
@@ -29,7 +29,7 @@ class Bar:
 
 
 def card(tone: Tone, title: str, *lines: str, body: str = "") -> str:
-    """Return the HTML of a card: a title, sentences, and a body that is HTML."""
+    """Return the HTML of a card: a title, sentences, and an HTML body."""
     sentences = "".join(f'<div style="margin-top:2px">{inline(s)}</div>' for s in lines if s)
     return (
         f'<div style="border-left:{_EDGE[tone]};padding:4px 12px;margin:4px 0;max-width:46em;'
@@ -38,19 +38,19 @@ def card(tone: Tone, title: str, *lines: str, body: str = "") -> str:
 
 
 def inline(sentence: str) -> str:
-    """Return a sentence as HTML, with what stands in backticks as code."""
+    """Return a sentence as HTML, with text in backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(sentence))
 
 
 def bars(rows: Sequence[Bar]) -> str:
-    """Return the HTML of horizontal bars from zero; a guessed one is hatched."""
+    """Return the HTML of horizontal bars from zero; guesses are hatched."""
     longest = max((abs(row.value) for row in rows), default=0) or 1
     return "".join(_bar(row, abs(row.value) / longest) for row in rows)
 
 
 def block(text: str) -> str:
-    """Return the HTML of captured output, which scrolls if it is long."""
-    # JupyterLab breaks a <pre> in mid-word, and then nobody can read the paths of a traceback
+    """Return the HTML of captured output, with a scroll bar if it is long."""
+    # JupyterLab wraps a <pre> in mid-word, which makes paths in tracebacks unreadable.
     words = "word-break:normal;overflow-wrap:anywhere"
     style = f"margin:6px 0 2px;max-height:18em;overflow:auto;white-space:pre-wrap;{words}"
     return f'<pre style="{style}">{escape(text)}</pre>'

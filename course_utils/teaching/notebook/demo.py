@@ -1,4 +1,4 @@
-"""Run a demonstration that breaks its own process, in a process of its own."""
+"""Run a demonstration that may crash in a subprocess."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ from course_utils.hardware.machine import modules_of_server
 from course_utils.teaching.notebook.cards import block, card
 from course_utils.teaching.notebook.start import PRELOAD
 
-_LONGEST_OUTPUT = 20_000  # characters; the end is the part that explains
+_LONGEST_OUTPUT = 20_000  # characters; the end is kept, because it explains the error
 _LOOK_EVERY_S = 0.05
-_LOOK_SHARE = 0.1  # of a core at most: the system counts the pages of each process
+_LOOK_SHARE = 0.1  # largest share of a core, because reading memory use is expensive
 
 
 @dataclass(frozen=True)
 class Demo:
-    """How a demonstration ended, and what it printed."""
+    """Result and output of a demonstration."""
 
     ending: str
-    returncode: int  # of the process; negative: the signal that ended it
+    returncode: int  # exit status of the process; negative: the signal that killed it
     seconds: float
-    peak_mb: float  # memory of the process and its children together
+    peak_mb: float  # peak memory of the process and its children
     output: str
 
     @property
     def sentence(self) -> str:
-        """The ending in words."""
+        """The result as a sentence."""
         return f"{self.ending}. It took {self.seconds:.1f} s and {self.peak_mb:,.0f} MB of memory."
 
     def __repr__(self) -> str:
-        """Say it in words."""
+        """Return the result and the output."""
         return f"{self.sentence}\n{self.output}"
 
     def _repr_html_(self) -> str:
-        title = "In a process of its own"
+        title = "In a separate process"
         return card("plain", title, self.sentence, body=block(self.output) if self.output else "")
 
 
 def run_demo(
     program: str, *, seconds: float = 20, memory_mb: float = 2000, fresh: bool = False
 ) -> Demo:
-    """Run `program` in a process of its own, under limits of time and memory; leave none behind.
+    """Run `program` in a subprocess with limits on time and memory; leave no process behind.
 
     Args:
-        program: Python source, run like a script. One that starts workers needs
-            `if __name__ == "__main__":`, as every script does.
-        seconds: it is stopped after so long.
-        memory_mb: it is stopped once it and its children hold more; infinity looks at none.
-        fresh: begin a new Python, which loads torch itself and shares nothing with this one.
+        program: Python source, run like a script. If it starts workers, it needs
+            `if __name__ == "__main__":`, like any script.
+        seconds: Time limit, after which the program is stopped.
+        memory_mb: Memory limit of the program and its children. Infinity disables the check.
+        fresh: Start a new Python, which imports torch itself and shares nothing with this one.
     """
     with tempfile.TemporaryDirectory(prefix="demo-", ignore_cleanup_errors=True) as folder:
         script, output = Path(folder) / "demo.py", Path(folder) / "output.txt"
@@ -84,7 +84,7 @@ def run_demo(
 
 
 class _NewPython(subprocess.Popen[bytes]):
-    """A script run by a new Python, asked and ended as a `Process` is."""
+    """A script in a new Python process, with the interface of `Process`."""
 
     def __init__(self, script: Path, output: Path):
         with output.open("wb") as sink:
@@ -93,7 +93,7 @@ class _NewPython(subprocess.Popen[bytes]):
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # all that it starts can be killed together
+                start_new_session=True,  # makes its children killable as a group
             )
 
     @property
@@ -106,26 +106,26 @@ class _NewPython(subprocess.Popen[bytes]):
 
 
 def _loaded(script: Path, output: Path) -> BaseProcess:
-    """Start a script in a process that has torch already."""
+    """Start a script in a process that already has torch loaded."""
     process: BaseProcess = loaded_context().Process(target=_run, args=(script, output))
     process.start()
     return process
 
 
 def loaded_context() -> Any:
-    """Return how to start a process that has torch already: a new Python needs seconds for it."""
+    """Return a context whose processes have torch loaded, because importing it takes seconds."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
-    if modules_of_server() is None:  # the notebook forks its workers itself
+    if modules_of_server() is None:  # the forkserver is not running yet
         multiprocessing.set_forkserver_preload(list(PRELOAD))
     return multiprocessing.get_context("forkserver")
 
 
 def _run(script: Path, output: Path) -> None:
-    """Run a script as Python does that is called with it; what it prints goes to a file."""
+    """Run a script as Python's command line does, with its output in a file."""
     if hasattr(os, "setsid"):
-        os.setsid()  # all that it starts can be killed together
-    # A file, not a pipe: an orphan that keeps a pipe open would keep the kernel waiting.
+        os.setsid()  # makes its children killable as a group
+    # Use a file, because an orphan that keeps a pipe open would block the kernel.
     sink = os.open(output, os.O_WRONLY | os.O_APPEND)
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         os.dup2(sink, number)
@@ -135,13 +135,13 @@ def _run(script: Path, output: Path) -> None:
     try:
         exec(compile(script.read_text("utf-8"), script, "exec"), vars(main))
     except Exception as error:
-        place = error.__traceback__ and error.__traceback__.tb_next  # without this function
+        place = error.__traceback__ and error.__traceback__.tb_next  # skips this function
         sys.excepthook(type(error), error, place)
         sys.exit(1)
 
 
 class _Watch:
-    """Look after a process and every descendant that was ever seen."""
+    """Monitor of a process and all of its descendants."""
 
     def __init__(self, process: BaseProcess | _NewPython):
         self.process = process
@@ -149,7 +149,7 @@ class _Watch:
         self.peak_mb = self.seconds = 0.0
 
     def until_end(self, seconds: float, memory_mb: float) -> str:
-        """Wait for the end; return why the process has to be stopped, or an empty string."""
+        """Wait for the end; return why the process must be stopped, or an empty string."""
         start = time.monotonic()
         while self.process.exitcode is None:
             begun = time.monotonic()
@@ -157,9 +157,9 @@ class _Watch:
                 self.meet_family()
                 self.peak_mb = max(self.peak_mb, sum(map(_memory_mb, self.family)))
             if self.peak_mb > memory_mb:
-                return f"Stopped: it held more than {memory_mb:,.0f} MB of memory"
+                return f"Stopped, because it used more than {memory_mb:,.0f} MB of memory"
             if self.seconds > seconds:
-                return f"Stopped after {seconds:g} s: it would have gone on"
+                return f"Stopped after {seconds:g} s, because it was still running"
             looked_s = time.monotonic() - begun
             self.process.join(max(_LOOK_EVERY_S, looked_s / _LOOK_SHARE))
             self.seconds = time.monotonic() - start
@@ -171,7 +171,7 @@ class _Watch:
             self.family.update([root, *root.children(recursive=True)])
 
     def kill_all(self) -> None:
-        """End the process and its descendants, also those whose parent is gone."""
+        """Kill the process and its descendants, including orphans."""
         self.meet_family()
         if sys.platform != "win32" and self.process.pid:
             self.family.update(_kill_group(self.process.pid))
@@ -184,16 +184,16 @@ class _Watch:
 
 
 def _memory_mb(process: psutil.Process) -> float:
-    """Return the MB of a process, what it shares with others divided among them where known."""
+    """Return the memory of a process in MB; shared pages are divided if the system reports it."""
     try:
         told = process.memory_full_info()
     except (psutil.Error, ProcessLookupError):
-        return 0.0  # a system that does not tell sets no limit
+        return 0.0  # no limit if the system does not report it
     return float(getattr(told, "pss", told.uss)) / 1e6
 
 
 def _kill_group(group: int) -> list[psutil.Process]:
-    """Kill a process group and return who was in it and is not gone yet."""
+    """Kill a process group, and return its members that still exist."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
     members = []
@@ -206,7 +206,7 @@ def _kill_group(group: int) -> list[psutil.Process]:
 
 def _ending(returncode: int) -> str:
     if returncode == 0:
-        return "Ended by itself"
+        return "Finished normally"
     if returncode < 0:
         return f"Killed by {signal.Signals(-returncode).name}"
     return f"Ended with an error (exit status {returncode})"

@@ -1,4 +1,4 @@
-"""Read the learner's code: what is not written yet, and which line went wrong, in one sentence."""
+"""Analyse the learner's code: find unwritten parts, and the line that raised an error."""
 
 import ast
 import inspect
@@ -24,22 +24,22 @@ _FRAME = re.compile(
 )
 
 _ADVICE = {
-    "NameError": "Check the spelling. Import or define in the same cell what a worker "
-    "needs: it is a fresh Python.",
+    "NameError": "Check the spelling. A worker is a new Python, so import or define everything it "
+    "needs in the same cell.",
     "ModuleNotFoundError": "Check the spelling of the import.",
     "NotImplementedError": "Write this part first.",
-    "PicklingError": "Workers get a pickled copy: keep lambdas, locks and open files out of it.",
-    "TimeoutError": "Look for a loop that never ends, or for a worker that waits for ever.",
+    "PicklingError": "Workers get a pickled copy. Keep lambdas, locks and open files out of it.",
+    "TimeoutError": "Look for an infinite loop, or for a worker that waits forever.",
 }
-_NAMES: dict[str, str] = {}  # what the learner calls a file that is a copy, by its path
+_NAMES: dict[str, str] = {}  # path of a copied file -> its name for the learner
 _WITH_A_VALUE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return, ast.Yield, ast.keyword)
 
 
 def find_stub(attempt: Any) -> str | None:
-    """Name the first unwritten part of `attempt`, or return None if there is none.
+    """Return the name of the first unwritten part of `attempt`, or None if there is none.
 
-    Unwritten is: `...` as a value, also inside a list or dict; a function or a method whose
-    body is empty or still holds a `...` as a statement or as a value.
+    Unwritten parts are: `...` as a value, including in a list or dict, and a function or method
+    whose body is empty or contains `...` as a statement or as a value.
     """
     if attempt is ...:
         return "the answer"
@@ -70,13 +70,13 @@ def _functions(member: Any) -> Iterator[Callable[..., Any]]:
 
 def _is_stub(function: Any) -> bool:
     body = statements(function)
-    if body is None:  # built in, or a lambda inside an expression: it is there, so it is written
+    if body is None:  # built in, or a lambda inside an expression, so it is written
         return False
-    return all(isinstance(line, ast.Pass) for line in body) or any(map(_leaves_out, _own(body)))
+    return not body or any(map(_leaves_out, _own(body)))
 
 
 def statements(function: Any) -> list[ast.stmt] | None:
-    """Return the statements of a function but its docstring; None where it has no source."""
+    """Return the statements of a function without its docstring, or None without source code."""
     try:
         source = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
         definition = ast.parse(source).body[0]
@@ -88,7 +88,7 @@ def statements(function: Any) -> list[ast.stmt] | None:
 
 
 def _own(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Walk the statements of a body without those of classes in it, where `...` may be meant."""
+    """Walk the statements of a body, except nested classes, which may use `...` on purpose."""
     for line in body:
         if not isinstance(line, ast.ClassDef):
             yield line
@@ -96,7 +96,12 @@ def _own(body: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _leaves_out(node: ast.AST) -> bool:
-    value = getattr(node, "value", None) if isinstance(node, _WITH_A_VALUE) else None
+    if isinstance(node, ast.Dict):
+        return any(map(_is_dots, node.values))
+    return isinstance(node, _WITH_A_VALUE) and _is_dots(node.value)
+
+
+def _is_dots(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Constant) and value.value is ...
 
 
@@ -106,13 +111,13 @@ def _is_learners(kind: type) -> bool:
 
 
 def explain(error: BaseException) -> str:
-    """Return what was raised, and the learner's last line that led there, without a full stop.
+    """Return the error and the learner's last line that led to it, without a full stop.
 
-    An error that a `DataLoader` worker sent home carries the worker's traceback in its text, so the
-    text is searched and not only the frames.
+    If the error comes from a `DataLoader` worker, its text contains the worker's traceback.
+    Therefore the text is searched, not only the frames.
     """
     kind, message = _what(error)
-    ours = kind == "CourseError" and message  # a sentence, which needs no name of a class
+    ours = kind == "CourseError" and message  # already a sentence, so the class name is not shown
     return ": ".join(filter(None, (learner_line(error), "" if ours else kind, message))).rstrip(".")
 
 
@@ -130,19 +135,19 @@ def _what(error: BaseException) -> tuple[str, str]:
 
 
 def name_copy(path: Path, name: str) -> None:
-    """Let what goes wrong in the file at `path` be told of as in `name`, which it is a copy of."""
+    """Report errors in the file at `path`, a copy, as errors in `name`."""
     _NAMES[str(path)] = name
 
 
 def learner_line(error: BaseException) -> str:
-    """Return the last line of the learner's own code that led to `error`, or an empty string."""
+    """Return the learner's last line that led to `error`, or an empty string."""
     text = "".join(traceback.format_exception(error, chain=False))
     frames = [m for m in _FRAME.finditer(text) if not m["file"].startswith(_NOT_THE_LEARNERS)]
     own = [frame for frame in frames if _INSTALLED not in frame["file"]]
     if not own:
         return ""
     last = own[-1]
-    # IPython keeps a plain cell under a name that tells the learner nothing.
+    # IPython gives a plain cell a file name that means nothing to the learner.
     path = Path(last["file"])
     place = "the cell" if "ipykernel" in last["file"] else _NAMES.get(last["file"], path.name)
     name = "" if last["name"] == "<module>" else f" of {last['name']}"

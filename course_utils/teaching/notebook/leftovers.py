@@ -1,4 +1,4 @@
-"""Clear away what an interrupted cell or a kernel leaves: loops over a loader, and workers."""
+"""Clean up after interrupted cells and kernels: unfinished loops over a loader, and workers."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from typing import Any
 import psutil
 from IPython.core.getipython import get_ipython
 
-import keepfed.forks  # noqa: F401  (so that an interrupt during a fork is heard)
+import keepfed.forks  # noqa: F401  (makes interrupts during a fork work)
 from keepfed.words import plural
 
 _HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 
 
 def cleanup_workers() -> None:
-    """End every worker of every `DataLoader` in this kernel, such as an interrupted cell leaves.
+    """End every worker of every `DataLoader` in this kernel, for example after an interrupt.
 
-    The traceback of the interrupt holds the frames of the loop, which hold the loader's iterator,
-    which holds its workers and the batches they had ready.
+    The traceback of the interrupt refers to the frames of the loop. They refer to the loader's
+    iterator, which keeps its workers and their batches alive.
     """
     with _workers_may_die():
         processes, loops = _children(), _end_loops()
         _forget_errors()
         for loader in _alive("DataLoader"):
-            loader._iterator = None  # persistent workers: the next loop starts new ones
+            loader._iterator = None  # the next loop starts new persistent workers
         gc.collect()
         for process in _lost(processes):
             process.kill()
         gone, _ = psutil.wait_procs(processes, timeout=3)
     if not loops and not gone:
-        print("Nothing was left over.")
+        print("Nothing to clean up.")
         return
     cleared, several = plural(loops, "unfinished loop"), "es" * (len(gone) != 1)
-    print(f"Cleared away: {cleared} over a loader, {len(gone)} worker process{several}.")
+    print(f"Cleaned up {cleared} over a loader and {len(gone)} worker process{several}.")
 
 
 def let_workers_begin_anew(result: Any) -> None:
-    """Have persistent workers started again where the interrupt of a cell has reached them too.
+    """Restart persistent workers in the next loop after an interrupt, which also reached them.
 
     Args:
-        result: of the cell, as IPython tells it.
+        result: Result of the cell, from IPython.
     """
     if isinstance(result.error_in_exec, KeyboardInterrupt):
         with _workers_may_die():
@@ -57,13 +57,12 @@ def let_workers_begin_anew(result: Any) -> None:
 
 
 def end_without_helpers(kernel: Any) -> None:
-    """Let `kernel` end at once, with all that it still has to clear away.
+    """Let `kernel` shut down immediately, including all cleanup.
 
-    It waits half a minute for children that do not end when they are told to: the helpers of
-    multiprocessing, which end after it, and those that have ended and of whom nobody has heard.
-    Jupyter kills it before that.
+    By default it waits half a minute for children that ignore its signal: the helper processes of
+    multiprocessing, which end after the kernel, and zombies. Jupyter kills the kernel before that.
     """
-    children = type(kernel)._process_children  # of the class: a notebook may begin twice
+    children = type(kernel)._process_children  # from the class, because `ready` may be called twice
 
     def those_that_listen() -> list[psutil.Process]:
         left = _children()
@@ -73,7 +72,7 @@ def end_without_helpers(kernel: Any) -> None:
 
 
 def _forget_errors() -> None:
-    """Let go of the last error, and so of all that its frames hold."""
+    """Forget the last error, because its frames keep objects alive."""
     for name in ("last_traceback", "last_value", "last_exc", "last_type"):
         with suppress(AttributeError):
             delattr(sys, name)
@@ -84,22 +83,22 @@ def _forget_errors() -> None:
 
 
 def _end_loops() -> int:
-    """End all loops over a loader, also those whose iterator has a name, and return how many.
+    """End all unfinished loops over a loader, including named iterators; return their number.
 
-    Before anything is collected: with what held it, a loop loses its queues first, and torch then
-    waits five seconds for each worker to hear of the end.
+    Do this before collecting garbage. A loop that is collected loses its queues first, and torch
+    then waits five seconds for each worker.
     """
     found = list(_alive("_MultiProcessingDataLoaderIter"))
     unfinished = [one for one in found if not getattr(one, "_shutdown", True)]
     for iterator in unfinished:
-        with suppress(AttributeError):  # it was interrupted before it was whole
+        with suppress(AttributeError):  # interrupted before it was fully initialised
             iterator._shutdown_workers()
     return len(unfinished)
 
 
 @contextmanager
 def _workers_may_die() -> Iterator[None]:
-    """Keep torch from raising an error, wherever this process is, for a worker that ends late."""
+    """Keep torch from raising an error in this process for a worker that ends late."""
     if not hasattr(signal, "SIGCHLD") or threading.current_thread() != threading.main_thread():
         yield
         return
@@ -111,14 +110,14 @@ def _workers_may_die() -> Iterator[None]:
 
 
 def _alive(name: str) -> Iterator[Any]:
-    """Yield the objects of a class of torch's loader, if anybody imported it."""
+    """Yield all objects of a class of `torch.utils.data.dataloader`, if it was imported."""
     kind = getattr(sys.modules.get("torch.utils.data.dataloader"), name, None)
-    # type() and not isinstance(), which asks proxies for their class and may wake them
+    # Use type(), because isinstance() asks proxies for their class, which may load them.
     return (thing for thing in gc.get_objects() if kind and issubclass(type(thing), kind))
 
 
 def _children() -> set[psutil.Process]:
-    """Return the descendants of this process, without the helpers of multiprocessing itself."""
+    """Return the descendants of this process, without multiprocessing's helper processes."""
     found, server = set(), _server_pid()
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
@@ -131,24 +130,24 @@ def _children() -> set[psutil.Process]:
 
 
 def _server_pid() -> int | None:
-    """Return the server that forks workers: an interrupt may have ended it while it began.
+    """Return the PID of the forkserver, which an interrupt may have killed while it started.
 
-    Who else than multiprocessing asked how it ended would take the news from it, which then starts
-    no other one.
+    Only multiprocessing may wait for its exit status. If other code does, multiprocessing does not
+    notice that the server has ended, and starts no new one.
     """
     module = sys.modules.get("multiprocessing.forkserver")
     return module._forkserver._forkserver_pid if module else None
 
 
 def _lost(processes: set[psutil.Process]) -> Iterator[psutil.Process]:
-    """Yield the workers that nobody knows: an interrupt came while their loop was starting them."""
+    """Yield orphaned workers, whose loop was interrupted while it was starting them."""
     known = {process.pid for process in multiprocessing.active_children()}
     ours, own = psutil.Process().children(), _command(psutil.Process())
     servers = {child.pid for child in ours if child not in processes}
     for process in processes:
         if process.pid not in known:
             with suppress(psutil.NoSuchProcess):
-                command = _command(process)  # of a forked one, that of its parent
+                command = _command(process)  # a forked process has the command of its parent
                 began = command == own or "multiprocessing.spawn" in command
                 if (process in ours and began) or process.ppid() in servers:
                     yield process
@@ -158,18 +157,18 @@ def _command(process: psutil.Process) -> str:
     try:
         return " ".join(process.cmdline())
     except psutil.ZombieProcess:
-        return ""  # what an interrupt leaves of a worker
+        return ""  # an interrupted worker can be a zombie
 
 
 def spare_the_kernel(names: dict[str, Any]) -> None:
     """Keep a worker that dies between two cells from ending the kernel.
 
-    An interrupt reaches the workers too, and one that is just importing torch dies of it, late.
-    torch raises an error for a dead worker wherever this process is: in a cell a learner shall see
-    it, but between two cells it would end the kernel's own loop.
+    An interrupt also reaches the workers, and a worker that is importing torch dies from it later.
+    torch raises an error for a dead worker wherever this process is. In a cell the learner should
+    see this error, but between two cells it would end the kernel's event loop.
 
     Args:
-        names: the globals of the cells.
+        names: Global variables of the cells.
     """
     if not hasattr(signal, "SIGCHLD"):
         return

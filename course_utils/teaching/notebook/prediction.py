@@ -1,9 +1,9 @@
-"""Ask for a guess before measuring, and set it beside what was measured.
+"""Ask for a prediction before measuring, and compare it with the measurement.
 
     predict("02a", "How busy is the GPU?", unit="%")
     reveal("02a", 100 * summary.utilisation)
 
-The answers lie in a file beside the notebook, so that they survive a restart of the kernel.
+The answers are stored in a file next to the notebook, so they survive a restart of the kernel.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from keepfed.files import replace_file
 
 Answer = float | str
 
-_CLOSE = 1.1  # within 10 % is as good as a guess gets
+_CLOSE = 1.1  # ratio to the measurement; within 10 % counts as close
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
 
 
 def predict(
     key: str, question: str, *, unit: str = "", choices: Sequence[str] = ()
 ) -> widgets.VBox:
-    """Show a form that asks `question` and keeps the answer; the notebook runs on without one.
+    """Show a form that asks `question` and stores the answer; the notebook works without it.
 
     Args:
-        key: notebook and letter, such as "02a" ("02.1" is an exercise); `reveal` gets the same.
-        question: what to guess.
-        unit: unit of the number, such as "%" or "batches/s".
-        choices: answers to choose from, where the guess is not a number.
+        key: Notebook and letter, such as "02a" ("02.1" is an exercise). Pass the same to `reveal`.
+        question: Quantity to predict.
+        unit: Unit of the number, such as "%" or "batches/s".
+        choices: Possible answers, if the answer is not a number.
     """
     kept = _load().get(key, {}).get("predicted")
     _store(key, question=question, unit=unit)
-    status = widgets.HTML(inline(_status(kept, unit)))  # a Label would cut off a long line
+    status = widgets.HTML(inline(_status(kept, unit)))  # a Label would truncate long lines
     field: Any
     if choices:
         field = widgets.RadioButtons(options=choices, value=kept if kept in choices else None)
-        field.layout.width = "auto"  # else a long choice is broken, and covers the next one
+        field.layout.width = "auto"  # otherwise a long choice wraps and covers the next one
     else:
         text = "" if kept is None else f"{kept:.15g}"
         field = widgets.Text(value=text, placeholder="your guess", continuous_update=False)
@@ -62,7 +62,7 @@ def predict(
             status.value = inline(str(error))
 
     field.observe(keep, "value")
-    # lines of a widget are as far apart as its boxes, unless it is told otherwise
+    # By default, lines in a widget are as far apart as its boxes.
     style = "display: inline-block; line-height: 1.5"
     title = widgets.HTML(f'<span style="{style}"><b>Predict:</b> {inline(question)}</span>')
     form = Form([title, widgets.HBox([field, widgets.Label(unit)]), status])
@@ -71,7 +71,7 @@ def predict(
 
 
 def reveal(key: str, measured: Answer) -> Reveal:
-    """Set the guess for `key` beside what was measured; without a guess, show the measurement."""
+    """Compare the prediction for `key` with the measurement, or show only the measurement."""
     entry = _load().get(key, {})
     measured = measured if isinstance(measured, str) else float(measured)
     question, unit = entry.get("question", ""), entry.get("unit", "")
@@ -80,7 +80,7 @@ def reveal(key: str, measured: Answer) -> Reveal:
 
 @dataclass(frozen=True)
 class Reveal:
-    """A guess beside the measurement."""
+    """A prediction and the measurement."""
 
     key: str
     question: str
@@ -90,38 +90,38 @@ class Reveal:
 
     @property
     def sentence(self) -> str:
-        """The comparison in words."""
+        """The comparison as a sentence."""
         measured = _with_unit(self.measured, self.unit)
         if self.predicted is None:
             said = "It is" if isinstance(self.measured, str) else "Measured:"
             return (
-                f"{said} {measured}. You made no guess here; make the next one before you "
-                "measure, however rough: what surprises you stays with you."
+                f"{said} {measured}. You made no prediction here. Make the next one before you "
+                "measure, even a rough one, because you remember surprises."
             )
         guessed = _with_unit(self.predicted, self.unit)
-        if isinstance(self.predicted, str):  # a choice may be words such as "waits for ever"
+        if isinstance(self.predicted, str):  # a choice may be words such as "waits forever"
             guessed, measured = f'"{guessed}"', f'"{measured}"'
         if self.predicted == self.measured:
-            return f"You said {guessed}, and so it is."
-        return f"You said {guessed}, it is {measured}{self._distance()}."
+            return f"You predicted {guessed}, which is correct."
+        return f"You predicted {guessed}, and it is {measured}{self._distance()}."
 
     def _distance(self) -> str:
         guess, measured = self.predicted, self.measured
         if isinstance(guess, str | None) or isinstance(measured, str) or guess * measured <= 0:
-            return ""  # a ratio makes no sense
+            return ""  # a ratio would be meaningless
         factor = max(measured / guess, guess / measured)
         if factor <= _CLOSE:
-            return ": close"
+            return ", which is close"
         times = f"{factor:,.1f}".removesuffix(".0")
         more = "more" if abs(measured) > abs(guess) else "less"
-        return f": {times} times {more} than you thought"
+        return f", {times} times {more} than you predicted"
 
     def __repr__(self) -> str:
-        """Say it in words."""
+        """Return the comparison as a sentence."""
         return self.sentence
 
     def _repr_html_(self) -> str:
-        both = (("you said", self.predicted, True), ("measured", self.measured, False))
+        both = (("predicted", self.predicted, True), ("measured", self.measured, False))
         rows = [
             Bar(name, value, _with_unit(value, self.unit), guessed)
             for name, value, guessed in both
@@ -132,12 +132,12 @@ class Reveal:
 
 
 class Form(widgets.VBox):  # type: ignore[misc]
-    """A form that can be read where no widget is drawn."""
+    """A form that also has a text version, for viewers without widgets."""
 
     in_words = ""
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, object]:
-        shown = getattr(super(), "_repr_mimebundle_", dict)  # ipywidgets 7 has none
+        shown = getattr(super(), "_repr_mimebundle_", dict)  # ipywidgets 7 does not define it
         words = {"text/plain": self.in_words, "text/html": card("plain", self.in_words)}
         return {**shown(**options), **words}
 
@@ -149,24 +149,24 @@ def _read_guess(text: str, unit: str) -> float:
     with suppress(ValueError):
         number = float(bare)
     if not math.isfinite(number):
-        raise CourseError(f"{text!r} is not a number; write for instance 40.")
+        raise CourseError(f"{text!r} is not a number. Enter a number, for example 40.")
     if unit == "%" and not 0 <= number <= 100:
-        raise CourseError("A share lies between 0 and 100 %.")
+        raise CourseError("A share must be between 0 and 100 %.")
     if unit and number < 0:
-        raise CourseError(f"A number in {unit} is not below 0; write for instance 40.")
+        raise CourseError(f"A number in {unit} cannot be negative. Enter a number, for example 40.")
     return number
 
 
 def _status(kept: Answer | None, unit: str) -> str:
     if kept is None:
-        return "Not answered yet. A guess is enough; the notebook runs on without one."
-    return f"Kept: {_with_unit(kept, unit)}"
+        return "Not answered yet. A guess is enough, and the notebook also runs without one."
+    return f"Saved: {_with_unit(kept, unit)}"
 
 
 def _with_unit(value: Answer, unit: str) -> str:
     if isinstance(value, str):
         return value
-    # three digits, without an exponent where people would not use one
+    # three significant digits, without an exponent for common sizes
     number = f"{value:,.0f}" if 100 <= abs(value) < 1e12 else f"{value:.3g}"
     return f"{number} {'time' if (number, unit) == ('1', 'times') else unit}".rstrip()
 
@@ -178,7 +178,7 @@ def _load() -> dict[str, dict[str, Any]]:
     except FileNotFoundError:
         return {}
     except ValueError:
-        path.replace(path.with_suffix(".damaged"))  # a broken file must not stop a class
+        path.replace(path.with_suffix(".damaged"))  # a damaged file must not block the notebook
         return {}
     return answers
 

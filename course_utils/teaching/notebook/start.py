@@ -1,4 +1,4 @@
-"""Begin a notebook: how workers start, the data it reads, chance, and a line about the machine."""
+"""Prepare a notebook: start method of workers, data, random seeds, and a line about the machine."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import memory, usable_cores, use_start_method
 from course_utils.paths import data_root, data_size
+from course_utils.teaching.notebook.failed_cells import watch_cells
 from course_utils.teaching.notebook.leftovers import (
     end_without_helpers,
     let_workers_begin_anew,
@@ -22,14 +23,14 @@ from course_utils.teaching.notebook.leftovers import (
 )
 from course_utils.teaching.notebook.worker_module import register
 from keepfed import __version__
-from keepfed.interrupts import hear_lost_ones
+from keepfed.interrupts import reraise_lost_interrupts
 
-# What every worker imports: loaded once into the server that forks them, it costs no worker time.
+# Modules that every worker imports. The server that forks workers loads them once for all.
 PRELOAD = (
     "course_utils.hardware.machine.server",
     "torch",
     "numpy",
-    "h5py",  # which the events import when they are first read from such a file
+    "h5py",  # imported by the events on their first read from HDF5
     "pyarrow.parquet",
     "course_utils.loading.events",
     "course_utils.loading.shards",
@@ -51,9 +52,9 @@ _READS = {
     "13": ("events",),
     "A": (),
     "B": ("events",),
-}  # the others need the images too
+}  # all other notebooks need events and images
 
-# Each is right, and none of them is news on a machine that emulates its GPU and sweeps its workers.
+# Correct warnings that do not apply: this GPU is emulated, and leftover workers are cleaned up.
 _QUIET = (
     "This DataLoader will create .* worker processes in total",
     "'pin_memory' argument is set as true but no accelerator is found",
@@ -62,22 +63,25 @@ _QUIET = (
 
 
 def ready(notebook: str) -> None:
-    """Make a fresh kernel ready for notebook `notebook`, such as "01"; the first cell calls it."""
+    """Prepare a new kernel for notebook `notebook`, such as "01"; the first cell calls it."""
     from IPython.core.getipython import get_ipython
 
-    method = start_workers()  # first: its server loads torch while this process does the same
+    method = (
+        start_workers()
+    )  # first, so that its server loads torch at the same time as this process
     for message in _QUIET:
         warnings.filterwarnings("ignore", message=message)
     if shell := get_ipython():
         register(shell, notebook)
+        watch_cells(shell)
         spare_the_kernel(shell.user_global_ns)
-        hear_lost_ones(lambda: shell.execution_count)
+        reraise_lost_interrupts(lambda: shell.execution_count)
         shell.events.register("post_run_cell", let_workers_begin_anew)
         if hasattr(kernel := getattr(shell, "kernel", None), "_process_children"):
             end_without_helpers(kernel)
-        # where MPLBACKEND is set to Agg, as on many clusters, pictures would not be shown
+        # On clusters, MPLBACKEND is often Agg, which would not show pictures.
         os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch.profiler complains where no GPU is
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences torch.profiler without a GPU
     if note := _version_note(notebook, Path.cwd()):
         print(note)
     for name in _READS.get(notebook, ("events", "images")):
@@ -87,30 +91,30 @@ def ready(notebook: str) -> None:
 
 
 def start_workers() -> str:
-    """Make this kernel start workers as the course does, and return how."""
+    """Set the course's start method of workers in this kernel, and return it."""
     return use_start_method(PRELOAD)
 
 
 def data_path(name: str, size: str | None = None) -> Path:
-    """Return the folder of a data set, which is made first where it is not there yet.
+    """Return the folder of a data set; create the data set first if it does not exist.
 
     Raises:
-        CourseError: the data set is unknown, or could not be made.
+        CourseError: If the data set is unknown, or could not be created.
     """
     folder = data_root() / f"{name}-{data_size(size)}"
-    # The manifest is written last, so its presence means that everything is there.
+    # The manifest is written last, so its presence means that the data set is complete.
     is_there = name in DATA_SETS and (folder / "manifest.json").is_file()
     if not is_there and make_data(name, size) != 0:
         raise CourseError(
-            f"The {name} could not be made; mend what is named above, then run `course data`."
+            f"Could not create the {name}. Fix the problem shown above, then run `course data`."
         )
     return folder
 
 
 def make_data(name: str, size: str | None = None) -> int:
-    """Make a data set, or look whether it is whole, in words of its own; return an exit code."""
+    """Create a data set, or check that it is complete; print messages, return an exit code."""
     if name not in DATA_SETS:
-        raise CourseError(f"There is no data set {name!r}; choose one of {', '.join(DATA_SETS)}.")
+        raise CourseError(f"There is no data set {name!r}. Choose one of {', '.join(DATA_SETS)}.")
     from course_data import make_events, make_images, make_tokens, make_volumes
 
     makers: dict[str, Callable[[Sequence[str]], int]] = {
@@ -124,14 +128,14 @@ def make_data(name: str, size: str | None = None) -> int:
 
 
 def _version_note(notebook: str, folder: Path) -> str:
-    """Tell if the notebook in `folder` was made for another version of the course."""
+    """Return a note if the notebook in `folder` belongs to a different version of the course."""
     for path in sorted(folder.glob(f"{notebook}_*.ipynb")):
         with suppress(OSError, ValueError, KeyError, TypeError):
             made_for = json.loads(path.read_text("utf-8"))["metadata"]["course"]["version"]
             if made_for != __version__:
                 return (
-                    f"{path.name} is of course version {made_for}, installed is "
-                    f"{__version__}; for the new one beside it run "
+                    f"{path.name} belongs to course version {made_for}, but version {__version__} "
+                    f"is installed. To add the new notebook next to it, run "
                     f"`course lab --fresh {notebook}`."
                 )
     return ""
@@ -143,7 +147,7 @@ def _seed() -> None:
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
-    torch.set_num_threads(1)  # as in a worker, so that loading costs the same in both
+    torch.set_num_threads(1)  # as in a worker, so that loading takes the same time in both
 
 
 def _machine(method: str) -> str:
@@ -151,5 +155,5 @@ def _machine(method: str) -> str:
 
     return (
         f"Ready: {usable_cores()} cores, {memory() / 1e9:.0f} GB of memory, data of size "
-        f"{data_size()}, workers start by {method}.\nAccelerator: {get_accelerator()}"
+        f"{data_size()}, workers start with {method}.\nAccelerator: {get_accelerator()}"
     )

@@ -1,4 +1,4 @@
-"""Start a script once for each rank, as torchrun does in a terminal, and see how it ended."""
+"""Run a script once per rank, like torchrun in a terminal, and report how it ended."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from course_utils.errors import CourseError
 from course_utils.teaching.notebook.demo import Demo, loaded_context, run_demo
 from course_utils.teaching.notebook.start import PRELOAD
 
-# In a terminal every rank is a new Python, which loads torch for seconds. Here one server loads it,
-# and the ranks are its forks; the script they run is the same.
+# In a terminal, every rank is a new Python that takes seconds to load torch. Here one server loads
+# torch and the ranks are forked from it. They run the same script.
 _PROGRAM = """
 if __name__ == "__main__":
     import multiprocessing, os, sys
     import torch
     from torch.distributed.run import main
 
-    if torch.cuda.device_count() < {ranks}:  # NCCL lets no two ranks share one
+    if torch.cuda.device_count() < {ranks}:  # in NCCL, ranks cannot share a GPU
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     sys.path[:] = {path!r}
-    os.environ["OMP_NUM_THREADS"] = "1"  # else every rank would take all cores
+    os.environ["OMP_NUM_THREADS"] = "1"  # otherwise every rank uses all cores
     os.environ["PYTHONUNBUFFERED"] = "1"
     if {method!r} == "forkserver":
         multiprocessing.set_forkserver_preload({preload!r})
     main(["--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "{ranks}",
-          "--log-dir", os.path.dirname(__file__),  # it goes with the demonstration
+          "--log-dir", os.path.dirname(__file__),  # deleted after the demonstration
           "--start-method", {method!r}, "--run-path", {script!r}, *{args!r}])
 """
 
@@ -36,20 +36,20 @@ def torchrun(
     """Run `torchrun --standalone --nproc-per-node RANKS SCRIPT ARGS`; leave no process behind.
 
     Args:
-        script: its path, or the name of a %%worker_module.
-        args: what it finds in sys.argv.
-        ranks: how many processes on this machine.
-        seconds: all of them are stopped after so long.
-        rank_mb: they are stopped, too, once each holds more on average, its workers included.
+        script: Path of the script, or the name of a %%worker_module.
+        args: Arguments of the script, in its sys.argv.
+        ranks: Number of processes on this machine.
+        seconds: Time limit for all ranks.
+        rank_mb: Average memory limit per rank, including its workers.
 
     Raises:
-        CourseError: there is no such script.
+        CourseError: If there is no such script.
     """
     module = sys.modules.get(str(script))
     path = Path(getattr(module, "__file__", None) or script).resolve()
     if not path.is_file():
         raise CourseError(
-            f"There is no script {script}; give its path, or the name behind %%worker_module."
+            f"There is no script {script}. Pass its path, or the name after %%worker_module."
         )
     program = _PROGRAM.format(
         path=sys.path,

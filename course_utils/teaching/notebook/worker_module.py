@@ -1,8 +1,8 @@
-"""`%%worker_module NAME`: put a cell where workers can import it.
+"""`%%worker_module NAME`: write a cell to a file that workers can import.
 
-A worker is a new Python process. Under spawn and forkserver it gets a class by name and imports it
-from a file, so a class that exists only in the notebook dies there. The magic writes the cell to a
-file, imports the file, and hands its names to the notebook.
+A worker is a new Python process. With spawn and forkserver, it receives only the name of a class
+and imports the class from a file, so a class that is defined in the notebook fails. The magic
+writes the cell to a file, imports the file, and adds its names to the notebook.
 """
 
 import builtins
@@ -23,22 +23,22 @@ from course_utils.teaching.notebook.learners_code import advice, explain, name_c
 from keepfed.files import replace_file
 
 _CELL = "the cell"
-_ran: dict[str, str] = {}  # name of a module -> the cell that made it in this kernel, last one last
+_ran: dict[str, str] = {}  # module name -> its cell in this kernel, the latest run last
 
 
 def register(shell: Any, notebook: str) -> None:
-    """Give `shell` the magic; its files lie in a folder of their own for each notebook."""
+    """Register the magic in `shell`; each notebook has a separate folder for its files."""
     folder = scratch_folder() / f"nb{notebook}"
 
     def worker_module(line: str, cell: str) -> None:
         """Write this cell to a module that workers can import, and import it here."""
         name = line.strip()
         last, again = _ran.get(name) == cell and next(reversed(_ran)) == name, False
-        # what was run last of all stays, and so objects made with it stay good
+        # A repeated run keeps the latest module, so that existing objects stay valid.
         if not (last and name in sys.modules and (folder / f"{name}.py").exists()):
             again = name in _ran
             define(name, cell, folder=folder)
-            _ran.pop(name, None)  # to become the last one
+            _ran.pop(name, None)  # moves it to the end
             _ran[name] = cell
         module = sys.modules[name]
         shell.user_ns.update({k: v for k, v in vars(module).items() if not k.startswith("_")})
@@ -48,24 +48,24 @@ def register(shell: Any, notebook: str) -> None:
 
 
 def define(name: str, cell: str, *, folder: Path, of: str = _CELL) -> ModuleType:
-    """Write `cell`, the text `of` something, to `folder/NAME.py` and import it.
+    """Write `cell`, the text `of` something, to `folder/NAME.py`, and import it.
 
     Raises:
-        CourseError: the name will not do, or the cell does not compile or run.
+        CourseError: If the name is not valid, or the cell does not compile or run.
     """
     path = folder / f"{name}.py"
     _check_name(name, path)
     if of != _CELL:
         name_copy(path, of)
-    # The first line stands for the magic's own, so that both count lines alike.
+    # The first line replaces the line of the magic, so that line numbers match the cell.
     source = f"# %%worker_module {name}\n{cell}"
     try:
-        compile(source, of, "exec")  # under its path the line would be read from the last version
+        compile(source, of, "exec")  # the path would show the line of the previous version
     except SyntaxError as error:
         line = (error.text or "").strip()
         raise CourseError(
-            f"Line {error.lineno} of {of} is not Python, `{line}`: {error.msg}. "
-            "Mend it and run the cell again."
+            f"Line {error.lineno} of {of} is not valid Python, `{line}`: {error.msg}. "
+            "Fix the line and run the cell again."
         ) from None
     _write(path, source)
     _put_on_path(folder)
@@ -74,7 +74,7 @@ def define(name: str, cell: str, *, folder: Path, of: str = _CELL) -> ModuleType
     try:
         return importlib.import_module(name)
     except Exception as error:
-        step = advice(error) or "Mend it and run the cell again."
+        step = advice(error) or "Fix the line and run the cell again."
         what = "The cell" if of == _CELL else of
         raise CourseError(f"{what} stopped in {explain(error)}. {step}") from None
 
@@ -82,21 +82,21 @@ def define(name: str, cell: str, *, folder: Path, of: str = _CELL) -> ModuleType
 def _check_name(name: str, path: Path) -> None:
     if not name.isidentifier() or keyword.iskeyword(name):
         raise CourseError(
-            f"{name!r} cannot name a module; write for instance: %%worker_module my_dataset"
+            f"{name!r} is not a valid module name. Write for example: %%worker_module my_dataset"
             if name
-            else "The module needs a name; write for instance: %%worker_module my_dataset"
+            else "The module needs a name. Write for example: %%worker_module my_dataset"
         )
     spec = None if name in sys.modules else importlib.util.find_spec(name)
     taken_by = getattr(sys.modules.get(name), "__file__", "") if spec is None else spec.origin
     if (spec or name in sys.modules) and taken_by != str(path):
-        raise CourseError(f"Python has a module {name!r} already; call this one my_{name}.")
+        raise CourseError(f"Python already has a module {name!r}. Name this one my_{name}.")
 
 
 def _write(path: Path, source: str) -> None:
-    """Write the module with a time stamp that no earlier version of it had.
+    """Write the module with a time stamp that is newer than every earlier version's.
 
-    Python believes a cached .pyc if size and time in whole seconds agree, and a second edit of
-    equal length within one second agrees. Stamps that only grow keep every process from it.
+    Python uses a cached .pyc if the size and the time in whole seconds match, as they may after two
+    quick edits of equal length. Increasing time stamps prevent this in every process.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     stamp = int(time.time())
@@ -107,7 +107,7 @@ def _write(path: Path, source: str) -> None:
 
 
 def _put_on_path(folder: Path) -> None:
-    # Workers inherit sys.path; programs started with subprocess look at PYTHONPATH.
+    # Workers inherit sys.path; subprocesses read PYTHONPATH.
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
         others = os.environ.get("PYTHONPATH")
@@ -121,24 +121,24 @@ def _report(module: ModuleType, cell: str, again: bool) -> str:
         for symbol in table.get_symbols()
         if symbol.is_assigned() and not symbol.is_imported()
     ]
-    # what a script assigns under `if __name__ == "__main__"` is not there
+    # Names that a script assigns below `if __name__ == "__main__"` do not exist in the module.
     made = [name for name in assigned if name[0] != "_" and hasattr(module, name)]
     lines = [f"{module.__name__}.py defines {', '.join(made) or 'nothing'}."]
     if assigned and not made:
-        lines = [f"{module.__name__}.py is a script: where it is imported, it does nothing."]
+        lines = [f"{module.__name__}.py is a script. Importing it does nothing."]
     if again and any(inner.get_type() == "class" for inner in table.get_children()):
         lines.append(
-            "Objects made before this keep the old code; run the cells that made them again."
+            "Objects created earlier keep the old code. Run the cells that create them again."
         )
     if missing := sorted(_read_names(table) - {*vars(module), *assigned, *dir(builtins)}):
         lines.append(
-            f"A worker will not know {', '.join(missing)}: it is a fresh Python, so the cell has "
-            "to import or define what it uses."
+            f"A worker will not know {', '.join(missing)}, because it is a new Python. Import or "
+            "define in this cell everything that it uses."
         )
     return "\n".join(lines)
 
 
 def _read_names(table: symtable.SymbolTable) -> set[str]:
-    """Return the names that the code of `table` and of all it contains looks up in the module."""
+    """Return the global names that the code of `table` and its nested scopes reads."""
     names = {s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()}
     return names.union(*map(_read_names, table.get_children()))

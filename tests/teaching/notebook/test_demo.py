@@ -16,7 +16,7 @@ BOTH = "import sys; print('<b>out'); print('err', file=sys.stderr)"
 @pytest.mark.parametrize(
     ("program", "ending", "shown"),
     [
-        (BOTH, "Ended by itself", "<b>out\nerr"),
+        (BOTH, "Finished normally", "<b>out\nerr"),
         ("x = 1\nx / 0", "Ended with an error (exit status 1)", 'File "demo.py", line 2'),
         pytest.param(
             *(KILL, "Killed by SIGKILL", ""),
@@ -24,9 +24,9 @@ BOTH = "import sys; print('<b>out'); print('err', file=sys.stderr)"
         ),
         (
             f"import subprocess, sys; subprocess.run([sys.executable, '-c', {GROW!r}])",
-            *("Stopped: it held more than 600 MB of memory", ""),
+            *("Stopped, because it used more than 600 MB of memory", ""),
         ),
-        ("print('x' * 50_000)\nprint('the end')", "Ended by itself", "x\nthe end"),
+        ("print('x' * 50_000)\nprint('the end')", "Finished normally", "x\nthe end"),
     ],
     ids=lambda value: value.replace("\n", " ")[:24],
 )
@@ -56,7 +56,7 @@ def test_what_would_go_on_is_stopped_and_no_descendant_is_left(ending: str, fres
         memory_mb=math.inf if fresh else 2000,
         fresh=fresh,
     )
-    stopped = "Stopped after 2 s: it would have gone on"
+    stopped = "Stopped after 2 s, because it was still running"
     assert demo.ending == (stopped if "while" in ending else "Ended with an error (exit status 3)")
     pid = int(demo.output.splitlines()[0])
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE

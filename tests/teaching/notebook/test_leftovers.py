@@ -44,7 +44,7 @@ def test_a_worker_that_nobody_knows_any_more_is_ended(
     multiprocessing.process._children.discard(worker)  # as if the start had been interrupted
     batches._shutdown = True
     cleanup_workers()
-    said = "Cleared away: 0 unfinished loops over a loader, 1 worker process.\n"
+    said = "Cleaned up 0 unfinished loops over a loader and 1 worker process.\n"
     assert capsys.readouterr().out == said
     assert not psutil.pid_exists(worker.pid)
     # It counts as shut down: torch would keep its address, and refuse a later loop that gets it.

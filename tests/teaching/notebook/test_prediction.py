@@ -48,15 +48,19 @@ def test_numbers_are_read_as_people_write_them(
     assert kept(answers) == number
 
 
-NO_NUMBER = "{!r} is not a number; write for instance 40."
+NO_NUMBER = "{!r} is not a number. Enter a number, for example 40."
 
 
 @pytest.mark.parametrize(
     ("typed", "unit", "sentence"),
     [
-        ("-20", "%", "A share lies between 0 and 100 %."),
-        ("1,000,000,000 %", "%", "A share lies between 0 and 100 %."),
-        ("-0.5 it/s", "it/s", "A number in it/s is not below 0; write for instance 40."),
+        ("-20", "%", "A share must be between 0 and 100 %."),
+        ("1,000,000,000 %", "%", "A share must be between 0 and 100 %."),
+        (
+            "-0.5 it/s",
+            "it/s",
+            "A number in it/s cannot be negative. Enter a number, for example 40.",
+        ),
         *[(typed, "%", NO_NUMBER.format(typed)) for typed in ("much", "nan", "inf", "4 0 %")],
     ],
 )
@@ -73,7 +77,7 @@ def test_a_choice_is_kept_and_compared_in_words(answers: Path) -> None:
     field(form).value = "CPU"
     assert kept(answers, "90.2") == "CPU"
     assert repr(reveal("90.2", "storage")) == 'You said "CPU", it is "storage".'
-    assert "you said" not in reveal("90.2", "storage")._repr_html_()
+    assert ">predicted<" not in reveal("90.2", "storage")._repr_html_()
 
 
 def test_asking_again_shows_what_was_kept_also_where_no_widget_is_drawn() -> None:
@@ -88,13 +92,18 @@ def test_asking_again_shows_what_was_kept_also_where_no_widget_is_drawn() -> Non
 @pytest.mark.parametrize(
     ("unit", "guess", "measured", "sentence"),
     [
-        ("%", 40, 80, "You said 40 %, it is 80 %: 2 times more than you thought."),
-        ("%", 40, 42, "You said 40 %, it is 42 %: close."),
-        ("%", 40, 40, "You said 40 %, and so it is."),
-        ("%", 0, 12, "You said 0 %, it is 12 %."),
-        ("times", 4, 1.001, "You said 4 times, it is 1 time: 4 times less than you thought."),
-        ("ms", 1, 1.5, "You said 1 ms, it is 1.5 ms: 1.5 times more than you thought."),
-        ("it/s", 1234, 1e5, "You said 1,234 it/s, it is 100,000 it/s: 81 times more than you"),
+        ("%", 40, 80, "You predicted 40 %, and it is 80 %, 2 times more than you predicted."),
+        ("%", 40, 42, "You predicted 40 %, and it is 42 %, which is close."),
+        ("%", 40, 40, "You predicted 40 %, which is correct."),
+        ("%", 0, 12, "You predicted 0 %, and it is 12 %."),
+        (
+            "times",
+            4,
+            1.001,
+            "You predicted 4 times, and it is 1 time, 4 times less than you predicted.",
+        ),
+        ("ms", 1, 1.5, "You predicted 1 ms, and it is 1.5 ms, 1.5 times more than you predicted."),
+        ("it/s", 1234, 1e5, "You predicted 1,234 it/s, and it is 100,000 it/s, 81 times more"),
     ],
 )
 def test_the_comparison_is_told_as_a_ratio_and_drawn_to_one_scale(
@@ -109,13 +118,13 @@ def test_the_comparison_is_told_as_a_ratio_and_drawn_to_one_scale(
 def test_without_a_guess_or_a_question_the_measurement_is_shown() -> None:
     predict("90.1", "How busy?", unit="%")
     shown = reveal("90.1", 81)
-    assert repr(shown).startswith("Measured: 81 %. You made no guess here")
-    assert "you said" not in shown._repr_html_()
+    assert repr(shown).startswith("Measured: 81 %. You made no prediction here")
+    assert ">predicted<" not in shown._repr_html_()
     assert repr(reveal("90.9", 3.0)).startswith("Measured: 3. ")
     assert repr(reveal("90.9", "a larger model")).startswith("It is a larger model. ")
 
 
-def test_a_damaged_file_is_put_aside(answers: Path) -> None:
+def test_damaged_file_is_renamed(answers: Path) -> None:
     answers.write_text("{", "utf-8")
     assert "Not answered yet" in status(predict("90.1", "How busy?"))
     assert answers.with_suffix(".damaged").exists()

@@ -26,7 +26,7 @@ def test_every_rank_runs_the_script_and_none_is_left(what: str, tmp_path: Path) 
     run = torchrun(script, left, what, ranks=2, seconds=60 if what == "end" else 8)
     if what == "end":
         assert sorted(path.name for path in left.iterdir()) == ["0 of 2", "1 of 2"]
-        assert run.ending == "Ended by itself"
+        assert run.ending == "Finished normally"
     for path in left.iterdir():
         pid = int(path.read_text())
         assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE

@@ -64,13 +64,13 @@ def test_a_script_is_called_one_and_what_it_would_assign_is_not_missing(
 ) -> None:
     magic.run("mine", 'import sys\nif __name__ == "__main__":\n    a = sys.argv\n    print(a)\n')
     said = capsys.readouterr().out
-    assert said == "mine.py is a script: where it is imported, it does nothing.\n"
+    assert said == "mine.py is a script. Importing it does nothing.\n"
 
 
 def test_a_changed_cell_says_that_old_objects_stay_old(
     magic: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = "Objects made before this keep the old code; run the cells that made them again."
+    said = "Objects created earlier keep the old code. Run the cells that create them again."
     cells = [f"class Events: n = {n}" for n in (1, 1, 2, 2)]
     for cell, is_new in zip(cells, (False, False, True, False), strict=True):
         before = magic.names.get("Events")
@@ -125,15 +125,15 @@ def test_of_a_new_version_that_is_not_python_the_new_line_is_told(folder: Path) 
 @pytest.mark.parametrize(
     ("name", "cell", "sentence"),
     [
-        ("", "", "The module needs a name; write for instance: %%worker_module my_dataset"),
-        ("my dataset", "", "'my dataset' cannot name a module"),
-        ("json", "", "Python has a module 'json' already; call this one my_json."),
-        ("colorsys", "", "Python has a module 'colorsys' already"),
-        ("mine", "x = 1\nx = = 2", "Line 3 of the cell is not Python, `x = = 2`: inv"),
+        ("", "", "The module needs a name. Write for example: %%worker_module my_dataset"),
+        ("my dataset", "", "'my dataset' is not a valid module name"),
+        ("json", "", "Python already has a module 'json'. Name this one my_json."),
+        ("colorsys", "", "Python already has a module 'colorsys'"),
+        ("mine", "x = 1\nx = = 2", "Line 3 of the cell is not valid Python, `x = = 2`: inv"),
         (
             "mine",
             "x = np.zeros(3)",
-            "NameError: name 'np' is not defined. Check the spelling. Import",
+            "NameError: name 'np' is not defined. Check the spelling. A worker",
         ),
     ],
 )
