@@ -1,4 +1,4 @@
-"""Watch a loop as `course watch` does, and return what that advises: it tries no change."""
+"""Watch a loop as `course watch` does, without trials, and return its advice."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from multiprocessing import get_context, get_start_method, set_start_method
 
 from benchmarks.diagnose.loops import LOOPS, loop
 from keepfed.measure.advice import Cause, Recommendation
-from keepfed.measure.watch.figures import loops
 from keepfed.measure.watch.loop import Watched
 from keepfed.measure.watch.timing.ring_file import read_all, records_folder
+from keepfed.measure.watch.watched_loop import loops
 
 WATCHED_S = 8.0
 
 
 def advice_of_watching(name: str) -> tuple[Cause | None, Recommendation | None]:
-    """Have a loop watched for a while, in a process in which no other one was watched before."""
+    """Watch a loop for a few seconds, in a new process that has watched no other loop."""
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         return process.submit(_watched, name, get_start_method()).result()
 
 
 def _watched(name: str, start_method: str) -> tuple[Cause | None, Recommendation | None]:
-    set_start_method(start_method, force=True)  # a process that is spawned would spawn workers
+    set_start_method(start_method, force=True)  # by default, a spawned process spawns its workers
     warnings.filterwarnings("ignore", "This DataLoader will create")
     begun = time.perf_counter()
     with loop(LOOPS[name]) as (loader, step):

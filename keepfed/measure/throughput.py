@@ -23,8 +23,8 @@ class Rate:
     start_up_s: float  # time until the first batch, including the start of the workers
     batches_per_s: float
     samples_per_s: float
-    batches: int  # number of batches that count
-    dropped: int  # number of first batches that do not: num_workers * prefetch_factor + 1
+    batches: int  # number of measured batches
+    dropped: int  # number of first batches left out: num_workers * prefetch_factor + 1
 
 
 def steady_rate(

@@ -97,8 +97,8 @@ def _check(loader: Any, step: Any, seconds: float) -> None:
         )
     if not callable(step):
         raise KeepfedError(
-            f"`step` is a {type(step).__name__}, but must be a function. Move the code that your "
-            "loop runs for one batch into `def step(batch): ...`. Then call "
+            f"`step` has type {type(step).__name__}, but must be a function. Move the code that "
+            "your loop runs for one batch into `def step(batch): ...`. Then call "
             "`diagnose(loader, step)`."
         )
     if isinstance(loader, Iterator):
@@ -108,8 +108,8 @@ def _check(loader: Any, step: Any, seconds: float) -> None:
         )
     if not isinstance(loader, Iterable):
         raise KeepfedError(
-            f"`loader` is a {type(loader).__name__}, which cannot be iterated. Pass a DataLoader "
-            "or a list of batches."
+            f"`loader` has type {type(loader).__name__}, which cannot be iterated. Pass a "
+            "DataLoader or a list of batches."
         )
 
 

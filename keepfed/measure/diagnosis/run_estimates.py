@@ -70,8 +70,8 @@ def check_batches(run: Run, seconds: float) -> None:
         return
     if run.lengths:
         raise KeepfedError(
-            f"An epoch has only {max(run.lengths)} batches, which is too short for a diagnosis. Use "
-            "a smaller `batch_size` or more samples."
+            f"An epoch has only {max(run.lengths)} batches, which is too short for a diagnosis. "
+            "Use a smaller `batch_size` or more samples."
         )
     raise KeepfedError(
         f"Measured only {len(run.iterations)} batches, which is too few for a diagnosis. "

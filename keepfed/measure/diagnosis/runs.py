@@ -202,7 +202,7 @@ def _finished_iteration(run: Run, epoch: int, place: int, asked_ns: int, got_ns:
 
 
 def _time_is_up(run: Run, deadline: float) -> bool:
-    """Tell whether the time is up; a run that has hardly begun gets some grace."""
+    """Return whether the time is up, with some extra seconds for a run that has just begun."""
     now = time.perf_counter()
     if now < deadline:
         return False

@@ -1,4 +1,4 @@
-"""Traces from and for other tools: Chrome and Perfetto, torch.profiler."""
+"""Read and write traces of other tools: Chrome, Perfetto and torch.profiler."""
 
 from keepfed.measure.exchange.chrome import (
     chrome_ranks,

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from keepfed.measure.spans import Span, lanes, reach
 from keepfed.measure.trace import Trace
 
-PROCESS = 1  # all lanes stand in one process, so that Perfetto draws them below each other
+PROCESS = 1  # process ID of all lanes, so that Perfetto draws them below each other
 
 
 class Event(NamedTuple):
-    """A complete event, whatever program wrote it."""
+    """A complete event of any program."""
 
     name: str
     category: str
@@ -32,7 +32,7 @@ class Event(NamedTuple):
 
 
 def event_of(record: Mapping[str, Any], unit_ns: int = 1_000) -> Event:
-    """Return the event that `record` describes in its times of `unit_ns`."""
+    """Return `record` as an event. Its times have units of `unit_ns` nanoseconds."""
     start = round(record["ts"] * unit_ns)
     end = start + round(record.get("dur", 0) * unit_ns)
     place = record["pid"], record["tid"]
@@ -40,12 +40,12 @@ def event_of(record: Mapping[str, Any], unit_ns: int = 1_000) -> Event:
 
 
 def content_of(file: Path) -> bytes:
-    """Return what `file` holds; of a gzipped one that was cut short, what there is."""
+    """Return the contents of `file`, or the readable part of a truncated gzip file."""
     content = file.read_bytes()
     if content[:2] != b"\x1f\x8b":
         return content
     text = b""
-    while content:  # one member of the gzip file after the other
+    while content:  # a gzip file consists of one or more members
         member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
         try:
             text += member.decompress(content)
@@ -58,7 +58,7 @@ def content_of(file: Path) -> bytes:
 def trace_of(
     spans: Iterable[Span], *, label: str, note: str, batches: int = 0, begins_ns: int = 0
 ) -> Trace:
-    """Return `spans` of another time and place as a trace that begins at `begins_ns`."""
+    """Return `spans` as a trace, shifted so that it begins at `begins_ns`."""
     trace = Trace(clock=lambda: 0, label=label)
     spans = list(spans)
     origin = min((span.start_ns for span in spans), default=0) - begins_ns
@@ -71,9 +71,9 @@ def trace_of(
 
 
 def save_chrome(trace: Trace, path: str | Path, **about: Any) -> Path:
-    """Write `trace` to `path` as JSON for https://ui.perfetto.dev and return the path.
+    """Write `trace` to `path` as JSON for https://ui.perfetto.dev, and return the path.
 
-    `about` is what else the file shall say of the run, such as the machine; it has to be JSON.
+    `about` are further facts about the run, such as the machine. They must be valid JSON.
     """
     path = Path(path)
     path.write_text(json.dumps(chrome_trace(trace, **about)) + "\n", "utf-8")
@@ -81,12 +81,12 @@ def save_chrome(trace: Trace, path: str | Path, **about: Any) -> Path:
 
 
 def chrome_trace(trace: Trace, **about: Any) -> dict[str, Any]:
-    """Return `trace` as the object that its JSON file holds; times begin at 0."""
+    """Return `trace` as the object of its JSON file. Times begin at 0."""
     origin, _ = reach(trace)
     events = [_metadata("process_name", 0, {"name": trace.label or "training loop"})]
     thread = 0
     for lane in lanes(trace):
-        # Perfetto draws nested events, but drops those that overlap in part: one thread per row.
+        # Perfetto drops events that partly overlap in one thread, so each row becomes a thread.
         for row in range(lane.rows):
             thread += 1
             events.append(_metadata("thread_name", thread, {"name": lane.name}))
@@ -101,7 +101,7 @@ def chrome_trace(trace: Trace, **about: Any) -> dict[str, Any]:
 
 
 def chrome_ranks(traces: Mapping[str, Trace]) -> dict[str, Any]:
-    """Return several traces with one origin as one object, each as a process of its name."""
+    """Return several traces with one origin as one JSON object, each as a named process."""
     events: list[dict[str, Any]] = []
     for process, (name, trace) in enumerate(traces.items(), PROCESS):
         for event in chrome_trace(trace)["traceEvents"]:
@@ -121,7 +121,7 @@ def _event(span: Span, thread: int, origin: int) -> dict[str, Any]:
 
 
 def load_chrome(path: str | Path, *, begins_ns: int = 0) -> Trace:
-    """Read a trace that `save_chrome` wrote, and let it begin at `begins_ns`."""
+    """Read a trace that `save_chrome` wrote, shifted so that it begins at `begins_ns`."""
     data = json.loads(content_of(Path(path)))
     names = {e["tid"]: e["args"]["name"] for e in data["traceEvents"] if e["name"] == "thread_name"}
     events = [event_of(e) for e in data["traceEvents"] if e["ph"] == "X"]

@@ -1,10 +1,10 @@
-"""Read what torch.profiler exported, so that a profile of any training loop can be drawn.
+"""Read a trace of torch.profiler, so that the profile of any training loop can be drawn.
 
     profiler.export_chrome_trace("profile.json.gz")
     load_profile("profile.json.gz").timeline()
 
-The categories and names are those of Kineto, which writes the file: "kernel", "gpu_memcpy",
-"gpu_memset" on the GPU, "cpu_op" and "user_annotation" on the host.
+Kineto writes the file. It defines the categories "kernel", "gpu_memcpy" and "gpu_memset" on the
+GPU, and "cpu_op" and "user_annotation" on the host.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from keepfed.measure.exchange.chrome import Event, content_of, event_of, trace_o
 from keepfed.measure.spans import Span, union
 from keepfed.measure.trace import Trace
 
-_NEXT = "enumerate(DataLoader)#"  # and the class of the iterator
+_NEXT = "enumerate(DataLoader)#"  # followed by the class of the iterator
 _STEP = "ProfilerStep"
 _GPU = ("kernel", "gpu_memset", "gpu_memcpy")
 _HOST = ("cpu_op", "user_annotation")
 _CALLS = ("cuda_runtime", "cuda_driver")
-# What follows this closely is one piece of work, drawn and counted as one.
-_KERNEL_GAP_NS = 10_000  # the GPU takes up its next kernel
-_CALL_GAP_NS = 100_000  # Python goes from one operation to the next
+# Events with shorter gaps between them are drawn and counted as one span.
+_KERNEL_GAP_NS = 10_000  # time in which the GPU starts the next kernel
+_CALL_GAP_NS = 100_000  # time in which Python starts the next operation
 
 
 def load_profile(path: str | Path) -> Trace:
-    """Read a Chrome trace of torch.profiler (.json or .json.gz); times begin at 0.
+    """Read a Chrome trace of torch.profiler (.json or .json.gz). Times begin at 0.
 
-    Lanes: "gpu" (compute: kernels), "copy" (transfer: copies to and from the device), "main" (wait:
-    for the next batch) and, where nothing ran on a GPU, "cpu" (compute: the main thread).
-    Worker processes are not in such a file; the note of the trace says so.
+    The lanes are "gpu" (compute: kernels), "copy" (transfer: copies to and from the device), "main"
+    (wait: for the next batch) and, if nothing ran on a GPU, "cpu" (compute: the main thread). The
+    file does not contain worker processes, and the note of the trace mentions this.
 
     Raises:
-        ValueError: the file holds no profile.
+        ValueError: If the file does not contain a profile.
     """
     path = Path(path)
     try:
@@ -48,17 +48,18 @@ def load_profile(path: str | Path) -> Trace:
         events = []
     if not any(e.category in (*_GPU, *_HOST) for e in events):
         raise ValueError(
-            f"{path} holds no profile; write one with profiler.export_chrome_trace(path)."
+            f"{path} does not contain a profile. Write one with "
+            "`profiler.export_chrome_trace(path)`."
         )
     main = _main_thread(events)
     mine = [e for e in events if (e.process, e.thread) == main]
     waits = [e for e in mine if e.name.startswith(_NEXT)]
-    # A step begins by asking for its batch, or, without a DataLoader, where the profiler says.
+    # A step begins with the call for its batch, or, without a DataLoader, with the profiler's mark.
     begins = sorted(e.start_ns for e in waits or mine if e.name.startswith((_NEXT, _STEP)))
     on_gpu = [e for e in events if e.category in _GPU]
     work = _gpu_spans(events, on_gpu, begins) if on_gpu else _cpu_spans(mine, waits, begins)
     spans = [Span("main", "wait", e.start_ns, e.end_ns, _batch(e.start_ns, begins)) for e in waits]
-    note = "recorded by torch.profiler, workers not in it"
+    note = "recorded by torch.profiler, without workers"
     trace = trace_of(
         [*spans, *work],
         label=path.name.split(".")[0],
@@ -66,12 +67,15 @@ def load_profile(path: str | Path) -> Trace:
         batches=len(begins),
     )
     steps = [int(e.name.partition("#")[2]) for e in mine if e.name.startswith(f"{_STEP}#")]
-    trace.starts_midway = min(steps, default=0) > 0  # its schedule left the first ones out
+    trace.starts_midway = min(steps, default=0) > 0  # the schedule skipped the first steps
     return trace
 
 
 def _main_thread(events: Sequence[Event]) -> tuple[Any, Any]:
-    """Return process and thread of the loop: where steps and batches are, else most operations."""
+    """Return the process and thread of the loop.
+
+    It is the thread with the steps and batches, or else the one with the most operations.
+    """
     host = [e for e in events if e.category in _HOST]
     marked = [e for e in host if e.name.startswith((_NEXT, _STEP))]
     counted = Counter((e.process, e.thread) for e in marked or host)
@@ -100,7 +104,7 @@ def _gpu_spans(
 def _cpu_spans(
     mine: Iterable[Event], waits: Sequence[Event], begins: Sequence[int]
 ) -> Iterator[Span]:
-    """Yield what the main thread computes: all that is named there but steps and waiting."""
+    """Yield the computations of the main thread: all its named events but steps and waits."""
     waits = sorted(waits, key=lambda e: e.start_ns)
     pieces: dict[int, list[Event]] = {}
     for event in mine:

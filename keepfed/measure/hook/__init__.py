@@ -1,4 +1,4 @@
-"""Follow a DataLoader, with what its workers do: what draws or computes needs no torch."""
+"""Observe a DataLoader and its workers. The packages that compute and draw need no torch."""
 
 from keepfed.measure.hook.contents import Contents, contents_of
 from keepfed.measure.hook.delay import delay_ns, has_delay

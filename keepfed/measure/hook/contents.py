@@ -1,4 +1,4 @@
-"""Look at the values of a batch: could they be smaller, and how many are Python objects?"""
+"""Inspect a batch: count its Python objects, and find smaller dtypes for its tensors."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-LOOKED_AT = 65_536  # values of a tensor at most
+MAX_VALUES = 65_536  # values of a tensor that are inspected
 
 
 class Contents(NamedTuple):
-    """What a batch consists of."""
+    """The contents of a batch."""
 
-    objects: int  # that are pickled one by one
-    narrower: str  # the type that holds the values of the largest tensor, "" if its own does not
-    narrower_share: float  # of the bytes of all tensors are left then
+    objects: int  # Python objects that are pickled one by one
+    narrower: str  # smaller dtype that can hold the largest tensor, "" if there is none
+    narrower_share: float  # share of the bytes that remain with the smaller dtypes
 
 
 def contents_of(batch: Any) -> Contents:
-    """Return what the tensors and containers of `batch` hold; only NumPy computes here."""
+    """Return the contents of `batch`, computed with NumPy only."""
     tensors, objects = list[torch.Tensor](), 0
     for leaf in _leaves(batch):
         if isinstance(leaf, torch.Tensor):
@@ -50,15 +50,15 @@ def _leaves(batch: Any) -> Iterator[Any]:
 
 
 def _narrower(tensor: torch.Tensor) -> tuple[str, float]:
-    """Return the type that holds the values of a tensor, and the share of bytes left by it."""
+    """Return a smaller dtype that can hold a tensor, and the share of bytes that remains."""
     if tensor.device.type != "cpu" or tensor.layout is not torch.strided or not tensor.numel():
         return "", 1.0
     try:
         values = tensor.detach().numpy()
-    except (TypeError, RuntimeError):  # bfloat16, and kinds of tensors that NumPy does not know
+    except (TypeError, RuntimeError):  # NumPy does not support bfloat16 and some kinds of tensors
         return "", 1.0
     size = values.itemsize
-    values = values.ravel()[:: 1 + values.size // LOOKED_AT]
+    values = values.ravel()[:: 1 + values.size // MAX_VALUES]
     if values.dtype.kind == "f":
         if not np.isfinite(values).all():
             return "", 1.0
@@ -76,7 +76,7 @@ def _narrower(tensor: torch.Tensor) -> tuple[str, float]:
 
 
 def _are_bytes(values: NDArray[Any]) -> bool:
-    """Tell whether these are images, or other integers in range."""
+    """Return whether the values are integers from 0 to 255, as in images."""
     nearest = np.rint(values)
     in_range = nearest.min() >= 0 and 1 < nearest.max() <= 255
     return bool(in_range and np.abs(values - nearest).max() < 1e-3)

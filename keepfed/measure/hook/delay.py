@@ -1,4 +1,4 @@
-"""For how long a thread was ready to run and got no core, as Linux counts it."""
+"""The run-queue delay of a thread: the time in which it was ready but had no core."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from contextlib import suppress
 
 
 def delay_ns() -> int:
-    """Return the nanoseconds for which this thread was ready to run and got no core.
+    """Return the nanoseconds in which this thread was ready to run but had no core.
 
-    0 where the system does not tell.
+    Only Linux counts this time. On other systems, the result is 0.
     """
     try:
         thread = threading.get_native_id()
-        if _own.thread != thread:  # a forked process begins with the file of its parent
+        if _own.thread != thread:  # a forked process inherits the file of its parent
             _own.file, _own.thread = _File("/proc/thread-self/schedstat"), thread
         return int(_own.file.read().split()[1])
     except (OSError, IndexError):
@@ -22,12 +22,12 @@ def delay_ns() -> int:
 
 
 def has_delay() -> bool:
-    """Return whether this system tells it."""
+    """Return whether this system counts the delay."""
     return os.path.exists("/proc/thread-self/schedstat")
 
 
 class _File:
-    """A file kept open: to open it takes ten times as long as to read it."""
+    """A file that stays open, because opening it takes ten times as long as reading it."""
 
     def __init__(self, path: str):
         self.handle = -1

@@ -1,7 +1,7 @@
-"""Measure what each fetch of a batch costs, in the process that makes it.
+"""Measure the cost of every fetch, in the process that builds the batch.
 
-Tracing, `diagnose` and `watch` share this meter. They differ in where the figures go: each has a
-`Sink` that takes them.
+Tracing, `diagnose` and `watch` share this meter. Each of them uses its own `Sink`, which receives
+the measurements.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from keepfed.measure.hook.loader_hook import Listener
 from keepfed.measure.records import DATASET_STAGES, LONG_NS, MAIN, SOME, UNKNOWN, Fetch, Row
 from keepfed.measure.spans import Clock, SpanLog, activate, current
 
-# the last five figures of a `Fetch`, for the worker of that number
+# Function that returns the last five fields of a `Fetch` for a worker ID
 AboutProcess = Callable[[int], tuple[int, int, int, int, int]]
 
 _NO_STAGES, _NOT_READ = (0,) * 3, (UNKNOWN,) * 5
 
 
 class Sink:
-    """Takes the figures of each fetch; picklable, for workers get a copy."""
+    """Receiver of fetches, which must be picklable because every worker gets a copy."""
 
     def worker_started(self, worker_id: int) -> None:
-        """Begin in a worker, which is this process."""
+        """Start in this process, which is a worker."""
 
     def wants(self, index: Any) -> bool:
-        """Return whether the fetch of `index` that begins is to be measured."""
+        """Return whether to measure the fetch of `index`, which begins now."""
         return True
 
     def take(self, fetch: Fetch, rows: Sequence[Row], batch: Any) -> Any:
-        """Take the figures and the named stages of a fetch; return what goes on as its batch."""
+        """Receive a fetch and its named stages, and return the batch to pass on."""
         return batch
 
     def failed(self, error: Exception) -> None:
-        """Handle an error of ours, after which nothing more is measured; raise it by default."""
+        """Handle an error of the meter, which ends the measurement. The default raises it."""
         raise error
 
 
 class FetchMeter(Listener):
-    """Reads the clocks of the process that fetches, and gives each `Fetch` to its sinks."""
+    """Reads the clocks of the fetching process, and passes each `Fetch` to its sinks."""
 
     def __init__(
         self,
@@ -50,34 +50,33 @@ class FetchMeter(Listener):
         about_process: AboutProcess | None = None,
         clock: Clock = perf_counter_ns,
     ):
-        """Begin.
+        """Create a meter.
 
         Args:
-            sinks: the last one may send the figures along with the batch.
-            sparse: read the processor time of few of the fetches that are short.
-            about_process: what else to tell of the process that fetches.
-            clock: of the process that fetches, unless somebody records there by another one.
+            sinks: Receivers of the fetches. The last one may send the fetch along with the batch.
+            sparse: If True, read the CPU time for only a few of the short fetches.
+            about_process: Function that returns further figures of the fetching process.
+            clock: Clock of the fetching process, unless a trace with another clock records there.
         """
         self.sinks, self._sparse, self._about_process = sinks, sparse, about_process
         self.worker, self._clock = MAIN, clock
-        self._own = SpanLog(
-            clock=clock
-        )  # of the stages that the dataset names, if nobody else records
-        self._log: SpanLog | None = None  # of this fetch; None: it is not measured
+        # Records the stages that the dataset names if no other trace is recording.
+        self._own = SpanLog(clock=clock)
+        self._log: SpanLog | None = None  # log of this fetch, None if it is not measured
         self._began_ns = self._collated_ns = self._first_row = 0
         self._cpu_ns = self._process_ns = self._delay_ns = 0
         self._lasted_ns = self._count = 0
         self._reads = True
 
     def worker_started(self, worker_id: int) -> None:
-        """Begin in a worker, and record the stages for as long as it lives."""
+        """Start in a worker, and record its stages until it ends."""
         for sink in self.sinks:
             sink.worker_started(worker_id)
         self.worker, self._own = worker_id, SpanLog(lane=f"worker {worker_id}", clock=self._clock)
         activate(self._own)
 
     def fetch_begins(self, index: Any) -> None:
-        """Read the clocks if a sink wants to know."""
+        """Read the clocks if a sink wants this fetch."""
         wanted = [sink.wants(index) for sink in self.sinks]
         log = None
         if any(wanted):
@@ -88,17 +87,17 @@ class FetchMeter(Listener):
             self._count += 1
             if self._reads:
                 self._delay_ns, self._process_ns = delay_ns(), process_time_ns()
-            self._cpu_ns = thread_time_ns()  # of every fetch: that it will be slow is not known yet
+            self._cpu_ns = thread_time_ns()  # always needed, because the fetch may become long
             self._began_ns = log.clock()
         self._log = log
 
     def samples_made(self) -> None:
-        """Read the clock."""
+        """Record the start of collating."""
         if self._log is not None:
             self._collated_ns = self._log.clock()
 
     def batch_made(self, batch: Any) -> Any:
-        """Give the fetch that ends so to the sinks."""
+        """Pass the fetch that ends now to the sinks."""
         if (log := self._log) is None:
             return batch
         ended_ns = log.clock()
@@ -119,17 +118,19 @@ class FetchMeter(Listener):
         return batch
 
     def failed(self, error: Exception) -> None:
-        """Stop recording, and leave the error to the sinks."""
+        """Stop recording, and pass the error to the sinks."""
         if current() is self._own:
             activate(None)
         for sink in self.sinks:
             sink.failed(error)
 
     def _spent(self) -> tuple[int, int, int, int]:
-        """Return the processor time of thread and process in the fetch, and in all; the delay.
+        """Return the CPU times and the run-queue delay of the fetch.
 
-        The delay is how long this thread was ready in the fetch and had no core. For a long fetch
-        after short ones it is an upper bound: the delay since it was last read.
+        Returns:
+            CPU time of the thread in the fetch, of the process in the fetch, of the process since
+            its start, and the delay, in ns. For a long fetch after short ones the delay is an upper
+            bound, because the system counts it since the last reading.
         """
         if not (self._reads or self._lasted_ns > LONG_NS):
             return UNKNOWN, UNKNOWN, UNKNOWN, 0
@@ -140,7 +141,7 @@ class FetchMeter(Listener):
 
 
 def _stages(rows: Sequence[Row]) -> tuple[int, ...]:
-    """Return how long each of `DATASET_STAGES` took, of those that the dataset names."""
+    """Return the time of each of `DATASET_STAGES` in ns, 0 if the dataset does not name it."""
     return tuple(
         sum(end - start for _, stage, start, end, _ in rows if stage == name)
         for name in DATASET_STAGES

@@ -1,9 +1,9 @@
-"""Tell listeners how a `DataLoader` makes its batches, in whatever process it makes them.
+"""Notify listeners about every batch of a `DataLoader`, in the process that builds it.
 
-Nothing is added to the dataset, and no file or extra queue is used: only for the moment in which
-the loader's iterator is made, its `collate_fn` and `worker_init_fn` are exchanged; the iterator and
-its workers keep the exchanged ones. `keepfed.private_torch` lists the private names of torch
-that this needs.
+The hook replaces the loader's `collate_fn` and `worker_init_fn` while the iterator is created, and
+restores them afterwards. The iterator and its workers keep the replacements. The dataset is
+unchanged, and the hook needs no extra files or queues. `keepfed.private_torch` lists the private
+names of torch that the hook uses.
 """
 
 from __future__ import annotations
@@ -20,50 +20,53 @@ from torch.utils.data import DataLoader, Subset, TensorDataset, dataloader
 from keepfed import private_torch
 from keepfed.errors import KeepfedError
 
-MAX_PARTS = 32  # of an object or a list are looked at for a loader in them
+MAX_PARTS = 32  # parts of an object or a list that are searched for a loader
 
 
 class Listener:
-    """Is told of every batch in the process that makes it; picklable, for workers get a copy."""
+    """Callbacks in the process that builds a batch.
+
+    A listener must be picklable, because every worker gets a copy.
+    """
 
     def worker_started(self, worker_id: int) -> None:
-        """Begin in a worker: this process, in which the loader's `worker_init_fn` has just run."""
+        """Start in this process, a worker in which the loader's `worker_init_fn` has just run."""
 
     def fetch_begins(self, index: Any) -> None:
-        """Note that a batch is begun: `index` is what the sampler gave for it."""
+        """Handle the start of a fetch. `index` is what the sampler returned for the batch."""
 
     def samples_made(self) -> None:
-        """Note that all samples of the batch are there and that collating begins."""
+        """Handle the start of collating, when all samples of the batch are loaded."""
 
     def batch_made(self, batch: Any) -> Any:
-        """Note that the batch is collated; return what is to go on instead of it."""
+        """Handle the end of collating, and return the batch to pass on."""
         return batch
 
     def failed(self, error: Exception) -> None:
-        """Handle an error of this listener, which is called no more; raise it by default."""
+        """Handle an error of this listener, which is then removed. The default raises it."""
         raise error
 
 
-_PARCEL = "a batch and what is said about it"
+_PARCEL = "a batch with a report"
 
 
 def attach_report(batch: Any, about: Any) -> Any:
-    """Return what a listener in a worker sends instead of `batch`: that, and what it has to say.
+    """Return `batch` together with `about`, for a listener that sends both from a worker.
 
-    Sending an object of a class would cost as much as all else. The loader pins what is in a tuple
-    and makes a list of it, and leaves bytes alone.
+    The result is a tuple, because pickling an object of a class would double the cost. The loader
+    pins the contents of a tuple, turns it into a list, and leaves the pickled bytes alone.
     """
     return _PARCEL, batch, pickle.dumps(about)
 
 
 def detach_report(received: Any) -> tuple[Any, Any]:
-    """Return a batch and what a listener in its worker says about it; None if there is none."""
+    """Return a batch and the report of its worker, or None if there is no report."""
     batch, about = _opened(received)
     return batch, None if about is None else pickle.loads(about)
 
 
 def without_report(received: Any) -> Any:
-    """Return a batch without what a listener in its worker sent along."""
+    """Return a batch without the report of its worker."""
     return _opened(received)[0]
 
 
@@ -80,21 +83,18 @@ def listen(
     listeners: Sequence[Listener],
     begin: Callable[[Any], Iterator[Any]] = iter,
 ) -> Iterator[Any]:
-    """Return `begin(loader)`, with `listeners` where its batches are made.
+    """Return `begin(loader)` with `listeners` in the processes that build its batches.
 
-    `loader` stays as it was.
-
-    The first listener is the outermost: told first of all beginnings and last of all ends.
-    Persistent workers that run already keep those whom they were started with.
+    `loader` is unchanged afterwards. Listeners nest, so the first one sees each batch begin first
+    and end last. Running persistent workers keep the listeners they were started with.
 
     Raises:
-        KeepfedError: if this version of torch has not what is needed.
+        KeepfedError: If the installed torch lacks a private name that the hook uses.
     """
     if absent := missing():
         raise KeepfedError(
-            f"torch {torch.__version__} has no {', no '.join(absent)}, without which a DataLoader "
-            "cannot be recorded; install a version that the course was tested with: "
-            "pip install -r requirements.lock."
+            f"torch {torch.__version__} has no {', no '.join(absent)}, which is needed to record a "
+            "DataLoader. Install a tested version: `pip install -r requirements.lock`."
         )
     hook = _Hook(loader, listeners)
     originals = loader.collate_fn, loader.worker_init_fn
@@ -116,9 +116,10 @@ def listen_within(
     listeners: Sequence[Listener],
     made: Callable[[Iterator[Any]], None],
 ) -> Iterator[Any]:
-    """Return `iter(around)`, which asks `loader` for batches, now or when the first is wanted.
+    """Return `iter(around)` with `listeners` on the `loader` inside it.
 
-    `made` is given the iterator of `loader` as soon as there is one.
+    `around` may create the iterator of `loader` at once or with the first batch. `made` is called
+    with this iterator when it exists.
     """
     if loader._iterator is None or not loader.persistent_workers:
         vars(loader)["_get_iterator"] = partial(_begin, loader, listeners, made)
@@ -132,7 +133,7 @@ def listen_within(
 def _begin(
     loader: DataLoader[Any], listeners: Sequence[Listener], made: Callable[[Iterator[Any]], None]
 ) -> Iterator[Any]:
-    """Stand in for `loader._get_iterator`, once."""
+    """Replace `loader._get_iterator` for one call."""
     del vars(loader)["_get_iterator"]
     batches = listen(loader, listeners, type(loader)._get_iterator)
     made(batches)
@@ -140,9 +141,9 @@ def _begin(
 
 
 def data_loader_in(loader: Any, depth: int = 3) -> DataLoader[Any] | None:
-    """Return the `DataLoader` that `loader` is or that it wraps, as a WebLoader does.
+    """Return `loader` if it is a `DataLoader`, or the one inside it, as in a WebLoader.
 
-    Those of Accelerate wrap one too, but give themselves out as what they wrap.
+    The loaders of Accelerate also wrap a `DataLoader`, but count as `DataLoader` themselves.
     """
     if issubclass(type(loader), DataLoader):
         found: DataLoader[Any] = loader
@@ -154,35 +155,36 @@ def data_loader_in(loader: Any, depth: int = 3) -> DataLoader[Any] | None:
 
 
 def reads_whole_batches(loader: Any) -> bool:
-    """Tell whether the dataset of a `DataLoader` is asked for all samples of a batch at once."""
+    """Return whether a `DataLoader` requests all samples of a batch from its dataset at once."""
     dataset = getattr(loader, "dataset", None)
-    while isinstance(dataset, Subset):  # it always has __getitems__, and loops if the other has not
+    # A Subset always has __getitems__, but loops over the samples if its dataset has none.
+    while isinstance(dataset, Subset):
         dataset = dataset.dataset
     return hasattr(dataset, "__getitems__")
 
 
 def has_listeners(loader: DataLoader[Any]) -> bool:
-    """Tell whether the iterator of `loader` that is being made has listeners."""
+    """Return whether the iterator of `loader` that is being created has listeners."""
     return isinstance(getattr(loader.collate_fn, "__self__", None), _Hook)
 
 
 def get_listeners(loader: DataLoader[Any]) -> Sequence[Listener]:
-    """Return who listens to the persistent workers that `loader` has running."""
+    """Return the listeners of the running persistent workers of `loader`."""
     collate = getattr(loader._iterator, "_collate_fn", None)
     hook = getattr(collate, "__self__", None)
     return hook.listeners if isinstance(hook, _Hook) else ()
 
 
 def pause(batches: Any, paused: bool) -> None:
-    """Let whoever listens to `batches`, made without workers, miss what comes, or hear it again."""
+    """Pause or resume the listeners of `batches`, an iterator without workers."""
     batches._collate_fn.__self__.pause(batches._dataset_fetcher, paused)
 
 
 def end(batches: Iterator[Any] | None, *, orderly: bool = True) -> None:
-    """End an epoch early, with its workers unless they are persistent.
+    """End an epoch early, and its workers too unless they are persistent.
 
-    A worker that is stopped while a batch of its lies in the queue can die with a message on
-    stderr, so an orderly end asks for no more and takes what was asked for.
+    If a worker is stopped while one of its batches is in the queue, it can print an error message.
+    An orderly end therefore requests no further batches, and reads those in flight.
     """
     if batches is None:
         return
@@ -198,12 +200,12 @@ def end(batches: Iterator[Any] | None, *, orderly: bool = True) -> None:
 
 @cache
 def missing() -> tuple[str, ...]:
-    """Return the private names of torch that `listen` needs and that the installed torch lacks."""
+    """Return the private names that `listen` needs but the installed torch lacks."""
     with torch.device("cpu"):  # a default device such as "cuda" would break the iterator
         loader = DataLoader(
             TensorDataset(torch.zeros(1, device="cpu")), generator=torch.Generator()
         )
-        # not iter(loader), because that one may be watched
+        # Do not call iter(loader), because it may be watched.
         begin = getattr(dataloader, "_SingleProcessDataLoaderIter", iter)
         owners = {"torch": torch, "a DataLoader": loader, "its iterator": begin(loader)}
     absent = private_torch.missing(owners, without=private_torch.REFUSED)
@@ -211,14 +213,14 @@ def missing() -> tuple[str, ...]:
 
 
 class _Hook:
-    """Stands in for the two functions of a loader."""
+    """The replacement for `collate_fn` and `worker_init_fn` of a loader."""
 
     def __init__(self, loader: DataLoader[Any], listeners: Sequence[Listener]):
         self.listeners = tuple(listeners)
         self._collate, self._init = loader.collate_fn, loader.worker_init_fn
 
     def start_worker(self, worker_id: int) -> None:
-        """Do what the loader's `worker_init_fn` does, then begin to listen in this process."""
+        """Call the loader's `worker_init_fn`, then start the listeners in this process."""
         if self._init is not None:
             self._init(worker_id)
         for listener in self.listeners:
@@ -231,7 +233,7 @@ class _Hook:
             self.follow(kind)
 
     def follow(self, fetcher: Any) -> None:
-        """Make `fetcher.fetch` (of a fetcher or of its class) tell when it begins."""
+        """Notify the listeners when `fetcher.fetch` begins. `fetcher` may be a class."""
         fetch = getattr(fetcher, "fetch", None)
         if fetch is None:
             for listener in self.listeners:
@@ -254,12 +256,13 @@ class _Hook:
         listener.failed(error)
 
     def pause(self, fetcher: Any, paused: bool) -> None:
-        """Give a fetcher that is followed its own functions back, or take their place again."""
-        own, told = self._fetches
-        fetcher.fetch, fetcher.collate_fn = (own, self._collate) if paused else (told, self.collate)
+        """Restore the functions of a fetcher, or replace them again."""
+        own, notifying = self._fetches
+        functions = (own, self._collate) if paused else (notifying, self.collate)
+        fetcher.fetch, fetcher.collate_fn = functions
 
     def collate(self, samples: Any) -> Any:
-        """Do what the loader's `collate_fn` does."""
+        """Call the loader's `collate_fn`, and notify the listeners."""
         for listener in self.listeners:
             try:
                 listener.samples_made()

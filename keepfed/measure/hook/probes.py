@@ -1,4 +1,4 @@
-"""Look at a loader from the main process: its sampler, and what its workers wait for."""
+"""Observe a loader from the main process: time its sampler, detect workers that wait for a lock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class TimedSampler:
-    """Gives the indices of a sampler, and counts the processor time that it takes."""
+    """An iterator over the indices of a sampler that adds up the sampler's CPU time."""
 
     def __init__(self, indices: Iterator[Any]):
         self.indices = indices
@@ -30,7 +30,9 @@ class TimedSampler:
 def time_sampler(batches: Any) -> TimedSampler | None:
     """Time the sampler of a `DataLoader`'s iterator from now on.
 
-    None if it has none, and for one that saves its state, which a `StatefulDataLoader` asks it for.
+    Returns:
+        The timed sampler. None if there is no sampler, if it is already timed, or if it saves its
+        state, because a `StatefulDataLoader` calls methods of such a sampler.
     """
     indices = getattr(batches, "_sampler_iter", None)
     is_timed = isinstance(indices, TimedSampler)
@@ -41,10 +43,10 @@ def time_sampler(batches: Any) -> TimedSampler | None:
 
 
 def is_lock_contended(processes: Sequence[int]) -> bool:
-    """Tell whether most of some processes wait for a lock now, but not all of them.
+    """Return whether at least half of the processes, but not all, wait for a lock now.
 
-    Then one of them probably has it. If all wait, they wait for threads of their own. False where
-    the system does not tell.
+    Then one of the other processes probably holds it. If all of them wait, they wait for their own
+    threads. On systems other than Linux, the result is False.
     """
     waiting = sum(_waits_for_a_lock(pid) for pid in processes)
     return len(processes) / 2 <= waiting < len(processes)

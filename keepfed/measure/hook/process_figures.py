@@ -1,4 +1,4 @@
-"""What a process that fetches has read, and the memory that it has for itself."""
+"""Figures of a fetching process: bytes read, private memory, size of the thread pools."""
 
 from __future__ import annotations
 
@@ -6,58 +6,58 @@ import time
 
 from keepfed.measure.records import MAIN, UNKNOWN
 
-WEIGHED_EVERY_S = 0.2
-WEIGHING_SHARE = 0.05  # of its time at most may a worker spend on weighing its memory
-# The system adds up the bytes of all threads, which takes some 40 us.
+MEMORY_EVERY_S = 0.2  # minimum seconds between two measurements of the memory
+MEMORY_SHARE = 0.05  # maximum share of a worker's time spent measuring its own memory
+# Reading these counters takes about 40 us, because the system adds up the bytes of all threads.
 READ_EVERY_S, READ_SELDOM_S = 0.005, 0.05
 
 
 class ProcessFigures:
-    """Tells the last five figures of a `Fetch`: what was read, own memory, threads of pools."""
+    """A function that returns the last five fields of a `Fetch` for the current process."""
 
-    def __init__(self, *, weigh: bool = True) -> None:
-        """Begin; without `weigh` nothing is told of memory and pools, and the rest seldom."""
-        self._weighs = weigh
-        self._every_s = READ_EVERY_S if weigh else READ_SELDOM_S
-        self._weighed_s = self._read_s = 0.0  # when memory is weighed, and bytes are read, again
+    def __init__(self, *, memory: bool = True) -> None:
+        """Create it. Without `memory`, it omits memory and pools, and reads the rest less often."""
+        self._memory = memory
+        self._every_s = READ_EVERY_S if memory else READ_SELDOM_S
+        self._next_memory_s = self._next_read_s = 0.0  # times of the next measurements
         self._read = 0, 0, 0
         self._pool_threads = self._count = 0
 
     def __call__(self, worker: int) -> tuple[int, int, int, int, int]:
-        """Return the figures of this process; 0 for memory that was weighed a moment ago."""
+        """Return the figures of this process, with 0 for memory between two measurements."""
         now_s = time.perf_counter()
-        if self._weighs and self._count in (0, 2):  # libraries load lazily
+        if self._memory and self._count in (0, 2):  # some libraries load with the first fetches
             self._pool_threads = pool_threads()
         self._count += 1
-        if now_s >= self._read_s:
-            self._read, self._read_s = bytes_read(), now_s + self._every_s
-        if not self._weighs:
+        if now_s >= self._next_read_s:
+            self._read, self._next_read_s = bytes_read(), now_s + self._every_s
+        if not self._memory:
             return *self._read, UNKNOWN, UNKNOWN
-        own = self._weigh(now_s) if worker != MAIN else 0
+        own = self._own_bytes(now_s) if worker != MAIN else 0
         return *self._read, own, self._pool_threads
 
-    def _weigh(self, now_s: float) -> int:
-        if now_s < self._weighed_s:
+    def _own_bytes(self, now_s: float) -> int:
+        if now_s < self._next_memory_s:
             return 0
         before = time.thread_time()
         own = own_bytes()
         cost_s = time.thread_time() - before
-        self._weighed_s = now_s + max(WEIGHED_EVERY_S, cost_s / WEIGHING_SHARE)
+        self._next_memory_s = now_s + max(MEMORY_EVERY_S, cost_s / MEMORY_SHARE)
         return own
 
 
-# These ask the operating system; where it does not know, they return 0.
+# These functions query the operating system, and return 0 if it does not provide the figure.
 
 
 def pool_threads() -> int:
-    """Return the most threads that a pool of a numerical library may use in this process."""
+    """Return the size of the largest thread pool of a numerical library in this process."""
     from threadpoolctl import threadpool_info
 
     return max((pool["num_threads"] for pool in threadpool_info()), default=1)
 
 
 def bytes_read() -> tuple[int, int, int]:
-    """Return the bytes that this process has read, those of them from a disk, and how often."""
+    """Return (bytes read by this process, bytes of them from a disk, number of read calls)."""
     try:
         with open("/proc/self/io", "rb") as file:
             figures = dict(line.split(b": ") for line in file.read().splitlines())
@@ -67,7 +67,7 @@ def bytes_read() -> tuple[int, int, int]:
 
 
 def own_bytes() -> int:
-    """Return the memory of this process alone; on Linux without what a file can give again."""
+    """Return the private memory of this process, on Linux without unmodified pages of files."""
     try:
         with open("/proc/self/smaps_rollup", "rb") as file:
             lines = (line.split() for line in file)

@@ -1,7 +1,7 @@
-"""Iterate over a loader so that its workers' spans come back with each batch.
+"""Iterate over a loader so that each batch brings the spans of its worker.
 
-The meter in the worker packs the spans of a batch, and what its fetch cost, up with it; here they
-are taken out and entered in the trace, with the number that the batch has in this run.
+The meter in a worker sends the spans and the fetch of a batch along with it. The main process
+removes them from the batch and adds them to the trace, under the number of the batch in this run.
 """
 
 from __future__ import annotations
@@ -39,23 +39,24 @@ def traced_batches(
     about_process: AboutProcess | None = None,
     started: Callable[[Iterator[Any]], None] = lambda batches: None,
 ) -> Generator[Any, None, None]:
-    """Yield the batches of `loader` and enter spans and samples in `trace`.
+    """Yield the batches of `loader`, and add their spans and samples to `trace`.
 
     Args:
-        trace: the one that is recording.
-        loader: a `DataLoader`, or anything that gives batches.
-        ids: how to read the sample ids from a batch: a key, or a function of the batch.
-        sinks: what else takes the fetches of a `DataLoader`.
-        about_process: as in `FetchMeter`.
-        started: is given the loader's own iterator as soon as there is one, and that of a
-            `DataLoader` in it.
+        trace: The trace that is recording.
+        loader: A `DataLoader`, or any iterable of batches.
+        ids: Key of the sample IDs in a batch, or a function that returns them for a batch.
+        sinks: Further receivers of the fetches of a `DataLoader`.
+        about_process: As in `FetchMeter`.
+        started: Function called with the loader's iterator when it exists, and with the iterator
+            of a `DataLoader` inside it.
     """
     in_trace: InTrace | None = None
     begin: Callable[[], Iterator[Any]] = partial(iter, loader)
     inner = data_loader_in(loader)
     if inner is not None:
         meter = FetchMeter(*sinks, about_process=about_process)
-        if type(loader).__iter__ is DataLoader.__iter__:  # others would look into our parcels
+        # Other loaders might inspect the batches, and must not see the attached reports.
+        if type(loader).__iter__ is DataLoader.__iter__:
             running = _meter_of(inner)
             in_trace = _sink_of(running) or InTrace()
             meter = running or FetchMeter(
@@ -67,7 +68,7 @@ def traced_batches(
     try:
         while True:
             trace.batch = trace.served
-            log = current()  # a recording inside of `trace` has it
+            log = current()  # not `trace` if another recording is nested in it
             asked_ns = log.clock() if log is not None else 0
             try:
                 if batches is None:  # starting the workers is part of the first wait
@@ -79,7 +80,7 @@ def traced_batches(
                     log.rows.append(("main", "wait", asked_ns, log.clock(), log.batch))
             if received is _END:
                 break
-            batch, known = _told(received, trace, in_trace)
+            batch, known = _unpack(received, trace, in_trace)
             if ids is not None:
                 known = _read_ids(batch, ids)
             trace.serve(batch_size(batch) if known is None else len(known), known)
@@ -92,25 +93,25 @@ def traced_batches(
 
 
 class InTrace(Sink):
-    """Enters each fetch in the trace of its process; a worker sends it with the batch."""
+    """A sink that adds each fetch to the trace, or sends it with its batch from a worker."""
 
     def __init__(self) -> None:
         # Shared memory, because persistent workers outlive the recording they were started in.
         self.on = RawArray("B", 1)
         self.in_worker = False
-        self.index: Any = None  # of the samples of the last batch
+        self.index: Any = None  # indices of the samples of the last batch
 
     def worker_started(self, worker_id: int) -> None:
-        """Send what is measured from now on."""
+        """Send fetches along with their batches from now on."""
         self.in_worker = True
 
     def wants(self, index: Any) -> bool:
-        """Note which samples are wanted."""
+        """Store the indices of the samples, and return whether a trace is recording."""
         self.index = index
         return bool(self.on[0]) and (self.in_worker or current() is not None)
 
     def take(self, fetch: Fetch, rows: Sequence[Row], batch: Any) -> Any:
-        """Enter the fetch in the trace of this process; in a worker send it with the batch."""
+        """Add the fetch to the trace of this process, or send it with the batch in a worker."""
         if not self.on[0] or (log := current()) is None:
             return batch
         lane, number = log.lane, log.batch
@@ -126,7 +127,7 @@ class InTrace(Sink):
 
 
 def _meter_of(loader: DataLoader[Any]) -> FetchMeter | None:
-    """Return the meter that running persistent workers know and that can send to a trace."""
+    """Return the meter of running persistent workers if it can send to a trace."""
     known = (one for one in get_listeners(loader) if isinstance(one, FetchMeter))
     return next((meter for meter in known if _sink_of(meter)), None)
 
@@ -136,13 +137,13 @@ def _sink_of(meter: FetchMeter | None) -> InTrace | None:
     return next((sink for sink in sinks if isinstance(sink, InTrace)), None)
 
 
-def _told(received: Any, trace: SpanLog, sink: InTrace | None) -> tuple[Any, Ids]:
-    """Return a batch and the indices of its samples; None if they are not known."""
+def _unpack(received: Any, trace: SpanLog, sink: InTrace | None) -> tuple[Any, Ids]:
+    """Return a batch and the indices of its samples, or None if they are unknown."""
     if sink is None:
         return received, None
     batch, about = detach_report(received)
     if about is None:
-        return batch, _indices(sink.index)  # what workers fetch, they alone know
+        return batch, _indices(sink.index)  # the indices are set only without workers
     rows, fetch, note, ids = about
     trace.rows += [(*row[:4], trace.served) for row in rows]
     trace.fetches.append(Fetch._make(fetch))
@@ -153,13 +154,13 @@ def _told(received: Any, trace: SpanLog, sink: InTrace | None) -> tuple[Any, Ids
 def _indices(index: Any) -> Ids:
     index = _plain(index)
     several = isinstance(index, list) or (isinstance(index, Sequence) and type(index) is not str)
-    # most are numbers: a call for each of them would take as long as all else
+    # Check for int first, because calling `_plain` for every index would double the time.
     ids = [i if type(i) is int else _plain(i) for i in index] if several else [index]
     return None if None in ids else ids
 
 
 def _plain(value: Any) -> Any:
-    """Return tensors and arrays as numbers or lists of them: two equal tensors are two keys."""
+    """Return tensors and arrays as numbers or lists, because equal tensors are different keys."""
     return value.tolist() if hasattr(value, "tolist") else value
 
 
@@ -169,7 +170,7 @@ def _read_ids(batch: Any, ids: SampleIds) -> list[Hashable]:
 
 
 def batch_size(batch: Any) -> int:
-    """Return the length of the first tensor found in a nested batch, or of the list itself."""
+    """Return the length of the first tensor in a nested batch, or of the list itself."""
     if isinstance(batch, torch.Tensor):
         return len(batch) if batch.ndim else 1
     if isinstance(batch, (list, tuple)):

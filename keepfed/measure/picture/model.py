@@ -127,7 +127,7 @@ class Picture:
         self.traces = list(traces)
         self.names = tuple(names) or tuple(trace.label for trace in traces)
         self.sentence = "\n".join(map(sentence, self.traces, self.names))
-        self.facts = facts or figures(self.traces, self.names)
+        self.facts = facts or _picture_facts(self.traces, self.names)
         self.until_ms = until_ms
 
 
@@ -182,7 +182,7 @@ def end_of_step_ms(trace: SpanLog, step: int) -> float | None:
     return (computed[-1].end_ns - reach(trace)[0]) / 1e6 if computed else None
 
 
-def figures(traces: Sequence[SpanLog], names: Sequence[str]) -> dict[str, str]:
+def _picture_facts(traces: Sequence[SpanLog], names: Sequence[str]) -> dict[str, str]:
     """Return the figures of a single trace, or the busy share of each of several traces."""
     if len(traces) == 1:
         return facts(traces[0])

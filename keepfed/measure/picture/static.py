@@ -132,7 +132,8 @@ def _axis(scale: _Scale, bottom: int) -> Iterator[str]:
 
 def _panel_header(trace: SpanLog, name: str, y: int) -> Iterator[str]:
     middle, summary = y + HEADER // 2, summarise(trace)
-    busy = escape(f"{gpu_label('busy', trace)} {percent(summary.utilisation)}")  # contains "<" below 1 %
+    # Escape the label, because it contains "<" below 1 %.
+    busy = escape(f"{gpu_label('busy', trace)} {percent(summary.utilisation)}")
     title = f'<tspan class="bold">{escape(name)}</tspan> · {busy}' if name else busy
     yield f'<rect class="paper" y="{y + 3}" width="{WIDTH}" height="{HEADER - 6}"/>'
     yield f'<text x="8" y="{middle}">{title}</text>'
@@ -153,7 +154,7 @@ def _lane(
     share, right = busy_share(trace, lane), scale.x(end - origin)
     width = right - LEFT
     yield f'<text x="8" y="{y + height / 2}">{escape(lane.name)}</text>'
-    busy = escape(percent(share))  # contains "<" below 1 %
+    busy = escape(percent(share))
     yield f'<text class="soft end" x="{LEFT - 8}" y="{y + height / 2}">{busy}</text>'
     yield f'<rect class="track" x="{LEFT}" y="{y}" width="{width:.1f}" height="{height}"/>'
     if is_gpu and right < WIDTH - 140:  # label a run that ends before the longest one

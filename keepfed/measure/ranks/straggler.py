@@ -1,7 +1,7 @@
 """Find the rank that the others wait for, and the stage that makes it late.
 
-Ranks meet after every step, to average their gradients. A loop marks that with
-`stage("wait", lane="other ranks")`, and who comes last to a meeting waits for nobody.
+Ranks synchronise after every step to average their gradients. A loop marks this meeting with
+`stage("wait", lane="other ranks")`. The last rank to arrive does not wait.
 """
 
 from __future__ import annotations
@@ -15,25 +15,28 @@ import numpy as np
 from keepfed.measure.spans import LOADING, OTHERS, SpanLog, compute_spans, reach
 from keepfed.words import duration, percent, plural
 
-DOMINANT_SHARE = 0.5  # of the waiting is for one rank, and of the meetings it is last to
-NOTICED = 0.05  # of the time is waited
+DOMINANT_SHARE = 0.5  # minimum share of the waiting for a straggler, and of last arrivals
+NOTICED = 0.05  # minimum share of the time spent waiting for a straggler
 
 
 @dataclass(frozen=True)
 class Straggler:
-    """Who was waited for; the first meeting is left out, to which workers may be starting."""
+    """The rank that the others wait for, and its slow stage.
+
+    The first meeting does not count, because workers may still be starting.
+    """
 
     meetings: int
-    last: Sequence[int]  # by rank: to how many meetings it came last
-    waited_for: Sequence[float]  # by rank: share of its time that another rank waits for it
-    waits: Sequence[float]  # by rank: share of its time that it waits for others
-    stage: str  # which takes the late rank longer than the others, by most
-    own_ns: float  # that this stage takes it, for a batch
-    others_ns: float  # that it takes the others, in the middle
+    last: Sequence[int]  # number of meetings at which each rank arrived last
+    waited_for: Sequence[float]  # share of the time that another rank waits for each rank
+    waits: Sequence[float]  # share of the time that each rank waits for others
+    stage: str  # stage with the largest difference between the late rank and the others
+    own_ns: float  # time of this stage per batch in the late rank
+    others_ns: float  # median time of this stage per batch in the other ranks
 
     @property
     def rank(self) -> int | None:
-        """The rank that holds up the others; None if none does."""
+        """Rank that delays the others, or None."""
         most = max(self.waited_for, default=0.0)
         rank = list(self.waited_for).index(most) if self.waited_for else 0
         if most < max(NOTICED, DOMINANT_SHARE * sum(self.waited_for)):
@@ -41,22 +44,28 @@ class Straggler:
         return rank if self.last[rank] > DOMINANT_SHARE * self.meetings else None
 
     def __str__(self) -> str:
-        """Say it in a few lines."""
+        """Return the result as text."""
         if not self.meetings:
-            return f'The ranks never met: mark that with stage("wait", lane="{OTHERS}").'
+            return (
+                "No meetings of the ranks were recorded. Mark the wait for the other ranks with "
+                f'stage("wait", lane="{OTHERS}").'
+            )
         if self.rank is None:
             waits = percent(float(np.mean(self.waits)))
-            return f"No rank holds up the others; on average one waits {waits} of the time."
+            return f"No rank delays the others. On average, a rank waits {waits} of the time."
         return (
-            f"Rank {self.rank} holds up the others: it comes last to {self.last[self.rank]} of "
-            f"{plural(self.meetings, 'meeting')}, and\nthey wait "
-            f"{percent(self.waited_for[self.rank])} of the time for it. For a batch it needs "
+            f"Rank {self.rank} delays the others: it arrives last at {self.last[self.rank]} of "
+            f"{plural(self.meetings, 'meeting')}, and\nthe others wait "
+            f"{percent(self.waited_for[self.rank])} of the time for it. Per batch it needs "
             f"{duration(self.own_ns)} to {self.stage}, the others {duration(self.others_ns)}."
         )
 
 
 def find_straggler(traces: Sequence[SpanLog]) -> Straggler:
-    """Return whom the ranks wait for; `traces` are theirs, on one clock, in their order."""
+    """Return the rank that the others wait for.
+
+    `traces` are in the order of the ranks, with times of one clock.
+    """
     arrivals = [[span.start_ns for span in trace.spans if span.lane == OTHERS] for trace in traces]
     meetings = min(map(len, arrivals), default=0) - 1
     if meetings < 1:
@@ -78,7 +87,7 @@ def find_straggler(traces: Sequence[SpanLog]) -> Straggler:
 
 
 def _slow_stage(traces: Sequence[SpanLog], late: int) -> tuple[str, float, float]:
-    """Return the stage in which `late` loses most against the others, and both times."""
+    """Return the stage in which rank `late` loses most, its time, and that of the others."""
     taken = [_per_batch(trace) for trace in traces]
     others = {
         stage: median([own[stage] for rank, own in enumerate(taken) if rank != late] or [0.0])
@@ -89,7 +98,7 @@ def _slow_stage(traces: Sequence[SpanLog], late: int) -> tuple[str, float, float
 
 
 def _per_batch(trace: SpanLog) -> dict[str, float]:
-    """Return how long each stage takes a batch, in ns."""
+    """Return the time of each stage per batch, in ns."""
     spans = [span for span in trace.spans if span.stage in LOADING]
     taken = dict.fromkeys((*LOADING, "compute"), 0.0)
     for span in (*spans, *compute_spans(trace.spans)):

@@ -1,12 +1,12 @@
-"""Keep the trace of each rank in a file, and look at all of them together.
+"""Save the trace of each rank to a file, and load all of them together.
 
     save_rank(trace, "traces")               # at the end of the script, in each rank
-    ranks = load_ranks("traces")             # afterwards, wherever you look at it
+    ranks = load_ranks("traces")             # afterwards, on any machine
     print(ranks)
     ranks.timeline()
 
-All processes of a machine have one clock, so that their spans can be compared. Those of another
-machine have another one: there, give each machine a folder.
+All processes of a machine share one clock, so their spans can be compared. Different machines have
+different clocks, so use a separate folder for each machine.
 """
 
 from __future__ import annotations
@@ -34,29 +34,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RankTraces:
-    """The traces of one run in the order of its ranks; their times begin with the first of them."""
+    """The traces of one run, in the order of its ranks. Times begin with the first span of all."""
 
     traces: list[Trace]
 
     @cached_property
     def straggler(self) -> Straggler:
-        """Whom the others wait for."""
+        """Rank that the others wait for."""
         return find_straggler(self.traces)
 
     @property
     def served(self) -> Counter[object]:
-        """How often each sample was served, on all ranks together; empty if that is not known."""
+        """Number of times each sample was served on all ranks, empty if it is unknown."""
         ids = [trace.sample_ids for trace in self.traces]
         return Counter() if None in ids else Counter(one for own in ids for one in own or ())
 
     def timeline(self) -> Timeline:
-        """Return all ranks below each other, on one time axis."""
-        from keepfed.measure.picture import Timeline  # drawing is loaded when one draws
+        """Return the timeline of all ranks on one time axis."""
+        from keepfed.measure.picture import (
+            Timeline,
+        )  # imported late, because drawing is slow to load
 
         return Timeline({f"rank {rank}": trace for rank, trace in enumerate(self.traces)})
 
     def __str__(self) -> str:
-        """Say what was served, and who holds up whom."""
+        """Return the number of samples and the straggler as text."""
         samples, distinct = sum(trace.samples for trace in self.traces), len(self.served)
         which = "all distinct." if distinct == samples else f"only {distinct:,} distinct."
         head = f"{plural(len(self.traces), 'rank')} served {samples:,} samples"
@@ -64,7 +66,7 @@ class RankTraces:
 
 
 def save_rank(trace: Trace, folder: str | Path) -> Path:
-    """Write the trace of this rank into `folder` and return its path."""
+    """Write the trace of this rank to a file in `folder`, and return its path."""
     rank, ranks = 0, 1
     if distributed.is_initialized():
         rank, ranks = distributed.get_rank(), distributed.get_world_size()
@@ -73,7 +75,7 @@ def save_rank(trace: Trace, folder: str | Path) -> Path:
     return save_chrome(
         trace,
         folder / f"rank-{rank}.json",
-        run=[os.environ.get("TORCHELASTIC_RUN_ID", ""), ranks],  # an older one may lie there too
+        run=[os.environ.get("TORCHELASTIC_RUN_ID", ""), ranks],  # to ignore files of an older run
         origin_ns=reach(trace)[0],
         served=trace.served,
         samples=trace.samples,
@@ -86,10 +88,10 @@ def _number(path: Path) -> int:
 
 
 def load_ranks(folder: str | Path) -> RankTraces:
-    """Return what the ranks of one run on this machine saved in `folder`.
+    """Load the traces that the ranks of one run saved in `folder`.
 
     Raises:
-        KeepfedError: a rank left nothing.
+        KeepfedError: If the trace of a rank is missing.
     """
     told = {
         path: json.loads(path.read_text("utf-8"))["otherData"]
@@ -100,8 +102,8 @@ def load_ranks(folder: str | Path) -> RankTraces:
     _, size = run or ("", 1)
     if missing := set(range(size)).difference(map(_number, told)):
         raise KeepfedError(
-            f"Rank {min(missing)} left no trace in {folder}; end the script with "
-            "save_rank(trace, folder), and see that each rank gets there."
+            f"The trace of rank {min(missing)} is missing in {folder}. End the script with "
+            "`save_rank(trace, folder)`, and check that every rank reaches this line."
         )
     first = min(about["origin_ns"] for about in told.values())
     traces = []

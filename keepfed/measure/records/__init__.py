@@ -1,7 +1,8 @@
-"""The three records of what happens in a training loop; only the standard library is needed here.
+"""The three records of a training loop: spans, fetches and iterations.
 
-Everything that observes a loop writes them: a trace, `diagnose` and `watch`. Times are integer
-nanoseconds of `time.perf_counter_ns`, one clock for all processes of a machine.
+Traces, `diagnose` and `watch` all write these records. Times are integer nanoseconds of
+`time.perf_counter_ns`, which is one clock for all processes of a machine. The package needs only
+the standard library.
 """
 
 from keepfed.measure.records.fetch import DATASET_STAGES, LONG_NS, MAIN, SOME, UNKNOWN, Fetch

@@ -1,4 +1,4 @@
-"""One stretch of work, or waiting."""
+"""The record of one interval of work or waiting."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """One stretch of work (or waiting) of one lane.
+    """One interval of work or waiting on one lane.
 
-    Times are `time.perf_counter_ns()` nanoseconds: one clock for all processes of a machine.
+    Times are nanoseconds of `time.perf_counter_ns`, one clock for all processes of a machine.
     """
 
     lane: str
     stage: str
     start_ns: int
     end_ns: int
-    batch: int = -1  # -1: belongs to no batch
+    batch: int = -1  # index of the batch, -1 for a span without a batch
 
     @property
     def duration_ns(self) -> int:

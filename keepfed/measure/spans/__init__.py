@@ -1,4 +1,4 @@
-"""What is recorded of a loop: spans and the ledger of its samples, and what they say."""
+"""The recording of a loop: spans, the ledger of its samples, and their summary."""
 
 from keepfed.measure.records import Span
 from keepfed.measure.spans.lanes import Lane, busy_share, busy_shares, idle_gaps, lanes, reach

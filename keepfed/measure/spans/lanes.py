@@ -1,10 +1,10 @@
-"""Arrange the spans of a trace in lanes and rows, and tell how busy each stretch of a lane was.
+"""Arrange the spans of a trace in lanes and rows, and compute how busy each part of a lane is.
 
-Pictures are drawn and files for other tools are written from this arrangement.
+Pictures and files for other tools use this arrangement.
 
-Spans of one lane may overlap. A span inside one of another stage (a `read` inside the main
-process's `wait`) is nested: drawn on top of it, smaller. Anything else that overlaps (two reads at
-a time) gets a row of its own.
+Spans of one lane may overlap. A span inside a span of another stage, such as a `read` inside the
+`wait` of the main process, is nested. Pictures draw it smaller, on top of the other span. Other
+overlapping spans, such as two reads at a time, get separate rows.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 from keepfed.measure.spans.span_log import STAGES, Span, SpanLog
 from keepfed.measure.spans.summary import Interval, compute_spans, summarise, union
 
-MAX_ROWS = 12  # more spans than this at a time share the last row
+MAX_ROWS = 12  # rows of a lane; further overlapping spans share the last row
 
 
 @dataclass(frozen=True)
 class PlacedSpan:
-    """A span and its place in the lane."""
+    """A span and its position in the lane."""
 
     span: Span
     row: int = 0
-    depth: int = 0  # 1: inside another span
-    under: str = ""  # the stage of that other span
+    depth: int = 0  # nesting depth, 1 for a span inside one other span
+    under: str = ""  # stage of the enclosing span
 
 
 @dataclass
@@ -40,11 +40,11 @@ class Lane:
 
     @property
     def rows(self) -> int:
-        """How many rows its overlapping spans need."""
+        """Number of rows for overlapping spans."""
         return 1 + max((p.row for p in self.placed), default=0)
 
     def busy_ns(self) -> int:
-        """Return how long the lane did anything but wait."""
+        """Return the time in which the lane did not only wait, in ns."""
         work = union(
             (p.span.start_ns, p.span.end_ns) for p in self.placed if p.span.stage != "wait"
         )
@@ -52,7 +52,7 @@ class Lane:
 
 
 def lanes(trace: SpanLog) -> list[Lane]:
-    """Return the lanes in drawing order, each with its spans placed; an unused lane is left out."""
+    """Return the lanes that have spans, in drawing order."""
     by_lane: dict[str, list[Span]] = {name: [] for name in trace.lanes}
     for span in trace.spans:
         by_lane[span.lane].append(span)
@@ -60,8 +60,8 @@ def lanes(trace: SpanLog) -> list[Lane]:
 
 
 def place(spans: Iterable[Span]) -> list[PlacedSpan]:
-    """Give each span, sorted by start, a row and a depth."""
-    rows: list[list[Span]] = []  # by row the spans that are open, outermost first
+    """Assign a row and a depth to each span. `spans` must be sorted by start."""
+    rows: list[list[Span]] = []  # open spans of each row, outermost first
     placed = []
     for span in spans:
         row = next((n for n, around in enumerate(rows) if _fits(around, span)), len(rows))
@@ -76,7 +76,7 @@ def place(spans: Iterable[Span]) -> list[PlacedSpan]:
 
 
 def _fits(around: list[Span], span: Span) -> bool:
-    """Drop what has ended from `around`, then tell whether `span` nests in what is left."""
+    """Remove ended spans from `around`, and return whether `span` nests in the others."""
     while around and around[-1].end_ns <= span.start_ns:
         around.pop()
     inside = not around or around[-1].end_ns >= span.end_ns
@@ -84,7 +84,7 @@ def _fits(around: list[Span], span: Span) -> bool:
 
 
 def reach(trace: SpanLog) -> Interval:
-    """Return when the trace begins, and the last end of all spans, in ns."""
+    """Return the start of the trace and the end of its last span, in ns."""
     spans = trace.spans
     if not spans:
         return trace.start_ns, max(trace.end_ns, trace.start_ns + 1)
@@ -92,7 +92,10 @@ def reach(trace: SpanLog) -> Interval:
 
 
 def busy_share(trace: SpanLog, lane: Lane) -> float:
-    """Return the share of the run in which `lane` did anything but wait; of the GPU, computed."""
+    """Return the share of the run in which `lane` did not only wait.
+
+    For the GPU, it is the share in which the GPU computed.
+    """
     if lane.name == "gpu":
         return summarise(trace).utilisation
     start, end = reach(trace)
@@ -100,7 +103,7 @@ def busy_share(trace: SpanLog, lane: Lane) -> float:
 
 
 def idle_gaps(trace: SpanLog) -> list[Interval]:
-    """Return when the GPU did nothing, from the first span to the end of the last step, in ns."""
+    """Return the idle intervals of the GPU from the first span to the last step, in ns."""
     steps = union((s.start_ns, s.end_ns) for s in compute_spans(trace.spans))
     ends = [reach(trace)[0], *(end for _, end in steps)]
     gaps = zip(ends, (start for start, _ in steps), strict=False)
@@ -108,9 +111,12 @@ def idle_gaps(trace: SpanLog) -> list[Interval]:
 
 
 def busy_shares(lane: Lane, window: Interval, columns: int) -> NDArray[np.float64]:
-    """Return the share of each of `columns` equal parts of `window` that each stage took.
+    """Return the share of time of each stage in `columns` equal parts of `window`.
 
-    Shape (rows, stages, columns). A nested span's time is taken from the span around it.
+    The time of a nested span is subtracted from the span around it.
+
+    Returns:
+        Array of shares. Shape (rows, stages, columns).
     """
     edges = np.linspace(*window, columns + 1)
     shares = np.zeros((lane.rows, len(STAGES), columns))
@@ -124,9 +130,11 @@ def busy_shares(lane: Lane, window: Interval, columns: int) -> NDArray[np.float6
 
 
 def _covered(spans: Sequence[Span], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how much time of `spans` lies between each two neighbouring `edges`."""
+    """Return the time of `spans` between each pair of neighbouring `edges`."""
     times = np.array([[s.start_ns for s in spans], [s.end_ns for s in spans]], float).ravel()
     order = times.argsort()
-    running = np.repeat([1, -1], len(spans))[order].cumsum()  # spans open after each of `times`
+    running = np.repeat([1, -1], len(spans))[
+        order
+    ].cumsum()  # number of open spans after each of `times`
     done = np.append(0, (running[:-1] * np.diff(times[order])).cumsum())
     return np.diff(np.interp(edges, times[order], done)) if spans else np.zeros(len(edges) - 1)

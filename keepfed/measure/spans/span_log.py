@@ -1,8 +1,8 @@
-"""Write down what every part of a training loop does, and when.
+"""Record the stages of a training loop as spans.
 
-A `Span` says: on this lane, this stage ran from here to there for that batch. A `SpanLog` is a list
-of spans with a ledger of the samples that were served. Recording is all that happens here:
-`spans.summary` computes, `measure.picture` draws, and `measure.trace` puts them together.
+A `Span` records the lane, stage, start, end and batch of one interval. A `SpanLog` is a list of
+spans with a ledger of the samples that were served. This module only records. `spans.summary`
+computes, `measure.picture` draws, and `measure.trace` combines them.
 """
 
 from __future__ import annotations
@@ -18,34 +18,37 @@ from typing import Any
 from keepfed.measure.records import Fetch, Row, Span
 
 STAGES = ("read", "decode", "transform", "collate", "transfer", "compute", "wait")
-THREAD = "thread"  # lane of what a thread does beside the one that records
-OTHERS = "other ranks"  # lane of the time in which a rank waits for them to meet it
+THREAD = "thread"  # lane of the threads other than the recording one
+OTHERS = "other ranks"  # lane of the time in which a rank waits for the other ranks
 
 Clock = Callable[[], int]
 SampleIds = str | Callable[[Any], Iterable[Hashable]]
 
 
 class SpanLog:
-    """The spans of one run and the ledger of samples it served."""
+    """The spans of one run, and the ledger of its samples."""
 
     def __init__(self, *, clock: Clock = time.perf_counter_ns, label: str = "", lane: str = "main"):
-        """Start an empty trace; a `stage` is written to `lane`, in other threads to "thread"."""
+        """Start an empty trace.
+
+        Stages of this thread are added to `lane`, and stages of other threads to "thread".
+        """
         self.clock = clock
         self.label = label
-        self.note = ""  # drawn on the picture: what is emulated, simulated, recorded elsewhere
+        self.note = ""  # text on the picture, for example what is emulated or simulated
         self.lane = lane
         self.thread = threading.get_ident()
-        self.batch = -1  # number of the batch the main process works on now
-        self.served = 0  # batches handed out by `batches`
+        self.batch = -1  # index of the current batch of the main process
+        self.served = 0  # batches returned by `batches`
         self.samples = 0
-        self.sample_ids: list[Hashable] | None = []  # None once a batch came without ids
+        self.sample_ids: list[Hashable] | None = []  # None after a batch without IDs
         self.start_ns = self.end_ns = clock()
-        self.origin_ns: int | None = None  # of several ranks together; None: at the first span
-        self.starts_midway = False  # a loop that runs already: its first wait is no start-up
-        # Plain tuples: the garbage collector lets go of them once it has seen that they hold
-        # nothing but words and numbers, and looks at every Span again each time.
+        self.origin_ns: int | None = None  # common origin of several ranks, None: the first span
+        self.starts_midway = False  # recording began in a running loop, without its start-up
+        # Use plain tuples, because the garbage collector stops tracking a tuple of strings and
+        # numbers after one check. It would check every `Span` in every collection.
         self.rows: list[Row] = []
-        self.fetches: list[Fetch] = []  # what each batch cost the process that made it
+        self.fetches: list[Fetch] = []
         self._closing: list[Callable[[], None]] = []
 
     def add(self, span: Span) -> None:
@@ -53,7 +56,7 @@ class SpanLog:
         self.rows.append(span[:])
 
     def mention(self, what: str) -> None:
-        """Add to the note, once, what in this run is emulated or comes from elsewhere."""
+        """Add `what` to the note, unless the note contains it already."""
         if what not in self.note:
             self.note = f"{self.note}, {what}" if self.note else what
 
@@ -65,14 +68,14 @@ class SpanLog:
 
     @property
     def begins_ns(self) -> int:
-        """When it begins: with the first span, or with the first of all ranks."""
+        """Start of the first span, or of the first rank."""
         if self.origin_ns is not None:
             return self.origin_ns
         return min((start_ns for _, _, start_ns, _, _ in self.rows), default=self.start_ns)
 
     @property
     def last_ns(self) -> int:
-        """When the last of its spans ends; 0 if there is none."""
+        """End of the last span, or 0 if there are no spans."""
         return max((end_ns for _, _, _, end_ns, _ in self.rows), default=0)
 
     @property
@@ -82,16 +85,16 @@ class SpanLog:
 
     @property
     def count(self) -> int:
-        """How many spans there are."""
+        """Number of spans."""
         return len(self.rows)
 
     def drain(self) -> list[Row]:
-        """Return what was recorded so far and forget it (a worker sends it with its batch)."""
+        """Return and remove the spans recorded so far."""
         rows, self.rows = self.rows, []
         return rows
 
     def serve(self, count: int, ids: Sequence[Hashable] | None) -> None:
-        """Enter one batch of `count` samples in the ledger; `ids=None` if they are not known."""
+        """Add a batch of `count` samples to the ledger, with `ids=None` if they are unknown."""
         self.samples += count
         if ids is None:
             self.sample_ids = None
@@ -99,11 +102,11 @@ class SpanLog:
             self.sample_ids.extend(ids)
 
     def on_close(self, action: Callable[[], None]) -> None:
-        """Run `action` once when recording ends, e.g. to read the times of CUDA events."""
+        """Call `action` once when the recording ends, e.g. to read the times of CUDA events."""
         self._closing.append(action)
 
     def close(self) -> None:
-        """End the recording: note the time, then run what was registered with `on_close`."""
+        """End the recording, and call the actions registered with `on_close`."""
         self.end_ns = self.clock()
         while self._closing:
             self._closing.pop(0)()
@@ -119,18 +122,18 @@ _active: SpanLog | None = None
 
 
 def current() -> SpanLog | None:
-    """Return the trace that is recording in this process, or None."""
+    """Return the trace that is recording in this process, or None if there is none."""
     return _active
 
 
 def activate(trace: SpanLog | None) -> SpanLog | None:
-    """Make `trace` the recording one in this process and return the one it replaces."""
+    """Start recording to `trace` in this process, and return the previous trace."""
     global _active
     previous, _active = _active, trace
     return previous
 
 
-# A forked worker must not go on filling its copy of the parent's trace.
+# A forked worker must not continue to record to its copy of the parent's trace.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: activate(None))
 
@@ -146,7 +149,7 @@ class _RecordedStage:
 
     def __exit__(self, *error: object) -> None:
         trace, lane = self.trace, self.lane
-        batch = trace.batch if lane != THREAD else -1  # a thread is ahead of the loop
+        batch = trace.batch if lane != THREAD else -1  # a thread runs ahead of the loop
         trace.rows.append((lane, self.name, self.start_ns, trace.clock(), batch))
 
 
@@ -154,16 +157,16 @@ _NO_STAGE = nullcontext()
 
 
 def stage(name: str, lane: str | None = None) -> AbstractContextManager[None]:
-    """Mark a block as one of `STAGES`; costs next to nothing while nobody is recording.
+    """Mark a block as one of `STAGES`. Without a recording, the cost is negligible.
 
     Raises:
-        ValueError: while recording, if `name` is not one of `STAGES`.
+        ValueError: If `name` is not one of `STAGES`. Only checked during a recording.
     """
     trace = _active
     if trace is None:
         return _NO_STAGE
     if name not in STAGES:
-        raise ValueError(f"{name!r} is no stage; use one of: {', '.join(STAGES)}.")
+        raise ValueError(f"{name!r} is not a valid stage. Use one of: {', '.join(STAGES)}.")
     if lane is None:
         lane = trace.lane if trace.thread == threading.get_ident() else THREAD
     return _RecordedStage(trace, name, lane)

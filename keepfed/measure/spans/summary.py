@@ -1,4 +1,4 @@
-"""Compute from a trace how busy the GPU was and what it waited for."""
+"""Compute the utilisation of the GPU from a trace, and the stages it waited for."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _STALL_LABELS = {
 
 @dataclass(frozen=True)
 class Summary:
-    """The figures of one run; shares are of the time between `record` and the last step's end."""
+    """The figures of one run. Shares refer to the time from `record` to the end of the last step."""
 
-    utilisation: float  # share in which a step was computing, start-up included
+    utilisation: float  # share of time in which a step computed, including the start-up
     idle: float  # 1 - utilisation
-    au: float  # accelerator utilisation of MLPerf Storage: as above, but without the first step
+    au: float  # accelerator utilisation of MLPerf Storage, which excludes the first step
     total_s: float
-    start_up_s: float  # until the first step starts
+    start_up_s: float  # time until the first step starts
     steps: int
-    stall: Mapping[str, float]  # stage, "others" or "host" -> share in which the GPU waited for it
+    stall: Mapping[str, float]  # share in which the GPU waited for a stage, "others" or "host"
     samples: int
-    distinct: int | None  # None: not known, because no sample ids were given
-    who: str  # that computes the steps: "GPU", or "main process" in a trace without one
+    distinct: int | None  # number of distinct samples, None if the sample IDs are unknown
+    who: str  # unit that computes the steps: "GPU", or "main process" in a trace without a GPU
 
     @property
     def complete(self) -> bool | None:
-        """Whether no sample was served twice; None if that is not known."""
+        """Whether no sample was served twice, or None if this is unknown."""
         return None if self.distinct is None else self.distinct == self.samples
 
     @property
@@ -46,10 +46,10 @@ class Summary:
         return self.samples / self.total_s if self.total_s else 0.0
 
     def __str__(self) -> str:
-        """Say it in a few lines, none of which a notebook has to break."""
+        """Return the summary as text with short lines."""
         if not self.steps:
             return (
-                f"No step was recorded in {self.total_s:.2f} s: call gpu.step(batch) in the loop."
+                f"No step was recorded in {self.total_s:.2f} s. Call gpu.step(batch) in the loop."
             )
         waits = [
             f"{stall_label(stage)} {percent(share)}"
@@ -60,21 +60,21 @@ class Summary:
         return (
             f"The {self.who} computed {percent(self.utilisation)} of {self.total_s:.2f} s and was "
             f"idle {percent(self.idle)}{waited}.\nAU {percent(self.au)} over "
-            f"{plural(self.steps, 'step')}; the first one started after {self.start_up_s:.2f} s.\n"
+            f"{plural(self.steps, 'step')}. The first one started after {self.start_up_s:.2f} s.\n"
             f"{self._ledger()}"
         )
 
     def _ledger(self) -> str:
         served = f"{self.samples:,} samples served"
         if self.distinct is None:
-            return f"{served}; whether all differ is not known (give ids= to trace.batches)."
+            return f"{served}. Pass ids= to trace.batches to check that they are distinct."
         if self.complete:
             return f"{served}, all distinct."
-        return f"{served}, only {self.distinct:,} distinct: a speed-up with these batches is void."
+        return f"{served}, only {self.distinct:,} distinct, so any speed-up is void."
 
 
 def stall_label(key: str) -> str:
-    """Return in words what the GPU waits for; `key` is one of `Summary.stall`."""
+    """Return the text for `key`, one of the keys of `Summary.stall`."""
     return _STALL_LABELS.get(key, key)
 
 
@@ -103,13 +103,13 @@ def summarise(trace: SpanLog) -> Summary:
 
 
 def compute_spans(spans: Sequence[Span]) -> list[Span]:
-    """Return the steps in order: the compute spans of the gpu lane, or of any lane without one."""
+    """Return the steps in order: compute spans of the GPU, or of all lanes without a GPU."""
     steps = [s for s in spans if s.stage == "compute"]
     return [s for s in steps if s.lane == "gpu"] or steps
 
 
 def compute_unit(steps: Sequence[Span]) -> str:
-    """Return who takes the steps that `compute_spans` found: the GPU, if there are none."""
+    """Return which unit computes `steps`: "GPU" (also without steps) or "main process"."""
     return "GPU" if not steps or steps[0].lane == "gpu" else "main process"
 
 
@@ -139,15 +139,15 @@ def _au(steps: Sequence[Span], end: int) -> float:
 def _stall(
     spans: Sequence[Span], steps: Sequence[Span], start: int, total: int
 ) -> dict[str, float]:
-    """Divide the GPU's waiting time among the stages of the batch it waited for.
+    """Divide the idle time of the GPU among the stages of the batch it waited for.
 
-    Time in which that batch was being loaded is shared out by how long each stage of its loading
-    took, not by which one happened to be last: to shorten any of them would help as much.
+    The time in which this batch was being loaded is divided in proportion to the duration of each
+    loading stage, because shortening any stage by the same time helps equally.
 
-    Time in which the loop waits for the "others", the ranks that it meets, is theirs, whatever is
-    loaded in that time. What is left of a gap belongs to what runs in it: first to copies, of
-    whichever batch, then to the loop's wait for a batch. In the rest the "host" was busy with the
-    program between two steps.
+    The time in which the loop waits for other ranks counts as "others", even if batches are loaded
+    in this time. The rest of a gap counts as copying if a copy of any batch runs, and otherwise as
+    "wait" if the loop waits for a batch. In the remaining time, the "host" ran the program between
+    two steps.
     """
     making: dict[int, list[Span]] = {}
     for span in spans:
@@ -156,7 +156,7 @@ def _stall(
     waits = [span for span in spans if span.stage == "wait" and span.lane != OTHERS]
     met = union((s.start_ns, s.end_ns) for s in spans if s.lane == OTHERS)
     copies = union((s.start_ns, s.end_ns) for s in spans if s.stage == "transfer")
-    # where nobody recorded the loop's waits, all that is not explained counts as one
+    # If the loop did not record its waits, all unexplained time counts as waiting.
     waiting = union((w.start_ns, w.end_ns) for w in waits) or [(start, start + total)]
     stall = dict.fromkeys((*LOADING, "wait", "others", "host"), 0.0)
     first = Span("gpu", "compute", start, start)
@@ -184,7 +184,7 @@ def _stall(
 def _waited_for(gap: Interval, waits: Sequence[Span]) -> set[int]:
     """Return the batches that the loop waited for inside `gap`.
 
-    A loop that copies ahead waits for the batch after the one whose step comes next.
+    A loop that prefetches copies waits for the batch after the one of the next step.
     """
     first = bisect_right(waits, gap[0], key=lambda wait: wait.end_ns)
     last = bisect_left(waits, gap[1], key=lambda wait: wait.start_ns)
@@ -192,7 +192,7 @@ def _waited_for(gap: Interval, waits: Sequence[Span]) -> set[int]:
 
 
 def _around(whole: Interval, parts: Iterable[Interval]) -> Iterator[Interval]:
-    """Yield what is left of `whole` without the disjoint `parts`, which are in order."""
+    """Yield the intervals of `whole` outside `parts`, which must be disjoint and sorted."""
     reached, end = whole
     for start, stop in parts:
         if start > reached:
@@ -203,19 +203,19 @@ def _around(whole: Interval, parts: Iterable[Interval]) -> Iterator[Interval]:
 
 
 def _near(gap: Interval, intervals: Sequence[Interval]) -> Sequence[Interval]:
-    """Return those of disjoint `intervals`, in order, that reach into `gap`."""
+    """Return the `intervals` that overlap `gap`. They must be disjoint and sorted."""
     first = bisect_right(intervals, gap[0], key=lambda interval: interval[1])
     return intervals[first : bisect_left(intervals, gap[1], key=lambda interval: interval[0])]
 
 
 def _covered(gap: Interval, intervals: Iterable[Interval]) -> int:
-    """Return how much of `gap` lies in any of `intervals`."""
+    """Return the length of the part of `gap` that `intervals` cover."""
     inside = ((max(start, gap[0]), min(end, gap[1])) for start, end in intervals)
     return _length(union(part for part in inside if part[0] < part[1]))
 
 
 def _within(gap: Interval, spans: Iterable[Span]) -> dict[str, int]:
-    """Return how long each stage ran inside `gap`, no moment counted twice."""
+    """Return the time of each stage inside `gap`, without counting overlaps twice."""
     lasted: dict[str, int] = {}
     reached = gap[0]
     for span in sorted(spans, key=lambda s: s.start_ns):
@@ -227,10 +227,10 @@ def _within(gap: Interval, spans: Iterable[Span]) -> dict[str, int]:
 
 
 def hidden_share(spans: Sequence[Span]) -> float:
-    """Return the share of the copies' time in which the GPU is at work too; 1.0 if none was made.
+    """Return the share of the copying time that overlaps a step, or 1.0 without copies.
 
-    The first copy of an epoch has no step before it and can hide behind nothing: over n batches of
-    a perfect prefetcher this is (n - 1) / n. Leave its span out to judge the others.
+    The first copy of an epoch cannot overlap a step, so a perfect prefetcher has (n - 1) / n for n
+    batches. Exclude the span of this copy to rate the others.
     """
     copies, steps = (
         [(span.start_ns, span.end_ns) for span in spans if span.lane == lane]

@@ -21,8 +21,8 @@ from keepfed.measure.ranks import find_straggler
 from keepfed.measure.records import MAIN, Fetch
 from keepfed.measure.spans import OTHERS, Span
 from keepfed.measure.trace import Trace
-from keepfed.measure.watch.figures import WatchedLoop, loops
 from keepfed.measure.watch.timing.ring_file import Observation
+from keepfed.measure.watch.watched_loop import WatchedLoop, loops
 from keepfed.words import duration, factor, percent, plural, wrap
 
 WIDTH = 96  # characters per line

@@ -135,7 +135,7 @@ def _meter_of(loader: Any) -> FetchMeter:
             return meter
     last = LastFetch(persistent=loader.persistent_workers)
     last.on[0] = True
-    return FetchMeter(last, sparse=True, about_process=ProcessFigures(weigh=False))
+    return FetchMeter(last, sparse=True, about_process=ProcessFigures(memory=False))
 
 
 def _time_batches(iterator: Iterator[Any], timer: StepTimer) -> Iterator[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from keepfed.measure.records import UNKNOWN
-from keepfed.measure.watch.figures import loops
+from keepfed.measure.watch.watched_loop import loops
 from tests.keepfed.measure.watch.handmade import MS, loop
 
 
