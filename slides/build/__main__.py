@@ -18,17 +18,17 @@ from slides.build.sources import findings, read_all_claims
 
 
 def decks() -> list[str]:
-    """Return the names of the decks that there are."""
+    """Return the names of all decks."""
     return sorted(
         path.stem for path in SLIDES.glob("*.md") if path.read_text("utf-8").startswith("---\n")
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build, and return 1 if something in a deck is wrong."""
+    """Build the decks. Return 1 if a check finds a fault."""
     parser = argparse.ArgumentParser(prog="python -m slides.build", description=__doc__)
-    parser.add_argument("decks", nargs="*", metavar="DECK", help="names, such as why_data")
-    parser.add_argument("--no-pdf", action="store_true", help="write the HTML alone")
+    parser.add_argument("decks", nargs="*", metavar="DECK", help="name, such as why_data")
+    parser.add_argument("--no-pdf", action="store_true", help="write HTML only")
     parser.add_argument("--check", action="store_true", help="measure every slide in Chromium")
     parser.add_argument("--shots", type=Path, metavar="DIR", help="write a PNG of every slide")
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""The blocks of a deck: figures, timelines, demos, columns and source lines."""
+"""Blocks of a deck: figures, timelines, demos, columns and source lines."""
 
 from __future__ import annotations
 
@@ -22,28 +22,33 @@ from keepfed.measure.simulate import Pipeline, simulate
 from slides.build.rich_text import render
 
 STYLES = ("course_utils.plots", Path(__file__).with_name("figures.mplstyle"))
-INK = "#0a0b0c"  # what a figure draws in this colour takes the colour of the slide's text
+INK = "#0a0b0c"  # a figure's placeholder for the text colour of the slide
 
 
 @dataclass(frozen=True)
 class Block:
-    """`:::name argument`, what is in it, and `:::`."""
+    """A block `:::name argument`, up to its closing `:::`."""
 
     name: str
     argument: str
-    columns: list[list[str | Block]]  # one, but for `:::columns`
+    columns: list[list[str | Block]]  # one, except for `:::columns`
 
     @property
     def lines(self) -> list[str]:
-        """The lines in it that are not empty."""
+        """Non-empty lines of the block."""
         return [line for line in self.columns[0] if isinstance(line, str) and line.strip()]
 
 
 def render_block(block: Block, inner: Sequence[str], deck: str) -> str:
-    """Return the HTML of `block`; `inner` is that of what is in it, by column.
+    """Return the HTML of `block`.
+
+    Args:
+        block: The block.
+        inner: HTML of the content of each column.
+        deck: Name of the deck.
 
     Raises:
-        ValueError: there is no such block, or it does not say what it has to.
+        ValueError: If the name of the block is unknown, or the block is incomplete.
     """
     match block.name:
         case "figure":
@@ -57,17 +62,17 @@ def render_block(block: Block, inner: Sequence[str], deck: str) -> str:
             return f'<div class="columns">{columns}</div>'
         case "source":
             return f'<div class="source">{render(block.argument)}{"".join(inner)}</div>'
-    raise ValueError("there are the blocks figure, timeline, demo, columns and source.")
+    raise ValueError("The block is unknown. Use figure, timeline, demo, columns or source.")
 
 
 def _figure(block: Block, deck: str) -> str:
-    """Return what a function of `slides.figures.<deck>` draws."""
+    """Return the figure that a function of `slides.figures.<deck>` draws."""
     meaning = " ".join(" ".join(block.lines).split())
     if not meaning:
-        raise ValueError("say in a line what the picture shows, for those who cannot see it.")
+        raise ValueError("The figure has no description. Add a line for readers who cannot see it.")
     functions = vars(importlib.import_module(f"slides.figures.{deck}"))
     if block.argument not in functions:
-        raise ValueError(f"slides.figures.{deck} has no function of that name.")
+        raise ValueError(f"slides.figures.{deck} has no function of this name.")
     with plt.style.context(STYLES):
         drawn = functions[block.argument]()
         letters = _letters(drawn) if isinstance(drawn, Figure) else ""
@@ -77,7 +82,7 @@ def _figure(block: Block, deck: str) -> str:
 
 
 def _letters(figure: Figure) -> str:
-    """Return how large the smallest letters of a figure are, in pixels, for the check."""
+    """Return the size of the smallest letters of a figure, in pixels, as an attribute."""
     texts = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
     smallest = min((float(text.get_fontsize()) for text in texts), default=99.0)
     return f' data-letters="{smallest * 96 / 72:.1f}"'
@@ -85,7 +90,7 @@ def _letters(figure: Figure) -> str:
 
 def _as_svg(figure: Figure, name: str) -> str:
     file = StringIO()
-    with plt.rc_context({"svg.hashsalt": name}):  # else names are drawn by lot
+    with plt.rc_context({"svg.hashsalt": name}):  # otherwise the ids are random
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     plt.close(figure)
     width, height = (inches * 96 for inches in figure.get_size_inches())
@@ -94,16 +99,16 @@ def _as_svg(figure: Figure, name: str) -> str:
 
 
 def _with_own_ids(svg: str, prefix: str) -> str:
-    """Return `svg` with ids that no other picture of the page has; its figure says what it is."""
+    """Return `svg` with ids that are unique on the page and without its own labels."""
     svg = re.sub(r' aria-(labelledby|describedby)="[^"]*"', "", svg)
     return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}", svg)
 
 
 def _demo(block: Block, inner: Sequence[str]) -> str:
-    """Return the command of a lecture demo, and its recording, folded."""
+    """Return the command of a lecture demo and its folded recording."""
     name = block.argument
     if name not in demos():
-        raise ValueError(f"there is no demo {name!r}; `course demo` lists them.")
+        raise ValueError(f"Unknown demo {name!r}. Run `course demo` to list the demos.")
     finding = load_finding(recording(f"demos/{name}.json"))
     return (
         f'<div class="demo"><kbd>course demo {name}</kbd>{"".join(inner)}'
@@ -113,7 +118,7 @@ def _demo(block: Block, inner: Sequence[str]) -> str:
 
 
 def _timeline(block: Block) -> str:
-    """Return the timeline of the course, which switches between the states of the block."""
+    """Return a timeline that switches between the states listed in the block."""
     return _framed(_simulated(block.lines))
 
 
@@ -132,6 +137,6 @@ def _simulated(lines: Sequence[str]) -> TimelineGrid:
 
 
 def _pipeline(settings: str) -> Pipeline:
-    """Return the pipeline that `read_ms=60 num_workers=4 pinned=True` describes."""
+    """Parse settings such as `read_ms=60 num_workers=4 pinned=True`."""
     pairs = [setting.partition("=") for setting in settings.split()]
     return Pipeline(**{name: literal_eval(value) for name, _, value in pairs})

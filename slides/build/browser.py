@@ -1,4 +1,4 @@
-"""Open a built deck in Chromium, without a network: to print it, to take pictures, to measure."""
+"""Open a built deck in Chromium without a network, to print, photograph or measure it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _FLAGS = [
 
 @contextmanager
 def browser() -> Iterator[BrowserContext]:
-    """Yield a window of Chromium of the size of a slide, which no request leaves.
+    """Yield an offline Chromium window of the size of a slide.
 
     Raises:
-        FileNotFoundError: there is no Chromium.
+        FileNotFoundError: If Chromium is not installed.
     """
     executable = next(filter(None, map(shutil.which, _NAMES)), None)
     if executable is None:
         raise FileNotFoundError(
-            "No Chromium here: install it (Debian, Ubuntu: apt install chromium)."
+            "Chromium was not found. Install it. On Debian or Ubuntu: apt install chromium."
         )
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=executable, args=_FLAGS)
@@ -43,7 +43,7 @@ def browser() -> Iterator[BrowserContext]:
 def open_deck(
     context: BrowserContext, file: Path, query: str = "", *, to_print: bool = False
 ) -> tuple[Page, list[str]]:
-    """Return the page of a deck, ready, and the list of requests that it makes of others."""
+    """Open a deck. Return its page and a list of its requests to other files."""
     asked: list[str] = []
 
     def guard(route: Route) -> None:
@@ -61,17 +61,17 @@ def open_deck(
     try:
         page.wait_for_selector("html[data-ready]", state="attached")
     except TimeoutError as error:
-        raise RuntimeError(f"{file.name} does not start: {asked}") from error
+        raise RuntimeError(f"{file.name} did not start. Errors and requests: {asked}") from error
     return page, asked
 
 
 def pictures(context: BrowserContext, file: Path, folder: Path) -> None:
-    """Write a PNG of every slide, light and dark, with all that appears one by one."""
+    """Write a PNG of every slide, light and dark, with all bullets visible."""
     folder.mkdir(parents=True, exist_ok=True)
     for theme in "light", "dark":
         page, _ = open_deck(context, file, f"?theme={theme}")
         for number in range(page.evaluate("Reveal.getTotalSlides()")):
             page.evaluate("number => Reveal.slide(number, 0, 99)", number)
-            page.wait_for_timeout(150)  # a timeline draws when its slide has a width
+            page.wait_for_timeout(150)  # a timeline is drawn once its slide has a width
             page.screenshot(path=folder / f"{file.stem}-{number + 1:02}-{theme}.png")
         page.close()

@@ -1,4 +1,4 @@
-"""Measure every slide of a built deck in Chromium: what does not fit, what cannot be read."""
+"""Measure every slide of a built deck in Chromium: overflow, small letters, low contrast."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MEASURE = Path(__file__).with_name("measure.js").read_text("utf-8")
 
 
 def measured(context: BrowserContext, file: Path) -> Iterator[str]:
-    """Yield a sentence for each fault of each slide, in either theme, and for each request."""
+    """Yield a message for each fault of a slide, in both themes, and for each request."""
     themes: dict[tuple[int, str], list[str]] = {}
     for theme in "light", "dark":
         page, asked = open_deck(context, file, f"?theme={theme}")
@@ -21,7 +21,7 @@ def measured(context: BrowserContext, file: Path) -> Iterator[str]:
             page.evaluate("number => Reveal.slide(number, 0, 99)", number)
             for fault in page.evaluate(_MEASURE):
                 themes.setdefault((number + 1, fault), []).append(theme)
-        yield from (f"{file.name} asks for something outside of it: {one}" for one in asked)
+        yield from (f"{file.name} requests {one}, which is outside of the file" for one in asked)
         page.close()
     for (number, fault), seen in sorted(themes.items()):
         yield f"{file.stem}, slide {number}, {' and '.join(seen)}: {fault}."

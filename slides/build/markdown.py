@@ -1,4 +1,4 @@
-"""Read a deck: front matter, slides, notes, and Markdown with blocks of our own.
+"""Read a deck: front matter, slides, speaker notes, and Markdown with custom blocks.
 
     ---
     title: Fast data loaders
@@ -6,11 +6,13 @@
     ---
     # Fast data loaders
     Note:
-    **1 min.** Welcome.
+    **1 min.**
+
+    *Say:* Welcome.
     ---
-    ## A heading says the one thought of the slide
+    ## The heading states the message of the slide
     - a bullet
-    + a bullet that appears when its time has come
+    + a bullet that appears on a key press
 
     :::columns
     left
@@ -20,8 +22,12 @@
 
     :::source Somebody, Journal 1 (2026)
 
-A block ends with a line `:::`, but for a source or a demo that is one line. `blocks.py` says which
-blocks there are.
+A block ends with a line `:::`. A source or a demo may be a single line without it. `blocks.py`
+defines the blocks.
+
+Notes begin with the minutes, as in `**1.5 min.**`, and have up to three parts in this order:
+`*Say:*` (required), `*Ask:*` and `*Background:*`. With `**1.5 min, or skip.**` the slide may be
+skipped in the short version of a talk, whose length the front matter states as `short: 45`.
 """
 
 from __future__ import annotations
@@ -36,7 +42,12 @@ from slides.build.blocks import Block, render_block
 from slides.build.rich_text import render
 
 _FRONT = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
-_MINUTES = re.compile(r"\s*\*\*(\d+(?:\.\d+)?) min\.\*\*")
+_PARAGRAPH = r"(?:.+\n)*.+\s*"
+_NOTES = re.compile(
+    r"\s*\*\*(?P<minutes>\d+(?:\.\d+)?) min(?P<skip>, or skip)?\.\*\*\s*"
+    rf"(?P<spoken>\*Say:\*{_PARAGRAPH}(?:\*Ask:\*{_PARAGRAPH})?)"
+    rf"(?:\*Background:\*{_PARAGRAPH})?"
+)
 _FENCE = re.compile(r"\s*(```+)")
 _HEADING = re.compile(r"#{1,2} ")
 _BLOCK = re.compile(r":::(\w*)\s*(.*)")
@@ -44,19 +55,21 @@ _ONE_LINE = re.compile(r":::(source \S|demo)")
 
 
 class DeckError(Exception):
-    """A deck says something that the builder does not understand; the message says where."""
+    """A deck that the builder cannot read. The message names the slide."""
 
 
 @dataclass(frozen=True)
 class Slide:
-    """One slide as it stands in the deck."""
+    """One slide of a deck."""
 
-    where: str  # for messages
+    where: str  # deck, number and heading, for messages
     heading: str
-    text: str  # its Markdown, without the notes
-    parts: Sequence[str | Block]  # the same, read
+    text: str  # Markdown without the notes
+    parts: Sequence[str | Block]  # the parsed text
     notes: str
+    spoken: str  # the parts `Say` and `Ask` of the notes
     minutes: float
+    skippable: bool  # in the short version of the talk
 
 
 @dataclass(frozen=True)
@@ -67,19 +80,20 @@ class Deck:
     title: str
     subtitle: str
     minutes: float
+    short: float | None  # minutes without the skippable slides
     slides: Sequence[Slide]
 
 
 def read_deck(path: Path) -> Deck:
-    """Return the deck in `path`.
+    """Read the deck in `path`.
 
     Raises:
-        DeckError: the deck breaks a rule of its language; the message names slide and rule.
+        DeckError: If the deck breaks a rule of the format. The message names the slide.
     """
     text = path.read_text("utf-8")
     front = _FRONT.match(text)
     if not front:
-        raise DeckError(f"{path.name} has to begin with a line `---`, `title:`, and `---`.")
+        raise DeckError(f"{path.name} must begin with a line `---`, `title:`, and `---`.")
     about = dict(re.findall(r"^(\w+):\s*(.*?)\s*$", front[1], re.MULTILINE))
     if missing := {"title", "subtitle", "minutes"} - about.keys():
         raise DeckError(f"{path.name} lacks {', '.join(sorted(missing))} between the `---` lines.")
@@ -87,11 +101,14 @@ def read_deck(path: Path) -> Deck:
         _slide(source, path.stem, number)
         for number, source in enumerate(_slides(text[front.end() :]), 1)
     ]
-    return Deck(path.stem, about["title"], about["subtitle"], float(about["minutes"]), slides)
+    short = float(about["short"]) if "short" in about else None
+    return Deck(
+        path.stem, about["title"], about["subtitle"], float(about["minutes"]), short, slides
+    )
 
 
 def _slides(text: str) -> Iterator[str]:
-    """Yield the parts between lines `---`."""
+    """Yield the texts between lines `---`."""
     lines: list[str] = []
     for line, is_code in _lines(text):
         if line.strip() == "---" and not is_code:
@@ -103,7 +120,7 @@ def _slides(text: str) -> Iterator[str]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each line, and whether it belongs to code, where no line means anything to a deck."""
+    """Yield each line, and whether it is code. Code lines have no meaning for the deck."""
     fence = ""
     for line in text.splitlines():
         mark = _FENCE.match(line)
@@ -117,22 +134,27 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
 def _slide(source: str, deck: str, number: int) -> Slide:
     text, _, notes = source.partition("\nNote:\n")
     headings = [line for line, is_code in _lines(text) if _HEADING.match(line) and not is_code]
-    wanted = "# Title" if number == 1 else "## The thought of the slide"
+    wanted = "# Title" if number == 1 else "## The message of the slide"
     mark, _, heading = "".join(headings).partition(" ")
     if len(headings) != 1 or mark != wanted.partition(" ")[0]:
-        raise DeckError(f"{deck}, slide {number}: it needs one `{wanted}`; it has {headings}.")
+        raise DeckError(f"{deck}, slide {number} needs one `{wanted}`, but it has {headings}.")
     where = f"{deck}, slide {number} ({heading})"
-    minutes = _MINUTES.match(notes)
-    if not minutes:
-        raise DeckError(f"{where}: the notes have to begin with `**N min.**`, as in **1.5 min.**")
-    parts = _parse(text, where)
-    return Slide(where, heading, text, parts, notes, float(minutes[1]))
+    read = _NOTES.fullmatch(notes)
+    if not read:
+        raise DeckError(
+            f"{where}: the notes must begin with `**N min.**`, as in **1.5 min.** The paragraphs "
+            "`*Say:*`, `*Ask:*` and `*Background:*` follow, in this order."
+        )
+    minutes, parts = float(read["minutes"]), _parse(text, where)
+    return Slide(
+        where, heading, text, parts, notes, read["spoken"], minutes, read["skip"] is not None
+    )
 
 
 def _parse(text: str, where: str) -> list[str | Block]:
-    """Return the lines, and blocks instead of those inside of one."""
+    """Return the lines of `text`, with each block parsed into a `Block`."""
     whole = Block("", "", [[]])
-    opened = [whole]  # the innermost last
+    opened = [whole]  # innermost block last
     last = ""
     for line, is_code in _lines(text):
         mark = None if is_code else _BLOCK.fullmatch(line.rstrip())
@@ -141,8 +163,8 @@ def _parse(text: str, where: str) -> list[str | Block]:
         elif mark[1] == "column":
             if opened[-1].name != "columns":
                 raise DeckError(
-                    f"{where}: `:::column` stands outside of columns. Write `:::columns`, the "
-                    "first column, `:::column`, the second, and one `:::` at the end."
+                    f"{where}: `:::column` is outside of `:::columns`. Write `:::columns`, the "
+                    "first column, `:::column`, the second column, and one `:::` at the end."
                 )
             opened[-1].columns.append([])
         elif mark[1]:
@@ -153,22 +175,22 @@ def _parse(text: str, where: str) -> list[str | Block]:
         elif len(opened) > 1:
             opened.pop()
         elif not _ONE_LINE.match(last):
-            raise DeckError(f"{where}: a line `:::` closes no block.")
+            raise DeckError(f"{where}: a line `:::` has no block to close. Remove it.")
         last = line
     if len(opened) > 1:
-        raise DeckError(f"{where}: `:::{opened[-1].name}` is not closed by a line `:::`.")
+        raise DeckError(f"{where}: `:::{opened[-1].name}` is not closed. Add a line `:::`.")
     return whole.columns[0]
 
 
 def to_html(slide: Slide, deck: str) -> str:
-    """Return the HTML of a slide of `deck`: figures are drawn now.
+    """Return the HTML of a slide of `deck`, and draw its figures.
 
     Raises:
-        DeckError: a block does not say what it has to.
+        DeckError: If a block is incomplete or unknown.
     """
 
     def rendered(parts: Sequence[str | Block]) -> Iterator[str]:
-        for _, group in groupby(parts, type):  # lines that follow each other are one text
+        for _, group in groupby(parts, type):  # consecutive lines are one text
             run = list(group)
             yield from (drawn(part) for part in run if isinstance(part, Block))
             yield render("\n".join(part for part in run if isinstance(part, str)))

@@ -1,4 +1,4 @@
-"""Draw formulas with matplotlib as SVG in the colour of the text: no web font, no script."""
+"""Draw formulas with matplotlib as SVG, without a web font or a script."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.path import Path
 from matplotlib.textpath import TextToPath
 
-_EM = 100  # in which the paths are drawn
+_EM = 100  # font size of the paths
 _COMMANDS = {
     int(Path.MOVETO): "M",
     int(Path.LINETO): "L",
@@ -26,14 +26,14 @@ def formula(tex: str, *, display: bool = False) -> str:
     """Return the formula `tex`, without its dollars, as an SVG element as tall as the text.
 
     Raises:
-        ValueError: matplotlib's mathtext does not understand it.
+        ValueError: If matplotlib's mathtext cannot parse `tex`.
     """
     text, font = f"${tex.strip()}$", FontProperties(size=_EM)
     drawing = TextToPath()
     with matplotlib.rc_context({"mathtext.fontset": "dejavusans"}):
         width, height, below = drawing.get_text_width_height_descent(text, font, ismath=True)
         points, codes = drawing.get_text_path(font, text, ismath=True)
-    pad = 4.0  # ends of strokes that reach over the measured box
+    pad = 4.0  # strokes extend beyond the measured box
     box = (-pad, below - height - pad, width + 2 * pad, height + 2 * pad)
     segments = Path(points, codes).iter_segments(simplify=False)
     path = "".join(_segment(corners, int(code)) for corners, code in segments)
@@ -47,7 +47,7 @@ def formula(tex: str, *, display: bool = False) -> str:
 
 
 def _segment(corners: Iterable[float], code: int) -> str:
-    """Return a piece of a path as SVG writes it, whose heights count downwards."""
+    """Return one segment of a path in SVG syntax, with the y axis downwards."""
     if code == Path.CLOSEPOLY:
         return "Z"
     numbers = [f"{sign * x:.1f}" for x, sign in zip(corners, cycle((1, -1)))]

@@ -1,4 +1,4 @@
-"""Put a deck into one HTML file that asks no other machine for anything."""
+"""Write a deck as one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REVEAL = HERE / "vendor" / "reveal"
 
 
 def page(deck: Deck, claims: Sequence[Claim]) -> str:
-    """Return the page of `deck`; the sources of a slide stand in its notes."""
+    """Return the page of `deck`. The speaker notes end with the sources of the slide."""
     styles = "".join(
         f"<style>{file.read_text('utf-8')}</style>"
         for file in (REVEAL / "reset.css", REVEAL / "reveal.css", HERE / "theme.css")
@@ -27,7 +27,7 @@ def page(deck: Deck, claims: Sequence[Claim]) -> str:
         for name in ("reveal.js", "notes.js")
     )
     deck_js = (HERE / "deck.js").read_text("utf-8")
-    start = _inline(f"{module_source()}\n{{\n{deck_js}}}")  # names of its own
+    start = _inline(f"{module_source()}\n{{\n{deck_js}}}")  # a scope for its names
     sections = "\n".join(
         _section(deck, number, slide, claims) for number, slide in enumerate(deck.slides, 1)
     )

@@ -1,4 +1,4 @@
-"""Print a built deck: a page for each slide, and for each state of its timeline."""
+"""Print a built deck as PDF: one page per slide and per state of a timeline."""
 
 import re
 from pathlib import Path
@@ -9,9 +9,9 @@ from slides.build.browser import open_deck
 
 
 def print_pdf(context: BrowserContext, file: Path) -> Path:
-    """Write the PDF of the deck in `file` beside it, and return its path."""
+    """Write the PDF of `file` to the same folder, and return its path."""
     page, _ = open_deck(context, file, "?view=print", to_print=True)
-    page.wait_for_timeout(500)  # what was drawn before all had its size is drawn anew
+    page.wait_for_timeout(500)  # redraws what was drawn before its final size
     path = file.with_suffix(".pdf")
     printed = page.pdf(prefer_css_page_size=True, print_background=True)
     page.close()

@@ -1,4 +1,4 @@
-"""Make HTML of plain Markdown: maths and code are drawn here, so that a page needs no library."""
+"""Render Markdown, formulas and code as HTML, so that a page needs no library."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def render(text: str) -> str:
-    """Return the HTML of Markdown: bullets that begin with `+` appear one by one."""
+    """Render Markdown as HTML. Bullets that begin with `+` appear one at a time."""
     return str(_MARKDOWN.render(_COMMENT.sub("", text)))
 
 

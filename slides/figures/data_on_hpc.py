@@ -27,12 +27,12 @@ from course_utils.hardware.storage import (
 from course_utils.paths import recording
 from keepfed.measure.picture import LOOKS
 
-GOOD, BAD = LOOKS["collate"].colour, "#d55e00"  # what helps, what costs
+GOOD, BAD = LOOKS["collate"].colour, "#d55e00"
 BOX, PLAIN = LOOKS["read"].colour, "#7f7f7f"
 
 
 def _slide(height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """Return a figure as wide as a slide, and its panels."""
+    """Return a figure of the width of a slide, and its panels."""
     figure, panels = plt.subplots(ncols=columns, squeeze=False, figsize=(12.2, height))
     return figure, list(panels.flat)
 
@@ -60,20 +60,20 @@ LAYERS = {
 
 
 def io_stack() -> Figure:
-    """Draw the layers from the dataset to the disk, what each asks for, and who sees it."""
+    """Draw the layers from the dataset to the disk, their requests, and their tools."""
     figure, (panel,) = _slide(5.0)
     _bare(panel, 12, len(LAYERS) + 0.7)
     for row, (layer, (asks, seen)) in enumerate(reversed(LAYERS.items())):
         _box(panel, 0, row + 0.06, (4.4, 0.88), layer)
         panel.text(4.7, row + 0.5, asks, va="center")
         panel.text(8.3, row + 0.5, seen, va="center")
-    for left, head in ((0, "layer"), (4.7, "asks for"), (8.3, "is seen by")):
+    for left, head in ((0, "layer"), (4.7, "requests"), (8.3, "tool")):
         panel.text(left, len(LAYERS) + 0.35, head, va="center", weight="bold")
     return figure
 
 
 def striped_file() -> Figure:
-    """Draw how a parallel file system serves a file: one question, then four servers at once."""
+    """Draw how a parallel file system serves a file from four servers."""
     figure, (panel,) = _slide(5.0)
     _bare(panel, 12, 5.4)
     _box(panel, 0, 2.6, (2.6, 1), "node")
@@ -91,7 +91,7 @@ def striped_file() -> Figure:
 
 
 def _seconds(preset: str, reads: Sequence[tuple[int, int, int]], opens: int) -> float:
-    """Return the seconds of so many opens and of reads (file, start, size), one after the other."""
+    """Return the seconds of `opens` opens and of sequential reads (file, start, size)."""
     with tempfile.TemporaryDirectory() as folder:
         storage = slow_storage(folder, preset, cache_mb=0)
         storage.clock = clock = VirtualClock()
@@ -110,7 +110,7 @@ A_FILE_EACH = [(event, 0, EVENT_BYTES) for event in range(EVENTS)]
 
 
 def small_files() -> Figure:
-    """Draw how long an epoch takes on an emulated busy Lustre: many files, or one."""
+    """Draw the time of an epoch on an emulated busy Lustre, from many files and from one."""
     seconds = {
         f"{EVENTS:,} files": _seconds("busy Lustre", A_FILE_EACH, opens=EVENTS),
         "one file, at random": _seconds("busy Lustre", AT_RANDOM, opens=1),
@@ -123,7 +123,7 @@ def small_files() -> Figure:
 
 
 def npz_pieces() -> Figure:
-    """Count the requests for one array of 25 MiB, in three files read in two ways each."""
+    """Count the requests for one array of 25 MiB in three file formats."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         volume = np.zeros((25, 512, 512), np.float32)
@@ -136,7 +136,7 @@ def npz_pieces() -> Figure:
             "npz": lambda file: np.load(file)["volume"],
             "npy": np.load,
             "HDF5": lambda file: h5py.File(file)["volume"][:],
-            "npz, read as a whole first": lambda file: np.load(io.BytesIO(file.read()))["volume"],
+            "npz, complete file first": lambda file: np.load(io.BytesIO(file.read()))["volume"],
         }
         asked = {}
         for way, read in ways.items():
@@ -150,7 +150,7 @@ def npz_pieces() -> Figure:
     return figure
 
 
-# premises of the figure, not of a machine: one shared line, and a disk in each node
+# assumptions of the figure, not of a machine: one shared line, and a disk in each node
 SHARED = replace(
     storage_preset("busy Lustre"),
     name="shared file system",
@@ -160,11 +160,11 @@ SHARED = replace(
     cache_mb=0,
 )
 LOCAL = replace(storage_preset("laptop SSD"), name="disk of the node", cache_mb=0)
-READ, READS = 16_000_000, 12  # bytes, and how many of them each node reads
+READ, READS = 16_000_000, 12  # bytes per read, and reads per node
 
 
 def _gb_per_s(preset: StoragePreset, nodes: int) -> float:
-    """Return what so many nodes get together from one storage, each reading one piece at a time."""
+    """Return the total throughput of `nodes` nodes that each read one piece at a time."""
     with tempfile.TemporaryDirectory() as folder:
         storage, clocks = slow_storage(folder, preset), [VirtualClock() for _ in range(nodes)]
         for read in range(READS * nodes):
@@ -175,7 +175,7 @@ def _gb_per_s(preset: StoragePreset, nodes: int) -> float:
 
 
 def shared_and_local() -> Figure:
-    """Draw what nodes get together: a shared storage saturates, disks of the nodes add up."""
+    """Draw the total throughput of nodes from shared storage and from local disks."""
     nodes = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64)
     one = _gb_per_s(LOCAL, 1)
     figure, (panel,) = _slide(5.0)
@@ -188,7 +188,7 @@ def shared_and_local() -> Figure:
 
 
 def staging() -> Figure:
-    """Draw when a copy has paid: many small files, and one large file; emulated storages."""
+    """Draw when a copy pays off, for many small files and for one large file (emulated)."""
     cases = {
         "small files on NFS": ("NFS", A_FILE_EACH, EVENTS, A_FILE_EACH),
         "one file on Lustre": ("busy Lustre", IN_ORDER, 1, AT_RANDOM),
@@ -210,17 +210,17 @@ def staging() -> Figure:
 
 
 def second_worker() -> Figure:
-    """Draw what a workshop measured: images per second by number of workers, one run each."""
+    """Draw the images per second that a workshop published, by number of workers."""
     rates = {"no worker": 33, "1 worker": 40.8, "2 workers": 506.9, "3 workers": 525}
     rates["4 workers"] = 519
     figure, (panel,) = _slide(5.0)
     value_bars(panel, rates, "{:.4g}".format, color=[PLAIN, PLAIN, BAD, BAD, BAD])
-    panel.set(xlabel="images per second that were printed")
+    panel.set(xlabel="images per second, as published")
     return figure
 
 
 def dlio_trace() -> Figure:
-    """Draw the recording of DLIO by DFTracer, from the first read on."""
+    """Draw the DFTracer recording of DLIO, beginning with the first read."""
     trace = load_dftracer(recording("dlio_unet3d.pfw.gz"))
     start = min(span.start_ns for span in trace.spans if span.stage == "read") - 20e6
     rows = sorted({span.lane for span in trace.spans}, reverse=True)
@@ -240,7 +240,7 @@ HOURS_TO_FAILURE = 54 * 24 / 419  # Llama 3: 419 unexpected interruptions in 54 
 
 
 def checkpoint_interval() -> Figure:
-    """Draw the share of time that checkpoints and failures cost, by the time between them."""
+    """Draw the time lost to checkpoints and failures, by checkpoint interval."""
     minutes = np.geomspace(2, 240, 200)
     figure, (panel,) = _slide(4.7)
     for seconds, colour, line in ((300, BAD, "-"), (60, BOX, "--"), (5, GOOD, "-.")):
@@ -259,8 +259,8 @@ def checkpoint_interval() -> Figure:
 
 
 def order_of_work() -> Figure:
-    """Draw what each change brought on one A100: loading first, then precision."""
-    rates = {"no worker": 8.8, "4 workers": 12.5, "DALI": 13.2, "and mixed precision": 53.8}
+    """Draw the gain of each change on one A100: loading first, then precision."""
+    rates = {"no worker": 9.2, "8 workers": 12.2, "DALI": 13.2, "and BF16": 54.2}
     figure, (panel,) = _slide(4.8)
     value_bars(panel, rates, "{:.1f}".format, color=[PLAIN, BOX, BOX, GOOD])
     panel.set(xlabel="samples per second")

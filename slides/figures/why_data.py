@@ -1,4 +1,4 @@
-"""Figures of the deck `why_data`: learning without labels, scaling laws, operations and money."""
+"""Figures of the deck `why_data`: self-supervision, scaling laws, operations and money."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLUE, ORANGE, GREEN, SKY, RED, GREY = (
     "#808080",
 )
 PF_DAY = 1e15 * 86_400  # operations
-GPU_FLOPS = 400e12  # what an H100 may do of its 989e12 in a training, a premise of the deck
+GPU_FLOPS = 400e12  # assumed rate of an H100 in a training; its maximum is 989e12
 
 # The coefficients of L = E + A / N^alpha + B / D^beta, N parameters and D tokens
 HOFFMANN = {"A": 406.4, "alpha": 0.34, "B": 410.7, "beta": 0.28}
@@ -33,7 +33,7 @@ REFIT = {"A": 482.01, "alpha": 0.3478, "B": 2085.43, "beta": 0.3658}
 
 
 def masked_event() -> Figure:
-    """Draw an event of the course's telescope, whole and with a part of its sensors hidden."""
+    """Draw an event of the simulated telescope, complete and with hidden sensors."""
     table, runs = draw_events(400, np.random.default_rng(7))
     pulses, counts = simulate(table[-60:], runs, np.random.default_rng(8))
     chosen = int(np.argsort(counts)[-25])  # bright, but not a blot
@@ -52,13 +52,13 @@ def masked_event() -> Figure:
     masked.scatter(
         time[hidden], height[hidden], s=160, facecolors="none", edgecolors=RED, linewidths=2.5
     )
-    whole.set(title="what the telescope saw", xlabel="time (µs)", ylabel="height (m)")
-    masked.set(title="circles: hidden, to be predicted", xlabel="time (µs)")
+    whole.set(title="recorded event", xlabel="time (µs)", ylabel="height (m)")
+    masked.set(title="circles: predict these sensors", xlabel="time (µs)")
     return figure
 
 
 def denoising() -> Figure:
-    """Choose the strength of a denoiser with the noisy picture alone, by J-invariance."""
+    """Draw how J-invariance chooses the strength of a denoiser from the noisy picture."""
     from skimage import data, restoration
 
     denoise: Callable[..., Floats] = restoration.denoise_tv_chambolle
@@ -86,7 +86,7 @@ def denoising() -> Figure:
 
 
 def contrastive() -> Figure:
-    """Train two linear encoders with CLIP's loss, and draw the likeness of pairs never seen."""
+    """Draw the similarity of unseen pairs before and after training with CLIP's loss."""
     figure, panels = plt.subplots(1, 2, figsize=(12.3, 4.2))
     for panel, name, steps in zip(panels, ("before training", "after it"), (0, 50), strict=True):
         panel.imshow(_likeness(steps), cmap="cividis", vmin=-1, vmax=1)
@@ -99,12 +99,12 @@ def contrastive() -> Figure:
 def _likeness(steps: int) -> Floats:
     """Return the cosines of eight new pictures (rows) and texts after `steps` of training."""
     rng = np.random.default_rng(0)
-    # a picture and its text have the same meaning, six numbers, and each shows it in its own way
+    # a picture and its text are two projections of the same six numbers
     views = [rng.normal(size=(6, width)) for width in (32, 24)]
     encoders = [rng.normal(size=(view.shape[1], 8)) for view in views]
 
     def encode(count: int) -> tuple[list[Floats], list[Floats], list[Floats]]:
-        """Return new pictures and texts, the lengths of their codes, and these with length one."""
+        """Return new pairs, the lengths of their codes, and the normalised codes."""
         meaning = rng.normal(size=(count, 6))
         pairs = [meaning @ view + 0.5 * rng.normal(size=(count, view.shape[1])) for view in views]
         codes = [one @ encoder for one, encoder in zip(pairs, encoders, strict=True)]
@@ -114,7 +114,7 @@ def _likeness(steps: int) -> Floats:
     for _ in range(steps):
         pairs, lengths, codes = encode(32)
         weight = np.exp(10 * codes[0] @ codes[1].T)
-        # the slope of the cross-entropies of pictures and of texts, whose partner is their own
+        # gradient of the cross-entropies of pictures and of texts
         slope = weight / weight.sum(0) + weight / weight.sum(1, keepdims=True) - 2 * np.eye(32)
         for side, pull in enumerate((slope @ codes[1], slope.T @ codes[0])):
             across = pull - (pull * codes[side]).sum(1, keepdims=True) * codes[side]
@@ -129,7 +129,7 @@ def _likeness(steps: int) -> Floats:
 
 
 def tokens_by_year() -> Figure:
-    """Draw how many tokens some language models were trained on, beside the stock of text."""
+    """Draw the tokens of some language models, and the estimated stock of text."""
     models = {
         "BERT (words)": (2018.8, 3.3e9),
         "GPT-3": (2020.4, 300e9),
@@ -139,7 +139,7 @@ def tokens_by_year() -> Figure:
     figure, panel = plt.subplots(figsize=(12.3, 4.1))
     panel.axhspan(1e14, 1e15, color=SKY, alpha=0.3, linewidth=0)
     panel.axhline(3e14, color=plt.rcParams["text.color"], linestyle="--")
-    panel.text(2018.1, 3.6e14, "public text that people wrote, as estimated in 2024", va="bottom")
+    panel.text(2018.1, 3.6e14, "public text written by people, estimate of 2024", va="bottom")
     years, tokens = zip(*models.values(), strict=True)
     panel.plot(years, tokens, "o", color=RED, markersize=12)
     for name, (year, count) in models.items():
@@ -149,7 +149,7 @@ def tokens_by_year() -> Figure:
     return figure
 
 
-# name -> (scale, power) of Kaplan et al., and from where to where they measured
+# name -> scale and power of Kaplan et al., and their measured range
 LAWS = {
     "parameters": (8.8e13, 0.076, 768, 1.5e9),
     "tokens": (5.4e13, 0.095, 22e6, 23e9),
@@ -157,7 +157,7 @@ LAWS = {
 
 
 def kaplan() -> Figure:
-    """Draw two power laws of Kaplan et al. over what they measured, dotted beyond."""
+    """Draw two power laws of Kaplan et al., dotted outside of the measured range."""
     figure, panels = plt.subplots(1, 2, figsize=(12.3, 4.3), sharey=True)
     for panel, (name, law), colour in zip(panels, LAWS.items(), (BLUE, GREEN), strict=True):
         scale, power, low, high = law
@@ -173,12 +173,12 @@ def kaplan() -> Figure:
 
 
 def percent_less_loss() -> list[int]:
-    """Return how much less loss, in percent, ten times the parameters or tokens give."""
+    """Return the loss reduction, in percent, for ten times the parameters or tokens."""
     return [round(100 * (1 - 10**-power)) for _, power, *_ in LAWS.values()]
 
 
 def tokens_per_parameter(compute: Floats, fit: dict[str, float]) -> Floats:
-    """Return D / N where A / N^alpha + B / D^beta is least for `compute` = 6 N D operations."""
+    """Return D / N that minimises A / N^alpha + B / D^beta for `compute` = 6 N D operations."""
     alpha, beta = fit["alpha"], fit["beta"]
     scale = (alpha * fit["A"] / (beta * fit["B"])) ** (1 / (alpha + beta))
     parameters = scale * (compute / 6) ** (beta / (alpha + beta))
@@ -187,7 +187,7 @@ def tokens_per_parameter(compute: Floats, fit: dict[str, float]) -> Floats:
 
 
 def allocation() -> Figure:
-    """Draw how many tokens a parameter should see, after three fits, and what models had."""
+    """Draw the tokens per parameter of three fits, and those of four models."""
     compute = np.geomspace(1e20, 1e26)
     days = compute / PF_DAY
     fits: dict[str, tuple[Floats, str, str]] = {
@@ -195,24 +195,29 @@ def allocation() -> Figure:
         "Hoffmann 2022, as printed": (tokens_per_parameter(compute, HOFFMANN), "--", ORANGE),
         "the same data, fitted again 2024": (tokens_per_parameter(compute, REFIT), "-", BLUE),
     }
-    models = {"GPT-3": (175e9, 300e9), "Chinchilla": (70e9, 1.4e12), "Llama 3.1": (405e9, 15.6e12)}
+    models = {  # parameters, tokens, place of the label
+        "GPT-3": (175e9, 300e9, 8),
+        "Chinchilla": (70e9, 1.4e12, 8),
+        "Llama 3.1 405B": (405e9, 15.6e12, -62),
+        "Llama 3.1 8B": (8e9, 15e12, -7),
+    }
     figure, panel = plt.subplots(figsize=(12.3, 4.1))
     for name, (ratio, line, colour) in fits.items():
         panel.loglog(compute, ratio, line, color=colour, label=name)
-    for name, (parameters, tokens) in models.items():
+    for name, (parameters, tokens, below) in models.items():
         spent = 6 * parameters * tokens
         panel.plot(spent, tokens / parameters, "o", color=GREY, markersize=11)
         panel.annotate(
-            name, (spent, tokens / parameters), (-12, 8), textcoords="offset points", ha="right"
+            name, (spent, tokens / parameters), (-12, below), textcoords="offset points", ha="right"
         )
     panel.set(xlabel="operations of the training", ylabel="tokens a parameter")
-    panel.set(ylim=(0.3, 900), yticks=[1, 10, 100], yticklabels=["1", "10", "100"])
+    panel.set(ylim=(0.3, 6000), yticks=[1, 10, 100, 1000], yticklabels=["1", "10", "100", "1000"])
     panel.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 
 def tokens_at_chinchilla() -> list[float]:
-    """Return the tokens a parameter that Hoffmann's fit as printed and its re-fit ask for."""
+    """Return the tokens per parameter of Hoffmann's printed fit and of its re-fit."""
     compute = np.array(6 * 70e9 * 1.4e12)
     return [
         float(np.round(tokens_per_parameter(compute, fit), -1 if fit is HOFFMANN else 0))
@@ -221,7 +226,7 @@ def tokens_at_chinchilla() -> list[float]:
 
 
 def trained_once() -> Figure:
-    """Draw a model that is trained once on everything, and adapted to four tasks."""
+    """Draw a model that is trained once and adapted to four tasks."""
     figure, panel = plt.subplots(figsize=(12.3, 2.7))
     boxes = {
         "all events,\nno labels": (0, 1.5, SKY),
@@ -242,26 +247,51 @@ def trained_once() -> Figure:
     return figure
 
 
+def training_data() -> Figure:
+    """Draw the size of the training data of models of language, biology and physics."""
+    models = {
+        "TabPFN v2, made-up tables": (1.3e8, "130 million", RED),
+        "CLIP, pairs": (4e8, "400 million", BLUE),
+        "OmniLearned, jets": (1e9, "1 billion", RED),
+        "ESM3, proteins": (2.78e9, "2.78 billion", GREEN),
+        "BERT, words": (3.3e9, "3.3 billion", BLUE),
+        "Evo 2, base pairs": (9e12, "9 trillion", GREEN),
+        "Llama 3.1, tokens": (15.6e12, "15.6 trillion", BLUE),
+    }
+    sizes, names, colours = zip(*models.values(), strict=True)
+    figure, panel = plt.subplots(figsize=(12.3, 4.9))
+    bars = panel.barh(list(models), sizes, color=colours)
+    panel.bar_label(bars, names, padding=6)
+    panel.set(xscale="log", xlim=(1e7, 1e16), xticks=[])
+    panel.minorticks_off()
+    panel.invert_yaxis()
+    for row, (subject, colour) in enumerate(
+        {"language, images": BLUE, "biology": GREEN, "physics, tables": RED}.items()
+    ):
+        panel.text(2e12, 0.3 + 0.9 * row, subject, color=colour, weight="bold")
+    return figure
+
+
 # --- operations
 
 
 def days_of_405b() -> float:
-    """Return for how many days 30.84 million GPU-hours keep 16,384 GPUs busy."""
+    """Return the days that 30.84 million GPU-hours take on 16,384 GPUs."""
     return round(30.84e6 / 16_384 / 24)
 
 
 def operations_of_405b() -> float:
-    """Return the operations of that training, in 10^25."""
+    """Return the operations of the training of Llama 3.1 405B, in 10^25."""
     return round(6 * 405e9 * 15.6e12 / 1e25, 1)
 
 
 def text_mb_a_second() -> float:
-    """Return the MB/s that all GPUs of that training read, with four bytes a token."""
+    """Return the MB/s that all GPUs of this training read, with four bytes per token."""
     return round(15.6e12 * 4 / (30.84e6 / 16_384 * 3600) / 1e6)
 
 
 def text_and_storage() -> Figure:
-    """Draw what that training reads beside what a laptop's disk and its own storage give."""
+    """Draw the read rate of this training, and the rates of a laptop's disk and of its storage."""
     rates = {
         "its text, for all GPUs": text_mb_a_second(),
         "disk of a laptop": PRESETS["laptop SSD"].mb_s,
@@ -276,7 +306,7 @@ def text_and_storage() -> Figure:
 
 
 def six_operations() -> Figure:
-    """Draw the three products of matrices that a layer takes in a step of training."""
+    """Draw the three matrix products of a layer in a training step."""
     square, tall, wide = (2.0, 2.0), (0.8, 2.0), (2.0, 0.8)  # width and height
     products = {
         "forward": (("W", square), ("x", tall), ("y", tall)),
@@ -299,7 +329,7 @@ def six_operations() -> Figure:
 
 
 def low_rank() -> Figure:
-    """Draw a frozen weight matrix, and the two thin ones whose product is added to it."""
+    """Draw a frozen weight matrix plus the product of two thin matrices."""
     figure, panel = plt.subplots(figsize=(5.9, 3.9))
     for name, left, bottom, width, height, looks in (
         ("W", 0.0, 0.0, 4.0, 4.0, {"facecolor": GREY, "alpha": 0.5}),
@@ -316,7 +346,7 @@ def low_rank() -> Figure:
 
 
 def tensor_cores() -> Figure:
-    """Draw what an H100 does with its tensor cores, and without."""
+    """Draw the rates of an H100 with and without its tensor cores."""
     figure, panel = plt.subplots(figsize=(12.3, 1.9))
     rates = {"FP32, without": 67, "BF16, tensor cores": 989}
     bars = panel.barh(list(rates), list(rates.values()), color=[GREY, ORANGE])
@@ -326,7 +356,7 @@ def tensor_cores() -> Figure:
     return figure
 
 
-# name -> (operations a sample in training, bytes a sample)
+# name -> (operations per sample in training, bytes per sample)
 JOBS: dict[str, tuple[float, float]] = {
     "7 billion parameters, a token": (6 * 7e9, 2),
     "100 million parameters, a token": (6 * 100e6, 2),
@@ -336,13 +366,13 @@ JOBS: dict[str, tuple[float, float]] = {
 
 
 def demand(name: str) -> float:
-    """Return the MB/s that a GPU which never waits would ask for."""
+    """Return the MB/s that a GPU needs if it never waits."""
     operations, size = JOBS[name]
     return GPU_FLOPS / operations * size / 1e6
 
 
 def bytes_and_operations() -> Figure:
-    """Draw the MB/s that one GPU asks for, beside what a gigabit network gives."""
+    """Draw the MB/s that one GPU needs for four models, and the rate of a gigabit network."""
     rates = {name: demand(name) for name in JOBS}
     figure, panel = plt.subplots(figsize=(12.3, 4.3))
     bars = panel.barh(list(rates), list(rates.values()), color=[SKY, SKY, ORANGE, RED])
@@ -360,7 +390,7 @@ def bytes_and_operations() -> Figure:
 
 
 def who_sees_what() -> Figure:
-    """Draw which batch each of eight ranks sees, for four ways to divide a training."""
+    """Draw which batch each of eight ranks sees, for four kinds of parallelism."""
     ranks_a_batch = {
         "data": 1,
         "data, with sharded weights": 1,
@@ -390,7 +420,7 @@ BUSY, REACHABLE = 0.3, 0.8
 
 
 def useful_hour() -> Figure:
-    """Draw the price of a useful GPU-hour against the share of time in which the GPU works."""
+    """Draw the price of a useful GPU-hour over the utilisation of the GPU."""
     share = np.linspace(0.15, 1)
     marked = np.array([BUSY, REACHABLE])
     figure, panel = plt.subplots(figsize=(5.9, 4.3))
@@ -407,10 +437,10 @@ def useful_hour() -> Figure:
 
 
 def recoverable_a_day() -> list[float]:
-    """Return the dollars a day that rack and cloud save where 30 % busy become 80 %."""
+    """Return the dollars per day that rack and cloud save if utilisation rises to 80 %."""
     return [round(price * (1 - BUSY / REACHABLE)) for price in (RACK_A_DAY, CLOUD_A_DAY)]
 
 
 def useful_hour_prices() -> list[float]:
-    """Return the dollars for a useful GPU-hour of the rack, at 30 % busy and at 80 %."""
+    """Return the price of a useful GPU-hour of the rack, at 30 % and at 80 % utilisation."""
     return [round(RACK_A_DAY / 24 / RACK_GPUS / share, 2) for share in (BUSY, REACHABLE)]

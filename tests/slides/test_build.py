@@ -1,4 +1,4 @@
-"""All decks, built and looked at by a real browser."""
+"""All decks in a real browser."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,9 @@ minutes: 3
 # A talk
 
 Note:
-**1 min.** Welcome.
+**1 min.**
+
+*Say:* Welcome.
 ---
 ## It can wait
 
@@ -31,14 +33,18 @@ Workers: read_ms=80 copy_ms=5 step_ms=30 steps=12 num_workers=2
 :::
 
 Note:
-**1 min.** Press 2, then turn the page.
+**1 min.**
+
+*Say:* Press 2, then turn the page.
 ---
-## It goes on
+## It continues
 
 {}
 
 Note:
-**1 min.** Bye.
+**1 min.**
+
+*Say:* Bye.
 """
 
 
@@ -55,18 +61,18 @@ def built(folder: Path, text: str = "+ Good") -> Path:
     return file
 
 
-def test_every_slide_of_every_deck_can_be_read_and_no_request_leaves_it(capsys) -> None:
+def test_every_slide_is_legible_and_needs_no_network(capsys) -> None:
     status = main(["--no-pdf", "--check"])
     assert capsys.readouterr().err == ""
     assert status == 0
     assert len(decks()) == 3
 
 
-def test_the_same_deck_becomes_the_same_bytes(tmp_path: Path) -> None:
+def test_build_is_reproducible(tmp_path: Path) -> None:
     assert built(tmp_path).read_bytes() == built(tmp_path).read_bytes()
 
 
-def test_keys_choose_a_state_and_leave_the_slide_where_it_is(window, tmp_path: Path) -> None:
+def test_digit_keys_select_a_state_of_the_timeline(window, tmp_path: Path) -> None:
     slides, asked = open_deck(window, built(tmp_path))
     state = lambda: slides.locator(".tl").get_attribute("data-state")  # noqa: E731
     number = lambda: slides.evaluate("Reveal.getIndices().h")  # noqa: E731
@@ -82,7 +88,7 @@ def test_keys_choose_a_state_and_leave_the_slide_where_it_is(window, tmp_path: P
     assert asked == []
 
 
-def test_the_window_with_the_notes_follows_and_leads(window, tmp_path: Path) -> None:
+def test_presenter_view_and_deck_follow_each_other(window, tmp_path: Path) -> None:
     slides, asked = open_deck(window, built(tmp_path))
     with slides.expect_popup() as opened:
         slides.keyboard.press("s")
@@ -99,14 +105,14 @@ def test_the_window_with_the_notes_follows_and_leads(window, tmp_path: Path) -> 
     assert asked == []
 
 
-def test_the_pdf_has_a_page_for_each_state_and_always_the_same_bytes(window, tmp_path) -> None:
+def test_pdf_has_a_page_per_state_and_is_reproducible(window, tmp_path) -> None:
     first, second = (print_pdf(window, built(tmp_path)).read_bytes() for _ in range(2))
     assert len(re.findall(rb"/Type /Page\b", first)) == 4
     assert first == second
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("- all\n" * 12, "reaches below the room"),
         ("```python\n" + 80 * "x" + "\n```", "is wider than its place"),
@@ -116,14 +122,14 @@ def test_the_pdf_has_a_page_for_each_state_and_always_the_same_bytes(window, tmp
         ("<img src='data:,'>", "no alternative text"),
     ],
 )
-def test_what_cannot_be_read_is_found(window, tmp_path: Path, text: str, told: str) -> None:
+def test_check_finds_unreadable_text(window, tmp_path: Path, text: str, message: str) -> None:
     found = list(measured(window, built(tmp_path, text)))
     assert found
     assert all(sentence.startswith("talk, slide 3, ") for sentence in found)
-    assert told in found[0]
+    assert message in found[0]
 
 
-def test_the_recording_of_a_demo_covers_its_slide_and_goes_again(window, tmp_path: Path) -> None:
+def test_key_r_shows_and_hides_the_recording_of_a_demo(window, tmp_path: Path) -> None:
     slides, asked = open_deck(window, built(tmp_path, ":::demo wait"), "#/2")
     slides.keyboard.press("r")
     slides.locator(".demo .tl").get_by_text("no workers", exact=True).wait_for()

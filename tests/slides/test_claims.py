@@ -1,4 +1,4 @@
-"""Claims of the slides: what is counted comes out as the slide says."""
+"""Counted claims of the slides agree with their checks."""
 
 import pytest
 
@@ -9,6 +9,6 @@ COUNTED = [claim for claim in read_claims(SLIDES / "claims.toml") if claim.check
 
 
 @pytest.mark.parametrize("claim", COUNTED, ids=[claim.id for claim in COUNTED])
-def test_a_count_is_what_the_slide_says(claim: Claim) -> None:
+def test_counted_claim_agrees_with_its_check(claim: Claim) -> None:
     found = claim.measure()
     assert claim.holds(found), f"{claim.text!r}: found {found}"

@@ -1,4 +1,4 @@
-"""The instructor's pack: each notebook has its page, and the file is in step with the cells."""
+"""The instructor's pack: it has a page per notebook and matches the cells."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -13,12 +13,12 @@ SOURCES = sources(HERE / "source")
 
 
 @pytest.mark.slow
-def test_the_pack_is_in_step_with_the_notebooks() -> None:
+def test_instructor_pack_is_up_to_date() -> None:
     assert main(["--check"]) == 0, "run `make notebooks`"
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=number)
-def test_a_notebook_tells_what_to_say_and_draw_what_people_guess_and_what_goes_wrong(
+def test_notebook_pages_have_all_instructor_sections(
     source: Path,
 ) -> None:
     told = notes(source)
@@ -27,18 +27,18 @@ def test_a_notebook_tells_what_to_say_and_draw_what_people_guess_and_what_goes_w
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=number)
-def test_a_script_takes_as_long_as_the_core(source: Path) -> None:
+def test_script_takes_as_long_as_the_core(source: Path) -> None:
     core, _ = parts(source)
     assert abs(sum(script_minutes(notes(source)["Script"])) - core.minutes) <= 2
 
 
-def test_each_demo_is_shown_in_the_script_of_a_notebook() -> None:
+def test_each_demo_appears_in_a_notebook_script() -> None:
     rows = [row for row in demos(SOURCES) if row.startswith("| `")]
     assert rows
     assert [row for row in rows if row.endswith("|  |")] == []
 
 
-def test_what_many_cells_say_stands_together_on_the_clock(tmp_path: Path) -> None:
+def test_instructor_cells_are_merged_with_running_times(tmp_path: Path) -> None:
     source = tmp_path / "90_a.py"
     source.write_text(NOTEBOOK, "utf-8")
     text = "\n".join(page(source))
@@ -46,14 +46,14 @@ def test_what_many_cells_say_stands_together_on_the_clock(tmp_path: Path) -> Non
     assert "- **90a** *How long?* They say 1.\n- **90b** *Where?* They say here." in text
 
 
-def test_a_cell_without_its_first_line_is_named(tmp_path: Path) -> None:
+def test_instructor_cell_without_first_line_is_reported(tmp_path: Path) -> None:
     source = tmp_path / "90_a.py"
     source.write_text(NOTEBOOK.replace("*For the instructor*", "Hello"), "utf-8")
     with pytest.raises(BuildError, match=r"90_a\.py: the cell 'Hello"):
         notes(source)
 
 
-def test_a_day_has_lunch_and_breaks_and_half_a_day_has_no_lunch() -> None:
+def test_only_full_days_have_lunch() -> None:
     rows = list(timetable([Stop(f"{n:02}", 60) for n in range(6)]))
     assert [what for *_, what in rows if isinstance(what, str)] == [
         "*break*",

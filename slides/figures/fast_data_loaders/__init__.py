@@ -1,4 +1,4 @@
-"""Figures of the deck *Fast data loaders*: counted, simulated or emulated when it is built."""
+"""Figures of the deck *Fast data loaders*: counted, simulated or emulated during the build."""
 
 from slides.figures.fast_data_loaders.loading import (
     duplicates,

@@ -1,4 +1,4 @@
-"""What the figures of the deck share: letters for the last row, colours, a simulated loop."""
+"""Shared font sizes, colours and a simulated loop for the figures of the deck."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from matplotlib.figure import Figure
 
 from keepfed.measure.simulate import Pipeline, simulate
 
-POINTS = 24  # no text on a slide is smaller
+POINTS = 24  # smallest text on a slide
 BLUE, RED, GREEN = "#2a85c4", "#d55e00", "#009e73"
 LOOP = Pipeline(read_ms=70, decode_ms=10, step_ms=50, num_workers=2, steps=60)  # L = 80, C = 50
 
 
 @contextmanager
 def slide(width: float, height: float, **options: Any) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Give a figure of that many inches on the slide, 13.3 wide, and its panels."""
+    """Yield a figure of `width` x `height` inches, and its panels. A slide is 13.3 inches wide."""
     kinds = (
         "font.size axes.titlesize axes.labelsize legend.fontsize xtick.labelsize ytick.labelsize"
     )

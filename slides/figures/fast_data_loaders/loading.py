@@ -1,4 +1,4 @@
-"""How workers, shuffles and file formats serve samples."""
+"""Figures of workers, shuffles and file formats."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMAT_NAMES = ("npy", "hdf5", "tar", "npz", "sqlite", "root", "parquet")
 
 
 def worker_processes() -> Figure:
-    """Draw the loop and two workers as processes, each with a dataset of its own."""
+    """Draw the loop and two workers as processes, each with its own dataset."""
     with slide(12.4, 4.2) as (figure, (panel,)):
         _process(panel, 0.1, 1.0, "your loop", "dataset")
         for row, name in (1.95, "worker 0"), (0.05, "worker 1"):
@@ -36,7 +36,7 @@ def worker_processes() -> Figure:
             out, back = (4.0, 1.95 + 0.1 * (row > 1)), (4.0, 1.5 + 0.1 * (row > 1))
             panel.annotate("", (8.1, middle + 0.3), out, arrowprops=arrow)
             panel.annotate("", back, (8.1, middle - 0.2), arrowprops=arrow)
-        panel.text(6.05, 2.95, "numbers of samples", ha="center")
+        panel.text(6.05, 2.95, "sample indices", ha="center")
         panel.text(6.05, 0.25, "finished batches", ha="center")
         panel.set(xlim=(0, 12.2), ylim=(0, 3.6))
         panel.axis("off")
@@ -55,7 +55,7 @@ def _process(panel: Axes, left: float, bottom: float, name: str, dataset: str) -
 
 
 def workers() -> Figure:
-    """Draw the rates of simulated loaders over their workers: reading waits, decoding computes."""
+    """Draw the rates of simulated loaders that read or decode, over the number of workers."""
     counts = (1, 2, 4, 8, 12)
     kinds = {
         "decoding on 2 cores": (Pipeline(decode_ms=80, cores=2), RED, "s--", 2.3),
@@ -69,12 +69,12 @@ def workers() -> Figure:
             rates = [rate(replace(busy, num_workers=count)) for count in counts]
             panel.plot(counts, np.array(rates) / rates[0], look, color=colour, markersize=10)
             panel.text(12, height, name, ha="right")
-        panel.set(xlabel="workers", ylabel="times as fast as one", xticks=counts, ylim=(0, 9))
+        panel.set(xlabel="workers", ylabel="speed-up over one", xticks=counts, ylim=(0, 9))
     return figure
 
 
 def duplicates() -> Figure:
-    """Draw what PolarBERT's dataset served of 1,024 events, and how many of these differ."""
+    """Draw how many of 1,024 events PolarBERT's dataset served, and how many are unique."""
     served = {1: (960, 960), 2: (1920, 999), 4: (3840, 1015)}  # claim fast-duplicates
     with slide(5.9, 4.5) as (figure, (panel,)):
         for shift, name, colour, hatch in (-0.2, "served", RED, "//"), (0.2, "distinct", BLUE, ""):
@@ -90,9 +90,11 @@ def duplicates() -> Figure:
 
 
 def shuffles() -> Figure:
-    """Draw for four ways to shuffle a sorted file who sits with whom in a batch."""
+    """Draw which events of a sorted file share a batch, for four ways to shuffle."""
     count, rng = 2_000, np.random.default_rng(0)
-    energy = np.sort(np.log10(1 / rng.uniform(1e-6, 1e-2, count)))  # E^-2, as productions write it
+    energy = np.sort(
+        np.log10(1 / rng.uniform(1e-6, 1e-2, count))
+    )  # E^-2, sorted as in a simulation production
     by_shard = [one for shard in shuffled(blocks(count, 100), rng) for one in shard]
     ways = {
         "in order": range(count),
@@ -109,7 +111,7 @@ def shuffles() -> Figure:
 
 
 def formats() -> Figure:
-    """Draw how many bytes each format reads for each byte of one event out of 500."""
+    """Draw the bytes that each format reads per byte of one of 500 events."""
     found = {FORMATS[name].title: read for name, read in amplifications().items()}
     with slide(5.9, 4.5) as (figure, (panel,)):
         colour = [RED if read > 10 else BLUE for read in found.values()]
@@ -122,7 +124,7 @@ def formats() -> Figure:
 
 
 def amplifications() -> dict[str, float]:
-    """Count for each format the bytes read for each byte of one event, over 12 of them."""
+    """Count the bytes that each format reads per byte of an event, over 12 events."""
     events = EventArrays.load(data_path("events", "S")).take(np.arange(0, 2_000, 4))
     lengths, chosen = np.diff(events.offsets), range(20, 500, 40)
     wanted = 16 * sum(int(lengths[one]) for one in chosen)
@@ -135,7 +137,7 @@ def amplifications() -> dict[str, float]:
                 FORMATS[name].write(events, folder / FORMATS[name].entry)
             storage = counting_storage(folder)
             dataset = open_events(folder, name, fs=storage)
-            dataset[0]  # opens what is opened once
+            dataset[0]  # exclude the cost of the first open
             total = 0
             for one in chosen:
                 storage.drop_caches()

@@ -1,4 +1,4 @@
-"""Ranks that share samples and wait for each other, and what an hour costs."""
+"""Figures of ranks that share samples and wait for each other, and of the cost of an hour."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slides.figures.fast_data_loaders.drawing import GREEN, RED, slide
 
 
 def shares() -> Figure:
-    """Draw which samples `DistributedSampler` gives each of four ranks, out of ten."""
+    """Draw which of ten samples `DistributedSampler` gives to each of four ranks."""
     from torch.utils.data import DistributedSampler
 
     met: set[int] = set()
@@ -33,7 +33,7 @@ def shares() -> Figure:
 
 
 def slowest() -> Figure:
-    """Draw four steps of three ranks that meet after each; the third one reads from afar."""
+    """Draw four steps of three synchronised ranks, the third of which reads from a file server."""
     loads, step, turns = (10, 10, 45), 20, 4
     with slide(12.4, 3.9) as (figure, (panel,)):
         for rank, load in enumerate(loads):
@@ -57,7 +57,7 @@ def slowest() -> Figure:
 
 
 def useful_hour() -> Figure:
-    """Draw the price of an hour in which a GPU works, where it costs 3 dollars an hour."""
+    """Draw the price of one hour of work of a GPU that costs 3 dollars an hour."""
     busy = np.linspace(0.15, 1, 100)
     with slide(5.9, 5.0) as (figure, (panel,)):
         panel.plot(100 * busy, 3 / busy, color="gray")

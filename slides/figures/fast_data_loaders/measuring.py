@@ -1,4 +1,4 @@
-"""What tells where the limit is: the panel of a GPU, three runs, and a stopwatch."""
+"""Figures of measurements: the panel of a GPU, three runs, and a stopwatch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from slides.figures.fast_data_loaders.drawing import BLUE, GREEN, LOOP, RED, rat
 
 
 def smi() -> Figure:
-    """Draw what the panel of an emulated GPU says of three trainings, and what it does not."""
+    """Draw GPU-Util, power and activity of an emulated GPU for three trainings."""
     shown = {
-        "one multiprocessor\nof 82 is at work": _panel(kernels=1 / 82),
-        "all are at work": _panel(kernels=1.0),
-        "all, but half of the\ntime it waits for data": _panel(kernels=1.0, pause=True),
+        "one multiprocessor\nof 82 works": _panel(kernels=1 / 82),
+        "all work": _panel(kernels=1.0),
+        "all, but half of the\ntime they wait": _panel(kernels=1.0, pause=True),
     }
     rows = {
         "GPU-Util": [one.gpu_util for one in shown.values()],
@@ -39,7 +39,12 @@ def smi() -> Figure:
 
 
 def _panel(*, kernels: float, pause: bool = False) -> Any:
-    """Return nvidia-smi's panel after seconds of kernels that use a share of an emulated GPU."""
+    """Return the nvidia-smi panel of an emulated GPU after some seconds of kernels.
+
+    Args:
+        kernels: Share of the multiprocessors that each kernel uses.
+        pause: Whether the GPU waits as long as it computes.
+    """
     import torch
 
     from course_utils.hardware.gpu import timed_accelerator
@@ -55,7 +60,7 @@ def _panel(*, kernels: float, pause: bool = False) -> Any:
 
 
 def three_runs() -> Figure:
-    """Draw the three rates of two loops: what limits each is read off."""
+    """Draw the rates of loader, step and both together for two loops."""
     loops = {
         "limited by its loader": replace(LOOP, read_ms=150, step_ms=30),
         "GPU-bound: leave it alone": replace(LOOP, read_ms=30, step_ms=60),
@@ -74,7 +79,7 @@ def three_runs() -> Figure:
 
 
 def stopwatch() -> Figure:
-    """Draw which line of a loop gets the time of an emulated GPU, with and without `item()`."""
+    """Draw which line of a loop shows the time of the GPU, with and without `item()`."""
     found = {"with item()": _lines(read_loss=True), "without": _lines(read_loss=False)}
     with slide(12.4, 3.9, columns=2, sharey=True) as (figure, panels):
         for panel, (title, lines) in zip(panels, found.items(), strict=True):
@@ -84,7 +89,7 @@ def stopwatch() -> Figure:
 
 
 def _lines(*, read_loss: bool, steps: int = 30) -> dict[str, float]:
-    """Return the milliseconds per step that a stopwatch gives each of three lines."""
+    """Return the milliseconds per step that a stopwatch shows for three lines."""
     import torch
 
     from course_utils.hardware.gpu import timed_accelerator

@@ -1,4 +1,4 @@
-"""What is kept in a cache, what goes over the bus, and when it is there."""
+"""Figures of caches, copies over the bus, and streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slides.figures.fast_data_loaders.waiting import hit_percent
 
 
 def cache_policies() -> Figure:
-    """Draw what is found in a cache that throws out what is oldest, and in one that keeps."""
+    """Draw the hit share of a cache that evicts the oldest block and of one that never evicts."""
     sizes = [0.5, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0]
     evicts = [hit_percent(size, in_order=True) for size in sizes]
     keeps = [100 * min(1.0, 1 / size) for size in sizes]
@@ -30,7 +30,7 @@ def cache_policies() -> Figure:
 
 
 def bus() -> Figure:
-    """Draw how long 64 photographs take over the bus of an emulated RTX 3090."""
+    """Draw the copy time of 64 photographs to an emulated RTX 3090."""
     import torch
 
     kinds = {
@@ -46,7 +46,7 @@ def bus() -> Figure:
 
 
 def copies() -> Figure:
-    """Draw for four kinds of copies when the program goes on, and when the batch is there."""
+    """Draw when the program continues and when the batch arrives, for four kinds of copies."""
     import torch
 
     images = torch.zeros(160, 3, 224, 224, dtype=torch.uint8)
@@ -59,10 +59,10 @@ def copies() -> Figure:
     times = {name: _copy_ms(images, **kind) for name, kind in kinds.items()}
     held, there = zip(*times.values(), strict=True)
     with slide(12.4, 4.4) as (figure, (panel,)):
-        whole = panel.barh(list(times), there, color="none", hatch="//", label="batch is there")
+        whole = panel.barh(list(times), there, color="none", hatch="//", label="batch has arrived")
         for bar in whole:
             bar.set(edgecolor=BLUE, linewidth=2)
-        panel.barh(list(times), held, color=RED, height=0.4, label="program goes on")
+        panel.barh(list(times), held, color=RED, height=0.4, label="program continues")
         panel.set(xlabel="ms until … (emulated RTX 3090, 24 MB)", xlim=(0, 3.4))
         panel.invert_yaxis()
         panel.legend(loc="lower right")
@@ -70,12 +70,12 @@ def copies() -> Figure:
 
 
 def _copy_ms(batch: Any, *, pinned: bool = True, non_blocking: bool = True) -> tuple[float, float]:
-    """Return the ms until the program goes on, and until the batch is there."""
+    """Return the ms until the program continues and until the batch has arrived."""
     from course_utils.hardware.gpu import timed_accelerator
 
     gpu, clock = timed_accelerator("RTX 3090", emulate=True)
     source = gpu.pin(batch) if pinned else batch
-    gpu.upload(source)  # also makes room for it
+    gpu.upload(source)  # also allocates its memory
     gpu.synchronize()
     start = clock()
     gpu.upload(source, non_blocking=non_blocking)
@@ -85,10 +85,10 @@ def _copy_ms(batch: Any, *, pinned: bool = True, non_blocking: bool = True) -> t
 
 
 def race() -> Figure:
-    """Draw copies and steps of three designs on an emulated GPU, and which steps read garbage."""
+    """Draw copies and steps of three designs, and mark the steps that read garbage."""
     designs = {
         "one queue": _default_stream,
-        "two, and\nnobody waits": _side_stream(wait=False),
+        "two, and\nno wait": _side_stream(wait=False),
         "two, and\nan event": _side_stream(wait=True),
     }
     with slide(12.4, 5.3, rows=3, sharex=True) as (figure, panels):
@@ -100,7 +100,7 @@ def race() -> Figure:
             panel.set_ylabel(name, rotation=0, ha="right", va="center", labelpad=10)
             panel.set(xticks=[])
             panel.spines[:].set_visible(False)
-        panels[-1].set_xlabel("time → (emulated; crossed: computed with garbage)")
+        panels[-1].set_xlabel("time → (emulated, crossed: computed with garbage)")
     return figure
 
 
@@ -121,7 +121,7 @@ def _side_stream(*, wait: bool) -> Callable[[Any, Sequence[Any]], Iterator[Any]]
 
 
 def _train(design: Callable[[Any, Sequence[Any]], Iterator[Any]]) -> tuple[list[Span], list[bool]]:
-    """Return the spans of six steps on an emulated GPU, and which of them read their batch."""
+    """Return the spans of six steps on an emulated GPU, and whether each read its batch."""
     import torch
 
     from course_utils.hardware.gpu import checksum, timed_accelerator

@@ -1,4 +1,4 @@
-"""Why a GPU waits: a cache that is too small, stages, workers, and a shorter step."""
+"""Figures of the reasons why a GPU waits: caches, stages, workers and shorter steps."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ CACHED = 40  # blocks of 32 KiB in the page cache of the cliff
 
 
 def cliff() -> Figure:
-    """Draw which share of the reads finds its bytes in the cache, over the size of the data."""
+    """Draw the hit share of a page cache over the size of the data."""
     sizes = [0.5, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5]
     with slide(5.9, 4.5) as (figure, (panel,)):
         for name, in_order, look in ("in order", True, "o-"), ("shuffled", False, "s--"):
             found = [hit_percent(size, in_order=in_order) for size in sizes]
             colour = RED if in_order else BLUE
             panel.plot(sizes, found, look, color=colour, markersize=10, label=name)
-        panel.set(xlabel="data / page cache", ylabel="found there (%)", ylim=(-5, 105))
+        panel.set(xlabel="data / page cache", ylabel="found in it (%)", ylim=(-5, 105))
         panel.set_xticks((0.5, 1, 1.5, 2, 2.5))
         panel.legend()
     return figure
 
 
 def hit_percent(data_over_cache: float, *, in_order: bool) -> float:
-    """Count what a full page cache still has, of data read epoch after epoch."""
+    """Return the hit share of a full page cache in percent, for data read in each epoch."""
     rng, numbers = random.Random(0), list(range(round(data_over_cache * CACHED)))
     with TemporaryDirectory() as folder:
         (Path(folder) / "data").write_bytes(bytes(len(numbers) * BLOCK))
         storage = slow_storage(folder, "laptop SSD", cache_mb=CACHED * BLOCK / 1e6)
         with storage.open("data") as file:
             for epoch in range(12):
-                if epoch == 2:  # before, the cache fills
+                if epoch == 2:  # the cache is full
                     storage.reset_counters()
                 for number in numbers if in_order else rng.sample(numbers, len(numbers)):
                     file.seek(number * BLOCK)
@@ -51,11 +51,11 @@ def hit_percent(data_over_cache: float, *, in_order: bool) -> float:
 
 
 def stages() -> Figure:
-    """Draw the five stages of a batch and the step, in the colours of the timelines."""
+    """Draw the five stages of a batch and the step in the colours of the timelines."""
     words = {
         "read": "bytes from\nthe storage",
         "decode": "bytes to\nnumbers",
-        "transform": "crop, turn,\nnormalise",
+        "transform": "crop, rotate,\nnormalise",
         "collate": "samples to\none batch",
         "transfer": "host to\ndevice",
         "compute": "one step\nof training",
@@ -76,12 +76,12 @@ def stages() -> Figure:
 
 
 def model() -> Figure:
-    """Draw the steps per second over the workers: four letters, and simulated loops as points."""
+    """Draw the steps per second over the workers, from the formula and simulated."""
     workers = range(5)
     with slide(5.9, 5.0) as (figure, (panel,)):
         said = [1000 / (130 if w == 0 else max(50, 80 / w)) for w in workers]
         found = [rate(replace(LOOP, num_workers=w)) for w in workers]
-        panel.plot(workers, said, "-", color="gray", label="four letters")
+        panel.plot(workers, said, "-", color="gray", label="formula")
         panel.plot(workers, found, "o", color=BLUE, markersize=12, label="simulated")
         panel.set(xlabel="workers", ylabel="steps per second", ylim=(0, 23), xticks=workers)
         panel.legend(loc="lower right")
@@ -89,7 +89,7 @@ def model() -> Figure:
 
 
 def exposes() -> Figure:
-    """Draw how long the GPU waits after each of five changes of a loop that was fed."""
+    """Draw how long the GPU waits after each of five changes of a balanced loop."""
     changes: Mapping[str, Mapping[str, Any]] = {
         "today": {},
         "a faster GPU": {"step_ms": 20},
@@ -103,5 +103,5 @@ def exposes() -> Figure:
     with slide(12.0, 4.4) as (figure, (panel,)):
         colour = [RED if wait > 20 else BLUE for wait in waits.values()]
         value_bars(panel, waits, "{:.0f} %".format, color=colour)
-        panel.set(xlabel="the GPU waits, start-up left out (simulated)", xticks=[])
+        panel.set(xlabel="the GPU waits, without start-up (simulated)", xticks=[])
     return figure

@@ -1,4 +1,4 @@
-"""What the deck "Why data" says of its computed figures."""
+"""Claims of the deck "Why data" about its computed figures."""
 
 import numpy as np
 import pytest
@@ -7,13 +7,13 @@ from slides.figures.why_data import JOBS, REFIT, _likeness, demand, tokens_per_p
 
 
 @pytest.mark.slow
-def test_trained_encoders_find_the_partner_of_most_new_pictures() -> None:
+def test_trained_encoders_match_most_new_pairs() -> None:
     found = [np.sum(_likeness(steps).argmax(axis=1) == range(8)) for steps in (0, 50)]
     assert found[0] <= 2
     assert found[1] >= 6
 
 
-def test_the_fit_divides_a_budget_where_its_loss_is_least() -> None:
+def test_tokens_per_parameter_minimise_the_loss() -> None:
     compute = np.array(1e24)
     best = np.sqrt(compute / 6 / tokens_per_parameter(compute, REFIT))
     parameters = best * np.array([0.8, 1, 1.25])
@@ -22,7 +22,7 @@ def test_the_fit_divides_a_budget_where_its_loss_is_least() -> None:
     assert loss.argmin() == 1
 
 
-def test_small_models_of_events_ask_for_more_than_large_ones_of_text() -> None:
+def test_small_event_models_need_more_than_large_text_models() -> None:
     rates = [demand(name) for name in JOBS]
     assert rates[0] < rates[1] < 117 < min(rates[2:])
     assert rates[3] / rates[0] == pytest.approx(16 / 2 * 7e9 / 1e6)
