@@ -1,12 +1,12 @@
-"""Collect what the notebooks tell the instructor, and what a course in a room needs.
+"""Collect the instructor's cells of the notebooks into a guide for teaching the course.
 
     python -m slides.instructor.collect           write slides/INSTRUCTOR.md
-    python -m slides.instructor.collect --check   write nothing; exit 1 if it is out of step
+    python -m slides.instructor.collect --check   exit 1 if INSTRUCTOR.md is not up to date
 
-The text about a notebook stays in its cells with the tag "instructor". Such a cell begins with
-MARK, and what follows stands below a label in bold, one of HEADINGS. The rest is frame.md, where
-`{days}` stands for the days on the clock, `{room}` for the budget, `{demos}` for the demos of the
-lectures and where they are shown, `{pages}` for the notebooks.
+The text about a notebook is in its cells with the tag "instructor". Such a cell begins with MARK.
+Each part of it begins with a label in bold, one of HEADINGS. The rest is frame.md, with the fields
+`{days}` for the timetables, `{room}` for the memory budget, `{demos}` for the demos of the lectures
+and their notebooks, and `{pages}` for the pages of the notebooks.
 """
 
 import ast
@@ -34,9 +34,9 @@ HEADINGS = {  # by the label in a cell
     "Script": "Script",
     "Board": "Board sketch",
     "Guesses": "What people guess",
-    "Goes wrong": "What goes wrong, and the way out",
-    "Extra": "What is extra",
-    "Background": "To know",
+    "Goes wrong": "Common problems and fixes",
+    "Extra": "Optional sections",
+    "Background": "Background",
 }
 
 _LABEL = re.compile(rf"^\*\*({'|'.join(HEADINGS)})\.\*\*\s*", re.MULTILINE)
@@ -46,15 +46,15 @@ _NEW_PAGE = '<div style="page-break-before: always"></div>'
 
 
 def notes(source: Path) -> dict[str, str]:
-    """Return what a notebook tells the instructor, by label, in the order of HEADINGS."""
+    """Return the instructor's text of a notebook by label, in the order of HEADINGS."""
     found: dict[str, list[str]] = defaultdict(list)
     for cell in _cells(source):
         if "instructor" in tags(cell):
             mark, *labelled = _LABEL.split(cell.source)
             if mark.strip() != MARK:
                 raise BuildError(
-                    f"{source.name}: the cell {cell.source[:40]!r} does not begin with {MARK} and "
-                    f"a label in bold; the labels are {', '.join(HEADINGS)}."
+                    f"{source.name}: the cell {cell.source[:40]!r} must begin with {MARK} and a "
+                    f"label in bold. The labels are {', '.join(HEADINGS)}."
                 )
             for label, text in zip(labelled[::2], labelled[1::2], strict=True):
                 found[label].append(text.strip())
@@ -67,12 +67,12 @@ def script_minutes(script: str) -> list[int]:
 
 
 def guessed(guesses: str) -> list[str]:
-    """Return which predictions the guesses are about."""
+    """Return the keys of the predictions that the guesses are about."""
     return _GUESS.findall(guesses)
 
 
 def questions(source: Path) -> dict[str, str]:
-    """Return the question of each prediction that a notebook asks for."""
+    """Return the question of each prediction of a notebook."""
     found = {}
     for cell in _cells(source):
         if cell.cell_type == "code" and "cu.predict(" in cell.source:
@@ -87,14 +87,14 @@ def questions(source: Path) -> dict[str, str]:
 
 
 def title(source: Path) -> str:
-    """Return the title of a notebook with its number."""
+    """Return the number and the title of a notebook."""
     return str(_cells(source)[0].source).partition("\n")[0].removeprefix("# ")
 
 
 def page(source: Path) -> Iterator[str]:
     """Yield the paragraphs of a notebook's page."""
     core, extra = parts(source)
-    more = f", and what is extra {extra.minutes} ({extra})" if extra.words else ""
+    more = f", the optional sections {extra.minutes} ({extra})" if extra.words else ""
     solved = f"../notebooks/solutions/{source.stem}.ipynb"
     yield _NEW_PAGE
     yield f"## {title(source)}"
@@ -110,9 +110,9 @@ def page(source: Path) -> Iterator[str]:
 
 
 def demos(files: Sequence[Path]) -> Iterator[str]:
-    """Yield a table of the demos: what each asks, and the notebooks whose scripts show it."""
+    """Yield a table of the demos, their questions, and the notebooks that show them."""
     scripts = {number(path): " ".join(notes(path)["Script"].split()) for path in files}
-    yield "| Demo | Asks | In notebook |"
+    yield "| Demo | Question | Notebook |"
     yield "|---|---|---|"
     for name, question in DEMOS.items():
         shown = [where for where, script in scripts.items() if f"`course demo {name}`" in script]
@@ -137,7 +137,7 @@ def collect() -> str:
 
 
 def _join(texts: Sequence[str]) -> str:
-    """Make one list of several; put a paragraph apart."""
+    """Join lists to one list, and separate other texts by a blank line."""
     return ("\n" if all(text.startswith("- ") for text in texts) else "\n\n").join(texts)
 
 
@@ -147,14 +147,14 @@ def _cells(source: Path) -> list[NotebookNode]:
 
 
 def _on_the_clock(script: str) -> str:
-    """Write from which minute to which each item of a script lasts, not how long."""
+    """Replace the duration of each item of a script by its start and end minute."""
     ends = [0, *accumulate(script_minutes(script))]
     spans = iter(pairwise(ends))
     return _MINUTES.sub(lambda _: "- {}–{} min: ".format(*next(spans)), script)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write or check, and return the exit status."""
+    """Write or check INSTRUCTOR.md, and return the exit status."""
     only_check = "--check" in (sys.argv[1:] if argv is None else argv)
     try:
         text = collect()
@@ -164,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not only_check:
         BUILT.write_text(text, "utf-8", newline="\n")
     elif not BUILT.exists() or BUILT.read_text("utf-8") != text:
-        print(f"{BUILT.name} is out of step: run `make notebooks`.", file=sys.stderr)
+        print(f"{BUILT.name} is not up to date. Run `make notebooks`.", file=sys.stderr)
         return 1
     return 0
 

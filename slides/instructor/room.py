@@ -1,4 +1,4 @@
-"""What a class takes of a machine that it shares: /dev/shm and memory."""
+"""The /dev/shm and memory that a class needs on a shared machine."""
 
 import json
 from collections.abc import Iterator
@@ -8,15 +8,15 @@ from keepfed.loaders.workers import ShmBudget
 from keepfed.words import size
 
 LEARNERS = (1, 20, 60)
-BATCH, WORKERS = 8_000_000, 3  # the most that is on its way in a notebook: prediction 04i
-STAGED = 14_000_000  # the small events, which notebook 07 copies to /dev/shm
+BATCH, WORKERS = 8_000_000, 3  # bytes and workers of the largest loader, in prediction 04i
+STAGED = 14_000_000  # bytes of the small events, which notebook 07 copies to /dev/shm
 
 
 def budget() -> Iterator[str]:
-    """Yield a table of what some numbers of learners need, and what it rests on."""
+    """Yield a table of the memory for some numbers of learners, and its assumptions."""
     measured = json.loads((REPO / "recordings" / "memory.json").read_text("utf-8"))
     peaks = {notebook: 1_000_000 * mb for notebook, mb in measured["peak_mb"].items()}
-    yield "| Learners | Batches on their way | Staged | `/dev/shm` | Memory, with all of this |"
+    yield "| Learners | Batches in flight | Staged | `/dev/shm` | Total memory |"
     yield "|---|---|---|---|---|"
     for learners in LEARNERS:
         need = ShmBudget(
@@ -32,9 +32,9 @@ def budget() -> Iterator[str]:
         yield f"| {learners} | {' | '.join(map(size, sizes))} |"
     yield ""
     yield (
-        "The memory of a learner is that of the kernel and all its workers at their peak, measured "
-        f"while the solved notebooks ran with data of size {measured['size']} "
+        "The memory of a learner is the peak of the kernel and all its workers, measured while the "
+        f"solved notebooks ran with data of size {measured['size']} "
         f"({measured['machine']}, {measured['date']}, `recordings/make_memory.py`). By notebook: "
         f"{', '.join(f'{notebook} {size(peak)}' for notebook, peak in peaks.items())}. The table "
-        "gives everybody the largest of these at the same moment, which is the safe side."
+        "is an upper limit, because it gives the largest of these to all learners at once."
     )

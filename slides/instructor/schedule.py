@@ -1,4 +1,4 @@
-"""Put the paths of the README on the clock: which notebook when, with breaks."""
+"""Make timetables, with breaks, of the paths in the README."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +9,11 @@ from notebooks.parts import Part
 BEGIN = 9 * 60  # minutes after midnight
 LUNCH_FROM, AFTERNOON = 11 * 60 + 30, 13 * 60
 LUNCH, PAUSE = 60, 15
-WITHOUT_PAUSE = 95  # minutes that people sit and listen, at most
-DAY = 360  # minutes of notebooks in a day, at most
+WITHOUT_PAUSE = 95  # maximum minutes without a break
+DAY = 360  # maximum minutes of notebooks in a day
 
 _PATH = re.compile(r"^\| \*\*([^|]*)\*\* \| ([^|]*) \| (\d+) h (\d+) min \|$", re.MULTILINE)
-_PIECE = re.compile(r"(\d\d)(?:–(\d\d))?( with what is extra)?(?:, |$)")
+_PIECE = re.compile(r"(\d\d)(?:–(\d\d))?( with [^,]+)?(?:, |$)")  # "00–10 with …, 13"
 
 Counted = Mapping[str, Sequence[Part]]
 
@@ -29,7 +29,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Path:
-    """A path of the README: what it says that it takes, and its notebooks as they are counted."""
+    """A path of the README: its stated minutes and its notebooks."""
 
     title: str
     minutes_said: int
@@ -37,7 +37,7 @@ class Path:
 
 
 def paths(readme: str, counted: Counted) -> list[Path]:
-    """Return the paths in the README's table."""
+    """Return the paths in the table of the README."""
     found = []
     for title, pieces, hours, minutes in _PATH.findall(readme):
         stops = []
@@ -51,7 +51,7 @@ def paths(readme: str, counted: Counted) -> list[Path]:
 
 
 def days(readme: str, counted: Counted, titles: Mapping[str, str]) -> Iterator[str]:
-    """Yield a table for each day of each path that a class takes together."""
+    """Yield a table for each day of each path that a class follows."""
     for path in paths(readme, counted):
         if path.title == "At home":
             continue
@@ -62,7 +62,7 @@ def days(readme: str, counted: Counted, titles: Mapping[str, str]) -> Iterator[s
             yield "| from | to | |\n|---|---|---|"
             for begin, end, what in timetable(stops):
                 if isinstance(what, Stop):
-                    what = titles[what.notebook] + ", with what is extra" * what.with_extra
+                    what = titles[what.notebook] + ", with optional sections" * what.with_extra
                 yield f"| {_clock(begin)} | {_clock(end)} | {what} |"
             yield ""
 
@@ -79,7 +79,7 @@ def _cut(stops: Sequence[Stop]) -> Iterator[list[Stop]]:
 
 
 def timetable(stops: Sequence[Stop]) -> Iterator[tuple[int, int, Stop | str]]:
-    """Yield what a day holds, from when to when: notebooks, and rests between them."""
+    """Yield start, end and content of each entry of a day: notebooks and breaks."""
     now, rested, eaten = BEGIN, BEGIN, False
     for place, stop in enumerate(stops):
         if now + stop.minutes - rested > WITHOUT_PAUSE:
