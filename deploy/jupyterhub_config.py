@@ -1,0 +1,83 @@
+"""JupyterHub for a class on one machine; README.md says how to start it.
+
+Environment variables:
+    COURSE_PASSWORD: The password of the class, at least 8 characters.
+    COURSE_LEARNERS: How many learners may work at the same time (default: 20).
+    COURSE_SPAWNER: "docker" (default) gives every learner a container with limits; "local" starts
+        plain processes without limits, to try the hub alone or with friends.
+    COURSE_IMAGE: The image of the containers. compose.yml sets it.
+    COURSE_DATA: For "local", the folder of the data.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+GB = 1e9
+# The row of one learner in the memory table of slides/INSTRUCTOR.md, and the Jupyter server.
+MEMORY, SHM = 1.92 * GB + 0.1 * GB, 0.07 * GB
+SPAWNER = os.environ.get("COURSE_SPAWNER", "docker")
+LEARNERS = int(os.environ.get("COURSE_LEARNERS", "20"))
+# Adds new notebooks and updates those that the learner has not edited; all others stay.
+START = """
+course hand-out "$COURSE_HOME/work"
+cd "$COURSE_HOME" && exec jupyterhub-singleuser "$@"
+"""
+
+
+def warn_if_short(name: str, needed: float, there: float) -> None:
+    """Print how many learners fit if there is too little of something for all."""
+    if needed * LEARNERS > there:
+        print(
+            f"{LEARNERS} learners need {needed * LEARNERS / GB:.1f} GB of {name}, but this machine "
+            f"has {there / GB:.1f} GB. Set COURSE_LEARNERS={int(there / needed)}, or use a larger "
+            "machine.",
+            file=sys.stderr,
+        )
+
+
+c = get_config()  # type: ignore[name-defined]  # noqa: F821
+warn_if_short("memory", MEMORY, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+# Any name and one password: enough for a class in a closed network. See README.md for others.
+c.JupyterHub.authenticator_class = "shared-password"
+c.SharedPasswordAuthenticator.user_password = os.environ["COURSE_PASSWORD"]
+c.Authenticator.allow_all = True
+c.Authenticator.username_pattern = "[a-z][a-z0-9-]{0,30}"
+
+c.JupyterHub.active_server_limit = LEARNERS
+c.JupyterHub.concurrent_spawn_limit = 10
+c.Spawner.cmd = ["sh", "-c", START, "start"]
+c.Spawner.default_url = "/lab/tree/work/00_start_here.ipynb"
+c.Spawner.start_timeout = c.Spawner.http_timeout = 120  # ten may start at the same time
+c.Spawner.environment = {"COURSE_SIZE": "S", "JUPYTER_PREFER_ENV_PATH": "1"}
+c.Spawner.mem_limit, c.Spawner.cpu_limit = "3G", 2.0
+
+if SPAWNER == "docker":
+    c.JupyterHub.spawner_class = "docker"
+    c.JupyterHub.bind_url, c.JupyterHub.hub_ip = "http://:8000", "0.0.0.0"
+    c.JupyterHub.hub_connect_ip = "hub"  # its name in compose.yml
+    c.DockerSpawner.image = os.environ["COURSE_IMAGE"]
+    c.DockerSpawner.network_name = "fast-data-loaders"
+    c.DockerSpawner.volumes = {"course-{username}": "/home/learner"}
+    c.DockerSpawner.remove = True  # the next login gets the newest image; the work is in the volume
+    # A limit that takes nothing until something lies there. It counts as memory of the container.
+    c.DockerSpawner.extra_host_config = {"shm_size": "2g", "init": True}
+else:
+    warn_if_short("/dev/shm", SHM, shutil.disk_usage("/dev/shm").free)
+    homes, settings = Path("homes").resolve(), "course_utils/command/jupyter/config"
+    c.JupyterHub.spawner_class = "simple"
+    c.JupyterHub.bind_url = "http://127.0.0.1:8000"
+    c.SimpleLocalProcessSpawner.home_dir_template = str(homes / "{username}")
+    c.Spawner.environment |= {
+        "COURSE_HOME": lambda spawner: str(homes / spawner.user.name / "course"),
+        "COURSE_DATA": str(Path(os.environ["COURSE_DATA"]).resolve()),
+        "JUPYTER_CONFIG_PATH": str(Path(__file__).resolve().parents[1] / settings),
+    }
+
+# Stop servers that nobody has used for an hour. The files stay.
+cull = [sys.executable, "-m", "jupyterhub_idle_culler", "--timeout=3600"]
+scopes = ["list:users", "read:users:activity", "read:servers", "delete:servers"]
+c.JupyterHub.services = [{"name": "cull", "command": cull}]
+c.JupyterHub.load_roles = [{"name": "cull", "scopes": scopes, "services": ["cull"]}]
