@@ -27,7 +27,7 @@ _STOP = "Press Ctrl-C to stop."
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command of the course and return its exit code."""
-    elsewhere = "move the project to a folder of your own, or set COURSE_HOME"
+    elsewhere = "move the project to your home folder, or set COURSE_HOME"
     return light.run(_parser(), argv, install="keepfed[course]", elsewhere=elsewhere)
 
 
@@ -116,7 +116,7 @@ def _lab(arguments: argparse.Namespace) -> int:
     home, shipped = paths.course_home(), paths.shipped("notebooks")
     work, state = home / "work", home / ".jupyter"
     if arguments.fresh:
-        copy = workfolder.hand_out_beside(shipped, work, number=arguments.fresh)
+        copy = workfolder.hand_out_new(shipped, work, number=arguments.fresh)
         lab.trust([copy], state=state)
         _say(f"The new version is {copy.relative_to(home)}. Your own notebook has not changed.")
         return 0

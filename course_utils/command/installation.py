@@ -1,4 +1,4 @@
-"""Verify that this machine can run the course, from versions and data to a living worker."""
+"""Checks of the installation: Python, packages, data, a worker process and the widget."""
 
 import importlib
 import importlib.metadata
@@ -14,23 +14,29 @@ from packaging.requirements import Requirement
 from course_utils import paths
 
 _PROJECT = "keepfed"
-_EXTRAS = ("", "colab", "course", "images", "notebook")  # of the project, that the course needs
+_EXTRAS = (
+    "",
+    "colab",
+    "course",
+    "images",
+    "notebook",
+)  # optional dependencies that the course needs
 _IMPORT_NAMES = {
     "ipython": "IPython",
     "opencv-python-headless": "cv2",
     "pillow": "PIL",
     "scikit-image": "skimage",
 }
-_PROGRAMS = {"py-spy"}  # nothing to import
+_PROGRAMS = {"py-spy"}  # packages without a module
 _INSTALL = (
-    'install again: `make lab`, or `pip install -e ".[course]"` in the folder of the project, or '
-    '`pip install "keepfed[course]"`'
+    'install the course again with `make lab`, with `pip install -e ".[course]"` in the folder of '
+    'the project, or with `pip install "keepfed[course]"`'
 )
 
 
 @dataclass(frozen=True)
 class Checkup:
-    """Say how one part of the installation is, and what to do where it is wrong."""
+    """State of one part of the installation, and how to fix it."""
 
     part: str
     seen: str
@@ -38,7 +44,7 @@ class Checkup:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether this part needs fixing."""
         return bool(self.next_step)
 
     def __str__(self) -> str:
@@ -48,19 +54,19 @@ class Checkup:
 
 
 class _WrongError(Exception):
-    """What is seen where a part is not as it has to be, and what to do if that depends on it."""
+    """A fault of the installation: what was found, and how to fix it if not as usual."""
 
 
 def findings() -> Iterator[Checkup]:
-    """Look at one part after the other; an unforeseen error is a finding too."""
+    """Yield the state of each part. An unexpected error also counts as a fault."""
     parts: dict[str, tuple[Callable[[], str], str]] = {
         "python": (_python, "use Python 3.11 to 3.14"),
         "packages": (_packages, _INSTALL),
         "versions": (_versions, _INSTALL),
         "imports": (_imports, _INSTALL),
-        "folders": (_folders, "put the project in a folder of your own"),
-        "data": (_data, "run `course data`, which makes what is missing"),
-        "worker": (_worker, "ask `course why` what that means"),
+        "folders": (_folders, "move the project to your home folder"),
+        "data": (_data, "run `course data` to create the missing data"),
+        "worker": (_worker, "look the error up with `course why`"),
         "widget": (_widget, _INSTALL),
     }
     for part, (look, next_step) in parts.items():
@@ -68,7 +74,7 @@ def findings() -> Iterator[Checkup]:
             yield Checkup(part, look())
         except _WrongError as wrong:
             yield Checkup(part, wrong.args[0], *(wrong.args[1:] or [next_step]))
-        except Exception as error:  # whatever breaks here is what the learner needs to read
+        except Exception as error:  # the learner needs to see any error
             first = str(error).splitlines()[0] if str(error) else ""
             yield Checkup(part, f"{type(error).__name__}: {first}", next_step)
 
@@ -88,7 +94,7 @@ def _required() -> list[Requirement]:
 
 
 def _belongs(package: Requirement) -> bool:
-    """Tell whether the course needs this package, which may belong to an extra."""
+    """Return whether the course needs this package, directly or as an optional dependency."""
     marker = package.marker
     return marker is None or any(marker.evaluate({"extra": extra}) for extra in _EXTRAS)
 
@@ -119,7 +125,9 @@ def _versions() -> str:
         for package in tested
         if package.name in needed and not _is_met(package)
     ]
-    return f"other than tested, which mostly works: {', '.join(other)}" if other else "as tested"
+    if not other:
+        return "as tested"
+    return f"not as tested, which usually works: {', '.join(other)}"
 
 
 def _imports() -> str:
@@ -127,41 +135,41 @@ def _imports() -> str:
         if package.name not in _PROGRAMS:
             name = _IMPORT_NAMES.get(package.name, package.name.replace("-", "_"))
             importlib.import_module(name)
-    return "every package loads"
+    return "every package can be imported"
 
 
 def _folders() -> str:
-    own = "set COURSE_DATA to a folder that you may write to, or unset it"
+    own = "set COURSE_DATA to a writable folder, or unset it"
     advice = {paths.data_root(): [own] if os.environ.get("COURSE_DATA") else []}
     advice |= {paths.course_home() / name: [] for name in ("work", ".jupyter")}
     for folder, steps in advice.items():
-        there = next(above for above in (folder, *folder.parents) if above.exists())
+        existing = next(above for above in (folder, *folder.parents) if above.exists())
         try:
-            with tempfile.TemporaryFile(dir=there):  # what is missing can be made in there
+            with tempfile.TemporaryFile(dir=existing):  # so missing folders can be created in it
                 pass
         except OSError as error:
-            raise _WrongError(f"{there} cannot be written ({error.strerror})", *steps) from None
-    return f"{', '.join(map(str, advice))} can be written"
+            raise _WrongError(f"{existing} is not writable ({error.strerror})", *steps) from None
+    return f"{', '.join(map(str, advice))} are writable"
 
 
 def _data() -> str:
     used = paths.data_size()
     for size in dict.fromkeys((used, *paths.SIZES)):
-        if not _lacking(size):
-            other = "" if size == used else f", not {used}: begin with `course lab --size {size}`"
-            return f"all of size {size} are whole{other}"
-    raise _WrongError(f"not there, or not whole: {', '.join(_lacking(used))}")
+        if not _incomplete(size):
+            other = "" if size == used else f", not {used}; start with `course lab --size {size}`"
+            return f"all of size {size} are complete{other}"
+    raise _WrongError(f"missing or incomplete: {', '.join(_incomplete(used))}")
 
 
-def _lacking(size: str) -> list[str]:
-    """Name the folders of data of a size that are not as they were made, at a quick look."""
+def _incomplete(size: str) -> list[str]:
+    """Return the names of data folders of this size that are missing or have other file sizes."""
     from course_utils.teaching.notebook import DATA_SETS
 
     folders = [paths.data_root() / f"{name}-{size}" for name in DATA_SETS]
-    return [folder.name for folder in folders if not _is_whole(folder)]
+    return [folder.name for folder in folders if not _is_complete(folder)]
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     from course_data.files import read_manifest, sizes_match
 
     manifest = read_manifest(folder)
@@ -185,4 +193,4 @@ def _widget() -> str:
     for extension in ("anywidget", "@jupyter-widgets/jupyterlab-manager"):
         if not (extensions / extension / "package.json").is_file():
             raise _WrongError(f"JupyterLab lacks {extension}")
-    return "the timeline loads, and JupyterLab can show it"
+    return "JupyterLab can show the timeline"

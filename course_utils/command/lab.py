@@ -1,7 +1,7 @@
-"""Serve the notebooks with a JupyterLab of the course's own: quiet, offline, apart from any other.
+"""Serve the notebooks with the course's own JupyterLab: quiet, offline, separate from others.
 
-Settings, workspaces, kernels and signatures live in one folder of the project; the learner's own
-Jupyter is neither read nor changed.
+Settings, workspaces, kernels and signatures are stored in one folder of the project. The user's
+own Jupyter is neither read nor changed.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from pathlib import Path
 from course_utils.errors import CourseError
 
 _START_UP_S = 120.0
-_TRIES = 3  # to start, where many users start servers at the same time
-# A proxy, as companies set it, does not lead back to this machine.
+_TRIES = 3  # number of starts, because other users may take the port
+# A company proxy cannot reach this machine, so do not use one.
 _LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _KEPT = {
     "JUPYTER_CONFIG_DIR": "config",
@@ -33,14 +33,15 @@ _KEPT = {
     "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
     "IPYTHONDIR": "ipython",
 }
-# As JupyterLab itself writes them: quiet and offline; widgets drawn again tomorrow, when their
-# kernel has long gone; without jupytext, which would offer to pair notebooks with files beside.
+# Settings in the format of JupyterLab: quiet, offline, and without jupytext, which would offer to
+# pair notebooks with text files. Widget state is saved, because JupyterLab shows an error instead
+# of each timeline if a notebook is opened without that state.
 _SETTINGS = Path(__file__).with_name("jupyter")
 
 
 @dataclass(frozen=True)
 class Server:
-    """Know a running JupyterLab: its address with the token, and its process."""
+    """A running JupyterLab: its address with the token, and its process."""
 
     url: str
     process: subprocess.Popen[bytes]
@@ -56,18 +57,18 @@ def serve(
     ip: str = "127.0.0.1",
     options: Sequence[str] = (),
 ) -> Iterator[Server]:
-    """Run JupyterLab on `notebook`, a path below `root`, until the block is left.
+    """Run JupyterLab on `notebook` inside a `with` block.
 
     Args:
-        root: folder that the server shows.
-        notebook: path of the first notebook, relative to `root`, with forward slashes.
-        state: folder for everything that this JupyterLab keeps.
-        port: where to listen; without one, the first free one from 8888 on.
-        ip: address to listen on.
-        options: further options of `jupyter lab`.
+        root: Folder that the server shows.
+        notebook: Path of the first notebook, relative to `root`, with forward slashes.
+        state: Folder for settings, workspaces and logs of this JupyterLab.
+        port: Port to listen on. None selects the first free port from 8888.
+        ip: Address to listen on.
+        options: Further options of `jupyter lab`.
 
     Raises:
-        CourseError: the port is taken, or JupyterLab does not start.
+        CourseError: If the port is in use, or JupyterLab does not start.
     """
     token = secrets.token_hex(16)
     _prepare(state, notebook)
@@ -78,10 +79,10 @@ def serve(
         base = f"http://127.0.0.1:{chosen}"
         try:
             if not _comes_up(f"{base}/api/status?token={token}", process):
-                # another user's server may have taken the port in the meantime
+                # another user's server may have taken the port since then
                 if tries_left and process.poll() is not None and _port_was_taken(log):
                     continue
-                raise CourseError(f"JupyterLab did not start; the reason is at the end of {log}.")
+                raise CourseError(f"JupyterLab did not start. Read the end of {log}.")
             yield Server(f"{base}{_lab_path(notebook)}?token={token}", process)
             return
         finally:
@@ -118,14 +119,14 @@ def _start(
     with (state / "lab.log").open("wb") as output:
         return subprocess.Popen(
             _command(root, notebook, port=port, ip=ip, options=options),
-            # the kernel is this Python's, also where a user-wide kernel goes by the same name
+            # use this Python's kernel even if a user-wide kernel has the same name
             env=os.environ
             | {name: str(state / folder) for name, folder in _KEPT.items()}
             | {"JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            # Ctrl-C is for us: JupyterLab would ask a question on the terminal.
+            # Ctrl-C must not reach JupyterLab, which would ask a question on the terminal.
             start_new_session=True,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
@@ -136,7 +137,7 @@ def _port_was_taken(log: Path) -> bool:
 
 
 def running(state: Path, notebook: str) -> str | None:
-    """Return the address of a JupyterLab that already serves from `state`, if there is one."""
+    """Return the address of a JupyterLab that already runs with `state`, or None."""
     from jupyter_server.serverapp import list_running_servers
 
     for server in list_running_servers(str(state / "runtime")):
@@ -147,7 +148,7 @@ def running(state: Path, notebook: str) -> str | None:
 
 
 def open_browser(url: str) -> bool:
-    """Open the address in a browser with windows; say whether there was one."""
+    """Open the address in a graphical browser; return whether there is one."""
     windows = not sys.platform.startswith("linux") or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     )
@@ -181,15 +182,15 @@ def _lab_path(notebook: str) -> str:
 def _free_port(ip: str, wanted: int | None) -> int:
     for port in [wanted] if wanted is not None else [*range(8888, 8988), 0]:
         with socket.socket() as probe, contextlib.suppress(OSError):
-            if os.name == "posix":  # a port that was served on a moment ago is free
+            if os.name == "posix":  # allows a port that was in use a moment ago
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((ip, port))
             return int(probe.getsockname()[1])
-    raise CourseError(f"Port {wanted} is taken; choose another with `course lab --port`.")
+    raise CourseError(f"Port {wanted} is in use. Choose another one with `course lab --port`.")
 
 
 def _comes_up(status: str, process: subprocess.Popen[bytes]) -> bool:
-    """Wait until the server answers; return False if it ends, or takes too long."""
+    """Wait until the server answers; return False if it exits or takes too long."""
     give_up = time.monotonic() + _START_UP_S
     while process.poll() is None and time.monotonic() < give_up:
         if _is_up(status):
@@ -207,7 +208,7 @@ def _is_up(status: str) -> bool:
 
 
 def _stop(shutdown: str, process: subprocess.Popen[bytes]) -> None:
-    # Asked to, the server ends its kernels too, and they end their workers.
+    # On a shutdown request, the server also stops its kernels, and they stop their workers.
     with contextlib.suppress(OSError):
         _LOCAL.open(urllib.request.Request(shutdown, method="POST"), timeout=5).close()
     try:
@@ -221,7 +222,7 @@ def _stop(shutdown: str, process: subprocess.Popen[bytes]) -> None:
 
 
 def _prepare(state: Path, notebook: str) -> None:
-    """Copy the settings, and at the first time lay out a window that shows `notebook`."""
+    """Copy the settings, and on the first start create a window layout that shows `notebook`."""
     from jupyterlab_server.workspaces_handler import WorkspacesManager
 
     for folder in _KEPT.values():

@@ -1,4 +1,4 @@
-"""Hand the notebooks out to the learner, whose own copies are never overwritten."""
+"""Copy the notebooks to a learner's folder, and never overwrite a notebook with changes."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ _MANIFEST = ".handed_out.json"
 
 @dataclass(frozen=True)
 class HandedOut:
-    """Name the notebooks that were copied, those brought up to date, and those kept as edited."""
+    """Names of the notebooks that were copied, updated, or kept because they have changes."""
 
     new: tuple[str, ...]
     refreshed: tuple[str, ...]
@@ -22,7 +22,7 @@ class HandedOut:
 
 
 def hand_out(shipped: Path, work: Path) -> HandedOut:
-    """Copy the notebooks in `shipped` to `work`, where an edited one is kept as it is."""
+    """Copy the notebooks in `shipped` to `work`, and keep notebooks there that have changes."""
     notebooks = _notebooks(shipped)
     work.mkdir(parents=True, exist_ok=True)
     before = _load(work)
@@ -46,12 +46,16 @@ def hand_out(shipped: Path, work: Path) -> HandedOut:
     return HandedOut(tuple(new), tuple(refreshed), tuple(kept))
 
 
-def hand_out_beside(shipped: Path, work: Path, *, number: str) -> Path:
-    """Copy the notebook of that number to a name of its own, beside the learner's."""
+def hand_out_new(shipped: Path, work: Path, *, number: str) -> Path:
+    """Copy the notebook with this number under a new name, next to the learner's copy.
+
+    Raises:
+        CourseError: If no notebook has this number.
+    """
     by_number = {number_of(path.name): path for path in _notebooks(shipped)}
     notebook = by_number.get(number.zfill(2) if number.isdigit() else number.upper())
     if notebook is None:
-        raise CourseError(f"There is no notebook {number}; choose one of {', '.join(by_number)}.")
+        raise CourseError(f"There is no notebook {number}. Choose one of {', '.join(by_number)}.")
     work.mkdir(parents=True, exist_ok=True)
     tries = (f"{notebook.stem}_new{n}.ipynb" for n in ["", *range(2, 1000)])
     copy = next(path for path in map(work.joinpath, tries) if not path.exists())
@@ -61,7 +65,7 @@ def hand_out_beside(shipped: Path, work: Path, *, number: str) -> Path:
 
 
 def number_of(name: str) -> str:
-    """Return the number in the name of a notebook, or the letter of an appendix."""
+    """Return the number in a notebook's name, or the letter of an appendix."""
     return name.partition("_")[0]
 
 
@@ -69,8 +73,7 @@ def _notebooks(shipped: Path) -> list[Path]:
     notebooks = sorted(shipped.glob("*.ipynb"))
     if not notebooks:
         raise CourseError(
-            f"There are no notebooks in {shipped}; install the course again: "
-            'pip install "keepfed[course]".'
+            f'{shipped} has no notebooks. Install the course again: pip install "keepfed[course]".'
         )
     return notebooks
 
@@ -93,7 +96,7 @@ def _is_for_colab(cell: dict[str, Any]) -> bool:
 
 
 def _digest(notebook: Path) -> str:
-    """Hash what a learner may have changed; JupyterLab rewrites the rest at a mere opening."""
+    """Hash what a learner may have changed. JupyterLab rewrites the rest on opening a file."""
     content = notebook.read_bytes()
     try:
         cells = [
@@ -103,7 +106,7 @@ def _digest(notebook: Path) -> str:
         ]
         content = json.dumps(cells, sort_keys=True).encode()
     except (ValueError, KeyError, TypeError):
-        pass  # no notebook any more, so every byte counts
+        pass  # not a notebook, so every byte counts
     return hashlib.sha256(content).hexdigest()
 
 
@@ -111,7 +114,7 @@ def _load(work: Path) -> dict[str, str]:
     try:
         loaded: Any = json.loads((work / _MANIFEST).read_text("utf-8"))
     except (OSError, ValueError):
-        return {}  # then every copy that differs counts as edited, and is kept
+        return {}  # every copy that differs counts as changed, and is kept
     return loaded if isinstance(loaded, dict) else {}
 
 

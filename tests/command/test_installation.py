@@ -57,7 +57,7 @@ def test_data_that_are_half_there_are_wrong_and_those_of_another_size_are_told(
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
     monkeypatch.setenv("COURSE_SIZE", "M")
     for name in DATA_SETS:
-        with pytest.raises(installation._WrongError, match=f"not whole: .*{name}-M"):
+        with pytest.raises(installation._WrongError, match=f"incomplete: .*{name}-M"):
             installation._data()
         for size in "SM" if name == "events" else "S":
             folder = tmp_path / f"{name}-{size}"
@@ -65,10 +65,11 @@ def test_data_that_are_half_there_are_wrong_and_those_of_another_size_are_told(
             (folder / "data").write_bytes(b"1")
             seal(folder, {})
     assert (
-        installation._data() == "all of size S are whole, not M: begin with `course lab --size S`"
+        installation._data()
+        == "all of size S are complete, not M; start with `course lab --size S`"
     )
     (tmp_path / "images-S" / "data").write_bytes(b"")
-    with pytest.raises(installation._WrongError, match="not whole: images-M, volumes-M"):
+    with pytest.raises(installation._WrongError, match="incomplete: images-M, volumes-M"):
         installation._data()
 
 
@@ -77,5 +78,5 @@ def test_a_place_for_data_that_cannot_be_is_named_with_its_variable(monkeypatch,
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("COURSE_DATA", str(tmp_path / "file"))
     found = {each.part: each for each in installation.findings()}["folders"]
-    assert "file cannot be written" in found.seen
-    assert found.next_step == "set COURSE_DATA to a folder that you may write to, or unset it"
+    assert "file is not writable" in found.seen
+    assert found.next_step == "set COURSE_DATA to a writable folder, or unset it"

@@ -28,7 +28,7 @@ def test_a_learner_s_own_layout_is_not_laid_out_again(tmp_path):
 def test_a_taken_port_is_refused_with_the_next_step():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(KeepfedError, match=f"Port {port} is taken; choose another"):
+        with pytest.raises(KeepfedError, match=f"Port {port} is in use. Choose another"):
             lab._free_port("127.0.0.1", port)
 
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from course_utils.command.workfolder import HandedOut, hand_out, hand_out_beside
+from course_utils.command.workfolder import HandedOut, hand_out, hand_out_new
 from course_utils.paths import REPO
 from keepfed.errors import KeepfedError
 
@@ -81,15 +81,15 @@ def test_a_fresh_one_lands_beside_and_is_not_told_again(shipped, work):
     write(work, "my answer")
     write(shipped, "version 2")
     for number, name in (("1", "01_first_new.ipynb"), ("01", "01_first_new2.ipynb")):
-        copy = hand_out_beside(shipped, work, number=number)
+        copy = hand_out_new(shipped, work, number=number)
         assert (copy.name, source(copy)) == (name, "version 2")
     assert source(work / FIRST) == "my answer"
     assert hand_out(shipped, work).kept == ()
     write(shipped, "words", name="A_words.ipynb")
-    assert hand_out_beside(shipped, work, number="a").name == "A_words_new.ipynb"
-    with pytest.raises(KeepfedError, match=r"no notebook 7; choose one of 01, A\."):
-        hand_out_beside(shipped, work, number="7")
-    with pytest.raises(KeepfedError, match="install the course again"):
+    assert hand_out_new(shipped, work, number="a").name == "A_words_new.ipynb"
+    with pytest.raises(KeepfedError, match=r"no notebook 7. Choose one of 01, A\."):
+        hand_out_new(shipped, work, number="7")
+    with pytest.raises(KeepfedError, match="Install the course again"):
         hand_out(work / "nowhere", work)
 
 
