@@ -53,7 +53,7 @@ class RankTraces:
         """Return the timeline of all ranks on one time axis."""
         from keepfed.measure.picture import (
             Timeline,
-        )  # imported late, because drawing is slow to load
+        )  # imported only when needed
 
         return Timeline({f"rank {rank}": trace for rank, trace in enumerate(self.traces)})
 

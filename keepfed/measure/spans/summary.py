@@ -22,7 +22,7 @@ _STALL_LABELS = {
 
 @dataclass(frozen=True)
 class Summary:
-    """The figures of one run. Shares refer to the time from `record` to the end of the last step."""
+    """The figures of one run. Shares refer to the time until the end of the last step."""
 
     utilisation: float  # share of time in which a step computed, including the start-up
     idle: float  # 1 - utilisation

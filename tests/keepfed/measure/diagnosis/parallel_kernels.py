@@ -1,4 +1,4 @@
-"""Diagnose a loop whose forked workers use several threads; it runs by itself, so it must here."""
+"""Diagnose a loop with multi-threaded forked workers, which runs correctly without a diagnosis."""
 
 from typing import Any
 

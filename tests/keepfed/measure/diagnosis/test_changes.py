@@ -38,7 +38,7 @@ def loader(**options: Any) -> DataLoader[Any]:
         ),
     ],
 )
-def test_a_changed_loader_serves_the_same_batches_and_is_the_old_one_again(
+def test_applied_yields_equal_batches_and_restores_the_loader(
     options: dict[str, Any], change: Change, expected: dict[str, Any]
 ) -> None:
     ours = loader(**options)
@@ -50,7 +50,7 @@ def test_a_changed_loader_serves_the_same_batches_and_is_the_old_one_again(
 
 
 class Computing(Numbers):
-    """Computes, and says how many threads its process may use for that."""
+    """A dataset that computes and returns the size of the thread pools."""
 
     def __getitem__(self, index: int) -> float:
         np.ones((400, 400)) @ np.ones((400, 400))
@@ -62,7 +62,7 @@ def begin(worker_id: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_thread_pools_are_limited_for_a_while_where_the_fetches_are_made(workers: int) -> None:
+def test_thread_pools_are_limited_temporarily(workers: int) -> None:
     threads, pools = torch.get_num_threads(), [p["num_threads"] for p in threadpool_info()]
     init = begin if workers else None
     ours = DataLoader(Computing(12), 3, num_workers=workers, worker_init_fn=init)
@@ -74,7 +74,7 @@ def test_thread_pools_are_limited_for_a_while_where_the_fetches_are_made(workers
 
 
 class Cores(Numbers):
-    """Says on how many cores its process may run."""
+    """A dataset that returns the number of cores its process may use."""
 
     def __getitem__(self, index: int) -> float:
         return float(len(affinity()))
@@ -84,21 +84,21 @@ def on_one_core(worker_id: int) -> None:
     os.sched_setaffinity(0, {min(affinity())})
 
 
-@pytest.mark.skipif(len(affinity()) < 2, reason="here nothing can be pinned")
-def test_workers_that_are_pinned_may_use_all_cores_for_a_while() -> None:
+@pytest.mark.skipif(len(affinity()) < 2, reason="only one core")
+def test_pinned_workers_use_all_cores_temporarily() -> None:
     ours = DataLoader(
         Cores(12),
         3,
         num_workers=2,
         worker_init_fn=on_one_core,
-        multiprocessing_context="forkserver",  # which sends them the change
+        multiprocessing_context="forkserver",  # the change must be picklable
     )
     with applied(ours, Change("", "all cores")) as changed:
         assert {int(cores) for batch in changed for cores in batch} == {len(affinity())}
     assert {int(cores) for batch in ours for cores in batch} == {1}
 
 
-def test_a_thread_ahead_serves_the_same_and_ends_with_the_loop() -> None:
+def test_prefetch_thread_yields_equal_batches_and_ends_with_the_loop() -> None:
     ahead = OneAhead([1, 2, 3])
     assert (list(ahead), len(ahead)) == ([1, 2, 3], 3)
     batches = iter(ahead)
@@ -117,5 +117,5 @@ def test_a_thread_ahead_serves_the_same_and_ends_with_the_loop() -> None:
         (np.ones(2), np.ones(2), False),  # arrays are not compared
     ],
 )
-def test_batches_are_the_same_if_all_that_they_hold_is(one: Any, other: Any, equal: bool) -> None:
+def test_batches_are_equal_if_their_contents_are(one: Any, other: Any, equal: bool) -> None:
     assert same(one, other) is equal

@@ -29,7 +29,7 @@ ROWS = data.KINDS["map-style"]
 
 @pytest.fixture(autouse=True)
 def _no_process_is_left() -> Iterator[None]:
-    """Fail a test that leaves a process, other than multiprocessing's own helpers."""
+    """Fail a test that leaves a process, apart from the helpers of multiprocessing."""
     before = psutil.Process().children()
     yield
     new = [child for child in psutil.Process().children() if child not in before]
@@ -51,7 +51,7 @@ def quick(loader: Any, step: Any = lambda batch: torch.zeros(()), **options: Any
         "Python in the step",
     ],
 )
-def test_the_cause_of_a_known_loop_is_found(name: str, retry: Any) -> None:
+def test_diagnose_finds_the_cause_of_a_known_loop(name: str, retry: Any) -> None:
     cause = loops.CAUSES[name]
     with loops.loop(loops.LOOPS[name]) as (loader, step):
         found = retry(lambda: diagnose(loader, step, seconds=6), lambda found: found.cause == cause)
@@ -63,20 +63,20 @@ def test_the_cause_of_a_known_loop_is_found(name: str, retry: Any) -> None:
     ("kind", "workers"),
     [*((kind, 0) for kind in data.KINDS), *((kind, 1) for kind in list(data.KINDS)[:4])],
 )
-def test_a_loader_of_any_kind_is_judged_and_left_as_it_was(kind: str, workers: int) -> None:
+def test_diagnose_restores_every_kind_of_loader(kind: str, workers: int) -> None:
     loader = data.KINDS[kind](num_workers=workers)
     before = dict(getattr(loader, "__dict__", {}))
     found = quick(loader, seconds=1 if workers else 0.2).measurements
     assert found.paces.loader_s > 0
     assert found.setting.workers == workers
     samples = data.BATCH if kind == "without batching" else 1
-    if kind != "iterable":  # which tells its length only at the end of an epoch
+    if kind != "iterable":  # the length of a stream is known only after an epoch
         assert found.paces.epoch == data.BATCHES * samples
     assert dict(getattr(loader, "__dict__", {})) == before
 
 
 @pytest.mark.slow
-def test_workers_of_every_start_method_are_judged_and_end_in_silence(
+def test_workers_of_every_start_method_end_without_output(
     start_method: str, capfd: pytest.CaptureFixture[str], retry: Any
 ) -> None:
     gpu = get_accelerator(step_ms=2, emulate=True)
@@ -85,17 +85,17 @@ def test_workers_of_every_start_method_are_judged_and_end_in_silence(
     def diagnosed() -> Diagnosis:
         return quick(loader, lambda batch: gpu.step(gpu.upload(batch)).item(), seconds=0.1)
 
-    # On a busy machine, a step may lose more than the start of an interpreter takes.
+    # On a busy machine, a step may lose more time than starting an interpreter takes.
     found = retry(diagnosed, lambda one: start_method != "spawn" or one.cause == "start-up")
     assert found.measurements.setting.start_method == start_method
     assert found.measurements.fetching.fetch_s > 0
     assert not multiprocessing.active_children()
     assert capfd.readouterr() == ("", "")
-    if start_method == "spawn":  # an interpreter and torch for 40 batches
+    if start_method == "spawn":  # starts an interpreter and imports torch for 40 batches
         assert (found.cause, found.change) == ("start-up", "persistent_workers=True")
 
 
-def test_a_device_that_was_not_waited_for_is_waited_for() -> None:
+def test_diagnose_waits_for_the_device() -> None:
     gpu, calls = get_accelerator(step_ms=10, emulate=True), []
     found = quick(ROWS(), lambda batch: gpu.step(gpu.upload(batch)) and None, seconds=1)
     assert found.measurements.paces.step_s >= 0.01
@@ -106,7 +106,7 @@ def test_a_device_that_was_not_waited_for_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(("workers", "error"), [(0, ValueError), (1, KeyboardInterrupt)])
-def test_what_the_step_or_the_dataset_raises_comes_through_and_nothing_stays(
+def test_errors_of_step_and_dataset_are_raised_and_loader_is_restored(
     error: type[BaseException], workers: int
 ) -> None:
     def step(batch: Any) -> None:
@@ -124,28 +124,28 @@ def test_what_the_step_or_the_dataset_raises_comes_through_and_nothing_stays(
 @pytest.mark.parametrize(
     ("loader", "step", "says"),
     [
-        (iter([torch.zeros(4)]), print, "not iter"),
-        (3, print, "A int gives no batches"),
-        ([], print, "gives no batch"),
-        ([torch.zeros(4)], print, "too short to be judged"),
-        ([torch.zeros(4)] * 9, "step", "The step is no function"),
-        (DataLoader(data.Deadly(), 8, num_workers=1), print, "num_workers=0 to see why"),
+        (iter([torch.zeros(4)]), print, "instead of `iter"),
+        (3, print, "`loader` has type int, which cannot be iterated"),
+        ([], print, "yields no batch"),
+        ([torch.zeros(4)], print, "too short for a diagnosis"),
+        ([torch.zeros(4)] * 9, "step", "`step` has type str, but must be a function"),
+        (DataLoader(data.Deadly(), 8, num_workers=1), print, "num_workers=0` to see the reason"),
     ],
 )
-def test_what_cannot_be_judged_is_refused_with_the_next_step(
+def test_unsuitable_loader_or_step_raises_an_error_with_the_next_step(
     loader: Any, step: Any, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(KeepfedError, match=says):
         quick(loader, step, seconds=0.5)
-    with pytest.raises(KeepfedError, match="nothing can be measured"):
+    with pytest.raises(KeepfedError, match="must be greater than 0, but is -1"):
         quick(ROWS(), seconds=-1)
     monkeypatch.setattr(runs, "GRACE_S", 0.0)
-    with pytest.raises(KeepfedError, match="too few to judge by"):
+    with pytest.raises(KeepfedError, match="too few for a diagnosis"):
         quick(ROWS(), seconds=1e-9)
 
 
 class Wrapped:
-    """A loader that hands on the batches of a `DataLoader`, as webdataset's WebLoader does."""
+    """A loader that passes on the batches of a `DataLoader`, like webdataset's WebLoader."""
 
     def __init__(self, loader: DataLoader[Any]):
         self.stages = [loader]
@@ -154,7 +154,7 @@ class Wrapped:
         yield from self.stages[0]
 
 
-def test_the_workers_of_a_loader_that_is_wrapped_are_seen() -> None:
+def test_diagnose_finds_the_workers_of_a_wrapped_loader() -> None:
     wrapped = Wrapped(ROWS(num_workers=1))
     before = dict(vars(wrapped.stages[0]))
     found = quick(wrapped, prove=True).measurements
@@ -162,7 +162,7 @@ def test_the_workers_of_a_loader_that_is_wrapped_are_seen() -> None:
     assert vars(wrapped.stages[0]) == before
 
 
-def test_a_mistake_in_the_step_shows_with_the_first_batch() -> None:
+def test_error_in_the_step_is_raised_with_the_first_batch() -> None:
     served: list[int] = []
 
     def loader() -> Iterator[int]:
@@ -178,7 +178,7 @@ def test_a_mistake_in_the_step_shows_with_the_first_batch() -> None:
     assert served == [0]
 
 
-def test_persistent_workers_that_run_already_are_put_aside_and_live_on() -> None:
+def test_running_persistent_workers_survive_a_diagnosis() -> None:
     loader = DataLoader(data.Numbers(40), num_workers=1, persistent_workers=True)
     list(loader)
     theirs, before = loader._iterator, dict(vars(loader))
@@ -193,7 +193,7 @@ def test_persistent_workers_that_run_already_are_put_aside_and_live_on() -> None
     end(theirs, orderly=False)
 
 
-def test_random_numbers_go_on_as_if_nothing_had_been() -> None:
+def test_diagnose_does_not_change_the_random_numbers() -> None:
     generator = torch.Generator()
     loader = DataLoader(data.Numbers(40), shuffle=True, generator=generator)
 
@@ -215,7 +215,7 @@ def test_random_numbers_go_on_as_if_nothing_had_been() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_workers_that_use_several_threads_do_not_hang() -> None:
+def test_multi_threaded_workers_do_not_hang() -> None:
     run = subprocess.run(
         [sys.executable, parallel_kernels.__file__], capture_output=True, text=True, timeout=60
     )

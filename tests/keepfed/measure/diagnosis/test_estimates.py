@@ -18,7 +18,7 @@ MS = 10**6  # nanoseconds
 
 
 def fetch(number: int, worker: int = 0, *, wall_ms: int = 100, **changes: int) -> Fetch:
-    """Return a fetch that collates for 5 ms and computes for 20."""
+    """Return a fetch that collates for 5 ms and computes for 20 ms."""
     made = Fetch(
         worker, 0, (wall_ms - 5) * MS, wall_ms * MS, 20 * MS, 20 * MS, 30 * MS * number, 10 * MS,
         asked_bytes=1000 * number, disk_bytes=0, own_bytes=0, pool_threads=1,
@@ -31,14 +31,14 @@ def fetches(count: int = 5, **changes: int) -> list[Fetch]:
 
 
 def run(*, iteration_s: float = 0.05, epochs: int = 1, first_s: float = 0.1, **more: Any) -> Run:
-    """Return epochs whose first batch comes after `first_s`, each later one after `iteration_s`."""
+    """Return epochs with a first batch after `first_s` and further ones every `iteration_s`."""
     made = Run(more.pop("trace", Trace(clock=lambda: 0)), dropped=1, **more)
-    start_ns, turn_ns = 0, round(iteration_s * 1e9)
+    start_ns, iteration_ns = 0, round(iteration_s * 1e9)
     for epoch in range(epochs):
         made.starts_ns.append(start_ns)
         for place in range(10):
-            got_ns = start_ns + round(first_s * 1e9) + place * turn_ns
-            asked_ns = start_ns if place == 0 else got_ns - turn_ns
+            got_ns = start_ns + round(first_s * 1e9) + place * iteration_ns
+            asked_ns = start_ns if place == 0 else got_ns - iteration_ns
             made.iterations.append(
                 Iteration(
                     len(made.iterations), epoch, place, asked_ns, got_ns, got_ns,
@@ -58,29 +58,29 @@ def figures(found: Sequence[Fetch] = (), step: Run | None = None) -> Measurement
     ("found", "expected"),
     [
         (fetches(), {"fetch_s": 0.1, "delay_s": 0.01, "waiting_s": 0.07}),
-        (fetches(process_cpu_ns=60 * MS), {"computing_s": 0.06}),  # in threads of a pool
-        # the first fetch of each worker opens files and imports
+        (fetches(process_cpu_ns=60 * MS), {"computing_s": 0.06}),  # pool threads compute too
+        # the first fetch of each worker opens files and imports modules
         (
             [fetch(0, w, wall_ms=9000) for w in (0, 1)] + [fetch(1, w) for w in (0, 1)],
             {"fetch_s": 0.1},
         ),
-        (fetches(4) + fetches(4), {"asked_bytes": 1000}),  # the workers began anew
+        (fetches(4) + fetches(4), {"asked_bytes": 1000}),  # the workers restarted
         ([*fetches(20), fetch(20, wall_ms=2000)], {"slow_share": 1 / 20, "slow_time": 0.514}),
         (
             [fetch(n, own_bytes=10 * MB * (n + 1)) for n in range(9)],
             {"own_bytes": 10 * MB, "grown_bytes": 70 * MB, "grown_late_bytes": 30 * MB},
         ),
         (fetches(9), {"own_bytes": 0, "grown_bytes": 0}),
-        ([], {"fetch_s": 0.05, "computing_s": 0.001}),  # of no DataLoader only the whole is known
+        ([], {"fetch_s": 0.05, "computing_s": 0.001}),  # not a DataLoader
     ],
 )
-def test_figures_follow_from_the_fetches(found: list[Fetch], expected: dict[str, float]) -> None:
+def test_fetches_give_the_measurements(found: list[Fetch], expected: dict[str, float]) -> None:
     assert {name: figure(figures(found), name) for name in expected} == pytest.approx(
         expected, rel=0.01
     )
 
 
-def test_children_that_are_busy_beside_the_step_too_do_not_load() -> None:
+def test_child_processes_busy_during_the_step_are_not_loaders() -> None:
     alone, step = run(children=0.9), run(children=0.5)  # cores
     assert estimate([], alone, step, run()).fetching.computing_s == pytest.approx(
         0.001 + 0.4 * 0.05
@@ -88,7 +88,7 @@ def test_children_that_are_busy_beside_the_step_too_do_not_load() -> None:
     assert estimate([], step, alone, run()).fetching.computing_s == pytest.approx(0.001)
 
 
-def test_a_container_with_a_part_of_the_machine_is_judged_by_its_part(
+def test_limits_of_a_container_count(
     in_group: Callable[..., None],
 ) -> None:
     in_group({"cpu.max": "200000 100000", "memory.max": "500000000", "memory.current": "400000000"})
@@ -101,14 +101,14 @@ def test_a_container_with_a_part_of_the_machine_is_judged_by_its_part(
     )
 
 
-def test_start_up_is_what_the_first_batch_takes_beyond_its_fetch() -> None:
+def test_start_up_is_the_first_wait_without_the_fetch() -> None:
     alone = run(first_s=2.1, epochs=2, workers=2, fetches=fetches())
     found = estimate([], alone, run(), run(first_s=3.1))
     assert (found.paces.start_up_s, found.paces.epoch) == (pytest.approx(2.0), 10)
     assert found.start_up_share_s == pytest.approx(0.2)
 
 
-def test_the_step_is_divided_by_what_ran_if_it_says_so() -> None:
+def test_step_with_spans_is_divided_into_its_parts() -> None:
     spans = []
     for start in range(0, 500, 50):
         spans += [span("copy", "transfer", start, start + 20)]
@@ -117,13 +117,13 @@ def test_the_step_is_divided_by_what_ran_if_it_says_so() -> None:
     for place, one in enumerate(step.iterations):  # a step waits for no batch
         begun_ns = one.left_ns - 50 * MS
         step.iterations[place] = one._replace(asked_ns=begun_ns, got_ns=begun_ns)
-    found = figures(step=step)  # a third of a copy runs beside the computation
+    found = figures(step=step)  # half of each copy overlaps the computation
     parts = (found.step.compute_s, found.step.transfer_s, found.step.host_s)
     assert parts == pytest.approx((0.03, 0.01, 0.01))
     assert (figures().step.compute_s, figures().step.host_s) == (None, 0)
 
 
-def test_a_step_has_a_device_if_it_used_one_and_not_because_there_is_one(
+def test_step_has_a_device_only_if_it_used_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
@@ -132,7 +132,7 @@ def test_a_step_has_a_device_if_it_used_one_and_not_because_there_is_one(
     assert figures(step=run(trace=trace_of(span("gpu", "compute", 0, 40)))).step.has_device
 
 
-def test_pools_that_compute_are_tried_with_one_thread_and_those_that_help_are_no_ailment() -> None:
+def test_busy_thread_pools_are_tried_with_one_thread() -> None:
     for process_cpu, pool_threads, tried in ((40, 8, True), (40, 1, False), (21, 8, False)):
         found = fetches(process_cpu_ns=process_cpu * MS, pool_threads=pool_threads)
         assert may_be_oversubscribed(run(fetches=found)) is tried

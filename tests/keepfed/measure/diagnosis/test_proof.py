@@ -1,4 +1,4 @@
-"""What a change gains is measured over whole epochs, as a user would."""
+"""The gain of a change is measured over complete epochs, as a user would do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAUSE_S = 0.5
 
 
 class Prepared(IterableDataset[int]):
-    """Prepares itself for a while in each epoch."""
+    """A stream with a pause at the start of each epoch."""
 
     def __iter__(self) -> Iterator[int]:
         time.sleep(PAUSE_S)
@@ -33,7 +33,7 @@ def slow_start(worker_id: int) -> None:
     time.sleep(PAUSE_S)
 
 
-def test_a_second_epoch_tells_what_workers_that_last_do_again() -> None:
+def test_second_epoch_shows_the_delay_of_persistent_workers() -> None:
     lasting = {"num_workers": 1, "persistent_workers": True}
     again = DataLoader(Prepared(), batch_size=2, **lasting)
     assert first_again_s(again) >= PAUSE_S
@@ -47,7 +47,7 @@ def test_a_second_epoch_tells_what_workers_that_last_do_again() -> None:
     assert first_share_s(once, run, m) < PAUSE_S / 4
 
 
-def test_whole_epochs_after_the_first_count_with_the_end_of_their_workers() -> None:
+def test_later_epochs_include_the_end_of_their_workers() -> None:
     run = Run(Trace(clock=lambda: 0), starts_ns=[0, 100, 160], lengths=[2, 2], endings_ns=[7, 8])
     run.iterations = [
         Iteration(n, n // 2, n % 2, 0, 0, left_ns) for n, left_ns in enumerate((60, 90, 120, 150))
@@ -57,18 +57,18 @@ def test_whole_epochs_after_the_first_count_with_the_end_of_their_workers() -> N
     assert run.later_epochs_s is None
 
 
-def test_a_change_is_proved_by_both_loops_in_turns() -> None:
-    turns: list[int] = []
+def test_gain_is_measured_by_alternate_runs() -> None:
+    steps: list[int] = []
     ours = DataLoader(ROWS, batch_size=8)
     change = Change("", "whole batches")
-    proof = measure_gain(ours, lambda batch: turns.append(1), hungry(), change, seconds=0.06)
+    proof = measure_gain(ours, lambda batch: steps.append(1), hungry(), change, seconds=0.06)
     assert proof is not None
     assert len(proof.gains) == 3
     assert proof.gain == pytest.approx(proof.now_s / proof.changed_s)
-    assert turns
+    assert steps
 
 
-def test_nothing_is_proved_by_a_loop_that_ends_before_it_is_steady() -> None:
+def test_gain_of_a_loop_with_too_few_batches_is_unknown() -> None:
     few = DataLoader(TensorDataset(torch.arange(8.0)), batch_size=8)
     change = Change("", "whole batches")
     assert measure_gain(few, lambda batch: None, hungry(), change, seconds=0.06) is None

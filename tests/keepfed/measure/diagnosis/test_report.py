@@ -15,7 +15,7 @@ def concluded(m: Measurements, proof: Proof | None = None, **asked: bool) -> Dia
     return Diagnosis(cause, *recommend(m, cause, []), m, naive(), proof, **asked)
 
 
-def test_the_page_says_verdict_change_gain_headroom_runs_and_evidence() -> None:
+def test_report_contains_verdict_change_gain_runs_and_evidence() -> None:
     found = concluded(hungry(computing_s=0.01, stages={"a<b": 0.1}))
     lines = repr(found).splitlines()
     assert lines[0].startswith("Storage: ")
@@ -33,29 +33,29 @@ def test_the_page_says_verdict_change_gain_headroom_runs_and_evidence() -> None:
         assert f">{name}<" in html
 
 
-def test_the_gain_is_no_more_than_can_be_promised_and_workers_are_told_of_if_there_are_any() -> (
-    None
-):
+def test_report_limits_the_gain_and_mentions_existing_workers() -> None:
     bound = repr(concluded(hungry(together_s=0.022)))
     assert "Predicted gain: little or none" in bound
-    assert "Headroom" not in bound  # the verdict says it
+    assert "Headroom" not in bound  # it is part of the verdict
     assert "at most" in repr(concluded(hungry(workers=4)))
-    assert "not speed" in repr(concluded(hungry(batch_bytes=10**9, free_bytes=8e9)))
+    assert "does not run out of memory" in repr(
+        concluded(hungry(batch_bytes=10**9, free_bytes=8e9))
+    )
     assert evidence(HUNGRY)["workers"].startswith("2 by ")
     found = evidence(hungry(workers=0))
     assert found["workers"].startswith("none")
     assert "moving a batch" not in found
 
 
-def test_a_proof_says_both_times_and_a_change_of_code_that_it_was_not_made() -> None:
+def test_report_prints_the_proof_or_why_there_is_none() -> None:
     proof = Proof(0.09, 0.03, (2.8, 3.0, 3.1))
     said = repr(concluded(HUNGRY, proof, asked_to_prove=True))
-    assert "Proved: 30 ms a batch with the change, 90 ms without: 3.0 times as fast" in said
+    assert "Proved: 30 ms per batch with the change and 90 ms without, so it is 3.0 times" in said
     assert "(2.8 to 3.1 in 3 rounds)" in said
-    assert "Not proved: this is a change of your code" in repr(
+    assert "Not proved: this change needs your code." in repr(
         concluded(HUNGRY, asked_to_prove=True)
     )
     workers = concluded(hungry(computing_s=0.01), asked_to_prove=True)
     with_more = replace(workers, how=with_arguments(num_workers=4))
-    assert "Not proved: too few batches came in time; give it more seconds." in repr(with_more)
+    assert "too few batches arrived in time. Increase `seconds`." in repr(with_more)
     assert "roved" not in repr(concluded(HUNGRY))

@@ -31,20 +31,20 @@ class Batch:
         ((torch.zeros(1000), lambda: None), 4000),  # cannot be pickled
     ],
 )
-def test_a_batch_weighs_what_its_tensors_and_the_rest_do(batch: Any, least: int) -> None:
+def test_batch_bytes_are_those_of_tensors_and_pickled_rest(batch: Any, least: int) -> None:
     tensors, nbytes, _ = measure_batch(batch)
     assert least <= nbytes < least + 2000
-    assert not any(tensor.is_shared() for tensor in tensors)  # the batch stays as it was
+    assert not any(tensor.is_shared() for tensor in tensors)  # the batch is unchanged
 
 
-def test_a_tree_of_dicts_costs_more_to_pickle_and_more_bytes_more_to_copy() -> None:
+def test_dicts_take_longer_to_pickle_and_large_tensors_to_copy() -> None:
     tree = [{"x": i, "y": 0.5 * i} for i in range(20_000)]
     assert measure_batch(tree)[2] > 5 * min(measure_batch(torch.zeros(40_000))[2] for _ in range(3))
     large, small = ([torch.zeros(count)] for count in (10_000_000, 10))
     assert copy_s(large, torch.device("cpu")) > 3 * copy_s(small, torch.device("cpu")) > 0
 
 
-def test_the_runs_of_a_loader_and_of_a_step_note_how_busy_other_children_are() -> None:
+def test_runs_record_the_cpu_use_of_child_processes() -> None:
     batches = [torch.zeros(8)] * 1000
 
     def cores() -> tuple[float, float]:
@@ -63,7 +63,7 @@ def test_the_runs_of_a_loader_and_of_a_step_note_how_busy_other_children_are() -
 
 
 class Accelerator:
-    """Stands for torch.accelerator of a device on which a step allocates, or does not."""
+    """A fake torch.accelerator that counts allocations and waits."""
 
     def __init__(self) -> None:
         self.allocations = self.waits = 0
@@ -84,7 +84,7 @@ class Accelerator:
         self.allocations += 1
 
 
-def test_a_copy_is_weighed_only_where_the_step_used_the_device_and_the_device_takes_the_batch(
+def test_copy_is_timed_only_if_the_step_used_the_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     device = Accelerator()
@@ -108,7 +108,7 @@ def test_a_copy_is_weighed_only_where_the_step_used_the_device_and_the_device_ta
         assert used_and_weighed(device.step) == (True, False)
 
 
-def test_a_step_that_does_not_use_cuda_starts_it_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diagnosis_does_not_initialise_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Accelerator()
     monkeypatch.setattr(torch, "accelerator", device)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -119,7 +119,7 @@ def test_a_step_that_does_not_use_cuda_starts_it_not(monkeypatch: pytest.MonkeyP
 
 
 class Loop:
-    """A loader, a step and a device that pass the time of a clock of their own."""
+    """A loader, a step and a device with a fake clock."""
 
     def __init__(self, batches: int):
         self.batches, self.now, self.seen = batches, 0.0, list[str]()
@@ -152,13 +152,13 @@ class Loop:
         self.now += 0.02
 
     def synchronize(self) -> None:
-        if self.now < 100:  # the device is behind, once
+        if self.now < 100:  # the device lags once
             self.now += 100
             self.seen.append("the device has finished")
 
 
 @pytest.mark.parametrize("batches", [10, 1000])
-def test_what_was_only_launched_counts_in_the_last_turn_and_the_end_of_the_loader_does_not(
+def test_last_iteration_includes_the_device_but_not_the_loader_end(
     monkeypatch: pytest.MonkeyPatch, batches: int
 ) -> None:
     loop = Loop(batches)
@@ -168,6 +168,6 @@ def test_what_was_only_launched_counts_in_the_last_turn_and_the_end_of_the_loade
     assert steps_s == pytest.approx([0.02, 100.02])
     if batches == 10:
         assert (run.lengths, run.ending_s) == ([10], pytest.approx(5.0))
-    else:  # the epoch is cut short, and how long its end takes is not known
+    else:  # the epoch is incomplete, so the time of its end is unknown
         assert (run.lengths, run.ending_s) == ([], 0.0)
         assert loop.seen == ["the device has finished", "the loader has ended"]

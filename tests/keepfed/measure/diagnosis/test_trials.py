@@ -17,7 +17,7 @@ from keepfed.measure.diagnosis.run import Run
 from keepfed.measure.diagnosis.trials import (
     OVERSLEPT_S,
     StandIn,
-    _found_by_workers,
+    _workers_can_import,
     predicted_s,
     run_trials,
 )
@@ -33,7 +33,7 @@ ROWS = TensorDataset(torch.arange(4000.0))
     ("cause", "changes", "expected"),
     [
         ("CPU", {"workers": 0, "step_s": 0.05}, ["num_workers=2", "num_workers=4"]),
-        ("CPU", {"workers": 4}, []),  # there are no more cores
+        ("CPU", {"workers": 4}, []),  # all cores are busy
         ("CPU", {"kind": "batches of samples", "workers": 4}, ["read each batch"]),
         ("CPU", {"one_thread_gain": 3.0}, ["limit thread pools to one thread: worker_init_fn"]),
         ("CPU", {"one_thread_gain": 3.0, "workers": 0}, ["limit thread pools to one thread: OPEN"]),
@@ -47,7 +47,7 @@ ROWS = TensorDataset(torch.arange(4000.0))
         ("transfer", {}, []),
     ],
 )
-def test_the_changes_that_may_help_follow_from_the_cause(
+def test_cause_selects_the_changes_to_try(
     cause: Cause, changes: dict[str, Any], expected: list[str]
 ) -> None:
     found = [change.words for _, change in candidates(hungry(**changes), cause)]
@@ -61,7 +61,7 @@ def loader(**options: Any) -> DataLoader[Any]:
 
 
 class Noisy(data.Numbers):
-    """Serves whole batches, but other ones: noise is added to each sample."""
+    """A dataset that returns whole batches, but with different noise each time."""
 
     def __getitem__(self, index: Any) -> Any:
         return torch.as_tensor(index).double() + torch.rand(())
@@ -74,15 +74,15 @@ def trial_of(loader: Any, cause: Cause = "CPU", **figures: Any) -> list[Any]:
     return run_trials(loader, lambda batch: None, m, cause, alone=alone, seconds=0.02)
 
 
-def test_the_stand_in_computes_and_takes_as_long_as_the_step() -> None:
-    for computing_s, least_s in ((0.0, 0.0), (0.005, 0.005), (1.0, 0.01)):  # in one thread at most
+def test_stand_in_computes_and_takes_as_long_as_the_step() -> None:
+    for computing_s, least_s in ((0.0, 0.0), (0.005, 0.005), (1.0, 0.01)):  # only one thread
         began_s, computed_s = time.perf_counter(), time.thread_time()
         StandIn(hungry(step_s=0.01, step_cpu_s=computing_s))(None)
         assert time.perf_counter() - began_s >= 0.01 - OVERSLEPT_S
         assert time.thread_time() - computed_s >= least_s
 
 
-def test_a_thread_ahead_is_tried_with_the_step_itself_and_waits_for_its_device() -> None:
+def test_prefetch_thread_is_tried_with_the_real_step() -> None:
     batches, done, waits = [torch.zeros(1)] * 30, list[Any](), list[int]()
     alone = runs.run_loop(batches, None, seconds=0.02, keep=True)
     m = hungry(kind="no DataLoader", workers=0)
@@ -103,11 +103,11 @@ def test_a_thread_ahead_is_tried_with_the_step_itself_and_waits_for_its_device()
 @pytest.mark.parametrize(
     ("step_s", "step_cpu_s", "iteration_s"),
     [
-        (0.012, 0.012, 0.01),  # the stand-in computed as the step does
-        (0.012, 0.024, 0.0155),  # a second thread is missing: 31 ms on two cores
+        (0.012, 0.012, 0.01),  # the stand-in computes as much as the step
+        (0.012, 0.024, 0.0155),  # the second thread of the step is added, 31 ms on two cores
     ],
 )
-def test_a_turn_is_predicted_from_the_trial_and_the_other_threads_of_the_step(
+def test_prediction_includes_the_other_threads_of_the_step(
     step_s: float, step_cpu_s: float, iteration_s: float
 ) -> None:
     run = Run(Trace(clock=lambda: 0), workers=2, dropped=0)
@@ -123,14 +123,14 @@ def test_a_turn_is_predicted_from_the_trial_and_the_other_threads_of_the_step(
     assert predicted_s(m, run) == pytest.approx(iteration_s)
 
 
-def test_whole_batches_are_advised_only_if_they_are_the_same() -> None:
+def test_whole_batches_are_advised_only_if_equal() -> None:
     whole, workers = trial_of(loader(), kind="batches of samples")
     assert (whole.change.kind, workers.change.arguments["num_workers"]) == ("whole batches", 2)
     noisy = DataLoader(Noisy(400), batch_size=8)
     assert [one.change.kind for one in trial_of(noisy, kind="batches of samples")] == ["arguments"]
 
 
-def test_a_change_whose_workers_are_to_last_stays_what_it_is(
+def test_change_with_persistent_workers_keeps_its_kind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(trials, "NOTICED", 0.0)
@@ -147,10 +147,10 @@ def test_a_change_whose_workers_are_to_last_stays_what_it_is(
     [
         ((0.0, float("inf")), 0.0, 1),
         ((0.0, 0.0), 0.0, 0),
-        ((0.0, float("inf")), 0.002, 0),  # a second thread of the step, which nothing stands in for
+        ((0.0, float("inf")), 0.002, 0),  # the stand-in has no second thread
     ],
 )
-def test_a_change_of_doubtful_gain_is_run_again_in_turns_with_the_loop_as_it_is(
+def test_trial_with_a_doubtful_gain_is_repeated(
     monkeypatch: pytest.MonkeyPatch,
     doubtful: tuple[float, float],
     step_cpu_s: float,
@@ -172,7 +172,7 @@ def test_a_change_of_doubtful_gain_is_run_again_in_turns_with_the_loop_as_it_is(
         assert trial.iteration_s == pytest.approx(1.0 / proof.gain)
 
 
-def test_what_a_loader_bears_only_once_is_not_advised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_change_that_fails_when_repeated_is_not_advised(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*args: Any, **options: Any) -> Proof:
         raise ValueError
 
@@ -182,44 +182,44 @@ def test_what_a_loader_bears_only_once_is_not_advised(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("shared", "applicable"), [(True, True), (False, False)])
-def test_of_a_stream_that_every_worker_yields_whole_more_workers_are_not_applicable(
+def test_more_workers_do_not_apply_to_a_stream_that_each_repeats(
     shared: bool, applicable: bool
 ) -> None:
     dataset = data.Stream(800) if shared else Repeated()
     (trial,) = trial_of(DataLoader(dataset, batch_size=8), kind="stream", epoch=100)
-    assert "where __iter__ gives each worker a share" in trial.change.words
+    assert "if __iter__ gives each worker its own share" in trial.change.words
     assert trial.applicable is applicable
 
 
 class Repeated(data.Stream):
-    """Knows nothing of workers."""
+    """A stream that every worker yields completely."""
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(800))
 
 
-def test_what_a_loader_does_not_bear_is_not_advised() -> None:
+def test_change_that_the_loader_does_not_support_is_not_advised() -> None:
     assert trial_of(DataLoader(OnlyHere(400), batch_size=8)) == []
 
 
-def test_workers_that_would_not_find_the_class_of_a_notebook_are_not_started(
+def test_only_forked_workers_can_import_a_notebook_class(
     monkeypatch: pytest.MonkeyPatch, start_method: str
 ) -> None:
     multiprocessing.set_start_method(start_method, force=True)
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     monkeypatch.setattr(data.Numbers, "__module__", "__main__")
-    assert _found_by_workers(DataLoader(data.Numbers(40))) is (start_method == "fork")
-    assert _found_by_workers(loader())
+    assert _workers_can_import(DataLoader(data.Numbers(40))) is (start_method == "fork")
+    assert _workers_can_import(loader())
 
 
 class OnlyHere(data.Numbers):
-    """Cannot be read in a worker."""
+    """A dataset that fails in a worker."""
 
     def __getitem__(self, index: int) -> float:
         assert get_worker_info() is None
         return float(index)
 
 
-def test_a_thread_ahead_is_tried_where_there_is_no_data_loader() -> None:
+def test_prefetch_thread_is_tried_for_a_custom_loader() -> None:
     (trial,) = trial_of([torch.zeros(8)] * 400, kind="no DataLoader")
     assert trial.iteration_s > 0

@@ -9,9 +9,7 @@ from tests.keepfed.measure.handmade import span, trace_of
 FACTS = {"gpu": "emulated H200", "date": "2026-11-21", "command": "python tests/gpu/run.py"}
 
 
-def test_lanes_are_named_threads_in_drawing_order_and_events_have_the_fields_of_the_format(
-    tmp_path,
-):
+def test_lanes_become_threads_and_events_follow_the_format(tmp_path):
     trace = simulate(Pipeline(read_ms=7, decode_ms=3, step_ms=4, num_workers=2, jitter=0.5))
     trace.label = "two workers"
     events = chrome_trace(trace)["traceEvents"]
@@ -28,7 +26,7 @@ def test_lanes_are_named_threads_in_drawing_order_and_events_have_the_fields_of_
     assert (again.label, again.note) == (trace.label, trace.note)
 
 
-def test_spans_that_overlap_stand_in_threads_of_their_own_and_are_one_lane_again(tmp_path):
+def test_overlapping_spans_get_threads_and_load_as_one_lane(tmp_path):
     trace = trace_of(
         span("storage", "read", 0, 5, 0),
         span("storage", "read", 3, 8, 1),
@@ -46,9 +44,9 @@ def test_spans_that_overlap_stand_in_threads_of_their_own_and_are_one_lane_again
     assert set(load_chrome(save_chrome(trace, tmp_path / "trace.json")).spans) == set(trace.spans)
 
 
-def test_recordings_say_their_machine_and_compare_the_two_devices(tmp_path):
+def test_recordings_name_their_machine_and_compare_two_devices(tmp_path):
     assert "make gpu-check" in listing(recordings(tmp_path))
-    for name in ("pinned", "naive"):  # as tests/gpu/run.py makes them
+    for name in ("pinned", "naive"):  # as in tests/gpu/run.py
         for kind, read_ms in (("measured", 10), ("emulated", 30)):
             recorded = simulate(replace(Pipeline(step_ms=10), read_ms=read_ms))
             file = tmp_path / f"h200-{name}-{kind}.json"

@@ -10,7 +10,7 @@ from course_utils.paths import recording
 
 
 def event(pid: int, name: str, cat: str, start: int, end: int, **more: Any) -> dict[str, Any]:
-    """Return an event as DFTracer 2.2 writes it; times are microseconds."""
+    """Return an event in the format of DFTracer 2.2. Times are microseconds."""
     times = {"ts": start, "dur": end - start, "ph": 1}
     host = {"args": {"hhash": "68"}}
     return {"name": name, "cat": cat, "pid": pid, "tid": pid, **times, **host, **more}
@@ -21,7 +21,7 @@ def write(file: Path, *events: dict[str, Any]) -> Path:
     return file
 
 
-def test_the_recorded_loader_has_both_workers_and_every_batch() -> None:
+def test_recorded_loader_has_both_workers_and_every_batch() -> None:
     trace = load_dftracer(recording("dftracer_loader.pfw.gz"))
     assert trace.served == sum(span.stage == "compute" for span in trace.spans) == 12
     in_workers = {(s.lane, s.stage) for s in trace.spans if s.lane.startswith("worker")}
@@ -30,15 +30,15 @@ def test_the_recorded_loader_has_both_workers_and_every_batch() -> None:
     assert "recorded by DFTracer" in trace.note
 
 
-def test_au_of_the_recorded_dlio_run_is_what_dlio_says() -> None:
+def test_au_of_the_recorded_dlio_run_matches_dlio() -> None:
     trace = load_dftracer(recording("dlio_unet3d.pfw.gz"))
     says = json.loads(recording("dlio_unet3d.json").read_text())["says"]
     au = next(line for line in says if "[AU]" in line).split(": ")[1].split()[0]
     assert 100 * trace.summary().au == pytest.approx(float(au), abs=3)
-    assert "DLIO sleeps where a GPU would compute" in trace.note
+    assert "DLIO sleeps instead of computing" in trace.note
 
 
-def test_reading_inside_the_fetching_of_a_sample_counts_as_reading(tmp_path: Path) -> None:
+def test_reading_inside_a_fetch_counts_as_reading(tmp_path: Path) -> None:
     calls = [("open64", 110, 120), ("read", 120, 150), ("close", 150, 160)]
     file = write(
         tmp_path / "worker.pfw",
@@ -49,7 +49,7 @@ def test_reading_inside_the_fetching_of_a_sample_counts_as_reading(tmp_path: Pat
     assert spans == [("decode", 0, 10), ("read", 10, 20), ("read", 20, 50), ("decode", 50, 100)]
 
 
-def test_files_of_a_folder_are_one_trace_whose_loop_is_main(tmp_path: Path) -> None:
+def test_files_of_a_folder_become_one_trace(tmp_path: Path) -> None:
     write(tmp_path / "a.pfw", event(7, "fetch", "data_loader", 12, 20))
     write(tmp_path / "b.pfw", event(8, "fetch", "data_loader", 11, 20))
     loop = [("loop.iter", 10, 20), ("TorchFramework.compute", 20, 30), ("loop.yield", 20, 30)]
@@ -62,7 +62,7 @@ def test_files_of_a_folder_are_one_trace_whose_loop_is_main(tmp_path: Path) -> N
     assert main == [("wait", 0), ("compute", 0), ("wait", 1), ("compute", 1)]
 
 
-def test_threads_have_lanes_and_the_file_may_tell_its_unit(tmp_path: Path) -> None:
+def test_threads_get_lanes_and_a_file_can_name_its_time_unit(tmp_path: Path) -> None:
     unit = {"name": "CM", "cat": "dftracer", "pid": 5, "tid": 5, "ph": 4}
     unit["args"] = {"name": "time_metric", "value": "NS"}
     reading = event(5, "read", "POSIX", 0, 10, tid=9)
@@ -73,7 +73,7 @@ def test_threads_have_lanes_and_the_file_may_tell_its_unit(tmp_path: Path) -> No
     assert {span.duration_ns for span in trace.spans} == {10}
 
 
-def test_what_a_killed_program_left_is_read(tmp_path: Path) -> None:
+def test_truncated_file_of_a_killed_program_is_read(tmp_path: Path) -> None:
     lines = [json.dumps(event(5, "read", "POSIX", n, n + 1)) for n in range(2_000)]
     whole = gzip.compress("\n".join(lines).encode())
     (tmp_path / "cut.pfw.gz").write_bytes(whole[: len(whole) // 2])
@@ -81,7 +81,7 @@ def test_what_a_killed_program_left_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["no JSON", '{"name": "a"}', "[1, 2]"])
-def test_a_file_without_events_is_named_with_the_next_step(content: str, tmp_path: Path) -> None:
+def test_error_names_a_file_without_events(content: str, tmp_path: Path) -> None:
     (tmp_path / "empty.pfw").write_text(content)
-    with pytest.raises(ValueError, match=r"empty\.pfw holds no DFTracer events.*DFTRACER_ENABLE"):
+    with pytest.raises(ValueError, match=r"empty\.pfw contains no DFTracer events.*DFTRACER_ENABLE"):
         load_dftracer(tmp_path / "empty.pfw")

@@ -15,13 +15,13 @@ NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
 def host(name: str, start: float, end: float, *, cat: str = "user_annotation", **args: Any) -> Any:
-    """Return an event of the main thread; times are microseconds."""
+    """Return an event of the main thread. Times are microseconds."""
     place = {"ph": "X", "cat": cat, "name": name, "pid": 77, "tid": 77}
     return {**place, "ts": 5e9 + start, "dur": end - start, "args": args}
 
 
 def device(name: str, start: float, end: float, launch: int, *, cat: str = "kernel") -> Any:
-    """Return an event of GPU 0, whose thread is the stream."""
+    """Return an event of GPU 0, with the stream as its thread."""
     return {**host(name, start, end, cat=cat, correlation=launch), "pid": 0, "tid": 7}
 
 
@@ -29,8 +29,8 @@ def call(name: str, start: float, launch: int) -> Any:
     return host(name, start, start + 5, cat="cuda_runtime", correlation=launch)
 
 
-# Written by hand with the categories, names and arguments of Kineto, the library that writes the
-# file: libkineto/src/output_json.cpp and docs/traces/after_fix_trace.json in pytorch/kineto.
+# Handmade events with the categories, names and arguments of Kineto, which writes such files. See
+# libkineto/src/output_json.cpp and docs/traces/after_fix_trace.json in pytorch/kineto.
 TWO_STEPS = (
     {"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, "ts": 5e9, "args": {"labels": "GPU"}},
     host("ProfilerStep#3", 0, 1000),
@@ -56,20 +56,20 @@ TWO_STEPS = (
 ON_A_GPU = [
     ("main", "wait", 0, 0),
     ("copy", "transfer", 410, 0),
-    ("gpu", "compute", 520, 0),  # a gap of 5 µs is no idle time
+    ("gpu", "compute", 520, 0),  # a gap of 5 µs is not idle time
     ("gpu", "compute", 790, 0),
     ("main", "wait", 1000, 1),
-    ("gpu", "compute", 1140, 0),  # launched by the first step, run in the second
+    ("gpu", "compute", 1140, 0),  # launched by the first step, but executed in the second
     ("gpu", "compute", 1300, 1),
 ]
-WITHOUT_A_LOADER = (  # a loop is cut at the steps of the profiler
+WITHOUT_A_LOADER = (  # the profiler marks the steps
     host("ProfilerStep#0", 0, 100),
     host("aten::mm", 10, 30, cat="cpu_op"),
     host("aten::inner", 12, 20, cat="cpu_op"),
     host("ProfilerStep#1", 100, 200),
     host("aten::mm", 110, 130, cat="cpu_op"),
 )
-WITHOUT_WORKERS = (  # what the loader computes in the main process counts as waiting
+WITHOUT_WORKERS = (  # computing of the loader in the main process counts as waiting
     host(NEXT.replace("Multi", "Single"), 0, 100),
     host("aten::stack", 10, 30, cat="cpu_op"),
     host("aten::mm", 400, 500, cat="cpu_op"),
@@ -85,15 +85,13 @@ WITHOUT_WORKERS = (  # what the loader computes in the main process counts as wa
     ],
     ids=["GPU", "without a loader", "without workers"],
 )
-def test_events_become_lanes_with_the_batch_they_belong_to(
-    events: Any, spans: Any, tmp_path: Path
-) -> None:
+def test_events_become_lanes_with_batch_indices(events: Any, spans: Any, tmp_path: Path) -> None:
     (tmp_path / "profile.json").write_text(json.dumps({"traceEvents": events}))
     trace = load_profile(tmp_path / "profile.json")
     assert [(s.lane, s.stage, s.start_ns // 1000, s.batch) for s in trace.spans] == spans
-    assert trace.note.startswith("recorded by torch.profiler, workers not in it")
+    assert trace.note.startswith("recorded by torch.profiler, without workers")
     assert ("no GPU" in trace.note) == (events is not TWO_STEPS)
-    # a schedule left the steps before out, so the first wait is one as any other
+    # A schedule skipped the earlier steps, so the first wait is not a start-up.
     assert (trace.summary().start_up_s == 0) == (events is not WITHOUT_WORKERS)
 
 
@@ -101,16 +99,14 @@ CUT_SHORT = gzip.compress(b'{"traceEvents": [' + bytes(range(256)) * 50)[:200]
 
 
 @pytest.mark.parametrize("content", [b"no JSON", b"[]", b'{"traceEvents": []}', CUT_SHORT])
-def test_a_file_that_is_no_profile_is_named(content: bytes, tmp_path: Path) -> None:
+def test_error_names_a_file_without_a_profile(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_bytes(content)
-    with pytest.raises(ValueError, match=r"broken\.json holds no profile; write one with"):
+    with pytest.raises(ValueError, match=r"broken\.json does not contain a profile\. Write"):
         load_profile(tmp_path / "broken.json")
 
 
 @pytest.mark.slow
-def test_the_recorded_profile_and_a_fresh_one_have_steps_of_waiting_and_computing(
-    tmp_path: Path,
-) -> None:
+def test_recorded_and_new_profiles_have_waiting_and_computing(tmp_path: Path) -> None:
     numbers, model = TensorDataset(torch.randn(96, 64)), torch.nn.Linear(64, 64)
     steps = schedule(wait=1, warmup=1, active=4, repeat=1)
     with profile(activities=[ProfilerActivity.CPU], schedule=steps, acc_events=True) as profiler:

@@ -1,4 +1,4 @@
-"""What a fetch cost, where it computed, waited, or had no core."""
+"""The cost of a fetch that computes, waits, or has no core."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ COMPUTED = 1_000_000
 
 
 class Kept(Sink):
-    """Keeps what it is given."""
+    """A sink that stores its fetches."""
 
     def __init__(self) -> None:
         self.fetches: list[Fetch] = []
@@ -32,7 +32,7 @@ class Kept(Sink):
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """What the clocks of the fetching thread say."""
+    """Fake clocks of the fetching thread."""
     now = SimpleNamespace(wall=100, cpu=50, delay=7_000_000)
     monkeypatch.setattr(fetch_meter, "thread_time_ns", lambda: now.cpu)
     monkeypatch.setattr(fetch_meter, "process_time_ns", lambda: now.cpu)
@@ -42,7 +42,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 @pytest.fixture
 def meter(now: SimpleNamespace) -> FetchMeter:
-    """A sparse meter on these clocks."""
+    """A sparse meter with these clocks."""
     made = FetchMeter(Kept(), sparse=True)
     made._own = SpanLog(clock=lambda: now.wall)
     return made
@@ -62,12 +62,12 @@ def _fetched(meter: FetchMeter, now: SimpleNamespace, *, wall: int, delay: int) 
 @pytest.mark.parametrize(
     ("delay", "without_core"),
     [
-        pytest.param(3_000_000, 3_000_000, id="no core all the time that it did not compute"),
-        pytest.param(1_200_000, 1_200_000, id="no core in a part of it"),
-        pytest.param(0, 0, id="it waited, or the system does not tell"),
+        pytest.param(3_000_000, 3_000_000, id="no core whenever it did not compute"),
+        pytest.param(1_200_000, 1_200_000, id="no core in a part of this time"),
+        pytest.param(0, 0, id="waiting, or not Linux"),
     ],
 )
-def test_what_a_slow_fetch_had_no_core_for_is_no_waiting(
+def test_delay_of_a_slow_fetch_is_not_waiting(
     before: str, delay: int, without_core: int, meter: FetchMeter, now: SimpleNamespace
 ) -> None:
     for _ in range(2):
@@ -76,15 +76,15 @@ def test_what_a_slow_fetch_had_no_core_for_is_no_waiting(
     assert (fetch.cpu_ns, fetch.delay_ns) == (COMPUTED, without_core)
 
 
-def test_a_slow_fetch_had_no_core_for_at_most_the_time_in_which_it_did_not_compute(
+def test_delay_is_at_most_the_time_without_computing(
     meter: FetchMeter, now: SimpleNamespace
 ) -> None:
     _fetched(meter, now, wall=1_500_000, delay=0)
-    now.delay += 50_000_000  # in steps meanwhile, which nobody has read
+    now.delay += 50_000_000  # in the steps since the last reading
     assert _fetched(meter, now, wall=4_000_000, delay=0).delay_ns == 4_000_000 - COMPUTED
 
 
-def test_what_short_fetches_had_no_core_for_is_read_in_some(
+def test_sparse_meter_reads_the_delay_of_a_few_short_fetches(
     meter: FetchMeter, now: SimpleNamespace
 ) -> None:
     fetches = [_fetched(meter, now, wall=1_500_000, delay=300_000) for _ in range(33)]
@@ -93,7 +93,7 @@ def test_what_short_fetches_had_no_core_for_is_read_in_some(
     assert [fetches[number].delay_ns for number in read] == [300_000] * 3
 
 
-def test_stages_are_measured_whether_somebody_records_or_not(meter: FetchMeter) -> None:
+def test_stages_are_measured_with_and_without_a_recording(meter: FetchMeter) -> None:
     (sink,) = meter.sinks
     assert isinstance(sink, Kept)
     for log in (None, SpanLog(clock=iter(range(0, 1000, 10)).__next__)):
@@ -111,7 +111,7 @@ def test_stages_are_measured_whether_somebody_records_or_not(meter: FetchMeter) 
     activate(None)
 
 
-def test_a_fetch_that_nobody_wants_is_not_measured(meter: FetchMeter) -> None:
+def test_unwanted_fetch_is_not_measured(meter: FetchMeter) -> None:
     (sink,) = meter.sinks
     assert isinstance(sink, Kept)
     sink.wanted = False

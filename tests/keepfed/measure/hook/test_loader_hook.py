@@ -22,7 +22,7 @@ from tests.keepfed.measure.datasets import Noted, Numbers, Stream, note_worker
 
 
 class Diary(Listener):
-    """Writes down what it is told, and sends it on with the batch."""
+    """A listener that logs its calls and returns the log with the batch."""
 
     def __init__(self, name: str = "") -> None:
         self.name, self.told = name, []
@@ -41,7 +41,7 @@ class Diary(Listener):
         return self.name, told, batch
 
 
-def test_this_torch_has_all_that_the_hook_needs_and_the_look_draws_no_random_number() -> None:
+def test_missing_finds_every_name_without_random_numbers() -> None:
     missing.cache_clear()
     torch.manual_seed(1)
     expected = torch.rand(())
@@ -50,7 +50,7 @@ def test_this_torch_has_all_that_the_hook_needs_and_the_look_draws_no_random_num
     assert torch.rand(()) == expected
 
 
-def test_a_torch_without_it_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listen_names_what_torch_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = private_torch.Private("its iterator", "_gone.away", "ends well")
     monkeypatch.setattr(private_torch, "PRIVATE", (gone,))
     missing.cache_clear()
@@ -61,16 +61,14 @@ def test_a_torch_without_it_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("dataset", [Numbers(2), Stream(2)], ids=["map-style", "iterable"])
 @pytest.mark.parametrize("workers", [0, 1])
-def test_listeners_are_told_where_the_batch_is_made_and_the_first_is_the_outermost(
-    dataset: Any, workers: int
-) -> None:
+def test_listeners_run_in_the_worker_and_nest(dataset: Any, workers: int) -> None:
     loader = DataLoader(dataset, batch_size=2, num_workers=workers)
     ((outer, told, (inner, _, _)),) = listen(loader, [Diary("a"), Diary("b")])
     assert [word.split()[0] for word in told] == ["worker"] * workers + ["fetch", "collate", "made"]
     assert (outer, inner) == ("a", "b")
 
 
-def test_the_loader_keeps_its_own_functions_and_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listen_calls_and_restores_the_loader_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(loader: Any) -> Iterator[Any]:
         raise OSError("no more processes")
 
@@ -79,14 +77,14 @@ def test_the_loader_keeps_its_own_functions_and_they_run(monkeypatch: pytest.Mon
     batches = [batch.tolist() for _, _, batch in listen(loader, [Diary()])]
     assert batches == [[0.0] * 6, [1.0] * 6]
     assert vars(loader) == before
-    assert [batch.tolist() for batch in loader] == batches  # and nobody listens any more
+    assert [batch.tolist() for batch in loader] == batches  # without listeners
     monkeypatch.setattr(DataLoader, "__iter__", full)
     with pytest.raises(OSError, match="no more processes"):
         listen(loader, [Diary()])
     assert vars(loader) == before
 
 
-def test_persistent_workers_keep_who_listened_when_they_started() -> None:
+def test_persistent_workers_keep_their_first_listeners() -> None:
     loader = DataLoader(Numbers(4), batch_size=2, num_workers=1, persistent_workers=True)
     assert get_listeners(loader) == ()
     diary = Diary()
@@ -96,7 +94,7 @@ def test_persistent_workers_keep_who_listened_when_they_started() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_epoch_ends_early_and_in_order(workers: int) -> None:
+def test_end_stops_an_epoch_and_its_workers(workers: int) -> None:
     batches = iter(DataLoader(Numbers(40), num_workers=workers))
     next(batches)
     end(batches)
@@ -105,7 +103,7 @@ def test_an_epoch_ends_early_and_in_order(workers: int) -> None:
         next(batches)
 
 
-def test_a_part_of_a_dataset_reads_whole_batches_if_the_dataset_does() -> None:
+def test_subset_reads_whole_batches_if_its_dataset_does() -> None:
     class Whole(Numbers):
         def __getitems__(self, indices: list[int]) -> list[float]:
             return [float(index) for index in indices]

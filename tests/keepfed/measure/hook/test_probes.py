@@ -1,4 +1,4 @@
-"""What the main process sees of a loader."""
+"""Observations of a loader from the main process."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.keepfed.measure.datasets import Numbers
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_sampler_is_timed_and_gives_the_same(workers: int) -> None:
+def test_timed_sampler_returns_the_same_indices(workers: int) -> None:
     loader = DataLoader(Numbers(), 4, num_workers=workers)
     batches = iter(loader)
     timed = time_sampler(batches)
     assert timed is not None
-    assert time_sampler(batches) is None  # it is timed already
+    assert time_sampler(batches) is None  # already timed
     assert [batch.tolist() for batch in batches] == [batch.tolist() for batch in loader]
     assert timed.count > 0
     assert timed.spent_ns > 0
@@ -30,7 +30,7 @@ def test_a_sampler_is_timed_and_gives_the_same(workers: int) -> None:
 
 
 class Saved:
-    """A sampler as torchdata's, which a `StatefulDataLoader` asks for its state."""
+    """A sampler like torchdata's, from which a `StatefulDataLoader` requests the state."""
 
     def __next__(self) -> int:
         return 1
@@ -39,7 +39,7 @@ class Saved:
         return {}
 
 
-def test_a_sampler_that_saves_its_state_is_left_alone() -> None:
+def test_sampler_that_saves_its_state_is_not_timed() -> None:
     batches = SimpleNamespace(_sampler_iter=(saved := Saved()))
     assert time_sampler(batches) is None
     assert batches._sampler_iter is saved
@@ -52,7 +52,7 @@ def _wait(lock: Any, ready: Any) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no /proc")
-def test_a_lock_that_one_process_has_is_seen() -> None:
+def test_lock_held_by_one_process_is_detected() -> None:
     context = multiprocessing.get_context("fork")
     lock, ready = context.Lock(), context.Semaphore(0)
     processes = [context.Process(target=_wait, args=(lock, ready)) for _ in range(3)]
@@ -68,7 +68,7 @@ def test_a_lock_that_one_process_has_is_seen() -> None:
         process.kill()
         process.join()
     assert seen
-    assert not is_lock_contended(pids)  # they are gone
+    assert not is_lock_contended(pids)  # the processes have ended
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_a_lock_that_one_process_has_is_seen() -> None:
         (torch.randint(2, 255, (4, 64)) / 255.0, Contents(0, "uint8 (times 255)", 0.25)),
         (torch.arange(5000), Contents(0, "int16", 0.25)),
         (torch.arange(5000, dtype=torch.uint8), Contents(0, "", 1.0)),
-        (torch.zeros(4, 8), Contents(0, "", 1.0)),  # of which nothing can be told
+        (torch.zeros(4, 8), Contents(0, "", 1.0)),  # zeros do not show the range of values
         (torch.tensor([float("nan"), 1.0]), Contents(0, "", 1.0)),
         ([{"name": "a", "x": 1.0}, {"name": "b", "x": 2.0}], Contents(4, "", 1.0)),
         ((torch.rand(4, 8), ["a", "b"]), Contents(2, "", 1.0)),
         (torch.rand(4, 8).bfloat16(), Contents(0, "", 1.0)),
     ],
 )
-def test_the_contents_of_a_batch_are_looked_at(batch: Any, expected: Contents) -> None:
+def test_contents_of_a_batch(batch: Any, expected: Contents) -> None:
     assert contents_of(batch) == expected

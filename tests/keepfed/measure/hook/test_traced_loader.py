@@ -25,7 +25,7 @@ def stages(trace: Any, lane: str) -> set[str]:
     return {span.stage for span in trace.spans if span.lane == lane}
 
 
-def test_without_workers_the_stages_stand_in_the_main_lane_inside_the_wait() -> None:
+def test_stages_without_workers_are_inside_the_wait_of_main() -> None:
     batches, trace = traced(DataLoader(data.Marked(), batch_size=4))
     assert len(batches) == 3
     assert stages(trace, "main") == {"wait", "read", "decode", "collate"}
@@ -37,7 +37,7 @@ def test_without_workers_the_stages_stand_in_the_main_lane_inside_the_wait() -> 
     assert stages(unmarked, "main") == {"wait", "read", "collate"}
 
 
-def test_what_another_sink_does_is_no_collating() -> None:
+def test_time_of_another_sink_is_not_collating() -> None:
     class Slow(Sink):
         now = 0
 
@@ -68,7 +68,7 @@ EVENTS: Any = {"batch_size": 4, "collate_fn": data.to_dict}
 @pytest.mark.parametrize(
     ("loader", "ids", "distinct"),
     [
-        (DataLoader(data.Stream(), num_workers=2, **EVENTS), None, None),  # nobody knows them
+        (DataLoader(data.Stream(), num_workers=2, **EVENTS), None, None),  # unknown
         (DataLoader(data.Stream(), num_workers=2, **EVENTS), "event_id", 12),
         (DataLoader(data.Numbers(), **EVENTS), lambda batch: batch["event_id"] % 3, 3),
         (DataLoader(data.Numbers(), batch_size=None, num_workers=2), None, 12),
@@ -77,7 +77,7 @@ EVENTS: Any = {"batch_size": 4, "collate_fn": data.to_dict}
     ],
     ids=["iterable", "a key", "a function", "no batching", "slots", "tensors"],
 )
-def test_the_ledger_counts_samples_and_knows_those_that_have_ids(
+def test_ledger_counts_samples_and_distinct_ids(
     loader: Any, ids: Any, distinct: int | None
 ) -> None:
     _, trace = traced(loader, ids)
@@ -92,20 +92,22 @@ def test_the_ledger_counts_samples_and_knows_those_that_have_ids(
         (2, {"batch_sampler": [torch.tensor([1, 2]), torch.tensor([1, 2])]}),
         (0, {"batch_sampler": np.array([[1, 2], [1, 2]])}),
     ],
-    ids=["tensors", "numbers of numpy", "batches of tensors", "batches of numpy"],
+    ids=["tensors", "numpy integers", "batches of tensors", "batches of numpy"],
 )
-def test_a_sample_is_known_again_whatever_type_its_index_has(
+def test_repeated_samples_are_counted_for_every_type_of_index(
     sampling: dict[str, Any], num_workers: int
 ) -> None:
     _, trace = traced(DataLoader(data.Numbers(), num_workers=num_workers, **sampling))
     assert (trace.samples, trace.summary().distinct) == (4, 2)
 
 
-def test_persistent_workers_send_spans_only_in_a_recording_that_saw_them_start() -> None:
+def test_persistent_workers_send_spans_only_to_recordings() -> None:
     loader = DataLoader(data.Marked(), 4, num_workers=2, persistent_workers=True)
     with record() as first:
         next(first.batches(loader))
-    assert all(isinstance(batch, torch.Tensor) for batch in loader)  # no parcels outside
+    assert all(
+        isinstance(batch, torch.Tensor) for batch in loader
+    )  # no reports outside a recording
     _, second = traced(loader)
     assert second.summary().complete
     assert sum(s.stage == "decode" for s in second.spans) == 12
@@ -117,15 +119,13 @@ def test_persistent_workers_send_spans_only_in_a_recording_that_saw_them_start()
 
 
 @pytest.mark.usefixtures("loops_end")
-def test_an_error_in_the_dataset_arrives() -> None:
+def test_error_in_the_dataset_is_raised() -> None:
     with pytest.raises(LookupError, match="sample 5 is corrupt"):
         traced(DataLoader(data.Broken(), batch_size=4, num_workers=2))
 
 
 @pytest.mark.parametrize("batch", [(1, ["a"]), ["no mark", 2, 3], torch.ones(3)], ids=str)
-def test_what_is_sent_with_a_batch_comes_back_as_it_was_also_through_the_pinning_thread(
-    batch: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_report_survives_the_pinning_thread(batch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor, *device: tensor + 1)
     pin_memory: Any = torch.utils.data._utils.pin_memory.pin_memory
     about = [("a span", 1)], {(1, 2): 3.0}
@@ -136,7 +136,7 @@ def test_what_is_sent_with_a_batch_comes_back_as_it_was_also_through_the_pinning
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_epochs_number_their_batches_on_and_what_a_worker_emulates_is_mentioned_once(
+def test_batch_numbers_continue_over_epochs_and_notes_appear_once(
     num_workers: int,
 ) -> None:
     loader = DataLoader(data.Emulating(), batch_size=4, num_workers=num_workers)

@@ -1,4 +1,4 @@
-"""The traces of ranks in files, and together on one time axis."""
+"""Traces of ranks, in files and on one time axis."""
 
 from pathlib import Path
 from unittest.mock import patch
@@ -13,7 +13,7 @@ from tests.keepfed.measure.handmade import span, trace_of
 
 
 def save(folder: Path, rank: int, start_ms: float, ids: list[int], ranks: int = 2) -> None:
-    """Leave the trace of a rank that began its first batch at `start_ms`."""
+    """Save the trace of a rank whose first batch starts at `start_ms`."""
     trace = trace_of(
         span("main", "wait", start_ms, start_ms + 10, 0),
         span("gpu", "compute", start_ms + 10, start_ms + 30, 0),
@@ -29,7 +29,7 @@ def save(folder: Path, rank: int, start_ms: float, ids: list[int], ranks: int = 
         save_rank(trace, folder)
 
 
-def test_all_ranks_begin_with_the_first_of_them(tmp_path: Path) -> None:
+def test_time_begins_with_the_first_rank(tmp_path: Path) -> None:
     for rank, start_ms in ((0, 5_007), (1, 5_000), (2, 5_001), (3, 5_100)):
         save(tmp_path, rank, start_ms, [], ranks=4)
     ranks = load_ranks(tmp_path)
@@ -42,7 +42,7 @@ def test_all_ranks_begin_with_the_first_of_them(tmp_path: Path) -> None:
     assert "rank 3" in text
 
 
-def test_what_all_ranks_served_is_counted_together(tmp_path: Path) -> None:
+def test_samples_of_all_ranks_are_counted_together(tmp_path: Path) -> None:
     save(tmp_path, 0, 0, [1, 2, 3])
     save(tmp_path, 1, 0, [3, 4, 5])
     ranks = load_ranks(tmp_path)
@@ -50,7 +50,7 @@ def test_what_all_ranks_served_is_counted_together(tmp_path: Path) -> None:
     assert str(ranks).startswith("2 ranks served 6 samples, only 5 distinct.\n")
 
 
-def test_what_an_older_run_left_is_not_taken_for_a_rank(tmp_path: Path) -> None:
+def test_files_of_an_older_run_are_ignored(tmp_path: Path) -> None:
     for rank in range(3):
         save(tmp_path, rank, 0, [], ranks=3)
     for rank in range(2):
@@ -58,10 +58,10 @@ def test_what_an_older_run_left_is_not_taken_for_a_rank(tmp_path: Path) -> None:
     assert len(load_ranks(tmp_path).traces) == 2
 
 
-def test_a_rank_that_left_no_trace_is_missed(tmp_path: Path) -> None:
-    with pytest.raises(KeepfedError, match="Rank 0 left no trace"):
+def test_missing_trace_raises_an_error(tmp_path: Path) -> None:
+    with pytest.raises(KeepfedError, match="trace of rank 0 is missing"):
         load_ranks(tmp_path)
     save(tmp_path, 0, 0, [], ranks=3)
     save(tmp_path, 2, 0, [], ranks=3)
-    with pytest.raises(KeepfedError, match="Rank 1 left no trace"):
+    with pytest.raises(KeepfedError, match="trace of rank 1 is missing"):
         load_ranks(tmp_path)

@@ -15,19 +15,19 @@ from tests.keepfed.measure.handmade import MS, naive, span, trace_of
             [("wait", 0, 10), ("read", 1, 9), ("decode", 2, 3)],
             [(0, 0, ""), (0, 1, "wait"), (0, 2, "read")],
         ),
-        ([("read", 0, 10), ("read", 2, 5)], [(0, 0, ""), (1, 0, "")]),  # two reads at a time
+        ([("read", 0, 10), ("read", 2, 5)], [(0, 0, ""), (1, 0, "")]),  # two simultaneous reads
         ([("read", 0, 6), ("decode", 4, 10), ("read", 6, 8)], [(0, 0, ""), (1, 0, ""), (0, 0, "")]),
     ],
-    ids=["one after the other", "nested twice", "of one stage", "in part"],
+    ids=["sequential", "nested twice", "same stage", "partial overlap"],
 )
-def test_overlapping_spans_are_nested_or_get_a_row_of_which_there_are_few(spans, places):
+def test_overlapping_spans_are_nested_or_get_new_rows(spans, places):
     placed = place([span("main", *one) for one in spans])
     assert [(p.row, p.depth, p.under) for p in placed] == places
     many = place([span("storage", "read", start, 100) for start in range(50)])
     assert max(p.row for p in many) == MAX_ROWS - 1
 
 
-def test_idle_gaps_and_shares_of_columns_add_up_to_the_figures_of_the_summary():
+def test_idle_gaps_and_column_shares_match_the_summary():
     trace = simulate(Pipeline(read_ms=20, step_ms=15, num_workers=2, steps=20, jitter=0.3))
     summary = trace.summary()
     idle = sum(end - start for start, end in idle_gaps(trace)) / 1e9
@@ -40,7 +40,7 @@ def test_idle_gaps_and_shares_of_columns_add_up_to_the_figures_of_the_summary():
     assert idle_gaps(trace_of(span("main", "read", 0, 5))) == idle_gaps(trace_of()) == []
 
 
-def test_shares_of_a_column_are_what_each_stage_took_of_it():
+def test_busy_shares_give_the_time_of_each_stage():
     main, gpu = lanes(naive(steps=2, load_ms=30, step_ms=10))
     assert busy_share(naive(steps=2, load_ms=30, step_ms=10), main) == pytest.approx(0.75)
     busy = busy_shares(gpu, (0, 80 * MS), 4)
@@ -49,4 +49,6 @@ def test_shares_of_a_column_are_what_each_stage_took_of_it():
     loading = busy_shares(main, (0, 40 * MS), 4)[0]
     np.testing.assert_allclose(loading[STAGES.index("read")], [1, 1, 0.4, 0])
     np.testing.assert_allclose(loading[STAGES.index("decode")], [0, 0, 0.6, 0])
-    np.testing.assert_allclose(loading[STAGES.index("wait")], 0, atol=1e-9)  # all of it is nested
+    np.testing.assert_allclose(
+        loading[STAGES.index("wait")], 0, atol=1e-9
+    )  # other spans cover the wait

@@ -16,7 +16,7 @@ def read() -> None:
         pass
 
 
-def test_a_stage_becomes_a_span_even_if_it_raises_and_an_unknown_one_is_refused() -> None:
+def test_stage_records_a_span_despite_an_error_and_checks_its_name() -> None:
     ticks = count(0, 10)
     with record(clock=lambda: next(ticks)) as trace:
         with pytest.raises(KeyError), stage("read", lane="storage"):
@@ -27,7 +27,7 @@ def test_a_stage_becomes_a_span_even_if_it_raises_and_an_unknown_one_is_refused(
     assert (trace.begins_ns, trace.last_ns, trace.count) == (10, 20, 1)
 
 
-def test_a_stage_of_another_thread_has_a_lane_of_its_own_and_belongs_to_no_batch() -> None:
+def test_stage_of_another_thread_has_a_separate_lane_and_no_batch() -> None:
     with record() as trace:
         trace.batch = 3
         read()
@@ -37,7 +37,7 @@ def test_a_stage_of_another_thread_has_a_lane_of_its_own_and_belongs_to_no_batch
     assert [(span.lane, span.batch) for span in trace.spans] == [("main", 3), ("thread", -1)]
 
 
-def test_a_long_recording_leaves_the_garbage_collector_nothing_to_look_at() -> None:
+def test_garbage_collector_does_not_track_recorded_spans() -> None:
     with record() as trace:
         gc.collect()
         before = len(gc.get_objects())
@@ -48,7 +48,7 @@ def test_a_long_recording_leaves_the_garbage_collector_nothing_to_look_at() -> N
     assert trace.count == 1000
 
 
-def test_recording_ends_with_the_block_and_gives_the_outer_one_back() -> None:
+def test_recording_ends_with_the_block_and_resumes_the_outer_one() -> None:
     read()  # outside a recording
     with record() as outer:
         with pytest.raises(KeyboardInterrupt), record():
@@ -67,7 +67,7 @@ def test_actions_on_close_run_once_and_may_add_spans() -> None:
     assert len(trace.spans) == 1
 
 
-def test_lanes_come_in_drawing_order_and_an_enclosing_span_before_those_inside_it() -> None:
+def test_lanes_and_enclosing_spans_are_sorted() -> None:
     trace = Trace()
     for lane in ("gpu", "worker 10", "main", "worker 2", "storage", "copy"):
         trace.add(Span(lane, "read", 1, 5))
@@ -77,7 +77,7 @@ def test_lanes_come_in_drawing_order_and_an_enclosing_span_before_those_inside_i
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
-def test_a_forked_child_does_not_record_into_its_copy_of_the_trace() -> None:
+def test_forked_child_does_not_record_to_its_copy_of_the_trace() -> None:
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
     with record():

@@ -13,7 +13,7 @@ def summary(*rows: tuple[str, str, float, float, int]) -> Summary:
     return summarise(trace_of(*(span(*row) for row in rows)))
 
 
-def test_utilisation_is_compute_over_all_and_the_stall_is_that_of_the_awaited_batch() -> None:
+def test_utilisation_and_stall_of_a_serial_loop() -> None:
     serial = summary(
         ("main", "wait", 0, 60, 0),
         ("main", "read", 0, 40, 0),
@@ -25,15 +25,15 @@ def test_utilisation_is_compute_over_all_and_the_stall_is_that_of_the_awaited_ba
     )
     assert (serial.utilisation, serial.idle, serial.au) == (0.4, 0.6, 0.4)
     assert (serial.stall["read"], serial.stall["decode"]) == (0.4, 0.1)
-    assert serial.stall["wait"] == pytest.approx(0.1)  # nobody says what happened from 140 to 160
+    assert serial.stall["wait"] == pytest.approx(0.1)  # 140 to 160 is unexplained
     assert str(serial).startswith(
         "The GPU computed 40 % of 0.20 s and was idle 60 %,\nwaiting mostly for read 40 %, "
-        "decode 10 %, the next batch 10 %.\nAU 40 % over 2 steps; "
+        "decode 10 %, the next batch 10 %.\nAU 40 % over 2 steps. "
     )
     assert "gpu.step" in str(summary(("main", "wait", 0, 5, 0)))
 
 
-def test_work_for_later_batches_is_not_blamed_but_all_of_the_loading_is() -> None:
+def test_stall_counts_only_the_loading_of_the_awaited_batch() -> None:
     found = summary(
         ("worker 0", "read", 0, 10, 0),
         ("worker 1", "read", 0, 20, 1),
@@ -51,13 +51,13 @@ def test_work_for_later_batches_is_not_blamed_but_all_of_the_loading_is() -> Non
     assert stall["decode"] == pytest.approx(0.25 * 20 / 150)
 
 
-def test_a_loop_that_copies_ahead_waits_for_the_batch_after_the_next_step() -> None:
+def test_prefetching_loop_waits_for_the_batch_after_the_next() -> None:
     times: Any = {"read_ms": 80, "step_ms": 20, "copy_ms": 5}
     found = simulate(Pipeline(**times, num_workers=1, pinned=True, overlap=True)).summary()
     assert found.stall["read"] == pytest.approx(found.idle, abs=0.02)
 
 
-def test_the_wait_for_other_ranks_is_theirs_whatever_is_loaded_meanwhile() -> None:
+def test_wait_for_other_ranks_is_not_loading() -> None:
     found = summary(
         ("gpu", "compute", 0, 10, 0),
         ("other ranks", "wait", 10, 50, 0),
@@ -74,15 +74,13 @@ def test_the_wait_for_other_ranks_is_theirs_whatever_is_loaded_meanwhile() -> No
     assert "waiting mostly for the other ranks 50 %" in str(found)
 
 
-def test_a_gap_belongs_to_the_copy_that_runs_in_it_then_to_the_wait_and_else_to_the_program() -> (
-    None
-):
+def test_gap_is_divided_into_copies_waiting_and_the_program() -> None:
     one_queue = summary(
         ("copy", "transfer", 0, 10, 0),
         ("copy", "transfer", 10, 20, 1),
         ("main", "wait", 0, 1, 0),
         ("gpu", "compute", 20, 40, 0),
-        ("copy", "transfer", 40, 50, 2),  # not the batch of the next step, and it waits for it
+        ("copy", "transfer", 40, 50, 2),  # another batch than that of the next step
         ("main", "wait", 52, 55, 1),
         ("gpu", "compute", 60, 80, 1),
     )
@@ -97,7 +95,7 @@ def test_a_gap_belongs_to_the_copy_that_runs_in_it_then_to_the_wait_and_else_to_
     ("rows", "utilisation", "au"),
     [
         ([("gpu", "compute", 0, 10, 0), ("gpu", "compute", 5, 20, 1)], 1, 1),  # not counted twice
-        ([("main", "wait", 0, 5, 0), ("main", "compute", 5, 10, 0)], 0.5, 0),  # there is no gpu
+        ([("main", "wait", 0, 5, 0), ("main", "compute", 5, 10, 0)], 0.5, 0),  # without a GPU
         (
             [("main", "wait", 0, 90, 0), *(("gpu", "compute", t, t + 10, 0) for t in (90, 100))],
             2 / 11,
@@ -105,12 +103,12 @@ def test_a_gap_belongs_to_the_copy_that_runs_in_it_then_to_the_wait_and_else_to_
         ),
     ],
 )
-def test_what_computes_is_the_gpu_or_the_main_process(rows: Any, utilisation: Any, au: Any) -> None:
+def test_steps_run_on_the_gpu_or_the_main_process(rows: Any, utilisation: Any, au: Any) -> None:
     found = summary(*rows)
     assert (found.utilisation, found.au) == (pytest.approx(utilisation), au)
 
 
-def test_repeated_samples_make_the_speed_up_void_and_samples_without_ids_leave_it_open() -> None:
+def test_ledger_reports_repeated_samples_and_missing_ids() -> None:
     trace = trace_of(span("gpu", "compute", 0, 10))
     trace.serve(4, [1, 2, 1, 2])
     found = summarise(trace)
@@ -127,11 +125,11 @@ def test_repeated_samples_make_the_speed_up_void_and_samples_without_ids_leave_i
         ([(10, 20)], [(0, 30)], 1.0),
         ([(0, 10), (20, 30)], [(8, 22)], 0.2),
         ([(0, 10)], [(0, 5), (4, 8)], 0.8),
-        ([], [(0, 10)], 1.0),  # nothing to hide is hidden
+        ([], [(0, 10)], 1.0),  # no copies
     ],
 )
-def test_a_copy_is_hidden_while_a_step_is_at_work_too(copies: Any, steps: Any, share: Any) -> None:
-    spans = [span("main", "wait", 0, 10)]  # which counts for nothing
+def test_hidden_share_is_the_overlap_with_steps(copies: Any, steps: Any, share: Any) -> None:
+    spans = [span("main", "wait", 0, 10)]  # does not count
     spans += [span("copy", "transfer", *times) for times in copies]
     spans += [span("gpu", "compute", *times) for times in steps]
     assert hidden_share(spans) == pytest.approx(share)

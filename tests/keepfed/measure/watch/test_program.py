@@ -208,7 +208,7 @@ def test_watch_finds_slow_rank_and_keeps_output(
     tmp_path: Path,
 ) -> None:
     said, errors = started("1", "slow rank 1", out=tmp_path, ranks=2).communicate(timeout=240)
-    assert "Rank 1 holds up the others" in errors
+    assert "Rank 1 delays the others" in errors
     assert re.search(r"^  rank 0: .*\n(.*\n)+  rank 1: ", errors, re.M)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     plain = subprocess.run(
