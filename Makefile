@@ -10,7 +10,7 @@ NO_PYTHON := The course needs Python 3.11 or newer with venv. Install it (Debian
 # else each of the many processes of the tests compiles all sources anew
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-fast test-all test-unit test-notebooks test-browser durations lint house data notebooks slides book bundle bench peers gpu-check
+.PHONY: help lab test test-fast test-all test-unit test-notebooks test-browser durations lint imports data notebooks slides book bundle bench peers gpu-check
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -46,8 +46,8 @@ lint: $(DEVELOP) ## style and types
 	@$(VENV) -m ruff check && $(VENV) -m ruff format --check
 	@$(VENV) -m mypy
 
-house: $(DEVELOP) ## measure rooms, folders and walls from the imports
-	@$(VENV) docs/house.py
+imports: $(DEVELOP) ## check the imports between layers and packages
+	@$(VENV) docs/import_graph.py
 
 data: $(READY) ## make the data sets (COURSE_SIZE=S, M or L)
 	@$(VENV) -m course_utils.command.cli data

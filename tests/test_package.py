@@ -1,4 +1,4 @@
-"""The house as a whole: its public names, what an import costs, and which room leads to which."""
+"""The packages: public names, cost of imports, and dependencies between layers."""
 
 import ast
 import importlib.metadata
@@ -15,15 +15,24 @@ from packaging.utils import canonicalize_name
 
 import course_utils
 from course_utils.paths import REPO
-from docs.house import ROOTS, circle, drawing, folders, modules, plug_ins, unreached, wrong_ways
+from docs.import_graph import (
+    ROOTS,
+    draw,
+    dynamic_imports,
+    find_cycle,
+    modules,
+    package_imports,
+    unused_definitions,
+    upward_imports,
+)
 
-LIMIT = 12  # entries of a folder, so that one look takes it in
+LIMIT = 12  # maximum number of entries in a folder
 COURSE = ("notebook", "images", "colab", "course")  # the extras of the course
-# which pins what it imports, and installs it into environments of their own
+# pins its optional imports, and installs them in separate environments
 ON_DEMAND = "course_stories.peers.libraries"
 
 
-def test_the_public_names_are_these() -> None:
+def test_public_names_are_complete() -> None:
     assert course_utils.__all__ == [
         "Pipeline",
         "check",
@@ -47,18 +56,18 @@ def test_the_public_names_are_these() -> None:
 
 
 @pytest.mark.parametrize("name", course_utils.__all__)
-def test_a_public_name_is_there_and_documented(name: str) -> None:
+def test_public_name_exists_and_is_documented(name: str) -> None:
     assert getattr(course_utils, name).__doc__
     assert name in dir(course_utils)
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         course_utils.nothing  # noqa: B018
 
 
 @pytest.mark.parametrize("module", ["course_utils", "course_utils.command.cli"])
-def test_an_import_takes_nothing_heavy(module: str) -> None:
+def test_import_loads_no_heavy_modules(module: str) -> None:
     code = f"import sys, {module}; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"torch", "numpy", "matplotlib", "IPython", "anywidget", "jupyter_server", "pyarrow"}
@@ -66,7 +75,7 @@ def test_an_import_takes_nothing_heavy(module: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_bare_machine_with_a_gpu_runs_needs_torch_and_numpy_alone() -> None:
+def test_gpu_tools_need_only_torch_and_numpy() -> None:
     code = (
         "import sys, keepfed.measure.exchange.chrome, keepfed.measure.spans, "
         "keepfed.measure.trace, course_utils.hardware.gpu; print(*sys.modules)"
@@ -76,19 +85,19 @@ def test_what_a_bare_machine_with_a_gpu_runs_needs_torch_and_numpy_alone() -> No
     assert ours.isdisjoint(run.stdout.split())
 
 
-def test_no_files_import_in_a_circle() -> None:
-    assert circle({name: set(module.imports) for name, module in modules().items()}) == []
+def test_modules_have_no_circular_imports() -> None:
+    assert find_cycle({name: set(module.imports) for name, module in modules().items()}) == []
 
 
-def test_no_folders_import_in_a_circle() -> None:
-    assert circle(folders(modules())) == []
+def test_packages_have_no_circular_imports() -> None:
+    assert find_cycle(package_imports(modules())) == []
 
 
-def test_no_import_leads_upstairs() -> None:
-    assert wrong_ways(modules()) == set()
+def test_imports_follow_the_layers() -> None:
+    assert upward_imports(modules()) == set()
 
 
-def test_a_name_of_a_class_has_one_meaning() -> None:
+def test_class_names_are_unique() -> None:
     homes = Counter(
         node.name
         for module in modules().values()
@@ -98,8 +107,8 @@ def test_a_name_of_a_class_has_one_meaning() -> None:
     assert {name for name, count in homes.items() if count > 1} == set()
 
 
-def test_what_is_loaded_by_name_from_upstairs_is_known() -> None:
-    assert plug_ins(modules()) == {
+def test_dynamic_imports_from_higher_layers_are_listed() -> None:
+    assert dynamic_imports(modules()) == {
         "course_utils.teaching.exercise loads course_exercises",
         "course_stories.lecture.show loads course_stories.lecture.programs",
         "course_utils.command.cli loads course_stories.leaderboard",
@@ -107,25 +116,23 @@ def test_what_is_loaded_by_name_from_upstairs_is_known() -> None:
     }
 
 
-def test_a_folder_is_taken_in_at_one_look() -> None:
-    entries = Counter(module.folder for module in modules().values())
+def test_folders_have_few_entries() -> None:
+    entries = Counter(module.package for module in modules().values())
     assert {folder: count for folder, count in entries.items() if count > LIMIT} == {}
 
 
-def test_the_picture_of_the_house_has_a_box_for_every_folder() -> None:
-    drawn = re.findall('data-folder="(.*?)"', (REPO / "docs/house.svg").read_text("utf-8"))
-    shown = re.findall('data-folder="(.*?)"', drawing(modules()))
-    assert sorted(drawn) == sorted(shown), "draw it again: python docs/house.py docs/house.svg"
-    assert {module.folder for module in modules().values() if module.path.stem != "__init__"} <= {
-        *shown
-    }
+def test_import_graph_has_a_box_for_every_package() -> None:
+    drawn = re.findall('data-package="(.*?)"', (REPO / "docs/imports.svg").read_text("utf-8"))
+    shown = re.findall('data-package="(.*?)"', draw(modules()))
+    assert sorted(drawn) == sorted(shown), "Run: python docs/import_graph.py docs/imports.svg"
+    assert {m.package for m in modules().values() if m.path.stem != "__init__"} <= {*shown}
 
 
-def test_nothing_is_there_that_nobody_uses() -> None:
-    assert unreached(modules()) == []
+def test_all_definitions_are_used() -> None:
+    assert unused_definitions(modules()) == []
 
 
-def test_every_package_that_is_imported_is_declared() -> None:
+def test_every_imported_package_is_declared() -> None:
     project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
     light = declared(project["dependencies"])

@@ -1,4 +1,4 @@
-"""What texts say of the code: files and modules are where they say, and hold what they say."""
+"""References in texts: the named files, modules and definitions exist."""
 
 import re
 from importlib.util import find_spec
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from course_utils.paths import REPO
-from docs.house import ROOTS
+from docs.import_graph import ROOTS
 
 TEXTS = [
     REPO / "README.md",
@@ -23,7 +23,7 @@ HOLDS = re.compile(r"`(\w+)`\s(?:\w+,?\s){0,4}?(?:in|from)\s`(course_utils/[\w/]
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.name)
-def test_every_file_and_module_that_a_text_names_is_there(text: Path) -> None:
+def test_files_and_modules_named_in_texts_exist(text: Path) -> None:
     prose = text.read_text("utf-8").replace("\n# ", " ")
     assert [name for name in FILES.findall(prose) if not (REPO / name).exists()] == []
     assert [name for name in MODULES.findall(prose) if not _module(name)] == []
@@ -32,7 +32,7 @@ def test_every_file_and_module_that_a_text_names_is_there(text: Path) -> None:
 
 
 def _module(name: str) -> bool:
-    """Tell whether `name` is a module, or a style of plots as matplotlib names it."""
+    """Return whether `name` is a module, or a style sheet of matplotlib."""
     try:
         style = (REPO / name.replace(".", "/")).with_suffix(".mplstyle")
         return find_spec(name) is not None or style.exists()
@@ -45,11 +45,11 @@ CODE = [
     for folder in ("notebooks", "benchmarks", "docs", "slides", *ROOTS)
     for kind in ("*.py", "*.js", "*.css")
     for path in (REPO / folder).rglob(kind)
-    if not {"built", "assembled"} & set(path.parts)  # the book, where it was made
+    if not {"built", "assembled"} & set(path.parts)  # the built book
 ]
 COMMENT = re.compile(r"^\s*(?:#|//|\*|/\*).*$|(?<=  )(?:#|//) .*$|\"\"\".*?\"\"\"", re.M | re.S)
 SOURCE = re.compile(r"(?<![\w./*…])[a-z][a-z_]+\.(?:py|js|css)\b")
-# what learners write, Python's own, and what the book makes
+# files of learners, of Python and of the built book
 FOREIGN = {
     "train.py",
     "three.py",
@@ -61,7 +61,7 @@ FOREIGN = {
 }
 
 
-def test_no_comment_names_a_file_that_is_not_there() -> None:
+def test_files_named_in_comments_exist() -> None:
     there = {path.name for path in CODE} | {path.name for path in (REPO / "tests").rglob("*.py")}
     named = {
         (path.name, file)

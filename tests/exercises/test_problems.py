@@ -7,7 +7,7 @@ import pytest
 
 from course_utils.paths import REPO
 from course_utils.teaching import exercise
-from docs.house import modules
+from docs.import_graph import modules
 from notebooks.build import HERE
 
 PROBLEM = re.compile(r"course_exercises\.nb\d\d\.problem")
