@@ -1,13 +1,13 @@
-"""Put the course and all that it needs into one folder, which installs without a network.
+"""Collect the course and its packages in one folder that installs without a network.
 
-    python docs/bundle.py    # into build/bundle, for the Python and the platform of this machine
+    python docs/bundle.py    # into build/bundle, for the Python and platform of this machine
 
-It holds the project as it was committed, the packages of `requirements.lock` as wheels, the data of
-size S and M, and the slides and the book as far as they can be built here. What the folder lacks is
-said in its README.
+The folder contains the committed project, the packages of `requirements.lock` as wheels, the data
+of size S and M, and the slides and the book if they can be built here. Its README lists missing
+parts.
 
-On Linux the wheels of torch bring CUDA. Where pip finds `torch==VERSION+cpu` these are taken, which
-are far smaller: name their index, which PyTorch's page tells, in PIP_EXTRA_INDEX_URL.
+On Linux the wheels of torch include CUDA. If pip finds `torch==VERSION+cpu`, the bundle uses these
+wheels, which are much smaller. Set PIP_EXTRA_INDEX_URL to PyTorch's index of CPU builds.
 """
 
 import io
@@ -26,12 +26,12 @@ from keepfed.words import size
 
 OUT = REPO / "build" / "bundle"
 SIZES = "S", "M"
-PAGES = {"slides": "slides/built", "book": "docs/book/built"}  # what a verb builds, and where
+PAGES = {"slides": "slides/built", "book": "docs/book/built"}  # make target, and its output folder
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 INSTALL = f"""\
 #!/bin/sh
-# Install the course from this folder; no network is asked.
+# Install the course from this folder, without a network.
 set -e
 cd "$(dirname "$0")/course"
 export PIP_NO_INDEX=1 PIP_FIND_LINKS=../wheelhouse PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -39,64 +39,70 @@ ${{PYTHON:-python{PYTHON}}} -m venv .venv
 .venv/bin/python -m pip install -r ../wheelhouse/requirements.txt
 .venv/bin/python -m pip install --no-deps -e .
 touch .venv/.ready  # so that make does not install again
-echo "Installed. To begin: cd course && make lab"
+echo "Installed. Start with: cd course && make lab"
 """
 _README = """\
 # Fast Data Loaders, in one folder
 
-For Python {python} on {system}. {torch}
+This bundle is for Python {python} on {system}. {torch}
 
-Copy the folder to a disk that can be written to. Then, without a network:
+Copy the folder to a writable disk. Then run, without a network:
 
 ```bash
-sh install.sh           # a Python of another name: PYTHON=/path/of/python{python} sh install.sh
-cd course && make lab   # where there is no make: .venv/bin/course lab
+sh install.sh           # for another Python: PYTHON=/path/of/python{python} sh install.sh
+cd course && make lab   # without make: .venv/bin/course lab
 ```
 
-A folder that was made on Windows is installed there, in PowerShell and in `course`, by the same
-steps: `$env:PIP_NO_INDEX=1`, `$env:PIP_FIND_LINKS="../wheelhouse"`, `py -{python} -m venv
+On Windows, install a bundle that was made on Windows. Run these steps in PowerShell, in the folder
+`course`: `$env:PIP_NO_INDEX=1`, `$env:PIP_FIND_LINKS="../wheelhouse"`, `py -{python} -m venv
 .venv`, `.venv/Scripts/pip install -r ../wheelhouse/requirements.txt`, `.venv/Scripts/pip install
 --no-deps -e .` and `.venv/Scripts/course lab`.
 
 | | |
 |---|---|
 | `course` | the project with its notebooks, and data of size {sizes[0]} and {sizes[1]} |
-| `wheelhouse` | every package that it needs |
+| `wheelhouse` | all packages of the course |
 {rows}
-The course begins with `course/README.md`, and a teacher with `course/slides/INSTRUCTOR.md`.
-Chromium, which draws the PDFs of the slides and drives the tests of the browser, is not here.
+Learners start with `course/README.md`, teachers with `course/slides/INSTRUCTOR.md`. Chromium is not
+included. It prints the slides as PDF and runs the browser tests.
 """
 
 
-def readme(system: str, *, cuda: bool, there: dict[str, bool]) -> str:
-    """Return what a bundle says of itself; `there` tells of slides and book whether it has them."""
+def readme(system: str, *, cuda: bool, built: dict[str, bool]) -> str:
+    """Return the README of a bundle.
+
+    Args:
+        system: Operating system and processor.
+        cuda: Whether the bundle contains CUDA.
+        built: Whether slides and book are included.
+    """
     texts = {"slides": "the three lectures, as HTML and PDF", "book": "the course as pages to read"}
     rows = "".join(
-        f"| `{name}` | {texts[name] if is_there else 'not there: it could not be built'} |\n"
-        for name, is_there in there.items()
+        f"| `{name}` | {texts[name] if included else 'missing, because the build failed'} |\n"
+        for name, included in built.items()
     )
-    torch = "PyTorch is here in its build for CPUs, without CUDA."
+    torch = "It contains the CPU build of PyTorch, without CUDA."
     if cuda:
         torch = (
-            "No build of this PyTorch without CUDA was found, so gigabytes of CUDA are here too; "
-            "it runs on machines without a GPU as well."
+            "It contains gigabytes of CUDA, because no CPU build of this PyTorch was found. It "
+            "also runs on machines without a GPU."
         )
     return _README.format(python=PYTHON, system=system, torch=torch, sizes=SIZES, rows=rows)
 
 
 def main() -> int:
-    """Make the bundle, a part after the other, and say how large each is."""
+    """Make the bundle part by part, and print the size of each part."""
     try:
         _project(OUT / "course")
         _wheels(OUT / "wheelhouse")
     except subprocess.CalledProcessError as error:
         command = " ".join(map(str, error.cmd[:4]))
-        print(f"`{command} …` has failed: mend what it says above, and run `make bundle` again.")
+        print(f"`{command} …` failed. Fix the error above, and run `make bundle` again.")
         return 1
     text = readme(
         f"{platform.system()}, {platform.machine()}",
         cuda=any((OUT / "wheelhouse").glob("nvidia_*.whl")),
-        there={verb: _pages(verb, OUT / verb) for verb in PAGES},
+        built={target: _pages(target, OUT / target) for target in PAGES},
     )
     (OUT / "README.md").write_text(text, "utf-8")
     (OUT / "install.sh").write_text(INSTALL, "utf-8", newline="\n")
@@ -108,7 +114,7 @@ def main() -> int:
 
 
 def _project(folder: Path) -> None:
-    """Write the project as it was committed, and its data."""
+    """Write the committed project and its data."""
     shutil.rmtree(folder, ignore_errors=True)
     archive = subprocess.check_output(["git", "archive", "HEAD"], cwd=REPO)
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
@@ -120,7 +126,7 @@ def _project(folder: Path) -> None:
 
 
 def _wheels(folder: Path) -> None:
-    """Collect the packages, and write down which."""
+    """Collect the packages as wheels, and write their requirements file."""
     lock = (REPO / "requirements.lock").read_text("utf-8")
     build = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "wheel"]
@@ -132,11 +138,11 @@ def _wheels(folder: Path) -> None:
     subprocess.check_call([*collect, "--requirement", str(wanted), *build])
 
 
-def _pages(verb: str, folder: Path) -> bool:
-    """Build pages where that is possible, and copy what is built; return whether there is any."""
-    subprocess.run(["make", verb], cwd=REPO)
+def _pages(target: str, folder: Path) -> bool:
+    """Build pages with make and copy them. Return whether they exist."""
+    subprocess.run(["make", target], cwd=REPO)
     shutil.rmtree(folder, ignore_errors=True)
-    built = REPO / PAGES[verb]
+    built = REPO / PAGES[target]
     if built.exists():
         shutil.copytree(built, folder)
     return built.exists()

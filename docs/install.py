@@ -1,10 +1,10 @@
-"""Install the packages of a lock into the environment that runs this.
+"""Install the packages of a lock file into the current environment.
 
     python docs/install.py requirements.lock
 
-On Linux, PyPI brings PyTorch with CUDA: 4 GB that a machine without an NVIDIA driver cannot use.
-Such a machine gets the builds without CUDA from PyTorch's own index. The environment variable
-CUDA=1 asks for those with CUDA, CUDA=0 for those without. Only the standard library is needed here.
+On Linux, PyPI installs PyTorch with CUDA, 4 GB that a machine without an NVIDIA driver cannot use.
+Such a machine gets the builds without CUDA from PyTorch's index. The environment variable CUDA=1
+requests builds with CUDA, CUDA=0 builds without it. This file uses only the standard library.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ _CUDA = re.compile(r"(?:nvidia-|cuda-|triton)")
 
 
 def requirements(lock: str, *, cpu: bool) -> str:
-    """Return the lock without its comments and, for a torch without CUDA, without CUDA."""
+    """Return the pins of the lock file. With `cpu`, omit the packages of CUDA."""
     pins = [line for line in lock.splitlines() if line and not line.startswith("#")]
     return "".join(f"{pin}\n" for pin in pins if not (cpu and _CUDA.match(pin)))
 
 
 def cpu_builds(lock: str) -> list[str]:
-    """Return the pins of torch and torchvision as builds without CUDA."""
+    """Return the pins of the CPU builds of torch and torchvision."""
     return [f"{pin}+cpu" for pin in re.findall(r"^torch(?:vision)?==\S+", lock, re.MULTILINE)]
 
 
 def wants_cpu() -> bool:
-    """Return whether this machine takes the builds without CUDA."""
+    """Return whether this machine needs the builds without CUDA."""
     if sys.platform != "linux":
-        return False  # there, PyPI has them
-    asked = os.environ.get("CUDA")
-    if asked in ("0", "1"):
-        return asked == "0"
+        return False  # PyPI has builds without CUDA for other systems
+    requested = os.environ.get("CUDA")
+    if requested in ("0", "1"):
+        return requested == "0"
     return shutil.which("nvidia-smi") is None and not Path("/proc/driver/nvidia").exists()
 
 
 def installed_torch() -> str:
-    """Return the version of torch that is installed, with its build; "" without one."""
+    """Return the installed version of torch with its build, or "" if it is not installed."""
     try:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -52,13 +52,13 @@ def installed_torch() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Install; return the exit code of pip."""
+    """Install the packages, and return the exit code of pip."""
     lock, before = Path(arguments[0]).read_text("utf-8"), installed_torch()
     if wants_cpu() and f"torch=={before.partition('+')[0]}" not in lock.splitlines():
-        print("No NVIDIA driver is here: PyTorch comes without CUDA. CUDA=1 asks for the other.")
+        print("No NVIDIA driver found. Installing PyTorch without CUDA. Use CUDA=1 for CUDA.")
         quick = ("-q", "--retries", "1", "--timeout", "10", "--no-deps", "--index-url", INDEX)
         if _pip(*quick, *cpu_builds(lock), errors=subprocess.DEVNULL):
-            print(f"{INDEX} does not answer: PyTorch comes with CUDA, 4 GB more.", flush=True)
+            print(f"{INDEX} cannot be reached. Installing PyTorch with CUDA (4 GB).", flush=True)
         importlib.invalidate_caches()
     pins = requirements(lock, cpu=installed_torch().endswith("+cpu"))
     with tempfile.TemporaryDirectory() as folder:

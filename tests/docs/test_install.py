@@ -1,4 +1,4 @@
-"""Which packages an installation takes: with CUDA, or without."""
+"""The packages of an installation with and without CUDA."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ triton==3.9.0
 """
 
 
-def test_a_torch_without_cuda_needs_no_packages_of_cuda() -> None:
+def test_cpu_build_needs_no_cuda_packages() -> None:
     assert cpu_builds(LOCK) == ["torch==2.15.0+cpu", "torchvision==0.29.2+cpu"]
     assert requirements(LOCK, cpu=True).split() == [
         "numpy==2.4",
@@ -31,11 +31,11 @@ def test_a_torch_without_cuda_needs_no_packages_of_cuda() -> None:
     assert requirements(LOCK, cpu=False).count("\n") == LOCK.count("\n") - 1
 
 
-def test_the_lock_names_what_the_cpu_builds_stand_for() -> None:
+def test_lock_pins_torch_and_torchvision() -> None:
     assert len(cpu_builds((REPO / "requirements.lock").read_text("utf-8"))) == 2
 
 
-def test_the_lock_of_developers_has_the_versions_of_the_learners() -> None:
+def test_developer_lock_has_the_versions_of_the_learner_lock() -> None:
     learners, developers = (
         {
             line.partition(" ;")[0]
@@ -49,15 +49,15 @@ def test_the_lock_of_developers_has_the_versions_of_the_learners() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "driver", "cpu"),
+    ("requested", "driver", "cpu"),
     [(None, "", True), (None, "/usr/bin/nvidia-smi", False), ("1", "", False), ("0", "x", True)],
 )
-def test_a_machine_without_a_driver_takes_no_cuda(
-    asked: str | None, driver: str, cpu: bool, monkeypatch: pytest.MonkeyPatch
+def test_machine_without_driver_gets_no_cuda(
+    requested: str | None, driver: str, cpu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CUDA", raising=False)
-    if asked is not None:
-        monkeypatch.setenv("CUDA", asked)
+    if requested is not None:
+        monkeypatch.setenv("CUDA", requested)
     monkeypatch.setattr(install.sys, "platform", "linux")
     monkeypatch.setattr(install.shutil, "which", lambda name: driver or None)
     monkeypatch.setattr(install.Path, "exists", lambda path: False)
@@ -67,30 +67,30 @@ def test_a_machine_without_a_driver_takes_no_cuda(
 
 
 @pytest.mark.parametrize(
-    ("there", "reached", "asks_twice", "cuda"),
+    ("installed_before", "reachable", "runs_twice", "cuda"),
     [
-        ("", True, True, False),  # the index gives a build without CUDA
-        ("", False, True, True),  # it cannot be reached
-        ("2.15.0", True, False, True),  # a build with CUDA is installed already, and stays
+        ("", True, True, False),  # the index has a build without CUDA
+        ("", False, True, True),  # the index cannot be reached
+        ("2.15.0", True, False, True),  # a build with CUDA is installed and stays
         ("2.15.0+cpu", True, False, False),
     ],
 )
-def test_the_index_is_asked_once_and_can_be_missing(
-    there: str,
-    reached: bool,
-    asks_twice: bool,
+def test_index_is_tried_once_and_may_be_unreachable(
+    installed_before: str,
+    reachable: bool,
+    runs_twice: bool,
     cuda: bool,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
     calls: list[tuple[str, ...]] = []
-    installed = [there]
+    installed = [installed_before]
 
     def pip(*arguments: str, errors: int | None = None) -> int:
         calls.append(arguments)
         if install.INDEX in arguments:
-            installed[0] = "2.15.0+cpu" if reached else ""
-            return not reached
+            installed[0] = "2.15.0+cpu" if reachable else ""
+            return not reachable
         wanted.append(Path(arguments[-1]).read_text("utf-8"))
         return 0
 
@@ -101,5 +101,5 @@ def test_the_index_is_asked_once_and_can_be_missing(
     monkeypatch.setattr(install, "installed_torch", lambda: installed[0])
     monkeypatch.setattr(install, "_pip", pip)
     assert install.main([str(lock)]) == 0
-    assert len(calls) == 1 + asks_twice
+    assert len(calls) == 1 + runs_twice
     assert ("nvidia-cublas" in wanted[0]) == cuda
