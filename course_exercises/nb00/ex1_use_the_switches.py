@@ -13,48 +13,48 @@ TARGET = 0.05
 
 @exercise("00.1", title="Feed the GPU with the switches")
 def use_the_switches(box: Explorer) -> Verdict:
-    """Judge the state the learner left the explorer in."""
+    """Check the state in which the learner left the explorer."""
     expect(
         isinstance(box, Explorer),
-        f"This is {type(box).__name__}, not the explorer with its switches.",
-        "Hand over the explorer itself: cu.check('00.1', box).",
+        f"This is a {type(box).__name__}, not the explorer with its switches.",
+        "Pass the explorer itself: cu.check('00.1', box).",
     )
     state = dict(box.state)
     if state == JOB | START:
-        return todo("Switch strategy and workers in the picture, then run this cell again.")
+        return todo("Switch the strategy and the workers in the picture, then run this cell again.")
     expect(
         state["load"] == JOB["load"] and state["step"] == JOB["step"],
-        "Another load or step time is another job: the GPU waits less or more because the work is "
-        "another, not because it is done better.",
-        "Set the load time back to 80 ms and the step to 50 ms; change strategy and workers only.",
+        "You changed the load time or the step time. That makes the job easier, but it does not "
+        "load the same data faster.",
+        "Set the load time back to 80 ms and the step to 50 ms. Change only strategy and workers.",
     )
-    idle = f"Idle is still {percent(box.idle)}."
+    share = float(Explorer.idle.__get__(box))  # a subclass cannot replace it
+    idle = f"The GPU is still idle {percent(share)} of the time."
     expect(
         state["strategy"] != "naive",
-        f"{idle} The naive strategy uses no worker, however many you set: the main program loads "
-        "every batch itself.",
-        "Choose a strategy that hands the loading to workers.",
+        f"{idle} The naive strategy does not use workers, however many you set. The main program "
+        "loads every batch itself.",
+        "Choose a strategy with workers.",
     )
     expect(
-        box.idle < TARGET or state["workers"] > 1,
-        f"{idle} One worker needs 80 ms for a batch, the GPU 50 ms: fetching ahead, or copying "
-        "faster, does not make the loading faster.",
-        "Give the loader a second worker.",
+        share < TARGET or state["workers"] > 1,
+        f"{idle} One worker needs 80 ms for a batch, but the GPU needs a batch every 50 ms. "
+        "Prefetching and faster copies do not make the loading faster.",
+        "Add a second worker.",
     )
     expect(
-        box.idle < TARGET or state["strategy"] not in {"workers", "prefetch"},
-        f"{idle} More workers, or batches fetched further ahead, do not help any more: the batches "
-        "are there in time; what is left is their copy to the GPU.",
+        share < TARGET or state["strategy"] not in {"workers", "prefetch"},
+        f"{idle} More workers or more prefetching do not help, because the batches are ready in "
+        "time. The GPU now waits for the copy of each batch.",
         "Look at the copy row. Which strategy copies while the GPU computes?",
     )
     expect(
-        box.idle < TARGET,
-        f"{idle} A copy from pinned memory is faster, but it still waits for its turn between two "
-        "steps.",
-        "Try the strategy that copies the next batch during the step.",
+        share < TARGET,
+        f"{idle} A copy from pinned memory is faster, but it still runs between two steps.",
+        "Try the strategy that copies the next batch during a step.",
     )
     return right(
-        f"Idle {percent(box.idle)}: loading and copying hide behind the computing. Most is saved "
-        "by loading while the GPU computes, and by loading faster: with a second worker, or in "
-        "fewer and larger requests. Fetching further ahead saves next to nothing here."
+        f"Idle {percent(share)}. Loading and copying now overlap with computing. The biggest "
+        "savings come from loading while the GPU computes and from loading faster, with a second "
+        "worker or with fewer and larger requests. More prefetching saves almost nothing here."
     )

@@ -1,116 +1,125 @@
-"""Exercise 00.2: feed the GPU with a loader of one's own."""
+"""Exercise 00.2: feed the GPU with your own loader."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from math import ceil
 from typing import Any
 
+from torch.utils.data import DataLoader, IterableDataset
+
+from course_exercises.judging.compare import compare
 from course_utils.hardware.storage import SlowFileSystem
-from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo, wrong
+from course_utils.hardware.storage.presets import storage_preset
+from course_utils.loading.events import pad_collate
+from course_utils.teaching.exercise import Verdict, exercise, expect, right, todo
 from keepfed.measure.spans import compute_spans
 from keepfed.measure.trace import Trace
 from keepfed.words import percent, plural
 
 TARGET = 0.05
+STORAGE = storage_preset("busy Lustre")
 STARTING = 8  # steps in which the workers may still be starting
 
 
 @exercise("00.2", title="Feed the GPU with your own loader")
-def write_a_loader(loader: Any, naive: Trace, fed: Trace, storage: SlowFileSystem) -> Verdict:
-    """Judge the trace of the learner's loader beside the naive one, and what was read for it."""
-    _judge_the_job(naive, fed, storage)
-    idle, before = _idle_once_running(fed), naive.summary()
-    workers = sum(lane.startswith("worker") for lane in fed.lanes)
-    if idle >= TARGET and getattr(loader, "num_workers", None) == 0:
-        if not loader.pin_memory:
-            return todo("The loader is still the naive one. Give it workers, and run it again.")
-        return wrong(
-            "One process still loads every batch, file after file, so the loop takes as long as "
-            "before. Pinned memory makes the copy faster, not the loading.",
-            "Give the loader workers: num_workers=2, for a start.",
-        )
-    started = getattr(loader, "num_workers", workers)
+def write_a_loader(
+    loader: DataLoader[Any], naive: Trace, fed: Trace | None, storage: SlowFileSystem
+) -> Verdict:
+    """Check the trace of the learner's loader against the naive one, and the files it opened."""
+    if fed is None:
+        return todo("Run the cell with train(my_loader) first. It ended with an error.")
+    workers = getattr(loader, "num_workers", -1)
     expect(
-        workers == min(started, fed.summary().steps),
-        f"The trace shows {plural(workers, 'worker')}, your loader has {started}: it is another's.",
-        "Run the cell with train(my_loader) again, then this one.",
+        workers >= 0,
+        f"This is a {type(loader).__name__}, and the exercise asks for a DataLoader. A class with "
+        "threads can load as fast, but here the loader should start worker processes.",
+        "Pass the DataLoader itself: cu.check('00.2', my_loader, naive, mine, storage).",
     )
+    _expect_the_same_job(naive, fed, storage)
+    idle = _idle_once_running(fed)
+    if idle >= TARGET and workers == 0 and not loader.pin_memory:
+        return todo("The loader is still the naive one. Add workers, and run the loop again.")
+    expect(
+        idle < TARGET or workers > 0,
+        "One process still loads every batch, file by file, so the loop takes as long as before. "
+        "Pinned memory makes the copy faster, not the loading.",
+        "Add workers to the loader. Start with num_workers=2.",
+    )
+    events = [loader.dataset[0], loader.dataset[1]]
+    compare(loader.collate_fn, pad_collate, [events], show=lambda _: "a batch of two events")
     load_ms, step_ms = _mean_ms(naive, "wait"), _mean_ms(naive, "compute")
-    if idle >= TARGET and workers * step_ms >= load_ms:
-        needed = ceil(load_ms / step_ms)
+    needed = ceil(load_ms / step_ms - 0.1)  # the load time was measured, so it is not exact
+    if idle >= TARGET and workers >= needed:
         return todo(
-            f"The machine was too busy to judge this: {workers} workers are enough, and yet the "
-            f"GPU was idle {percent(idle)} of the time. Close what else runs, take {needed} or "
-            f"{needed + 1} workers, and run the last cells again."
+            f"The machine was too busy to check this. {plural(workers, 'worker')} are enough, but "
+            f"the GPU was idle {100 * idle:.1f} % of the time. Close other programs, use {needed} "
+            f"or {needed + 1} workers, and run the last cells again."
         )
     expect(
         idle < TARGET,
-        f"Once the workers are running, the GPU is still idle {percent(idle)} of the time. "
-        "Fetching further ahead does not load faster; only more workers side by side do.",
-        "Divide the load time of a batch by the step time: that many workers, or one or two more.",
+        f"Once the workers run, the GPU is still idle {100 * idle:.1f} % of the time. Prefetching "
+        "more batches does not load faster. Only more workers at the same time do.",
+        "Divide the load time of a batch by the step time. Use that many workers, or one more.",
     )
     expect(
-        workers * step_ms > 0.8 * load_ms,
-        f"{plural(workers, 'worker')} cannot make a batch of {load_ms:.0f} ms in every step of "
-        f"{step_ms:.0f} ms, and yet the GPU is fed: your loader reads something else, or from a "
-        "faster storage.",
-        "Run the cells from the first one on again, and change nothing but the loader.",
-    )
-    batches = getattr(loader, "batch_sampler", None)
-    expect(
-        batches is None or _order(batches) != _order(batches),
-        "The GPU is fed, but with the samples in the same order in every epoch. The naive loader "
-        "shuffles; that costs no time, and the training needs it.",
-        "Give your loader shuffle=True again, and run the last cells once more.",
+        _is_shuffled(loader),
+        "The GPU is fed, but every epoch has the same order. The naive loader shuffles. Shuffling "
+        "costs no time, and the training needs it.",
+        "Set shuffle=True again, and run the last cells once more.",
     )
     distinct = ", all distinct" if fed.summary().complete else ""
     return right(
-        f"Idle {percent(before.idle)} before, {percent(idle)} once the loop was running, with as "
-        f"many samples{distinct}. The first step came after {fed.summary().start_up_s:.1f} s: to "
-        "start workers is not free, least of all under spawn."
+        f"Idle {percent(naive.summary().idle)} before, {percent(idle)} once the workers run, with "
+        f"the same samples{distinct}. The first step started after {fed.summary().start_up_s:.1f} "
+        "s. Starting workers takes time, especially with spawn."
     )
 
 
-def _judge_the_job(naive: Trace, fed: Trace, storage: SlowFileSystem) -> None:
-    """Refuse a loop that is faster since it does something else."""
+def _expect_the_same_job(naive: Trace, fed: Trace, storage: SlowFileSystem) -> None:
+    """Reject a loop that is faster because it does something else."""
     summary, before = fed.summary(), naive.summary()
     expect(
-        summary.samples >= before.samples,
-        f"Your loop served {summary.samples:,} samples, the naive one {before.samples:,}: a loop "
-        "that does less is not faster.",
-        "Give the loader the same dataset, and leave no batch out.",
-    )
-    expect(
-        summary.steps == before.steps,
-        f"Your loop took {summary.steps} steps, the naive one {before.steps}: with another batch "
-        "size it is another job.",
-        "Set batch_size back to what it was.",
-    )
-    expect(
-        summary.complete is not False,
-        "Some samples were served more than once. Repeating what is already loaded costs nothing "
-        "and teaches the network nothing: such a speed-up is void.",
-        "Give the loader the same dataset with shuffle=True.",
+        summary.steps == before.steps and _multiset(fed) == _multiset(naive),
+        f"Your loop served {summary.samples:,} samples in {summary.steps} steps. The naive loop "
+        f"served {before.samples:,} in {before.steps}. They are not the same samples, each exactly "
+        "once, so a speed-up would be void.",
+        "Use `dataset` and batch_size=32, and leave no batch out.",
     )
     ratio = _mean_ms(fed, "compute") / _mean_ms(naive, "compute")
     expect(
         0.8 < ratio < 1.15,
         f"A step takes {ratio:.1f} times as long as in the naive loop. A slower GPU is easy to "
         "feed, but then the training takes longer.",
-        "Run the cell that makes `gpu` again, and leave its step_ms alone.",
+        "Run the cell that creates `gpu` again, and do not change its step_ms.",
+    )
+    expect(
+        storage.preset == STORAGE,
+        f"The storage is {storage.preset.name}, but the naive loop read from {STORAGE.name}.",
+        "Create the storage as before, and run the cells from there again.",
     )
     opened = storage.counters().opens
     expect(
         opened >= before.samples,
         f"While your loop ran, only {opened:,} of {before.samples:,} files were opened on the slow "
-        "storage. Samples from memory or from another disk come fast, but the loader has learnt "
-        "nothing from it.",
-        "Load `dataset` with its fs=storage inside the loop, and run the cells from "
-        "storage.reset_counters() on again.",
+        "storage. Samples from memory or from another disk are fast, but that is another job.",
+        "Load `dataset` itself, and run all cells from storage.reset_counters() again.",
     )
 
 
-def _order(batches: Iterable[Iterable[int]]) -> list[int]:
-    """Return the numbers of the samples of an epoch, as they would be asked for."""
+def _multiset(trace: Trace) -> Counter[Hashable] | None:
+    return None if trace.sample_ids is None else Counter(trace.sample_ids)
+
+
+def _is_shuffled(loader: DataLoader[Any]) -> bool:
+    """Return whether two epochs request the samples in different orders."""
+    if isinstance(loader.dataset, IterableDataset) or loader.sampler is None:
+        return False
+    batches: Iterable[Sequence[int]] = loader.batch_sampler or [list(loader.sampler)]
+    return _order(batches) != _order(batches)
+
+
+def _order(batches: Iterable[Sequence[int]]) -> list[int]:
+    """Return the indices of one epoch in the order in which they would be requested."""
     return [int(index) for batch in batches for index in batch]
 
 
