@@ -1,4 +1,4 @@
-"""What every test shares: small data, no window, ways to start a worker by turns, times, limits."""
+"""Shared fixtures and hooks: small data, start methods of workers, durations and retries."""
 
 import gc
 import multiprocessing
@@ -21,15 +21,15 @@ from keepfed import limits
 os.environ.setdefault("COURSE_SIZE", "S")
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.unsetenv("COLUMNS")  # pytest imports readline, which sets it for child processes
-if "PYTEST_XDIST_WORKER" in os.environ:  # threads of torch that spin take cores from the others
+if "PYTEST_XDIST_WORKER" in os.environ:  # spinning torch threads take cores from other processes
     os.environ["OMP_WAIT_POLICY"] = "passive"
-# jsonschema, which every notebook is read with, builds its grammar of addresses for over a second.
+# jsonschema, which reads every notebook, needs over a second to build its grammar of addresses.
 sys.modules.setdefault("rfc3987_syntax", None)
 pytest_plugins = ["tests.hangs", "tests.schedule"]
 
 FULL = os.environ.get("COURSE_TEST_MATRIX") == "full"
 METHODS = multiprocessing.get_all_start_methods()
-# A spawned process imports torch, for seconds: in a short run few are.
+# A spawned process imports torch, which takes seconds, so a short run spawns few processes.
 TURNS = [method for method in ("fork", "forkserver") * 3 if method in METHODS] + ["spawn"]
 _SECONDS = "seconds per notebook, size S"
 _RETRIES = "retries on a busy machine"
@@ -37,29 +37,29 @@ T = TypeVar("T")
 
 
 def pytest_sessionstart() -> None:
-    """Be open to interrupts; let the server that forks workers load what the notebooks let it."""
-    # What a shell starts in the background begins with interrupts ignored, and so do its children.
+    """Enable interrupts, and let the forkserver preload the same modules as in the notebooks."""
+    # background processes of a shell ignore interrupts, and so do their children
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.disable()  # until all tests are found: what is imported by then stays
+    gc.disable()  # until all tests are collected, because imported modules stay in memory anyway
     if "forkserver" in METHODS:
         multiprocessing.set_forkserver_preload(list(PRELOAD))
 
 
 def pytest_collection_finish() -> None:
-    """Let what the tests start wait as it does for learners; torch has read how it shall here."""
+    """Restore the OpenMP wait policy for child processes, after torch has read it here."""
     os.environ.pop("OMP_WAIT_POLICY", None)
-    gc.freeze()  # else each full collection goes through all of torch, and through all these tests
+    gc.freeze()  # else each full collection scans all of torch and all tests
     gc.enable()
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Call a function by its name, not its address: processes that share the tests must agree."""
+    """Identify a function by name, because all test processes need the same IDs."""
     return val.__name__ if isinstance(val, FunctionType) else None
 
 
 @pytest.fixture(autouse=True)
 def _start_method_stays() -> Iterator[None]:
-    """Undo what a test, or the code it runs, chose for the whole process."""
+    """Restore process-wide settings that a test has changed."""
     before = multiprocessing.get_start_method(allow_none=True)
     yield
     if multiprocessing.get_start_method(allow_none=True) != before:
@@ -68,7 +68,7 @@ def _start_method_stays() -> Iterator[None]:
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The scratch folder of a notebook that lies in a folder of its own."""
+    """Return the scratch folder of a notebook in a temporary folder."""
     monkeypatch.chdir(tmp_path)
     scratch_folder.cache_clear()
     yield scratch_folder()
@@ -77,7 +77,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def in_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Put this process into control groups, with these files, on 8 of 16 cores."""
+    """Return a function that emulates control groups, with 8 of 16 cores usable."""
 
     def enter(files: Mapping[str, str], own: str = "0::/\n") -> None:
         for name, text in {"own": own, **{f"groups/{name}": files[name] for name in files}}.items():
@@ -93,17 +93,17 @@ def in_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
 
 @pytest.fixture
 def loops_end() -> Iterator[None]:
-    """End what the loops of a test leave, before torch does, who waits ten seconds for it."""
+    """End the leftovers of a test's loops, because torch would wait ten seconds for them."""
     yield
     cleanup_workers()
 
 
 @pytest.fixture(params=METHODS if FULL else None)
 def start_method(request: pytest.FixtureRequest) -> str:
-    """Name a way to start a process: pass it on as `multiprocessing_context=start_method`.
+    """Return a start method; pass it on as `multiprocessing_context=start_method`.
 
-    The tests take turns: each case meets the one that its name stands for, in any process and
-    order, and with COURSE_TEST_MATRIX=full each meets all of them.
+    The name of a test determines its start method, independent of process and order. With
+    COURSE_TEST_MATRIX=full, each test runs with all start methods.
     """
     turns = TURNS
     if request.node.get_closest_marker("many_workers"):
@@ -126,7 +126,7 @@ def events_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Name a folder for the modules of a notebook; this process and its workers find them there."""
+    """Yield a folder from which this process and its workers can import modules."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path])
         patch.setenv("PYTHONPATH", "")
@@ -137,7 +137,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def note_seconds(
     record_property: Callable[[str, object], None],
 ) -> Callable[[str, float], None]:
-    """Take seconds under a name, to be printed when all tests have finished."""
+    """Return a function that records seconds by name for the summary."""
     return lambda name, seconds: record_property(_SECONDS, f"{seconds:7.1f}  {name}")
 
 
@@ -145,7 +145,7 @@ def note_seconds(
 def note_retry(
     request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> Callable[[], None]:
-    """Count a second attempt at something that a busy machine can spoil, for the summary."""
+    """Return a function that counts second attempts on a busy machine for the summary."""
     name = request.node.nodeid.partition("@")[0]
     return lambda: record_property(_RETRIES, name)
 
@@ -167,7 +167,7 @@ def retry(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how long each notebook took, and which tests were tried again."""
+    """Print the duration of each notebook, and the tests that needed a second attempt."""
     reports = [report for group in terminalreporter.stats.values() for report in group]
     properties = {pair for report in reports for pair in getattr(report, "user_properties", ())}
     for title in (_SECONDS, _RETRIES):

@@ -1,9 +1,9 @@
-"""A test that hangs shows what all of its processes are at, and fails.
+"""Let hanging tests fail, and print the stacks of all their processes.
 
-Each of its three phases (set up, call, tear down) may take `$COURSE_TEST_LIMIT_S` seconds. After
-that the Python stacks of this process and of all below it (workers, kernels, helpers) are printed,
-and an error is raised where the test is. Where not even that ends it, because the main thread never
-comes back to Python, this process is ended: pytest-xdist then starts another one and goes on.
+Each phase of a test (setup, call, teardown) may take `$COURSE_TEST_LIMIT_S` seconds. After that,
+the Python stacks of this process and of all its descendants (workers, kernels, helpers) are
+printed, and the test raises an error. If the main thread never returns to Python, this process is
+killed. pytest-xdist then starts another process and continues.
 """
 
 import faulthandler
@@ -16,23 +16,23 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep  # tests put other clocks into the module
+from time import monotonic, sleep  # tests replace the clocks of the module
 from typing import NoReturn
 
 import psutil
 import pytest
 
 LIMIT_S = float(os.environ.get("COURSE_TEST_LIMIT_S", 600))
-_GRACE_S = 60.0  # from the error in a test to the end of its process
-_WAKE = getattr(signal, "SIGUSR1", None)  # SIGALRM is what `check` uses for limits of its own
+_GRACE_S = 60.0  # time between the error in a test and the end of its process
+_WAKE = getattr(signal, "SIGUSR1", None)  # not SIGALRM, which `check` uses for its own limits
 
 
 class _Watch:
-    """A thread that looks how long a phase takes, and wakes the main thread out of it."""
+    """A thread that measures the time of a phase, and interrupts the main thread."""
 
     def __init__(self) -> None:
         self.phase, self.deadline = 0, float("inf")
-        self.stderr = os.dup(2)  # the real one: what a test prints is lost if its process is ended
+        self.stderr = os.dup(2)  # the real stderr, because captured output is lost with the process
         self.main = threading.main_thread()
         threading.Thread(target=self._run, daemon=True, name="hangs").start()
 
@@ -52,7 +52,7 @@ class _Watch:
             sleep(min(1.0, LIMIT_S / 4))
             phase = self.phase
             if monotonic() > self.deadline:
-                self.deadline = monotonic() + _GRACE_S / 4  # the error may be swallowed
+                self.deadline = monotonic() + _GRACE_S / 4  # the test may swallow the error
                 print(stacks(), file=sys.stderr, flush=True)
                 if _WAKE and self.main.ident and phase == self.phase:
                     signal.pthread_kill(self.main.ident, _WAKE)
@@ -69,7 +69,7 @@ def pytest_sessionstart() -> None:
 
 
 def _fail(*_: object) -> NoReturn:
-    pytest.fail(f"This took more than {LIMIT_S:g} s; stderr has the stacks of all its processes.")
+    pytest.fail(f"This took more than {LIMIT_S:g} s. See stderr for the stacks of all processes.")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -91,7 +91,7 @@ def pytest_runtest_teardown() -> Iterator[None]:
 
 
 def stacks() -> str:
-    """Return where every thread is, in this process and in all Python processes below it."""
+    """Return the stacks of all threads in this process and in its Python descendants."""
     me = psutil.Process()
     return "\n".join(filter(None, map(_shown, [me, *me.children(recursive=True)])))
 
@@ -99,7 +99,7 @@ def stacks() -> str:
 def _shown(process: psutil.Process) -> str:
     try:
         command, status = " ".join(process.cmdline())[:200], process.status()
-        is_python = "python" in Path(process.exe()).name  # a worker of torch has a name of its own
+        is_python = "python" in Path(process.exe()).name  # torch workers change their name
     except psutil.Error:
         return ""
     program = shutil.which("py-spy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}")

@@ -1,6 +1,6 @@
-"""Share the tests out among processes: tests that belong together, the longest group first.
+"""Distribute the tests over processes in groups, with the longest group first.
 
-The seconds of each group are in `durations.json`, which `make durations` measures again.
+`durations.json` contains the seconds of each group. `make durations` updates it.
 """
 
 import json
@@ -13,11 +13,11 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 DURATIONS = Path(__file__).with_name("durations.json")
-LEAST_S = 1.0  # seconds of a group below which its place in the order does not matter
-# the name of a group in the name of a test: of most files it is the file
+LEAST_S = 1.0  # seconds; the order of shorter groups does not matter
+# the group in the ID of a test, which is usually the file
 APART = re.compile(
     r"""tests/browser/  # one JupyterLab and one Chromium serve all of them
-    | tests/notebooks/test_(notebooks|interrupts)\.py::[^@]*  # each notebook by itself
+    | tests/notebooks/test_(notebooks|interrupts)\.py::[^@]*  # each notebook separately
     | tests/exercises/test_attempts\.py::\w+\[\d\d  # the exercises of a notebook
     | [^:]*""",
     re.VERBOSE,
@@ -25,16 +25,16 @@ APART = re.compile(
 
 
 def group_of(nodeid: str) -> str:
-    """Return the group of a test, all of which run in one process."""
+    """Return the group of a test; a group runs in one process."""
     found = APART.match(nodeid)
     assert found is not None
     return found[0]
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]
-    """Give each process whole groups, in the order of the tests.
+    """Assign complete groups to processes, in the order of the tests.
 
-    The option `--dist loadgroup` does the same by marks, which xdist 3.8 loses with pytest 9.2:
+    The option `--dist loadgroup` uses marks, which xdist 3.8 loses with pytest 9.2:
     https://github.com/pytest-dev/pytest-xdist/issues/1386
     """
 
@@ -43,8 +43,8 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups:
-    """Share the tests out by group, if there are several processes."""
-    config.option.loadscopereorder = False  # it would put the groups with the most tests first
+    """Distribute the tests by group if there are several processes."""
+    config.option.loadscopereorder = False  # else the groups with the most tests come first
     return Groups(config, log)
 
 
@@ -53,9 +53,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest groups first, and before them the tests marked `first`.
+    """Put the longest groups first, after the tests marked `first`.
 
-    Those run in processes in which no other test has run.
+    The marked tests need processes in which no other test has run.
     """
     seconds: dict[str, float] = json.loads(DURATIONS.read_text("utf-8"))
     items.sort(
@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Write the durations if that was asked for."""
+    """Write the durations if --store-durations is given."""
     if not terminalreporter.config.getoption("--store-durations"):
         return
     seconds = Counter[str]()

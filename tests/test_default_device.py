@@ -23,7 +23,7 @@ def test_every_torch_factory_call_names_its_device() -> None:
     ] == []
 
 
-def test_the_emulated_device_ignores_the_default_device() -> None:
+def test_emulated_device_ignores_default_device() -> None:
     gpu, clock = timed_accelerator("H200", step_ms=1, emulate=True)
     host = torch.arange(1000, device="cpu")
     with torch.device("meta"), record(clock=clock) as trace:
@@ -38,7 +38,7 @@ def test_the_emulated_device_ignores_the_default_device() -> None:
     assert garbage.view(torch.uint8).eq(0xA5).all()
 
 
-def test_the_search_finds_calls_by_either_name() -> None:
+def test_search_finds_calls_by_either_name() -> None:
     text = """
 import torch
 from torch import full as fill
@@ -52,7 +52,7 @@ torch.zeros(3), torch.zeros(3, device="cpu"), fill((), 1), torch.zeros_like(x), 
 
 
 def _factory_calls(text: str) -> Iterator[ast.Call]:
-    """Yield the calls of `torch.NAME(...)`, and of names imported from torch, that make tensors."""
+    """Yield calls of `torch.NAME(...)`, and of names imported from torch, that create tensors."""
     tree = ast.parse(text)
     imported = {
         alias.asname or alias.name: alias.name

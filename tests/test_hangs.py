@@ -1,4 +1,4 @@
-"""A test that hangs fails, names where each of its processes is, and lets the others run."""
+"""A hanging test fails, prints the stacks of its processes, and lets other tests run."""
 
 import os
 import subprocess
@@ -29,8 +29,8 @@ def test_runs():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets py-spy look without sudo")
-def test_a_hanging_test_shows_the_stacks_of_its_processes_and_the_next_one_runs(
+@pytest.mark.skipif(sys.platform != "linux", reason="py-spy works without sudo only on Linux")
+def test_hanging_test_shows_stacks_and_next_test_runs(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "test_it.py").write_text(TESTS, "utf-8")

@@ -1,4 +1,4 @@
-"""Where things lie, what the environment can change about it, and how errors are said."""
+"""Paths, the environment variables that change them, and messages of system errors."""
 
 import errno
 from pathlib import Path
@@ -10,7 +10,7 @@ from keepfed.errors import KeepfedError, sentence
 from keepfed.files import replace_file
 
 
-def test_the_environment_says_where_data_lie_and_how_large_they_are(monkeypatch, tmp_path):
+def test_environment_sets_data_folder_and_size(monkeypatch, tmp_path):
     monkeypatch.delenv("COURSE_DATA", raising=False)
     monkeypatch.delenv("COURSE_SIZE")
     assert (paths.data_root(), paths.data_size()) == ((paths.REPO / "data").resolve(), "M")
@@ -18,13 +18,11 @@ def test_the_environment_says_where_data_lie_and_how_large_they_are(monkeypatch,
     monkeypatch.setenv("COURSE_SIZE", "l")
     assert (paths.data_root(), paths.data_size()) == (tmp_path, "L")
     monkeypatch.setenv("COURSE_SIZE", "XL")
-    with pytest.raises(KeepfedError, match="choose S, M or L"):
+    with pytest.raises(KeepfedError, match="Choose S, M or L"):
         paths.data_size()
 
 
-def test_a_recording_is_found_from_any_folder_or_refused_with_those_there_are(
-    monkeypatch, tmp_path
-):
+def test_recording_is_found_from_any_folder(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert paths.recording("dlio_unet3d.pfw.gz").is_file()
     with pytest.raises(KeepfedError, match=r"no recording 'dlio'. Choose one of: .*dlio_unet3d"):
@@ -32,11 +30,9 @@ def test_a_recording_is_found_from_any_folder_or_refused_with_those_there_are(
 
 
 @pytest.mark.parametrize("is_in_the_way", [False, True])
-def test_scratch_lies_beside_the_notebook_unless_nothing_can_be_written_there(
-    tmp_path, monkeypatch, is_in_the_way
-):
+def test_scratch_is_next_to_notebook_if_writable(tmp_path, monkeypatch, is_in_the_way):
     if is_in_the_way:
-        (tmp_path / paths.SCRATCH).touch()  # a file in the way stops even an administrator
+        (tmp_path / paths.SCRATCH).touch()  # an existing file blocks even root
     monkeypatch.chdir(tmp_path)
     paths.scratch_folder.cache_clear()
     folder = paths.scratch_folder()
@@ -48,7 +44,7 @@ def test_scratch_lies_beside_the_notebook_unless_nothing_can_be_written_there(
     paths.scratch_folder.cache_clear()
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_file_is_replaced_atomically(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     replace_file(path, "old")
 
@@ -69,5 +65,5 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
         (errno.EIO, "/x: broken. Fix this and run again."),
     ],
 )
-def test_an_error_of_the_system_becomes_one_sentence_with_the_next_step(number, said):
+def test_system_error_becomes_message_with_next_step(number, said):
     assert sentence(OSError(number, "broken", "/x"), elsewhere="pay") == said

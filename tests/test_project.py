@@ -1,4 +1,4 @@
-"""The files around the code: in step with each other, and free of what belongs to one machine."""
+"""The project files: consistent with each other, and without details of one machine."""
 
 import re
 import subprocess
@@ -17,11 +17,11 @@ README = (REPO / "README.md").read_text("utf-8")
 def tracked_files() -> list[Path]:
     listing = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True)
     if listing.returncode:
-        pytest.skip("this is no git checkout")
+        pytest.skip("this is not a git checkout")
     return [path for path in map(REPO.joinpath, listing.stdout.splitlines()) if path.is_file()]
 
 
-def test_conda_brings_the_python_of_the_project_and_the_rest_comes_from_it() -> None:
+def test_conda_environment_provides_only_python_and_pip() -> None:
     lines = (REPO / "environment.yml").read_text("utf-8").splitlines()
     entries = [
         line.strip().removeprefix("- ") for line in lines[lines.index("dependencies:") + 1 :]
@@ -33,7 +33,7 @@ def test_conda_brings_the_python_of_the_project_and_the_rest_comes_from_it() -> 
     assert rest == ["pip:", "-e .[course]"]
 
 
-def test_the_lock_pins_one_version_of_everything_that_is_needed() -> None:
+def test_lock_pins_one_version_of_every_dependency() -> None:
     lines = (REPO / "requirements-dev.lock").read_text("utf-8").splitlines()
     pins = [Requirement(line) for line in lines if not line.startswith("#")]
     assert all(re.fullmatch(r"==[^*,]+", str(pin.specifier)) for pin in pins)
@@ -48,7 +48,7 @@ def test_the_lock_pins_one_version_of_everything_that_is_needed() -> None:
         assert requirement.specifier.contains(str(pin.specifier).removeprefix("=="))
 
 
-def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:
+def test_no_file_names_a_registry_or_a_local_path() -> None:
     hosts = "|".join(["pypi" + r"\.org", "python" + "hosted", r"registry\.npm" + "js"])
     places = "|".join(["/ho" + r"me/\w", r"(?<!\w)/ro" + "ot/", "/wo" + "rk/"])
     pattern = re.compile(f"{hosts}|{places}")
@@ -63,7 +63,7 @@ def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:
     assert found == {}
 
 
-def test_every_address_of_the_repository_is_that_of_the_project() -> None:
+def test_repository_urls_are_consistent() -> None:
     repository, book = PROJECT["urls"]["Repository"], PROJECT["urls"]["Documentation"]
     path = repository.removeprefix("https://github.com/")
     assert f"git clone {repository} " in README
@@ -75,25 +75,25 @@ def test_every_address_of_the_repository_is_that_of_the_project() -> None:
     assert set(named) == {repository.removeprefix("https://")}
 
 
-def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+def test_readme_is_short_and_its_links_exist() -> None:
     assert len(README.splitlines()) <= 130
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
     assert links
     assert [link for link in links if "://" not in link and not (REPO / link).exists()] == []
 
 
-def test_the_readme_lists_every_notebook_and_no_other() -> None:
+def test_readme_lists_exactly_the_notebooks() -> None:
     listed = set(re.findall(r"notebooks/(\w+\.ipynb)", README))
     assert listed == {path.name for path in (REPO / "notebooks").glob("*.ipynb")}
 
 
-def test_each_verb_of_the_makefile_takes_three_lines_at_most() -> None:
+def test_makefile_targets_have_at_most_three_lines() -> None:
     rules = re.findall(r"^([$(A-Za-z-]+\)?):.*\n((?:\t.*\n)*)", makefile(), flags=re.M)
     assert {"help", "lab", "test", "test-fast", "gpu-check"} <= {verb for verb, _ in rules}
     assert [verb for verb, body in rules if body.count("\n") > 3] == []
 
 
-def test_each_verb_of_the_makefile_says_what_it_does() -> None:
+def test_makefile_targets_have_descriptions() -> None:
     verbs = set(re.search(r"^\.PHONY: (.*)$", makefile(), flags=re.M)[1].split())  # type: ignore[index]
     told = set(re.findall(r"^([a-z-]+):.*## \w", makefile(), flags=re.M))
     assert told == verbs
@@ -103,6 +103,6 @@ def makefile() -> str:
     return (REPO / "Makefile").read_text("utf-8")
 
 
-def test_every_licence_that_the_project_names_is_there() -> None:
+def test_all_named_licences_exist() -> None:
     assert "MIT License" in (REPO / "LICENSE").read_text("utf-8")
     assert "CC BY 4.0" in (REPO / "LICENSE-texts").read_text("utf-8")

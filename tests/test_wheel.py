@@ -1,4 +1,4 @@
-"""The wheel works by itself: away from its checkout, with nothing but its contents."""
+"""The wheel works without its checkout."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ print("text/html" in trace.timeline()._repr_mimebundle_()[0])
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel from a copy of the files that it needs."""
+    """Build the wheel from a copy of the required files."""
     if importlib.util.find_spec("setuptools") is None and not os.environ.get("CI"):
-        pytest.skip("setuptools, which builds the wheel, is not installed here")
+        pytest.skip("setuptools, which builds the wheel, is not installed")
     folder = tmp_path_factory.mktemp("built")
     source = folder / "source"
     leave = shutil.ignore_patterns("*.egg-info", "__pycache__", ".*")
@@ -78,7 +78,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(built: Path) -> Path:
-    """Unpack the wheel as pip does, in a folder that nobody may write to."""
+    """Unpack the wheel like pip, into a read-only folder."""
     folder = built.parent / "site"
     zipfile.ZipFile(built).extractall(folder)
     for path in (folder, *folder.rglob("*")):
@@ -87,21 +87,21 @@ def installed(built: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_wheel_is_small_and_installs_no_name_that_others_use(built: Path) -> None:
+def test_wheel_is_small_and_installs_only_our_names(built: Path) -> None:
     assert built.stat().st_size <= MOST_BYTES
     tops = {name.partition("/")[0] for name in zipfile.ZipFile(built).namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
 
 
 @pytest.mark.slow
-def test_the_course_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+def test_course_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     libraries = [path for path in sys.path if path.endswith("-packages")]
     said = python(installed, libraries, COURSE, tmp_path)
     assert said.split() == ["right", "True", "True", "16"]
 
 
 @pytest.mark.slow
-def test_two_users_of_one_installation_have_a_home_each(installed: Path, tmp_path: Path) -> None:
+def test_users_of_one_installation_have_separate_homes(installed: Path, tmp_path: Path) -> None:
     before = sorted(installed.rglob("*"))
     libraries = [path for path in sys.path if path.endswith("-packages")]
     command = "from course_utils.command.cli import main; main(['hand-out', 'mine'])\n"
@@ -116,7 +116,7 @@ def test_two_users_of_one_installation_have_a_home_each(installed: Path, tmp_pat
 
 
 @pytest.mark.slow
-def test_beside_torch_and_numpy_the_light_package_works(installed: Path, tmp_path: Path) -> None:
+def test_light_package_works_with_only_torch_and_numpy(installed: Path, tmp_path: Path) -> None:
     libraries = tmp_path / "libraries"
     libraries.mkdir()
     for top in set().union(*map(tops_of, closure(Requirement("keepfed")) - {"keepfed"})):
@@ -135,7 +135,7 @@ def test_beside_torch_and_numpy_the_light_package_works(installed: Path, tmp_pat
     assert "160 batches" in (tmp_path / "keepfed-watch" / "timeline.html").read_text("utf-8")
 
 
-def test_the_light_package_adds_few_packages() -> None:
+def test_light_package_adds_few_packages() -> None:
     there = closure(Requirement("torch")) | closure(Requirement("numpy"))
     assert len(closure(Requirement("keepfed")) - there) <= MOST_ADDED
 
@@ -143,7 +143,7 @@ def test_the_light_package_adds_few_packages() -> None:
 def python(
     installed: Path, libraries: list[str], program: str, folder: Path, **environment: str
 ) -> str:
-    """Run `program` with the wheel and `libraries`, and nothing else, on the path."""
+    """Run `program` with only the wheel and `libraries` on the path."""
     head = HEADER.format(wheel=str(installed), libraries=libraries)
     text = f"{head}\n{program.replace('{wheel!r}', repr(str(installed)))}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COURSE_")}
@@ -152,7 +152,7 @@ def python(
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> str:
-    """Run Python in `folder`; return what it prints."""
+    """Run Python in `folder`, and return its output."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
@@ -166,7 +166,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> str:
 
 
 def closure(wanted: Requirement) -> set[str]:
-    """Return the names of all packages that this one needs here, itself among them."""
+    """Return the names of a package and of all its dependencies on this machine."""
     found, left = set[str](), [wanted]
     while left:
         one = left.pop()
@@ -180,7 +180,7 @@ def closure(wanted: Requirement) -> set[str]:
 
 
 def tops_of(name: str) -> set[Path]:
-    """Return the files and folders that a package puts into site-packages."""
+    """Return the files and folders that a package installs in site-packages."""
     files = importlib.metadata.files(name) or []
     tops = {Path(file.parts[0]) for file in files if file.parts[0] not in ("..", "__pycache__")}
     root = Path(str(importlib.metadata.distribution(name).locate_file("")))

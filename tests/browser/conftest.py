@@ -23,22 +23,22 @@ _FLAGS = [
     "--metrics-recording-only",
     "--force-color-profile=srgb",
     "--font-render-hinting=none",
-    # The browser finds no other machine, and keeps its cache, which `route` would turn off.
+    # block other machines here, because `route` would disable the browser cache
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 ]
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[BrowserContext]:
-    """A window of the browser, whose pages share its cache.
+    """Return a browser context whose pages share a cache.
 
-    Without a browser the tests are skipped, or fail under $COURSE_REQUIRE_BROWSER.
+    Without a browser the tests are skipped, or fail if $COURSE_REQUIRE_BROWSER is set.
     """
     names = ("chromium", "chromium-browser", "google-chrome", "chrome")
     executable = next(filter(None, map(shutil.which, names)), None)
     if executable is None:
         refuse = pytest.fail if os.environ.get("COURSE_REQUIRE_BROWSER") else pytest.skip
-        refuse("no Chromium here; install it (Debian, Ubuntu: apt install chromium)")
+        refuse("Chromium is missing. Install it (Debian, Ubuntu: apt install chromium)")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=_FLAGS)
         yield browser.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion="reduce")
@@ -47,7 +47,7 @@ def chromium() -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def guarded_page(chromium: BrowserContext) -> Iterator[GuardedPage]:
-    """A window for files: it reaches no other machine and notes what tries to."""
+    """Return a window for files that blocks and records requests to other machines."""
     page = GuardedPage(chromium)
     yield page
     page.close()
@@ -55,7 +55,7 @@ def guarded_page(chromium: BrowserContext) -> Iterator[GuardedPage]:
 
 @pytest.fixture(scope="session")
 def lab_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that JupyterLab shows; put notebooks into its `work` folder."""
+    """Return the root folder of JupyterLab; put notebooks into its `work` folder."""
     root = tmp_path_factory.mktemp("lab")
     (root / "work").mkdir()
     return root
@@ -63,7 +63,7 @@ def lab_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def lab_server(chromium: BrowserContext, lab_root: Path) -> Iterator[lab.Server]:
-    """A running JupyterLab, as `course lab` starts it."""
+    """Return a running JupyterLab, started like `course lab`."""
     with lab.serve(
         lab_root,
         FIRST,
@@ -76,7 +76,7 @@ def lab_server(chromium: BrowserContext, lab_root: Path) -> Iterator[lab.Server]
 
 @pytest.fixture
 def lab_page(chromium: BrowserContext, lab_server: lab.Server) -> Iterator[LabPage]:
-    """A fresh window of that JupyterLab."""
+    """Return a new window of this JupyterLab."""
     page = LabPage(chromium, url=lab_server.url)
     yield page
     page.close()

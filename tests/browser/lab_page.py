@@ -1,4 +1,4 @@
-"""Drive one page of a real JupyterLab, and keep account of everything that disturbs a learner."""
+"""Drive one page of a real JupyterLab, and record everything that would disturb a learner."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ _OUTPUTS = """() => window.jupyterapp.shell.currentWidget.content.widgets
                    count: cell.model.executionCount,
                    outputs: cell.model.outputs.toJSON()}))"""
 
-# Scroll to the first cell, give the widgets two frames to draw themselves, return the height.
+# Scroll to the first cell, wait two frames for the widgets, and return the height.
 _TOP = """async () => {
     const frame = () => new Promise(requestAnimationFrame);
     const panel = window.jupyterapp.shell.currentWidget.content.node;
@@ -38,7 +38,7 @@ _TOP = """async () => {
 
 
 class GuardedPage:
-    """A page that reaches no other machine, and notes whatever tries to."""
+    """A page that blocks and records requests to other machines."""
 
     def __init__(self, window: BrowserContext, *, allowed: str = "file:"):
         self.external: list[str] = []
@@ -70,25 +70,25 @@ class LabPage(GuardedPage):
         self._url = url
 
     def close(self) -> None:
-        """Close the window and end its kernels, so that they do not slow the next test."""
+        """Close the window and end its kernels, so that they do not slow down the next test."""
         self.end_kernels()
         super().close()
 
     def open(self, notebook: str) -> None:
-        """Open a notebook by its path below the server's root, alone in its window."""
-        # Another workspace than the learner's, whose first layout has a test of its own.
+        """Open only this notebook in the window, by its path below the server's root."""
+        # a separate workspace, because another test checks the first layout of the learner's
         url = self._url.replace("/workspaces/course", "").replace(FIRST, notebook)
         self.go(url.replace("?", "?reset&"))
 
     def go(self, url: str) -> None:
-        """Open an address and wait for the kernel of the notebook shown there."""
+        """Open an address and wait for the kernel of its notebook."""
         self.page.goto(url, wait_until="domcontentloaded")
         self.page.wait_for_selector("#jupyterlab-splash", state="detached")
         self.page.locator(_NOTEBOOK).wait_for()
         self.page.wait_for_function(_IDLE)
 
     def run_all(self, *, timeout_s: float = 300) -> None:
-        """Run every cell, up to the first error, and wait for the end."""
+        """Run all cells up to the first error, and wait for the end."""
         self.page.evaluate(
             "() => { window.jupyterapp.commands.execute('notebook:run-all-cells')"
             ".finally(() => { window.courseRan = true }) }"
@@ -97,12 +97,12 @@ class LabPage(GuardedPage):
         self.page.wait_for_function(_ALL_RAN)
 
     def cells(self) -> list[dict[str, Any]]:
-        """Return tags, execution count and outputs of each code cell."""
+        """Return the tags, execution count and outputs of each code cell."""
         cells: list[dict[str, Any]] = self.page.evaluate(_OUTPUTS)
         return cells
 
     def errors(self) -> list[str]:
-        """Return the errors shown in cells that are not meant to fail."""
+        """Return the errors of cells that should not fail."""
         return [
             f"{output['ename']}: {output['evalue']}"
             for cell in self.cells()
@@ -112,7 +112,7 @@ class LabPage(GuardedPage):
         ]
 
     def texts(self) -> list[str]:
-        """Return the plain text that each code cell printed or returned."""
+        """Return the plain text output of each code cell."""
         return [
             "".join(
                 output.get("text") or output.get("data", {}).get("text/plain", "")
@@ -122,7 +122,7 @@ class LabPage(GuardedPage):
         ]
 
     def switch_timelines(self) -> int:
-        """Move a switch of every timeline, see picture and sentence follow; return how many."""
+        """Move a switch of every timeline, check its picture and sentence, and return the count."""
         with_switches = self.page.locator(".tl[data-view]").filter(
             has=self.page.get_by_role("radio")
         )
@@ -140,15 +140,15 @@ class LabPage(GuardedPage):
         self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
 
     def end_kernels(self) -> None:
-        """Shut down every kernel, as closing JupyterLab in the evening does."""
+        """Shut down every kernel, like closing JupyterLab."""
         self.page.evaluate("() => window.jupyterapp?.serviceManager.sessions.shutdownAll()")
 
     def popups(self) -> list[str]:
-        """Return the text of every toast and dialog on the screen."""
+        """Return the text of all toasts and dialogs."""
         return self.page.locator(".Toastify__toast, .jp-Dialog").all_inner_texts()
 
     def set_dark(self, dark: bool) -> None:
-        """Switch the theme and wait until it is there."""
+        """Switch the theme and wait until it is active."""
         theme = "JupyterLab Dark" if dark else "JupyterLab Light"
         self.page.evaluate(
             "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
@@ -158,7 +158,7 @@ class LabPage(GuardedPage):
         self.page.wait_for_selector("#jupyterlab-splash", state="detached")
 
     def shoot(self, name: str) -> Path:
-        """Save a picture of the whole notebook, as tall as it is."""
+        """Save a screenshot of the complete notebook."""
         height = self.page.evaluate(_TOP)
         self.page.set_viewport_size({"width": 1400, "height": min(_TALLEST, height + 60)})
         self.page.evaluate(_TOP)

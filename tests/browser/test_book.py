@@ -1,4 +1,4 @@
-"""The whole book in a real browser, from files: what a reader on a phone finds and clicks."""
+"""The complete book in a real browser, opened from files, as on a phone."""
 
 import re
 import subprocess
@@ -34,7 +34,7 @@ def page(guarded_page) -> Page:
     assert guarded_page.js_errors == []
 
 
-def test_the_book_is_small_and_every_page_fits_a_phone(book: Path, page: Page) -> None:
+def test_book_is_small_and_all_pages_fit_a_phone(book: Path, page: Page) -> None:
     assert sum(path.stat().st_size for path in book.rglob("*") if path.is_file()) < 25 * MB
     page.set_viewport_size({"width": 390, "height": 844})
     wide = {}
@@ -46,12 +46,12 @@ def test_the_book_is_small_and_every_page_fits_a_phone(book: Path, page: Page) -
     assert wide == {}
 
 
-def test_the_search_finds_an_error_text(book: Path, page: Page) -> None:
+def test_search_finds_error_message(book: Path, page: Page) -> None:
     page.goto(f"{(book / 'search.html').as_uri()}?q=Bus+error")
     expect(page.locator("#search-results li a").filter(has_text="/dev/shm is full")).to_be_visible()
 
 
-def test_a_message_finds_the_entry_that_it_finds_in_python(book: Path, page: Page) -> None:
+def test_look_up_in_browser_matches_python(book: Path, page: Page) -> None:
     page.goto((book / "A_field_guide.html").as_uri())
     expect(page.locator(".look-up li a").first).to_have_text("/dev/shm is full")
     texts = [*(one["says"] for one in POSTED), "shared memory", "why does it hang", "?"]
@@ -61,7 +61,7 @@ def test_a_message_finds_the_entry_that_it_finds_in_python(book: Path, page: Pag
     assert found == [[entry.name for entry in look_up(text)] for text in texts]
 
 
-def test_the_explorer_changes_without_python(book: Path, page: Page) -> None:
+def test_explorer_works_without_python(book: Path, page: Page) -> None:
     page.goto((book / "00_start_here.html").as_uri())
     explorer = page.locator(".tl").filter(has_text="Strategy")
     explorer.get_by_role("radio", name="naive", exact=True).check()
@@ -71,7 +71,7 @@ def test_the_explorer_changes_without_python(book: Path, page: Page) -> None:
     expect(explorer).not_to_have_attribute("data-util", slow)
 
 
-def test_answers_stand_behind_a_click(book: Path, page: Page) -> None:
+def test_answers_are_hidden_until_click(book: Path, page: Page) -> None:
     page.goto((book / "02_see_the_gpu_wait.html").as_uri())
     for folded in page.locator("details").filter(has_text="A solution").all():
         expect(folded).not_to_have_attribute("open", "")

@@ -1,4 +1,4 @@
-"""The explorer as a page without a kernel: on a phone and on a desk, from a file, offline."""
+"""The explorer as an offline page without a kernel, on a phone and on a desktop."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from course_utils.teaching.explorer import explorer
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-IN_SIGHT = 660  # pixels of a phone's screen between the bars of its browser
+IN_SIGHT = 660  # visible height of a phone's browser, in pixels
 MOST_BYTES = 600_000
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 800)])
-def test_the_explorer_plays_in_a_page_and_shows_switches_and_picture_together(
+def test_explorer_page_shows_switches_and_picture_together(
     guarded_page, tmp_path: Path, width: int, height: int
 ) -> None:
     path, page = tmp_path / "explorer.html", guarded_page.page

@@ -1,4 +1,4 @@
-"""The box of the field guide in a real JupyterLab: ask, read, run."""
+"""The search box of the field guide in a real JupyterLab."""
 
 import nbformat
 import pytest
@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 pytestmark = [pytest.mark.browser, pytest.mark.full]
 
 
-def test_a_log_is_asked_by_keyboard_and_what_is_found_is_run(lab_root, lab_page):
+def test_log_is_looked_up_and_entry_run_by_keyboard(lab_root, lab_page):
     source = "from course_stories.field_guide import Search\nSearch()"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}

@@ -13,9 +13,7 @@ from tests.browser.lab_page import FIRST, LabPage
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def test_the_switches_of_the_first_picture_work_without_running_a_cell(
-    lab_page: LabPage, lab_root: Path
-) -> None:
+def test_first_picture_switches_without_running_a_cell(lab_page: LabPage, lab_root: Path) -> None:
     notebook = lab_root / "work" / "first_picture.ipynb"
     shutil.copy(shipped("notebooks") / Path(FIRST).name, notebook)
     lab.trust([notebook], state=lab_root / ".jupyter")

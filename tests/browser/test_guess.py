@@ -1,4 +1,4 @@
-"""A page of the book asks before it tells, in a real browser, from a file."""
+"""A page of the book hides an answer until the reader has guessed, in a real browser."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ def page(guarded_page, tmp_path: Path) -> Iterator[Page]:
     assert guarded_page.js_errors == []
 
 
-def test_what_follows_a_question_is_hidden_until_a_guess_and_the_rest_is_not(page: Page) -> None:
+def test_text_after_question_is_hidden_until_guess(page: Page) -> None:
     for part in page.locator(HIDDEN).all():
         expect(part).to_be_hidden()
     for shown in ("#before", "#after"):
         expect(page.locator(shown)).to_be_visible()
-    expect(page.locator("[data-key='00z'] details")).to_have_count(1)  # it has no measurement
+    expect(page.locator("[data-key='00z'] details")).to_have_count(
+        1
+    )  # a question without a measurement
     page.get_by_label("Your guess").fill("60 %")
     page.get_by_role("button", name="Show the measurement").click()
     for part in page.locator(HIDDEN).all():
@@ -47,7 +49,7 @@ def test_what_follows_a_question_is_hidden_until_a_guess_and_the_rest_is_not(pag
     expect(page.locator(".revealed")).to_have_text("You said 60 %.Measured: 19 %.")
 
 
-def test_a_guess_is_remembered_and_a_link_into_the_answer_shows_it(page: Page) -> None:
+def test_guess_is_remembered_and_links_reveal_the_answer(page: Page) -> None:
     page.goto(f"{page.url}#more")
     page.reload()
     expect(page.locator("#more")).to_be_visible()

@@ -1,4 +1,4 @@
-"""What `course lab` opens: the right kernel, a quiet window, no request to another machine."""
+"""`course lab` opens the right kernel and a window without popups or external requests."""
 
 import sys
 from pathlib import Path
@@ -24,9 +24,7 @@ def write_notebook(path: Path, *cells: str) -> None:
 
 
 @pytest.mark.full
-def test_a_notebook_runs_with_this_python_in_its_own_folder(
-    lab_page: LabPage, lab_root: Path
-) -> None:
+def test_notebook_runs_with_this_python_in_its_folder(lab_page: LabPage, lab_root: Path) -> None:
     write_notebook(
         lab_root / "work" / "kernel.ipynb", "import sys, os; print(sys.executable, os.getcwd())"
     )
@@ -36,7 +34,7 @@ def test_a_notebook_runs_with_this_python_in_its_own_folder(
     assert lab_page.errors() == []
 
 
-def test_the_first_window_is_quiet_and_shows_the_table_of_contents(
+def test_first_window_has_no_popups_and_shows_contents(
     lab_page: LabPage, lab_server: Server, lab_root: Path
 ) -> None:
     write_notebook(lab_root / FIRST, "1 + 1")
@@ -49,7 +47,7 @@ def test_the_first_window_is_quiet_and_shows_the_table_of_contents(
     assert lab_page.js_errors == []
 
 
-def test_a_widget_is_drawn_in_light_and_dark(lab_page: LabPage, lab_root: Path) -> None:
+def test_widget_is_drawn_in_light_and_dark(lab_page: LabPage, lab_root: Path) -> None:
     source = """
 import anywidget
 class Hello(anywidget.AnyWidget):
@@ -68,14 +66,14 @@ Hello()
 
 
 @pytest.mark.full
-def test_an_error_in_a_cell_is_seen_unless_it_is_meant(lab_page: LabPage, lab_root: Path) -> None:
+def test_unexpected_cell_error_is_reported(lab_page: LabPage, lab_root: Path) -> None:
     write_notebook(lab_root / "work" / "error.ipynb", "1 / 0")
     lab_page.open("work/error.ipynb")
     lab_page.run_all()
     assert lab_page.errors() == ["ZeroDivisionError: division by zero"]
 
 
-def test_a_request_to_another_machine_is_stopped_and_noted(
+def test_external_request_is_blocked_and_recorded(
     guarded_page: GuardedPage, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"

@@ -1,4 +1,4 @@
-"""The page that follows a class, in light and dark: new results appear, names are never HTML."""
+"""The leaderboard page, in light and dark: new results appear, and names are never HTML."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +28,7 @@ def guarded(chromium: BrowserContext, url: str) -> Iterator[GuardedPage]:
     page.close()
 
 
-def test_a_page_follows_the_class_and_shows_names_as_text(guarded: GuardedPage, url: str) -> None:
+def test_page_updates_and_shows_names_as_text(guarded: GuardedPage, url: str) -> None:
     page = guarded.page
     expect(page.get_by_role("status")).to_have_text("Nobody is here yet.")
     expect(page.locator("#how")).to_contain_text(f'best(seed_of(script)), "{url}"')
@@ -64,9 +64,7 @@ def test_a_page_follows_the_class_and_shows_names_as_text(guarded: GuardedPage, 
     assert guarded.js_errors == []
 
 
-def test_a_page_says_that_its_board_has_ended_and_comes_back_with_it(
-    chromium: BrowserContext, tmp_path: Path
-) -> None:
+def test_page_reports_stopped_board_and_recovers(chromium: BrowserContext, tmp_path: Path) -> None:
     path = tmp_path / "leaderboard.json"
     with serving(path) as (_, url):
         post("Marie", GOOD, url)
@@ -74,7 +72,7 @@ def test_a_page_says_that_its_board_has_ended_and_comes_back_with_it(
         guarded.page.goto(url)
         status = guarded.page.get_by_role("status")
         expect(status).to_have_text("1 name, 1 with an AU of 90 % or more (✓).")
-    expect(status).to_have_text("The board does not answer; this page goes on asking.")
+    expect(status).to_have_text("The board does not answer. This page keeps trying.")
     expect(guarded.page.get_by_role("cell", name="Marie")).to_be_visible()
     with serving(path, "--port", url.rpartition(":")[2].partition("/")[0]):
         expect(status).to_have_text("1 name, 1 with an AU of 90 % or more (✓).")

@@ -1,4 +1,4 @@
-"""Every notebook, opened and run as a learner does."""
+"""Every notebook, opened and run in JupyterLab."""
 
 import shutil
 from pathlib import Path
@@ -27,13 +27,13 @@ WITH_SWITCHES = {
 
 @pytest.fixture(scope="session")
 def handed_out(lab_root: Path) -> None:
-    for notebook in NOTEBOOKS:  # over what an earlier test may have left under the same name
+    for notebook in NOTEBOOKS:  # replace files that an earlier test may have left
         shutil.copy(notebook, lab_root / "work")
 
 
 @pytest.mark.usefixtures("handed_out")
 @take(NOTEBOOKS, only=IN_THE_BROWSER)
-def test_it_runs_its_switches_work_and_nothing_leaves_the_machine(
+def test_notebook_runs_with_working_switches_and_no_requests(
     lab_page: LabPage, notebook: Path
 ) -> None:
     lab_page.open(f"work/{notebook.name}")

@@ -1,4 +1,4 @@
-"""The report of the capstone in a real JupyterLab: typed by keyboard, kept over a restart."""
+"""The report of the capstone in a real JupyterLab: keyboard input, kept after a restart."""
 
 import nbformat
 import pytest
@@ -10,7 +10,7 @@ CELLS = ["from course_stories.capstone.report import write_report", "write_repor
 RESTART = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
 
 
-def test_a_report_is_typed_by_keyboard_and_there_after_a_restart(lab_root, lab_page):
+def test_typed_report_survives_a_restart(lab_root, lab_page):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     nbformat.write(notebook, lab_root / "work" / "report.ipynb")
@@ -18,12 +18,12 @@ def test_a_report_is_typed_by_keyboard_and_there_after_a_restart(lab_root, lab_p
     lab_page.run_all()
     assert lab_page.errors() == []
     page = lab_page.page
-    expect(page.get_by_text("Write down one change that you made.")).to_be_visible()
+    expect(page.get_by_text("Describe one change that you made.")).to_be_visible()
     page.get_by_label("Hypothesis 1").click()
-    for text in ("Each event opens its file anew.", "7 of 9 ms are open()", "One file", "faster"):
+    for text in ("Each event opens its file again.", "7 of 9 ms are open()", "One file", "faster"):
         page.keyboard.type(text)
         page.keyboard.press("Tab")
-    expect(page.get_by_text("Effect 1 names no number.")).to_be_visible()
+    expect(page.get_by_text("Effect 1 contains no number.")).to_be_visible()
     page.get_by_role("button", name="Another change").click()
     page.get_by_label("Change 2", exact=True).fill("A pool of <b>workers</b>")
     expect(page.get_by_text("Report: 2 changes, 0 complete")).to_be_visible()

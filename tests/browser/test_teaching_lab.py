@@ -12,7 +12,7 @@ CELLS = [
     "@exercise('90.1', title='Double a number')\n"
     "def double(f):\n"
     "    return right('Doubled.') if f(2) == 4 else wrong('You added `0`.', 'Multiply by two.')",
-    "cu.predict('90.1', 'For how much of the time does the GPU compute?', unit='%')",
+    "cu.predict('90.1', 'How much of the time does the GPU compute?', unit='%')",
     "cu.predict('90.2', 'What is slow?', choices=['storage', 'the CPU'])",
     "cu.check('90.1', ...)",
     "cu.check('90.1', lambda x: x)",
@@ -34,15 +34,17 @@ def page(lab_root, lab_page):
     return lab_page.page
 
 
-def test_verdicts_are_cards_and_a_guess_that_is_typed_is_kept_and_revealed(lab_page, page):
+def test_feedback_is_shown_and_guess_is_kept_and_revealed(lab_page, page):
     for headline in ("Not yet attempted", "Not right yet", "Right"):
         cards = page.locator(".jp-RenderedHTMLCommon b")
         expect(cards.filter(has_text=f"{headline}: exercise 90.1")).to_be_visible()
-    expect(page.get_by_text("You made no guess here").first).to_be_visible()
+    expect(page.get_by_text("You made no prediction here").first).to_be_visible()
     field = page.get_by_placeholder("your guess")
     field.fill("much")
     field.press("Enter")
-    expect(page.get_by_text("'much' is not a number; write for instance 40.")).to_be_visible()
+    expect(
+        page.get_by_text("'much' is not a number. Enter a number, for example 40.")
+    ).to_be_visible()
     field.fill("40 %")
     field.press("Enter")
     expect(page.get_by_text("Kept: 40 %")).to_be_visible()
@@ -56,7 +58,9 @@ def test_verdicts_are_cards_and_a_guess_that_is_typed_is_kept_and_revealed(lab_p
                 .then(() => window.jupyterapp.commands.execute('notebook:run-cell'));
         }"""
     )
-    said = page.get_by_text("You said 40 %, it is 18.5 %: 2.2 times less than you thought.")
+    said = page.get_by_text(
+        "You predicted 40 %, and it is 18.5 %, 2.2 times less than you predicted."
+    )
     expect(said).to_be_visible()
     expect(page.get_by_text('You said "the CPU", it is "storage".')).to_be_visible()
     lab_page.shoot("teaching-light")

@@ -1,4 +1,4 @@
-"""The timeline in a real browser: what a learner sees, presses and hears."""
+"""The timeline in a real browser: picture, keys, mouse and screen reader output."""
 
 import base64
 import re
@@ -39,7 +39,7 @@ def grid() -> TimelineGrid:
 
 @pytest.fixture
 def page(guarded_page) -> Page:
-    """A page for files; the test fails if it asked another machine for something or went wrong."""
+    """Return a page for files; the test fails after an external request or an error."""
     guarded_page.page.set_default_timeout(20_000)
     yield guarded_page.page
     assert guarded_page.external == []
@@ -48,7 +48,7 @@ def page(guarded_page) -> Page:
 
 @pytest.fixture
 def show(page, tmp_path):
-    """Write HTML to a file, open it and return the first timeline on it."""
+    """Return a function that opens HTML from a file and returns its first timeline."""
 
     def open_page(html: str) -> Locator:
         (tmp_path / "page.html").write_text(f"<!doctype html>{html}", "utf-8")
@@ -65,12 +65,12 @@ def on_page(widget: TimelineGrid, *, style: str = "", before: str = "") -> str:
 
 
 def view(timeline: Locator) -> list[float]:
-    """Return the first and the last ms that are shown, when all that was asked for is drawn."""
+    """Return the first and the last visible ms, after all pending drawing."""
     timeline.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
     return [float(end) for end in timeline.get_attribute("data-view").split(",")]
 
 
-def test_a_timeline_of_some_steps_shows_them_first_and_then_the_whole_run(show) -> None:
+def test_timeline_zooms_out_from_some_steps_to_the_run(show) -> None:
     trace = run("naive")
     timeline = show(Timeline(trace, steps=3).to_html())
     end_ms = float(timeline.evaluate("root => root.timeline.domain"))
@@ -80,7 +80,7 @@ def test_a_timeline_of_some_steps_shows_them_first_and_then_the_whole_run(show) 
     assert view(timeline) == pytest.approx([0, end_ms], abs=1e-3)
 
 
-def test_a_switch_changes_picture_sentence_figures_and_table(show, grid):
+def test_switch_updates_picture_sentence_figures_and_table(show, grid):
     timeline = show(grid.to_html())
     expect(timeline.get_by_role("group", name="Run", exact=True)).to_be_visible()
     expect(timeline.get_by_role("group", name=re.compile("Naive: the GPU"))).to_be_visible()
@@ -119,7 +119,7 @@ PIXELS = """(root, everywhere) => {
 }"""
 
 
-def test_the_palette_is_on_the_canvas_and_the_gpu_lane_shows_its_utilisation(show):
+def test_canvas_uses_palette_and_gpu_lane_shows_utilisation(show):
     trace = run("naive", steps=3)
     timeline = show(Timeline(trace).to_html())
     view(timeline)
@@ -133,7 +133,7 @@ def test_the_palette_is_on_the_canvas_and_the_gpu_lane_shows_its_utilisation(sho
     assert share == pytest.approx(trace.summary().utilisation, abs=0.03)
 
 
-LINES = """root => {  // how many pixels of the grid are in the words of the first end, and above
+LINES = """root => {  // number of grid pixels in the label of the first end, and above it
     const { scene, canvas } = root.timeline, { trace, bottom } = scene.panels[0];
     const [from, to] = root.dataset.view.split(",").map(Number), zoom = canvas.width / scene.width;
     const x = scene.left + (trace.end - from) / (to - from) * (scene.right - scene.left) + 6;
@@ -145,7 +145,7 @@ LINES = """root => {  // how many pixels of the grid are in the words of the fir
 }"""
 
 
-def test_no_line_of_the_grid_runs_through_the_words_at_the_end_of_a_run(show):
+def test_grid_lines_do_not_cross_the_end_label(show):
     load = {"copy_ms": 0, "step_ms": 1, "steps": 1}
     short, long = (simulate(Pipeline(read_ms=ms, **load)) for ms in (340, 999))
     timeline = show(Timeline({"short": short, "long": long}).to_html())
@@ -154,7 +154,7 @@ def test_no_line_of_the_grid_runs_through_the_words_at_the_end_of_a_run(show):
     assert within == 0 < above
 
 
-def test_switches_are_moved_by_keys_keep_the_focus_and_a_burst_is_spoken_once(show, grid):
+def test_keys_move_switches_and_a_burst_is_announced_once(show, grid):
     timeline = show(grid.to_html())
     keys = timeline.page.keyboard
     timeline.get_by_role("radio", name="naive").focus()
@@ -163,7 +163,7 @@ def test_switches_are_moved_by_keys_keep_the_focus_and_a_burst_is_spoken_once(sh
     expect(timeline.get_by_role("radio", name="workers")).to_be_focused()
     keys.press("Tab")
     expect(timeline.get_by_role("status")).to_contain_text("Workers")
-    timeline.evaluate(  # what the page puts off waits for the test: a busy machine makes no pauses
+    timeline.evaluate(  # the test runs delayed calls itself, because a busy machine has no pauses
         """root => {
             const later = [];
             window.setTimeout = (call) => later.push(call);
@@ -183,7 +183,7 @@ def test_switches_are_moved_by_keys_keep_the_focus_and_a_burst_is_spoken_once(sh
     assert timeline.evaluate("() => spoken") == [sentence]
 
 
-def test_the_picture_is_moved_by_keys_that_nobody_else_hears(show, grid):
+def test_picture_keys_do_not_reach_the_page(show, grid):
     listen = "<script>addEventListener('keydown', e => heard.push(e.key)); heard = []</script>"
     timeline = show(on_page(grid, before=listen))
     keys = timeline.page.keyboard
@@ -211,7 +211,7 @@ def test_the_picture_is_moved_by_keys_that_nobody_else_hears(show, grid):
     expect(timeline).to_have_attribute("data-batch", "0")
     press("Escape")
     expect(timeline).to_have_attribute("data-batch", "-1")
-    # with the focus on a button, from what is shown, and no batch that is not
+    # with the focus on a button, start at the visible batches
     timeline.get_by_role("button", name="Zoom in").focus()
     press("0", "+", "+", "+", "End", "n")
     followed = int(timeline.get_attribute("data-batch"))
@@ -224,7 +224,7 @@ def test_the_picture_is_moved_by_keys_that_nobody_else_hears(show, grid):
     assert timeline.evaluate("() => heard") == ["x"]
 
 
-def test_the_mouse_zooms_with_control_drags_and_finds_batches_on_a_scaled_slide(show):
+def test_mouse_zooms_drags_and_finds_batches_on_scaled_slide(show):
     style = "width:900px;min-height:3000px;transform:scale(.5);transform-origin:20px 30px"
     timeline = show(on_page(Timeline(run("naive", steps=4)), style=style))
     page, whole = timeline.page, view(timeline)
@@ -239,7 +239,7 @@ def test_the_mouse_zooms_with_control_drags_and_finds_batches_on_a_scaled_slide(
     page.mouse.move(box["x"] + x * 0.5, box["y"] + y * 0.5)
     expect(timeline.locator(".tip")).to_contain_text("gpu: compute, batch 2")
     expect(timeline).to_have_attribute("data-batch", "2")
-    timeline.evaluate("root => root.timeline.show()")  # another picture: what it said is past
+    timeline.evaluate("root => root.timeline.show()")  # a new picture clears the old sentence
     expect(timeline.locator(".tip")).to_be_hidden()
     page.mouse.move(1, 1)
     timeline.locator("canvas").hover()
@@ -260,7 +260,7 @@ def test_the_mouse_zooms_with_control_drags_and_finds_batches_on_a_scaled_slide(
     assert view(timeline) == after
 
 
-def test_view_place_and_axis_stay_when_the_run_is_switched(show):
+def test_view_and_axis_stay_when_run_is_switched(show):
     runs = {name: run(name) for name in RUNS}
     timeline = show(Timeline(runs).to_html())
     longest = max(trace.end_ns for trace in runs.values()) / 1e6
@@ -279,7 +279,7 @@ def test_view_place_and_axis_stay_when_the_run_is_switched(show):
     assert len(timeline.get_attribute("data-util").split(",")) == len(RUNS)
 
 
-def test_many_spans_become_shares_of_each_column_until_zoomed_in(show):
+def test_many_spans_are_drawn_as_shares_until_zoomed_in(show):
     timeline = show(Timeline(run("workers", steps=1_500)).to_html())
     expect(timeline).to_have_attribute("data-binned", "true")
     expect(timeline.locator(".hint")).to_contain_text("Zoomed out")
@@ -291,7 +291,7 @@ def test_many_spans_become_shares_of_each_column_until_zoomed_in(show):
 
 
 @pytest.mark.parametrize(("background", "dark"), [("#111111", True), ("#f5f0e0", False)])
-def test_the_background_decides_dark_or_light_and_print_is_light(show, grid, background, dark):
+def test_background_selects_theme_and_print_is_light(show, grid, background, dark):
     timeline = show(on_page(grid, style=f"background:{background}"))
     view(timeline)
     assert bool(DARK.search(timeline.get_attribute("class"))) == dark
@@ -303,7 +303,7 @@ def test_the_background_decides_dark_or_light_and_print_is_light(show, grid, bac
     expect(timeline.locator(".printed")).to_have_text("Run: naive · Reading: 40")
 
 
-def test_a_second_timeline_on_a_hidden_slide_is_drawn_when_it_appears(show, grid):
+def test_hidden_timeline_is_drawn_when_its_slide_appears(show, grid):
     hidden = f"<section hidden>{grid.to_fragment()}</section>"
     timeline = show(f"{Timeline(run('overlap')).to_fragment()}{hidden}")
     view(timeline)
@@ -327,7 +327,7 @@ const bytes = text => new DataView(Uint8Array.from(atob(text), c => c.charCodeAt
 """
 
 
-def test_in_a_notebook_state_goes_both_ways_and_pictures_can_be_added(show, page, grid):
+def test_widget_state_syncs_both_ways_and_accepts_pictures(show, page, grid):
     measured = {key(grid.controls, grid.state): Picture([run("overlap")], ["measured"])}
     added = base64.b64encode(pack(grid.controls, measured, 10_000)).decode()
     start = f"""{module_source().replace("export default {", "const widget = {")}{LIVE}

@@ -1,4 +1,4 @@
-"""The live widget in a real JupyterLab: it draws without the kernel, and tells it what is shown."""
+"""The live widget in a real JupyterLab: it draws without the kernel, and sends its state."""
 
 import nbformat
 import pytest
@@ -21,7 +21,7 @@ CELLS = [
 
 @pytest.fixture(scope="module")
 def lab_page(chromium, lab_server):
-    """One window for all of these tests; to run a notebook takes longer than any of them."""
+    """Return one window for all of these tests, because running a notebook takes long."""
     page = LabPage(chromium, url=lab_server.url)
     yield page
     page.close()
@@ -46,7 +46,7 @@ def timeline(opened):
     return opened
 
 
-def test_a_switch_is_drawn_at_once_and_known_to_the_kernel(lab_page, timeline):
+def test_switch_is_drawn_at_once_and_sent_to_the_kernel(lab_page, timeline):
     page = lab_page.page
     timeline.get_by_role("radio", name="workers", exact=True).check()
     expect(timeline.locator(".sentence")).to_contain_text("Workers: ")
@@ -63,7 +63,7 @@ def test_a_switch_is_drawn_at_once_and_known_to_the_kernel(lab_page, timeline):
     assert lab_page.js_errors == []
 
 
-def test_the_dark_theme_of_jupyterlab_is_followed(lab_page, timeline):
+def test_timeline_follows_the_theme_of_jupyterlab(lab_page, timeline):
     page = lab_page.page
     before = timeline.get_attribute("class")
     page.evaluate(
@@ -94,7 +94,7 @@ def test_keys_move_the_picture_and_not_the_notebook(lab_page, timeline):
     assert (page.evaluate(active), page.evaluate(cells)) == before
 
 
-def test_a_notebook_opened_again_shows_its_timelines_without_running(
+def test_reopened_notebook_shows_timelines_without_running(
     chromium, lab_server, lab_page, timeline
 ):
     lab_page.save()

@@ -1,9 +1,9 @@
-"""Install the course into an environment with the versions of Colab, and run its notebooks there.
+"""Install the course in an environment with the versions of Colab, and run its notebooks there.
 
-    python tests/colab/run.py FOLDER [NN ...]  # FOLDER: of the environment, which is made once
+    python tests/colab/run.py FOLDER [NN ...]  # FOLDER: the environment, created if missing
 
-The environment has what `versions.txt` says. The installation may change none of these versions.
-Each solved notebook runs in a folder of its own, outside the checkout, with data of size S.
+The environment has the packages of `versions.txt`, and the installation must not change them.
+Each solved notebook runs in a separate folder outside the checkout, with data of size S.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ print(json.dumps({"wrong": wrong, "checked": len(verdicts), "timelines": timelin
 
 
 def main(arguments: list[str]) -> int:
-    """Run the notebooks; return how many failed."""
+    """Run the notebooks, and return the number of failures."""
     folder, chosen = Path(arguments[0]), arguments[1:] or NOTEBOOKS
     python = prepare(folder)
     failed = 0
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
 
 
 def prepare(folder: Path) -> str:
-    """Make the environment, install the wheel of this checkout, and compare the versions."""
+    """Create the environment, install the wheel of this checkout, and compare the versions."""
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
@@ -80,7 +80,10 @@ def prepare(folder: Path) -> str:
     changed = {name for name, version in before.items() if after[name] != version}
     if changed - {"keepfed"}:
         raise SystemExit(f"The installation changed {', '.join(sorted(changed))}.")
-    print(f"{len(after.keys() - before.keys())} packages were added, none was changed.", flush=True)
+    print(
+        f"{len(after.keys() - before.keys())} packages were added, and none was changed.",
+        flush=True,
+    )
     return str(python)
 
 

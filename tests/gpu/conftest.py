@@ -1,4 +1,4 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # run.py runs without pytest, as a script
+sys.path.insert(0, str(Path(__file__).parent))  # run.py is a script that runs without pytest

@@ -1,4 +1,4 @@
-"""What has to hold on the GPU, each check written for the interface that both devices share."""
+"""Checks of a GPU, written for the common interface of real and emulated devices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from keepfed.measure.trace import record
 
 
 def expected(batch: torch.Tensor) -> float:
-    """Return the checksum that a step on `batch` has to give."""
+    """Return the checksum that a step on `batch` must give."""
     return float(checksum([batch]))
 
 
@@ -50,7 +50,7 @@ def check_duration(gpu: Accelerator) -> str:
 
 
 def check_asynchronous(gpu: Accelerator) -> str:
-    """Launching takes the host far less time than the device, also while recording."""
+    """Launching takes far less time on the host than on the device, even while recording."""
     batch = gpu.upload(noise(1))
     gpu.synchronize()
     with record():
@@ -63,7 +63,7 @@ def check_asynchronous(gpu: Accelerator) -> str:
 
 
 def check_overlap(gpu: Accelerator) -> str:
-    """A copy on a stream of its own runs beside a step, on the step's stream it does not."""
+    """A copy overlaps with a step on a separate stream, but not on the same stream."""
     batch = gpu.pin(noise(256))
     shares = []
     for stream in (gpu.Stream(), gpu.current_stream()):
@@ -77,11 +77,11 @@ def check_overlap(gpu: Accelerator) -> str:
         shares.append(_together(copy, step) / copy.duration_ns)
     assert shares[0] > 0.8, shares
     assert shares[1] < 0.05, shares
-    return f"{shares[0]:.0%} of the copy beside the step, {shares[1]:.0%} on the same stream"
+    return f"{shares[0]:.0%} of the copy overlaps with the step, {shares[1]:.0%} on the same stream"
 
 
 def check_wait(gpu: Accelerator) -> str:
-    """With a wait the data are right in 20 of 20 runs; without one that is luck."""
+    """With a wait the data are right in 20 of 20 runs; without it, this depends on luck."""
     wrong = {True: 0, False: 0}
     for wait in wrong:
         for run in range(20):
@@ -96,7 +96,7 @@ def check_wait(gpu: Accelerator) -> str:
 
 
 def check_pinned(gpu: Accelerator) -> str:
-    """Pinned memory is copied faster than pageable."""
+    """Pinned memory is copied faster than pageable memory."""
     batch, rates = noise(256), []
     for source in (batch, gpu.pin(batch)):
         gpu.upload(source)
@@ -109,10 +109,10 @@ def check_pinned(gpu: Accelerator) -> str:
 
 
 def check_smi(gpu: Accelerator) -> str:
-    """nvidia-smi calls a GPU busy of which a single multiprocessor works."""
+    """nvidia-smi reports a GPU as busy if only a single multiprocessor works."""
     losses = [gpu.step(None, ms=100, occupancy=0.01) for _ in range(30)]
     losses[14].item()
-    panel = gpu.smi()  # while it is at work: what NVML shows is up to a second old
+    panel = gpu.smi()  # during the work, because NVML figures may be a second old
     gpu.synchronize()
     assert panel.gpu_util is None or panel.gpu_util > 90, panel
     return str(panel).replace("\n", " | ")
@@ -128,29 +128,31 @@ class Unguarded(CudaPrefetcher):
 
 
 def check_prefetcher_hides_the_copies(gpu: Accelerator) -> str:
-    """Of the copies after the first, four fifths run beside a step, even if each loss is read.
+    """Four fifths of the copies after the first overlap with steps, even if each loss is read.
 
     The rest is the time in which Python launches a step after the copy.
     """
     batches = [gpu.pin(noise(128))] * 6
-    _train(gpu, CudaPrefetcher(batches, gpu), ms=0)  # the first use of so much memory takes longer
+    _train(
+        gpu, CudaPrefetcher(batches, gpu), ms=0
+    )  # warm up, because the first allocation takes longer
     with record() as trace:
         _train(gpu, CudaPrefetcher(batches, gpu), ms=20)
     share = _hidden(trace.spans)
     assert share > 0.8, share
-    return f"{share:.0%} of the copies hidden"
+    return f"{share:.0%} of the copies overlap"
 
 
 def check_prefetcher_in_a_profile(gpu: Accelerator) -> str:
-    """torch.profiler, which knows nothing of ours, sees the copies beside the kernels too."""
+    """torch.profiler, which is independent of our code, also shows that copies overlap."""
     with tempfile.TemporaryDirectory() as folder:
         return profiled(gpu, Path(folder) / "profile.json")
 
 
 def profiled(gpu: Accelerator, path: Path) -> str:
-    """Train under torch.profiler, export to `path`, and see what `load_profile` makes of it."""
+    """Train under torch.profiler, export the profile to `path`, and check `load_profile`."""
     if gpu.emulated:
-        return "torch.profiler sees nothing of an emulated device"
+        return "torch.profiler does not support emulated devices"
     from torch.profiler import ProfilerActivity, profile
 
     batches = [gpu.pin(noise(128))] * 6
@@ -162,16 +164,16 @@ def profiled(gpu: Accelerator, path: Path) -> str:
     found.export_chrome_trace(str(path))
     spans = load_profile(path).spans
     copies = [span for span in spans if span.lane == "copy"]
-    assert copies, "no copy in the profile: does torch find CUPTI?"
-    # of 4 bytes, on their way back, are the losses
+    assert copies, "The profile contains no copies. Check that torch finds CUPTI."
+    # ignore the copies of the losses, which have only 4 bytes
     large = [s for s in spans if s.lane != "copy" or s.duration_ns > 100_000]
     share = _hidden(large)
     assert share > 0.8, share
-    return f"{len(spans)} spans, {share:.0%} of the copies hidden"
+    return f"{len(spans)} spans, {share:.0%} of the copies overlap"
 
 
 def check_prefetcher_guards_its_batches(gpu: Accelerator) -> str:
-    """Batches dropped while steps read them stay whole; without record_stream they do not."""
+    """Batches that are dropped while steps read them stay intact only with record_stream."""
     hosts = [noise(64, seed=seed) for seed in range(4)]
     pinned = [gpu.pin(batch) for batch in hosts]
     wanted = [float(checksum([batch])) for batch in hosts]
@@ -185,7 +187,7 @@ def check_prefetcher_guards_its_batches(gpu: Accelerator) -> str:
 
 
 def check_prefetcher_waits_for_the_stream_that_computed(gpu: Accelerator) -> str:
-    """A loader may reuse its memory even if the loop computes on two streams in turn."""
+    """A loader may reuse its memory even if the loop alternates between two streams."""
     ring = [gpu.pin(torch.zeros(4_000_000)) for _ in range(3)]
     gpu.step(gpu.upload(ring), ms=0).item()
     streams, losses = [gpu.Stream(), gpu.Stream()], []
@@ -200,7 +202,7 @@ def check_prefetcher_waits_for_the_stream_that_computed(gpu: Accelerator) -> str
 
 
 def check_prefetcher_memory_is_flat(gpu: Accelerator) -> str:
-    """Forty epochs take no more memory of the device than five, nor if each has its prefetcher."""
+    """Forty epochs use as much device memory as five, even with a new prefetcher for each."""
     batches = [gpu.pin(noise(4))] * 4
     kept, taken = CudaPrefetcher(batches, gpu), []
     for epoch in range(40):
@@ -212,7 +214,7 @@ def check_prefetcher_memory_is_flat(gpu: Accelerator) -> str:
 
 
 def check_prefetcher_break(gpu: Accelerator) -> str:
-    """Leaving the loop leaves nothing on the device."""
+    """After a break no batch stays on the device."""
     before = gpu.memory_allocated()
     for batch in CudaPrefetcher([gpu.pin(noise(4))] * 4, gpu, depth=3):
         del batch
@@ -224,12 +226,12 @@ def check_prefetcher_break(gpu: Accelerator) -> str:
 
 
 def check_prefetcher_device(gpu: Accelerator) -> str:
-    """A prefetcher for GPU 1 copies to GPU 1, also in a thread whose current device is GPU 0."""
+    """A prefetcher for GPU 1 copies to GPU 1, even in a thread whose current device is GPU 0."""
     if gpu.emulated:
         second: Any = EmulatedAccelerator(replace(PRESETS["H200"], name="H200 (GPU 1)"), step_ms=0)
         wanted = second.name
     elif torch.cuda.device_count() < 2:
-        return "not checked: it takes 2 GPUs, and here is one"
+        return "not checked, because this machine has only one GPU"
     else:
         second, wanted = torch.device("cuda", 1), "cuda:1"
     where: list[str] = []
@@ -280,6 +282,6 @@ def _train(
 
 
 def _hidden(spans: list[Span]) -> float:
-    """Return the hidden share of the copies, the first left out: no step is before it."""
+    """Return the overlapped share of the copies, without the first, which follows no step."""
     first = min((span for span in spans if span.lane == "copy"), key=lambda span: span.start_ns)
     return hidden_share([span for span in spans if span is not first])

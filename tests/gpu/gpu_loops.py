@@ -1,4 +1,4 @@
-"""Training loops that run on the GPU and, with the times measured there, on the emulated device."""
+"""Training loops for the GPU, and for the emulated device with the times of the GPU."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.measure.trace import Trace, record
 
 SIDE = 224
-TOLERANCE = 0.03  # by which the utilisation of the two devices may differ
+TOLERANCE = 0.03  # maximum difference in utilisation between both devices
 STEPS = 25
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """A training loop; `mode` is how its batches get to the device."""
+    """A training loop; `mode` is the way in which its batches are copied."""
 
     name: str
     load_ms: float
@@ -30,18 +30,18 @@ class Loop:
     batch_mb: int
     mode: str  # "pageable", "pinned", "overlapped", "prefetcher" or "augmented"
     sync: bool = True
-    augment_ms: float = 0  # of the emulated device; a real one takes as long as it takes
+    augment_ms: float = 0  # for the emulated device only
 
     @property
     def kernels(self) -> int:
-        """How many kernels are launched for a batch: the step, and before it the augmentation."""
+        """Number of kernels per batch: the step, and in one mode the augmentation."""
         return 2 if self.mode == "augmented" else 1
 
 
-# Batches small enough for the emulated device to hold them in host memory without delay.
+# batches that are small enough for the host memory of the emulated device
 LOOPS = (
     Loop(name="naive", load_ms=40, step_ms=20, batch_mb=16, mode="pageable"),
-    # smaller: the emulated device copies pageable memory on one thread, at half a GPU's rate
+    # smaller, as the emulated device copies pageable memory with one thread, at half the speed
     Loop(name="short-steps-pageable", load_ms=5, step_ms=10, batch_mb=8, mode="pageable"),
     Loop(name="short-steps-pinned", load_ms=5, step_ms=10, batch_mb=32, mode="pinned"),
     Loop(name="short-steps-overlapped", load_ms=5, step_ms=10, batch_mb=32, mode="overlapped"),
@@ -59,7 +59,7 @@ def run_loop(gpu: Accelerator, loop: Loop) -> Trace:
     if loop.mode != "pageable":
         batch = gpu.pin(batch)
     augment = _augmentation(gpu, batch) if loop.mode == "augmented" else None
-    # Not recorded: the first use of a kernel and of so much memory takes longer.
+    # warm up without recording, because the first kernel and allocation take longer
     _train(gpu, _load(batch, loop, steps=4), loop, augment)
     gpu.synchronize()
     with record(label=loop.name) as trace:
@@ -78,7 +78,7 @@ def _train(
     gpu: Accelerator, batches: Iterator[Any], loop: Loop, augment: Callable[..., Any] | None
 ) -> None:
     for batch in _on_device(gpu, batches, loop):
-        if augment:  # bytes were copied, a quarter of what floats are
+        if augment:  # the copy had bytes, a quarter of the size of floats
             batch = gpu.launch(augment, batch, ms=loop.augment_ms)
         loss = gpu.step(batch, ms=loop.step_ms)
         if loop.sync:
@@ -103,9 +103,9 @@ def _overlapped(gpu: Accelerator, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _augmentation(gpu: Any, batch: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    if gpu.emulated:  # this machine would compute it, in time that counts
+    if gpu.emulated:  # the CPU would compute the values, which takes real time
         return lambda batch: batch[:0]
-    from course_utils.loading.images import Augment  # with it comes what reads images
+    from course_utils.loading.images import Augment  # imports image libraries too
 
     augment = Augment(size=SIDE)
     draws = augment.draw(batch.shape, generator=torch.Generator().manual_seed(0)).to(gpu.device)
@@ -113,7 +113,7 @@ def _augmentation(gpu: Any, batch: torch.Tensor) -> Callable[[torch.Tensor], tor
 
 
 def stage(gpu: Accelerator, copies: Any, batch: Any) -> tuple[Any, Any]:
-    """Start a copy on the stream `copies`; return the tensor and the event of its arrival."""
+    """Start a copy on the stream `copies`, and return the tensor and the event of its end."""
     with gpu.stream(copies):
         return gpu.upload(batch, non_blocking=True), copies.record_event()
 
@@ -123,21 +123,21 @@ def noise(megabytes: float, seed: int = 0) -> torch.Tensor:
 
 
 def images(megabytes: float) -> torch.Tensor:
-    """Return images of noise, uint8 (batch, 3, 224, 224)."""
+    """Return random images, uint8, shape (batch, 3, 224, 224)."""
     count = round(megabytes * 1e6 / (3 * SIDE * SIDE))
     random = torch.Generator().manual_seed(0)
     return torch.randint(0, 256, (count, 3, SIDE, SIDE), dtype=torch.uint8, generator=random)
 
 
-def lengths(trace: Trace, lane: str) -> list[float]:  # in ms, of the spans of a lane
+def lengths(trace: Trace, lane: str) -> list[float]:  # in ms, for the spans of a lane
     return [span.duration_ns / 1e6 for span in trace.spans if span.lane == lane]
 
 
 def calibrated(trace: Trace, loop: Loop) -> tuple[EmulatedAccelerator, Loop]:
-    """Return an emulated device with the times that `trace` shows, and the loop with them."""
+    """Return an emulated device and a loop with the times of `trace`."""
     gb_s = loop.batch_mb / median(lengths(trace, "copy"))
     preset = replace(PRESETS["H200"], pinned_gb_s=gb_s, pageable_gb_s=gb_s)
-    # an augmentation and a step take turns
+    # augmentation and step alternate
     *augmentation, step = (
         median(lengths(trace, "gpu")[first :: loop.kernels]) for first in range(loop.kernels)
     )
@@ -148,7 +148,7 @@ def calibrated(trace: Trace, loop: Loop) -> tuple[EmulatedAccelerator, Loop]:
 def compare(
     gpu: Accelerator, loop: Loop, keep: Callable[[Trace, Trace], None] = lambda *traces: None
 ) -> str:
-    """Run `loop` on both devices, hand over both traces, and see that they agree."""
+    """Run `loop` on both devices, pass on both traces, and check that they agree."""
     real = run_loop(gpu, loop)
     emulated = run_loop(*calibrated(real, loop))
     keep(real, emulated)

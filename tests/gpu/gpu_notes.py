@@ -1,4 +1,4 @@
-"""What a part of `run.py` finds: printed at once and kept in a file, whatever fails beside it."""
+"""Findings of a part of `run.py`, which are printed and saved immediately."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 
 
 class Notes:
-    """The findings of one part, in `folder/notes/PART.json` from the first one on."""
+    """The findings of one part, saved in `folder/notes/PART.json` after each finding."""
 
     def __init__(self, part: str, folder: Path, about: dict[str, str]):
-        """Begin with nothing found; `about` says where and when."""
+        """Start without findings; `about` describes machine and date."""
         self.folder, self.about, self.failures = folder, about, 0
         self._all: dict[str, Any] = {"part": part, **about, "found": {}}
         self._path = folder / "notes" / f"{part}.json"
         self._path.parent.mkdir(parents=True, exist_ok=True)
 
     def attempt(self, name: str, work: Callable[[], Any]) -> None:
-        """Note what `work` returns, or how it failed, and go on.
+        """Record the result or the error of `work`, and continue.
 
-        A failed assertion or another error is a failure, a library that is missing is none.
+        Errors count as failures, but missing libraries do not.
         """
         begun = time.perf_counter()
         entry: dict[str, Any] = {}
@@ -33,7 +33,7 @@ class Notes:
         except ImportError as error:
             words = entry["not run"] = str(error)
             words = f"NOT RUN: {words}"
-        except Exception as error:  # whatever it is, the next finding may still be had
+        except Exception as error:  # continue after any error
             self.failures += 1
             kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
             entry["failed"], entry["where"] = f"{kind}{error}", traceback.format_exc()

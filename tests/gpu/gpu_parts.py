@@ -1,6 +1,6 @@
-"""The parts of `run.py`: each notes what it finds, and goes on whatever fails.
+"""The parts of `run.py`, which record their findings and continue after errors.
 
-What a part needs is imported in it: what is missing on this machine costs that part alone.
+Each part imports its libraries itself, so a missing library affects only this part.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Part = Callable[[Notes, argparse.Namespace], None]
 
 
 def run_parts(options: argparse.Namespace) -> int:
-    """Run the parts that `options` name in this process; return the number of failures."""
+    """Run the parts named in `options` in this process, and return the number of failures."""
     if not (options.emulated or torch.cuda.is_available()):
-        print("There is no CUDA device here; run this where one is, or add --emulated.")
+        print("There is no CUDA device. Run this on a machine with a GPU, or add --emulated.")
         return 1
     about, failures = machine_facts(emulated=options.emulated), 0
     print("  " + ", ".join(f"{key} {value}" for key, value in about.items()))
@@ -51,7 +51,7 @@ def run_parts(options: argparse.Namespace) -> int:
 
 
 def machine_facts(*, emulated: bool) -> dict[str, str]:
-    """Return what stands beside every recorded figure."""
+    """Return the facts that are stored with every recording."""
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         answer = subprocess.run(query, capture_output=True, text=True, check=True, timeout=10)
@@ -70,7 +70,7 @@ def machine_facts(*, emulated: bool) -> dict[str, str]:
 
 
 def checks(notes: Notes, options: argparse.Namespace) -> None:
-    """What has to hold."""
+    """Run the checks of a GPU."""
     from gpu_checks import CHECKS
 
     from course_utils.hardware.gpu import timed_accelerator
@@ -81,9 +81,9 @@ def checks(notes: Notes, options: argparse.Namespace) -> None:
 
 
 def review(notes: Notes, options: argparse.Namespace) -> None:
-    """What a review by reading expects of a real GPU."""
+    """Run checks of expectations from a code review on a real GPU."""
     if options.emulated:
-        raise ImportError("an emulated device has tests of its own for these facts")
+        raise ImportError("the emulated device has separate tests for these facts")
     from gpu_review import REVIEW
 
     from course_utils.hardware.gpu.cuda import CudaAccelerator
@@ -94,20 +94,23 @@ def review(notes: Notes, options: argparse.Namespace) -> None:
 
 
 def cards(notes: Notes, options: argparse.Namespace) -> None:
-    """The programs of the field guide that need a GPU, faulty and fixed."""
+    """Run the faulty and fixed programs of the field guide that need a GPU."""
     if options.emulated:
         raise ImportError("these programs need CUDA itself")
     from keepfed.field_guide import entries
 
     for name, entry in entries().items():
         if entry.needs == "a GPU":
-            for program, wanted in ((entry.faulty, entry.prints), (entry.fixed, entry.prints_fixed)):
+            for program, wanted in (
+                (entry.faulty, entry.prints),
+                (entry.fixed, entry.prints_fixed),
+            ):
                 title = f"{name}, {'broken' if wanted == entry.shows else 'repaired'}"
                 notes.attempt(title, partial(prints, program, wanted))
 
 
 def prints(program: str, wanted: str) -> str:
-    """Run `program` and return `wanted`, which it has to print."""
+    """Run `program`, check that it prints `wanted`, and return `wanted`."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "card.py"
         script.write_text(program, "utf-8")
@@ -117,7 +120,7 @@ def prints(program: str, wanted: str) -> str:
 
 
 def loops(notes: Notes, options: argparse.Namespace) -> None:
-    """Utilisation on this device, and emulated with its times."""
+    """Compare the utilisation of this device and of an emulated one with the same times."""
     from gpu_loops import LOOPS, compare
 
     from course_utils.hardware.gpu import get_accelerator
@@ -129,7 +132,7 @@ def loops(notes: Notes, options: argparse.Namespace) -> None:
 
 
 def save(loop: Loop, notes: Notes, real: Trace, emulated: Trace) -> None:
-    """Write both traces, for `load_chrome` and Perfetto, with all that is needed to repeat them."""
+    """Write both traces for `load_chrome` and Perfetto, with everything needed to repeat them."""
     from keepfed.measure.exchange import save_chrome
 
     about = {**notes.about, "command": f"{notes.about['command']} loops"}
@@ -139,7 +142,7 @@ def save(loop: Loop, notes: Notes, real: Trace, emulated: Trace) -> None:
 
 
 def probes(notes: Notes, options: argparse.Namespace) -> None:
-    """What nobody promises, measured."""
+    """Measure properties that are not documented."""
     from gpu_probes import PROBES
 
     from course_utils.hardware.gpu import timed_accelerator
@@ -150,7 +153,7 @@ def probes(notes: Notes, options: argparse.Namespace) -> None:
 
 
 def training(notes: Notes, options: argparse.Namespace) -> None:
-    """A small network on JPEGs, by how it is fed."""
+    """Train a small network on JPEGs with several ways of loading."""
     from gpu_training import WAYS, course_images, train
 
     from course_utils.hardware.gpu import get_accelerator
@@ -163,13 +166,13 @@ def training(notes: Notes, options: argparse.Namespace) -> None:
 
 
 def spread(notes: Notes, options: argparse.Namespace) -> None:
-    """Checks and loops once more: how far are two runs apart?"""
+    """Repeat checks and loops, to see the difference between two runs."""
     checks(notes, options)
     loops(notes, options)
 
 
 def tests(notes: Notes, options: argparse.Namespace) -> None:
-    """The tests of what runs on a GPU, and the programs of the field guide that need one."""
+    """Run the tests of GPU code, and the programs of the field guide that need a GPU."""
     need("pytest")
     runs = [] if options.emulated else ["tests/gpu"]
     runs += ["tests/hardware/gpu", "tests/loading/prefetch", "tests/loading/images/test_augment.py"]
@@ -183,7 +186,7 @@ def tests(notes: Notes, options: argparse.Namespace) -> None:
 
 
 def races(notes: Notes, options: argparse.Namespace) -> None:
-    """Does PyTorch's sanitizer see the race of design 2, and none in designs 3 and 4?"""
+    """Check that PyTorch's sanitizer reports a race in design 2, but not in designs 3 and 4."""
     script = "tests/gpu/gpu_races.py"
     if options.emulated:
         for design in ("2", "3", "4"):
@@ -197,7 +200,7 @@ def races(notes: Notes, options: argparse.Namespace) -> None:
 
 
 def profile(notes: Notes, options: argparse.Namespace) -> None:
-    """A real export of torch.profiler, kept, and what `load_profile` makes of it."""
+    """Save a real export of torch.profiler, and load it with `load_profile`."""
     from gpu_checks import profiled
 
     from course_utils.hardware.gpu import get_accelerator
@@ -207,7 +210,7 @@ def profile(notes: Notes, options: argparse.Namespace) -> None:
 
 
 def augment(notes: Notes, options: argparse.Namespace) -> None:
-    """The same draws on CPU and device, and no wait in between."""
+    """Compare the same augmentation on CPU and device, and check that it does not wait."""
     from course_utils.loading.images import Augment
 
     device = torch.device("cpu" if options.emulated else "cuda")
@@ -222,7 +225,7 @@ def augment(notes: Notes, options: argparse.Namespace) -> None:
         return f"at most {difference:.2g} apart"
 
     def waits_for_nothing() -> str:
-        made(there, draws.to(device))  # makes its constants
+        made(there, draws.to(device))  # creates its constants
         with no_synchronisation(device):
             made(there, draws.to(device))
         return "no operation waits for the device"
@@ -232,7 +235,7 @@ def augment(notes: Notes, options: argparse.Namespace) -> None:
 
 
 def notebooks(notes: Notes, options: argparse.Namespace) -> None:
-    """Notebooks 08 and 09, with their solutions."""
+    """Run notebooks 08 and 09 with their solutions."""
     need("pytest", "nbformat", "ipykernel")
     for number in ("08", "09"):
         command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", f"{number}_"]
@@ -250,7 +253,7 @@ PARTS: dict[str, Part] = {
 
 
 def slug(about: dict[str, Any], name: str) -> str:
-    """Return a file name for what was found on this machine."""
+    """Return a file name for a recording of this machine."""
     return re.sub(r"\W+", "-", f"{about['gpu']} {name}".lower())
 
 
@@ -258,11 +261,11 @@ def need(*libraries: str) -> None:
     """Raise ImportError unless all of them are installed."""
     for library in libraries:
         if importlib.util.find_spec(library) is None:
-            raise ImportError(f"there is no {library} here")
+            raise ImportError(f"{library} is not installed")
 
 
 def succeeds(arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
-    """Run Python with these arguments and return the last line; if it fails, the last lines."""
+    """Run Python with these arguments, and return the last line of output."""
     run = _python(arguments, variables)
     if missing := re.search(r"ModuleNotFoundError: (.*)", run.stdout):
         raise ImportError(missing[1])
@@ -271,7 +274,7 @@ def succeeds(arguments: Sequence[str], variables: Mapping[str, str] | None = Non
 
 
 def reports_a_race(arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
-    """Run Python with these arguments, which the sanitizer has to end; return its first line."""
+    """Run Python with these arguments, expect the sanitizer to stop it, and return its message."""
     run = _python(arguments, variables)
     assert "data race" in run.stdout, _tail(run.stdout)
     return next(line for line in run.stdout.splitlines() if "data race" in line)
@@ -297,7 +300,7 @@ def _tail(text: str, lines: int = 15) -> str:
 
 @contextmanager
 def no_synchronisation(device: torch.device) -> Any:
-    """Raise an error of torch where an operation waits for the device."""
+    """Let torch raise an error if an operation waits for the device."""
     if device.type != "cuda":
         yield
         return

@@ -1,7 +1,7 @@
-"""What a GPU and its driver do, measured: to compare with what the emulated device and we say.
+"""Measure a GPU and its driver, to compare them with the emulated device and with our claims.
 
-Each probe returns its figures. They are written for the interface that both devices share, so that
-they can be tried without a GPU; what only CUDA has is left out there.
+Each probe returns its figures. The probes use the common interface of both devices, so they can be
+tested without a GPU. The emulated device skips figures that exist only with CUDA.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIZES_KB = (16, 48, 64, 65, 72, 128, 1024)
 
 
 def probe_bus(gpu: Accelerator, clock: HostClock) -> Figures:
-    """GB/s to the device by MB, from pageable and from pinned memory, the best of five copies."""
+    """Return GB/s to the device by MB, from pageable and pinned memory, the best of five."""
     rates: Figures = {"pageable": {}, "pinned": {}}
     for megabytes in SIZES_MB:
         batch = noise(megabytes)
@@ -34,9 +34,9 @@ def probe_bus(gpu: Accelerator, clock: HostClock) -> Figures:
 
 
 def probe_small_copies(gpu: Accelerator, clock: HostClock) -> Figures:
-    """The ms for which a non_blocking pageable copy holds the host, behind a step of 50 ms, by KB.
+    """Return for how many ms a non_blocking pageable copy blocks the host, by KB.
 
-    CUDA documents those of up to 64 KB as asynchronous.
+    The copy follows a step of 50 ms. CUDA documents copies of up to 64 KB as asynchronous.
     """
     held: Figures = {}
     for kilobytes in SIZES_KB:
@@ -51,7 +51,7 @@ def probe_small_copies(gpu: Accelerator, clock: HostClock) -> Figures:
 
 
 def probe_pinning(gpu: Accelerator, clock: HostClock) -> Figures:
-    """The ms that pinning 24 MB takes the first and later times, and what PyTorch keeps for it."""
+    """Return the ms for pinning 24 MB for the first time and later, and the memory kept."""
     batch = noise(24)
     took = []
     for _ in range(4):
@@ -64,7 +64,7 @@ def probe_pinning(gpu: Accelerator, clock: HostClock) -> Figures:
 
 
 def probe_waiting(gpu: Accelerator, clock: HostClock) -> Figures:
-    """The share of a core that a host takes which waits 500 ms for the device, by how it waits."""
+    """Return the CPU use of a host that waits 500 ms for the device, by way of waiting."""
     ways: dict[str, Callable[[], Any]] = {"loss.item()": lambda: gpu.step(None, ms=500).item()}
     ways["synchronize()"] = lambda: (gpu.step(None, ms=500), gpu.synchronize())
     if not gpu.emulated:
@@ -80,7 +80,7 @@ def probe_waiting(gpu: Accelerator, clock: HostClock) -> Figures:
 
 
 def probe_memory(gpu: Accelerator, clock: HostClock) -> Figures:
-    """MB allocated, active and reserved while a step reads a batch that Python has dropped."""
+    """Return MB allocated, active and reserved while a step reads a dropped batch."""
     uploaded, figures = _on_the_copy_stream(gpu, gpu.pin(noise(64))), {}
     gpu.step(uploaded, ms=200)
     uploaded.record_stream(gpu.current_stream())
@@ -93,7 +93,7 @@ def probe_memory(gpu: Accelerator, clock: HostClock) -> Figures:
 
 
 def probe_streams(gpu: Accelerator, clock: HostClock) -> Figures:
-    """MB reserved after 40 epochs, with the device's copy stream and with a stream for each."""
+    """Return MB reserved after 40 epochs, with one copy stream and with one per epoch."""
     batch, figures = gpu.pin(noise(16)), {}
     for name, anew in (("one copy stream", False), ("a stream for each epoch", True)):
         before = gpu.memory_reserved()
@@ -106,7 +106,7 @@ def probe_streams(gpu: Accelerator, clock: HostClock) -> Figures:
 
 
 def probe_anchors(gpu: Accelerator, clock: HostClock) -> Figures:
-    """The µs of an anchor's round trip, on an idle device and on a busy one; how clocks drift."""
+    """Return the round trip of an anchor in µs, idle and busy, and the drift of the clocks."""
     if gpu.emulated:
         raise ImportError("an emulated device needs no anchors")
     device: torch.device = gpu.device  # type: ignore[attr-defined]
@@ -114,7 +114,7 @@ def probe_anchors(gpu: Accelerator, clock: HostClock) -> Figures:
     def trips() -> list[float]:
         return [round(round_trip(device, clock)[0] / 1e3, 1) for _ in range(20)]
 
-    time.sleep(2)  # the device comes to rest
+    time.sleep(2)  # until the device is idle
     figures: Figures = {"idle": trips()}
     gpu.step(None, ms=300)
     figures["busy"] = trips()
@@ -126,7 +126,7 @@ def probe_anchors(gpu: Accelerator, clock: HostClock) -> Figures:
 
 
 def probe_power(gpu: Accelerator, clock: HostClock) -> Figures:
-    """The panel of nvidia-smi at rest, with one busy multiprocessor, and with all of them."""
+    """Return nvidia-smi's figures when idle, with one busy multiprocessor, and with all busy."""
     clock.sleep_until(clock() + 3_000_000_000)
     panels = {"at rest": gpu.smi()}
     for name, occupancy in (("one multiprocessor", 0.01), ("all, zeros", 1.0)):
@@ -144,7 +144,7 @@ def probe_power(gpu: Accelerator, clock: HostClock) -> Figures:
 
 
 def probe_launches(gpu: Accelerator, clock: HostClock) -> Figures:
-    """The µs of the host for a checksum, and how many launches a stream takes before it blocks."""
+    """Return the µs of launching a checksum, and the number of launches before it blocks."""
     if gpu.emulated:
         raise ImportError("launching on an emulated device costs nothing")
     batch = torch.zeros(1024, device=gpu.device)  # type: ignore[attr-defined]
@@ -160,7 +160,7 @@ def probe_launches(gpu: Accelerator, clock: HostClock) -> Figures:
         begun = clock()
         batch.add_(1)
         took.append(clock() - begun)
-        if took[-1] > 5_000_000:  # ns: it waited for the step
+        if took[-1] > 5_000_000:  # ns; the launch waited for the step
             break
     gpu.synchronize()
     return {**figures, "us_per_launch": median(took) / 1e3, "launches_taken": len(took)}
@@ -207,7 +207,7 @@ def _memory(gpu: Accelerator) -> Figures:
 
 
 def _products(gpu: Accelerator) -> Figures:
-    """TFLOP/s of products of random numbers, in fp16, at first and after 3 s, and the power."""
+    """Return TFLOP/s of fp16 matrix products at first and after 3 s, and the power."""
     size = 8192
     factor = torch.randn(size, size, device=gpu.device, dtype=torch.float16)  # type: ignore[attr-defined]
     product, rates, begun = torch.empty_like(factor), [], time.perf_counter()

@@ -1,6 +1,6 @@
-"""Designs 2, 3 and 4 of notebook 09, one of them: for a run under TORCH_CUDA_SANITIZER=1.
+"""Run design 2, 3 or 4 of notebook 09 under TORCH_CUDA_SANITIZER=1.
 
-TORCH_CUDA_SANITIZER=1 python tests/gpu/gpu_races.py 2     # nobody waits: a data race
+TORCH_CUDA_SANITIZER=1 python tests/gpu/gpu_races.py 2     # no wait, so a data race
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DESIGNS = {2: "nobody waits", 3: "a wait", 4: "a wait and record_stream"}
 
 
 def right_batches(gpu: Accelerator, design: int, *, batches: int = 6) -> int:
-    """Return how many batches are read right, each copied before the step of the one before it."""
+    """Return how many batches are read correctly if each copy precedes the previous step."""
     hosts = [noise(4, seed=seed) for seed in range(batches)]
     copies, losses, ahead = gpu.Stream(), [], None
     for pinned in [*map(gpu.pin, hosts), None]:

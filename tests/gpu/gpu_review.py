@@ -1,6 +1,6 @@
-"""What a review by reading expects of a real GPU: each check prints one line.
+"""Check expectations from a code review on a real GPU; each check prints one line.
 
-They run on CUDA only, since the emulated device has its own tests for the same facts.
+The checks need CUDA, because the emulated device has separate tests for the same facts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from keepfed.loaders.prefetch import CudaPrefetcher
 
 
 class Graph:
-    """The shape of a DGLGraph or a PyTorch Geometric `Data`."""
+    """An object with the interface of a DGLGraph or a PyTorch Geometric `Data`."""
 
     def __init__(self, x: torch.Tensor):
         self.x = x
@@ -36,7 +36,7 @@ class Graph:
 
 
 class Instances:
-    """The shape of detectron2's `Instances`: it has no `record_stream`."""
+    """An object with the interface of detectron2's `Instances`, without `record_stream`."""
 
     def __init__(self, x: torch.Tensor):
         self._fields = {"x": x}
@@ -46,14 +46,14 @@ class Instances:
 
 
 def review_objects(gpu: CudaAccelerator) -> str:
-    """Graphs and instances arrive whole, and stay whole when the loop drops them."""
+    """Graphs and instances arrive intact, and stay intact when the loop drops them."""
     for kind in (Graph, Instances):
         _survives(gpu, [gpu.pin(kind(noise(16, seed=seed))) for seed in range(6)])
     return "2 kinds, 6 of 6 right"
 
 
 def review_packages(gpu: CudaAccelerator) -> str:
-    """The real packages that are installed here do the same."""
+    """Objects of the installed packages behave in the same way."""
     found = []
     for name, make in (("torch_geometric", _geometric), ("transformers", _encoding)):
         try:
@@ -100,7 +100,7 @@ def review_default_device(gpu: CudaAccelerator) -> str:
 
 
 def review_copies_back(gpu: CudaAccelerator) -> str:
-    """A copy to the host is not there at once, and is there after its event."""
+    """A copy to the host is complete only after its event."""
     made = torch.ones(16_000_000, device=gpu.device)
     host = torch.zeros_like(made, device="cpu").pin_memory()
     early = late = 0
@@ -112,28 +112,28 @@ def review_copies_back(gpu: CudaAccelerator) -> str:
         early += host[-1].item() != 1
         done.synchronize()
         late += host[-1].item() != 1
-    assert early > 0, "no copy was read too early"
+    assert early > 0, "No copy was read too early."
     assert late == 0, late
-    return f"read at once {early} of 50 wrong, after the event {late}"
+    return f"read immediately: {early} of 50 wrong, after the event: {late}"
 
 
 def review_other_gpu(gpu: CudaAccelerator) -> str:
-    """A step refuses a batch of another device with the sentence of the emulated one."""
+    """A step rejects a batch of another device with the message of the emulated device."""
     batch, there = gpu.upload(noise(1)), gpu.device
     gpu.device = torch.device("cuda", there.index + 1)
     try:
         gpu.step(batch, ms=0)
     except RuntimeError as error:
-        if "upload it to the GPU that computes" not in str(error):
+        if "Upload the batch to the GPU of the step" not in str(error):
             raise
         return "refused"
     finally:
         gpu.device = there
-    raise AssertionError("the step took it")
+    raise AssertionError("The step accepted the batch.")
 
 
 def review_small_pageable(gpu: CudaAccelerator) -> str:
-    """Pinned images beside pageable labels cause no warning."""
+    """Pinned images with pageable labels cause no warning."""
     batches = [(gpu.pin(noise(64)), torch.arange(256))] * 6
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -144,7 +144,7 @@ def review_small_pageable(gpu: CudaAccelerator) -> str:
 
 
 def review_captured_graph(gpu: CudaAccelerator) -> str:
-    """Watching marks its turns while another thread captures a graph, which stays valid."""
+    """Watching records iterations while another thread captures a graph, which stays valid."""
     from threading import Event as Flag
     from threading import Thread
 
@@ -179,14 +179,14 @@ def review_captured_graph(gpu: CudaAccelerator) -> str:
     thread.join()
     torch.cuda.synchronize()
     turns(6)
-    assert device_in_use(), "the runtime of CUDA was not found"
+    assert device_in_use(), "The CUDA runtime was not found."
     assert not found, found
     assert len(told) >= 6, told
-    return f"the capture survives, {len(told)} turns told"
+    return f"the capture survives, {len(told)} iterations recorded"
 
 
 def review_fork(gpu: CudaAccelerator) -> str:
-    """Figures only: may a forked worker ask whether a tensor is pinned?"""
+    """Report whether a forked worker may call `is_pinned`, without a check."""
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
     with warnings.catch_warnings():
@@ -208,12 +208,12 @@ REVIEW: tuple[Callable[[CudaAccelerator], str], ...] = (
     review_other_gpu,
     review_small_pageable,
     review_fork,
-    review_captured_graph,  # last, since a failed capture may leave the device in an error state
+    review_captured_graph,  # last, because a failed capture may leave the device in an error state
 )
 
 
 def _survives(gpu: CudaAccelerator, hosts: list[Any]) -> None:
-    """Serve `hosts` to slow steps, drop each batch at once, and compare what the steps read."""
+    """Serve `hosts` to slow steps, drop each batch immediately, and compare the results."""
     losses = []
     for batch in CudaPrefetcher(hosts, gpu):
         assert type(batch) is type(hosts[0]), type(batch)
@@ -243,6 +243,6 @@ def _encoding(number: float) -> Any:
 
 def _ask_pinned(answers: Any) -> None:
     try:
-        answers.put(f"is_pinned() says {torch.zeros(3).is_pinned()}")
+        answers.put(f"is_pinned() returns {torch.zeros(3).is_pinned()}")
     except Exception as error:
         answers.put(f"{type(error).__name__}: {str(error)[:100]}")

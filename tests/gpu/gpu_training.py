@@ -1,6 +1,6 @@
-"""Train a small network on real JPEGs, fed in four ways: how long does the GPU wait?
+"""Train a small network on real JPEGs, loaded in four ways, and measure how long the GPU waits.
 
-It runs as a part of run.py. On an emulated device the CPU trains, and the figures say nothing.
+This is a part of run.py. On an emulated device the CPU trains, and the figures mean nothing.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Step = Callable[[Any], torch.Tensor]
 
 @dataclass(frozen=True)
 class Fed:
-    """What one way to feed the network came to."""
+    """The results of one way of loading."""
 
     way: str
     workers: int
     steps: int
-    losses: tuple[float, float]  # of the first and the last step
-    idle: float  # share of the time from the first step's end on
+    losses: tuple[float, float]  # loss of the first and the last step
+    idle: float  # idle share of the time after the first step
     images_per_s: float | None
 
 
 class Crop:
-    """Cut a random square out of an image and flip every second one; uint8 stays uint8."""
+    """Crop a random square and flip every second image; uint8 stays uint8."""
 
     def __init__(self, size: int):
         self.size = size
@@ -50,7 +50,7 @@ class Crop:
 
 
 def network(classes: int, width: int) -> nn.Module:
-    """Return ten convolutions, of which every second one halves the sides of the image."""
+    """Return ten convolutions; every second one halves the sides of the image."""
     layers: list[nn.Module] = []
     for channels, wider in pairwise([3, *(width * 2**stage for stage in (0, 0, 1, 2, 3))]):
         layers += (
@@ -66,7 +66,7 @@ def network(classes: int, width: int) -> nn.Module:
 
 
 def trainer(device: torch.device, classes: int, width: int = 64) -> Step:
-    """Return a function that does a training step on a batch: uint8 images, int64 labels."""
+    """Return a function for a training step on a batch of uint8 images and int64 labels."""
     torch.manual_seed(0)
     model = network(classes, width).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -83,12 +83,12 @@ def trainer(device: torch.device, classes: int, width: int = 64) -> Step:
 
 
 def course_images() -> Path:
-    """Return the folder of the course's images, which are made where they are not there yet."""
+    """Return the folder of the course's images, and create them if they are missing."""
     from course_data import make_images
     from course_utils.paths import data_root
 
     if make_images.main(["--size", "M"]) != 0:
-        raise KeepfedError("The images could not be made; name others, --images DIR.")
+        raise KeepfedError("The images could not be created. Use other images with --images DIR.")
     return data_root() / "images-M"
 
 
@@ -103,17 +103,17 @@ def train(
     size: int = 192,
     width: int = 64,
 ) -> Fed:
-    """Train for some steps and return what came of it.
+    """Train for some steps, and return the results.
 
     Args:
-        folder: one folder per class, each with .jpg files of at least `size` pixels a side.
-        gpu: trains and is measured.
-        way: how the network is fed, one of `WAYS`.
-        steps: a few more before them are not counted.
-        batch_size: images in a batch. With few of them a fast GPU waits for Python to launch the
-            kernels of a step, which its spans cannot tell from work.
-        workers: of all ways but the naive one.
-        size: pixels of a side that are left of an image.
+        folder: contains one folder per class with .jpg files of at least `size` pixels per side.
+        gpu: device that trains and is measured.
+        way: way of loading, one of `WAYS`.
+        steps: number of measured steps, after a few for warming up.
+        batch_size: images per batch. With small batches, a fast GPU waits for Python to launch
+            kernels, and the spans count this time as work.
+        workers: number of workers, except for the naive way.
+        size: side of the cropped images in pixels.
         width: channels of the first layers of the network.
     """
     from keepfed.loaders.images import Jpegs
@@ -121,8 +121,8 @@ def train(
     data = Jpegs(folder, Crop(size))
     if len(data) < batch_size:
         raise KeepfedError(
-            f"{folder} holds {len(data)} images, and a batch takes {batch_size}: name a folder "
-            "with more, --images DIR."
+            f"{folder} has {len(data)} images, but a batch needs {batch_size}. Use a folder with "
+            "more images: --images DIR."
         )
     device = torch.device("cpu" if gpu.emulated else "cuda")
     loader: DataLoader[Any] = DataLoader(
@@ -135,7 +135,7 @@ def train(
         persistent_workers=way != "naive" and workers > 0,
     )
     step = trainer(device, len(data.classes), width)
-    # Not counted: cuDNN makes its choices, the allocator takes its memory, the workers start.
+    # warm up: cuDNN selects algorithms, the allocator reserves memory, and the workers start
     _loop(way, islice(_epochs(loader), 5), gpu, step)
     with record(label=way) as trace:
         losses = _loop(way, trace.batches(islice(_epochs(loader), steps)), gpu, step)

@@ -1,13 +1,13 @@
 """Check the CUDA side of the course on a real GPU, and record what the GPU did.
 
-python tests/gpu/run.py                   # all parts; torch and numpy are enough for the first
-python tests/gpu/run.py probes loops      # these parts
-python tests/gpu/run.py --minutes 7       # begin nothing after 7 minutes
-python tests/gpu/run.py --emulated        # the same on an emulated device; keeps nothing
+python tests/gpu/run.py                   # all parts; the first ones need only torch and numpy
+python tests/gpu/run.py probes loops      # selected parts
+python tests/gpu/run.py --minutes 7       # start no part after 7 minutes
+python tests/gpu/run.py --emulated        # on an emulated device; saves nothing
 
-Each part runs in a process of its own, so that none takes the others with it. Recordings for
-notebook 09 go to the folder `recordings`. All that was found is packed into gpu-check.zip beside
-them, after each part anew. If the variable OUT names a folder, the zip and report.txt go there too.
+Each part runs in a separate process, so a crash does not affect the others. Recordings for notebook
+09 go to the folder `recordings`. After each part, all results are packed into gpu-check.zip in the
+same folder. If the variable OUT names a folder, the zip and report.txt are copied there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from threading import Timer
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 PACK = "gpu-check.zip"
-# In the order of what a first half hour on a GPU should bring, with the seconds that each may take.
+# in the order of importance, with the time limit of each part in seconds
 PARTS = {
     "checks": 120,
     "review": 90,
@@ -44,11 +44,11 @@ PARTS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the parts one after the other; the exit status is the number of failures."""
+    """Run the parts one at a time, and return the number of failures as exit status."""
     options = parse(arguments)
     if options.here:
         sys.path[:0] = [str(HERE), str(REPO)]
-        from gpu_parts import run_parts  # torch: not in the process that keeps the others going
+        from gpu_parts import run_parts  # imports torch, which the parent process should not do
 
         return run_parts(options)
     begun = time.monotonic()
@@ -57,32 +57,34 @@ def main(arguments: list[str] | None = None) -> int:
         for part in options.parts:
             left = 60 * options.minutes - (time.monotonic() - begun)
             if left < 10:
-                print(f"No time is left for {part}.")
+                print(f"There is no time left for {part}.")
                 continue
             failures += run_part(part, options, found, min(PARTS[part], left))
             if options.out:
                 keep(found, options.out)
-            if outbox := os.environ.get("OUT"):  # where a lent machine takes few files back from
+            if outbox := os.environ.get("OUT"):  # for machines that return only a few files
                 for path in (options.out and options.out / PACK, found / "report.txt"):
                     if path and path.is_file():
                         shutil.copy(path, outbox)
     if options.out:
-        print(f"All that was found: {options.out / PACK}")
+        print(f"All results: {options.out / PACK}")
     return failures
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Return the options; without parts, all of them."""
+    """Return the options; the default is all parts."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
-    parser.add_argument("--emulated", action="store_true", help="use no GPU, and keep nothing")
-    parser.add_argument("--out", type=Path, help="folder to keep in, if not recordings")
-    parser.add_argument("--images", type=Path, help="class folders of JPEGs, if not the course's")
-    parser.add_argument("--minutes", type=float, default=1e6, help="begin no part after these")
+    parser.add_argument("--emulated", action="store_true", help="use no GPU, and save nothing")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: recordings)")
+    parser.add_argument(
+        "--images", type=Path, help="folder with JPEGs by class (default: the course's images)"
+    )
+    parser.add_argument("--minutes", type=float, default=1e6, help="start no part after this time")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if unknown := [part for part in options.parts if part not in PARTS]:
-        parser.error(f"there is no part {unknown[0]!r}; choose of {', '.join(PARTS)}")
+        parser.error(f"There is no part {unknown[0]!r}. Choose from {', '.join(PARTS)}.")
     options.parts = options.parts or list(PARTS)
     if options.out is None and not options.emulated:
         options.out = REPO / "recordings"
@@ -90,9 +92,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def run_part(part: str, options: argparse.Namespace, found: Path, seconds: float) -> int:
-    """Run one part in a process of its own; return its failures, of which a crash or a hang is one.
+    """Run one part in a separate process, and return its failures.
 
-    What it prints is shown at once, and kept.
+    A crash or a hang counts as one failure. The output is shown immediately and saved.
     """
     command = [sys.executable, str(HERE / "run.py"), part, "--here", "--out", str(found)]
     command += ["--emulated"] * options.emulated
@@ -122,7 +124,7 @@ def run_part(part: str, options: argparse.Namespace, found: Path, seconds: float
 
 
 def keep(found: Path, out: Path) -> None:
-    """Pack all that was found, and put the recordings where notebook 09 looks for them."""
+    """Pack all results, and copy the recordings to the folder that notebook 09 uses."""
     out.mkdir(parents=True, exist_ok=True)
     packed = out / f"{PACK}.part"
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:

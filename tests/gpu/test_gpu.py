@@ -1,4 +1,4 @@
-"""The checks hold on the GPU, if there is one, and on the emulated device: so they are sound."""
+"""The checks pass on the GPU, if there is one, and on the emulated device."""
 
 import json
 
@@ -30,27 +30,27 @@ def test_on_the_gpu(check, gpu):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
-def test_the_emulated_device_agrees_with_the_gpu(loop, gpu):
+def test_emulated_device_agrees_with_gpu(loop, gpu):
     compare(gpu, loop)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS)
 def test_on_the_emulated_device(check):
-    gpu, _ = timed_accelerator("H200", step_ms=20, emulate=True)  # on a clock that nobody waits for
+    gpu, _ = timed_accelerator("H200", step_ms=20, emulate=True)  # with a virtual clock
     check(gpu)
 
 
 @pytest.fixture(scope="module")
 def figures():
-    """Return by its name what each probe finds on the emulated device."""
+    """Return the figures of each probe on the emulated device by name."""
     gpu, clock = timed_accelerator("H200", step_ms=20, emulate=True)
     only_cuda = ("probe_anchors", "probe_launches")
     return {p.__name__: p(gpu, clock) for p in PROBES if p.__name__ not in only_cuda}
 
 
 @pytest.mark.slow
-def test_the_probes_find_on_the_emulated_device_what_it_was_made_to_do(figures):
+def test_probes_measure_properties_of_emulated_device(figures):
     assert figures["probe_bus"]["pinned"][64] == pytest.approx(56.3, rel=0.01)
     held = figures["probe_small_copies"]
     assert [held[f"{kb} KB"] > 40 for kb in (16, 64, 65, 1024)] == [False, False, True, True]
@@ -63,7 +63,7 @@ def test_the_probes_find_on_the_emulated_device_what_it_was_made_to_do(figures):
 
 
 @pytest.mark.parametrize(("design", "right"), [(2, {0}), (3, range(1, 6)), (4, {6})])
-def test_the_designs_for_the_sanitizer_are_those_of_notebook_09(design, right):
+def test_sanitizer_designs_match_notebook_09(design, right):
     gpu, _ = timed_accelerator("H200", emulate=True)
     assert gpu_races.right_batches(gpu, design) in right
 
@@ -74,7 +74,7 @@ def test_the_designs_for_the_sanitizer_are_those_of_notebook_09(design, right):
     [LOOPS[0], *(pytest.param(loop, marks=pytest.mark.full) for loop in LOOPS[1:])],
     ids=lambda loop: loop.name,
 )
-def test_a_recording_holds_all_that_is_needed_to_repeat_it(loop, tmp_path):
+def test_recording_contains_everything_to_repeat_it(loop, tmp_path):
     gpu = get_accelerator("H200", step_ms=20, emulate=True)
     trace = run_loop(gpu, loop)
     save(loop, Notes("loops", tmp_path, machine_facts(emulated=True)), trace, trace)

@@ -1,4 +1,4 @@
-"""The training loop is sound: it runs on an emulated device, where the CPU trains."""
+"""The training loop runs on an emulated device, where the CPU trains."""
 
 import gpu_training
 import numpy as np
@@ -32,7 +32,7 @@ def images(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("way", gpu_training.WAYS)
 @pytest.mark.filterwarnings("ignore:The batches are in pageable memory")
-def test_every_way_is_measured_by_the_interface_of_both_devices(way, images, gpu):
+def test_every_way_is_measured_on_both_devices(way, images, gpu):
     tiny = {"batch_size": 4, "workers": 1, "size": 32, "width": 4}
     fed = gpu_training.train(images, gpu, way, steps=3, **tiny)
     assert (fed.way, fed.workers, fed.steps) == (way, way != "naive", 3)
@@ -41,6 +41,6 @@ def test_every_way_is_measured_by_the_interface_of_both_devices(way, images, gpu
     assert fed.images_per_s > 0
 
 
-def test_where_there_are_too_few_images_to_train_on_a_sentence_says_so(images, gpu):
-    with pytest.raises(KeepfedError, match="holds 8 images, and a batch takes 256: name a folder"):
+def test_too_few_images_raise_clear_error(images, gpu):
+    with pytest.raises(KeepfedError, match="has 8 images, but a batch needs 256"):
         gpu_training.train(images, gpu, "naive")

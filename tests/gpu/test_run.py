@@ -1,4 +1,4 @@
-"""The session on a GPU comes to its end whatever fails, and packs what was found."""
+"""The session on a GPU finishes after any failure, and packs all results."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ WORK_OF = {
 
 @pytest.mark.parametrize("part", WORK_OF)
 @pytest.mark.parametrize("fails", [broken, missing])
-def test_a_part_goes_on_after_each_failure_and_says_what_it_was(part, fails, monkeypatch, tmp_path):
+def test_part_continues_after_failures_and_reports_them(part, fails, monkeypatch, tmp_path):
     if part == "notebooks":
         pytest.importorskip("ipykernel")
     module, name = WORK_OF[part]
@@ -69,7 +69,7 @@ if part == "training":
 """
 
 
-def test_a_crash_and_a_hang_of_a_part_are_failures_and_all_found_is_packed(monkeypatch, tmp_path):
+def test_crash_and_hang_count_as_failures_and_results_are_packed(monkeypatch, tmp_path):
     (tmp_path / "run.py").write_text(CHILD)
     monkeypatch.setattr(run, "HERE", tmp_path)
     monkeypatch.setitem(run.PARTS, "training", 1)
@@ -81,24 +81,24 @@ def test_a_crash_and_a_hang_of_a_part_are_failures_and_all_found_is_packed(monke
         report = packed.read("report.txt").decode()
     assert [part for part in parts if f"in {part}" in report] == parts
     assert "training was ended by signal 9" in report
-    assert (out / "h200-naive-measured.json").is_file()  # where notebook 09 looks
+    assert (out / "h200-naive-measured.json").is_file()  # the folder that notebook 09 uses
 
 
-def test_a_session_that_has_no_time_left_begins_no_part(tmp_path, capsys):
+def test_session_without_time_left_starts_no_part(tmp_path, capsys):
     assert run.main(["loops", "--minutes", "0", "--out", str(tmp_path)]) == 0
-    assert "No time is left for loops" in capsys.readouterr().out
+    assert "There is no time left for loops" in capsys.readouterr().out
 
 
-def test_without_a_gpu_the_script_says_so_and_an_unknown_part_is_named(monkeypatch, capsys):
+def test_missing_gpu_and_unknown_part_are_reported(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert run.main(["--here"]) == 1
     assert "add --emulated" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         run.main(["speed"])
-    assert "there is no part 'speed'; choose of checks" in capsys.readouterr().err
+    assert "There is no part 'speed'. Choose from checks" in capsys.readouterr().err
 
 
-def test_the_parts_stand_in_one_order():
+def test_parts_have_one_order():
     assert list(run.PARTS) == list(gpu_parts.PARTS)
 
 
@@ -120,9 +120,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @pytest.mark.full
-def test_a_machine_with_torch_and_numpy_alone_gets_through_to_the_end(tmp_path):
+def test_session_runs_with_only_torch_and_numpy(tmp_path):
     script = str(Path(run.__file__))
-    parts = [part for part in run.PARTS if part not in ("loops", "spread")]  # which take real time
+    parts = [part for part in run.PARTS if part not in ("loops", "spread")]  # both take real time
     command = [sys.executable, "-c", ON_A_BARE_MACHINE, script, "--here", "--emulated", *parts]
     found = subprocess.run(
         [*command, "--out", str(tmp_path)], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""What the tests of the notebooks share: the data, and a sample."""
+"""Fixtures of the notebook tests: the data and a sample notebook."""
 
 import shutil
 from pathlib import Path
@@ -12,7 +12,7 @@ from course_utils.teaching.notebook import DATA_SETS, data_path
 
 @pytest.fixture(scope="session")
 def data() -> Path:
-    """Name the folder of all data, where those of size S are there, made once for all processes."""
+    """Return the data folder with all data sets of size S, created once for all processes."""
     folder = data_root()
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".tests.lock"):
@@ -23,7 +23,7 @@ def data() -> Path:
 
 @pytest.fixture(scope="session")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Name a copy of the sample source and its checks."""
+    """Return a folder with a copy of the sample source and its checks."""
     folder = tmp_path_factory.mktemp("sample")
     shutil.copytree(Path(__file__).parent / "sample", folder, dirs_exist_ok=True)
     return folder

@@ -1,4 +1,4 @@
-"""A kernel that runs cells as a learner does, also interrupted ones, and what they show."""
+"""A kernel that runs and interrupts cells like a learner, and returns their outputs."""
 
 import os
 import re
@@ -19,37 +19,37 @@ from nbformat import NotebookNode
 from course_utils.teaching.exercise import VERDICT_MIME
 from tests.hangs import stacks
 
-Output = Mapping[str, Any]  # as a notebook's file has it
+Output = Mapping[str, Any]  # in the format of a notebook file
 _SHOWN = ("stream", "display_data", "execute_result", "error")
 _LONGEST_CELL_S = 120
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a cell showed, and whether it was interrupted."""
+    """The outputs of a cell, and whether it was interrupted."""
 
     outputs: list[Output]
     interrupted: bool
 
     @property
     def text(self) -> str:
-        """What was printed or returned, and the names of errors."""
+        """Printed and returned text, and the names of errors."""
         return "".join(map(_text, self.outputs))
 
     @property
     def error(self) -> str:
-        """The name of the error that ended it, or an empty string."""
+        """The name of the error that ended the cell, or an empty string."""
         return next((out["ename"] for out in self.outputs if out["output_type"] == "error"), "")
 
 
 def verdicts(outputs: Iterable[Output]) -> list[tuple[str, str]]:
-    """Return the exercise and the status of each check."""
+    """Return the exercise number and the status of each check."""
     fields: list[Any] = [out.get("data", {}).get(VERDICT_MIME) for out in outputs]
     return [(field["exercise"], field["status"]) for field in fields if field]
 
 
 def complaints(outputs: Iterable[Output]) -> list[str]:
-    """Return the errors and warnings on stderr, progress bars left out."""
+    """Return the errors and warnings on stderr, without progress bars."""
     lines = [
         line for out in outputs if out.get("name") == "stderr" for line in out["text"].splitlines()
     ]
@@ -63,15 +63,15 @@ class Kernel:
         self.manager, self.client = manager, client
 
     def run(self, code: str) -> str:
-        """Run a cell to its end and return what it printed or showed."""
+        """Run a cell and return its outputs as text."""
         return self.result(code).text
 
     def interrupt(self, code: str, *, at: str) -> str:
-        """Run a cell, interrupt it once it has printed `at`, and return everything it showed."""
+        """Run a cell, interrupt it after it has printed `at`, and return its outputs as text."""
         return self._run(code, lambda seen: at in "".join(map(_text, seen))).text
 
     def result(self, code: str, *, patience: float = float("inf")) -> Result:
-        """Run a cell, and interrupt it if it is not done after `patience` seconds."""
+        """Run a cell, and interrupt it after `patience` seconds."""
         wake = time.monotonic() + patience
         return self._run(code, lambda _: time.monotonic() > wake)
 
@@ -86,12 +86,12 @@ class Kernel:
                     interrupted = True
                     self.manager.interrupt_kernel()
         except TimeoutError as error:
-            error.add_note(f"{interrupted=}, and until then it had shown {seen}")
+            error.add_note(f"{interrupted=}, outputs so far: {seen}")
             raise
         return Result(seen, interrupted)
 
     def _outputs(self, message_id: str) -> Iterator[Output | None]:
-        """Yield what a cell shows until it is done; None every now and then."""
+        """Yield the outputs of a cell until it has finished, and sometimes None."""
         deadline = time.monotonic() + _LONGEST_CELL_S
         while time.monotonic() < deadline:
             yield None
@@ -105,7 +105,7 @@ class Kernel:
                 return
             if message["msg_type"] in _SHOWN:
                 yield {"output_type": message["msg_type"], **message["content"]}
-        raise TimeoutError(f"The cell did not come to its end.\n{stacks()}")
+        raise TimeoutError(f"The cell did not finish.\n{stacks()}")
 
 
 def _text(output: Output) -> str:
@@ -117,10 +117,10 @@ def _text(output: Output) -> str:
 @contextmanager
 def running_kernel(folder: Path, **env: str) -> Iterator[Kernel]:
     """Start a kernel in `folder`, with `env` added to the environment, and end it."""
-    # A port that is free may be another kernel's a moment later, a socket in a folder is its own;
-    # and what a killed kernel leaves in its temp folder goes with that.
+    # Use sockets in a private folder, because another kernel may take a free port at any moment.
+    # Deleting the folder also removes the temporary files of a killed kernel.
     transport = "tcp" if os.name == "nt" else "ipc"
-    with TemporaryDirectory(ignore_cleanup_errors=True) as temp:  # names of sockets must be short
+    with TemporaryDirectory(ignore_cleanup_errors=True) as temp:  # socket names must be short
         manager = KernelManager(transport=transport, connection_file=f"{temp}/kernel.json")
         manager.start_kernel(cwd=str(folder), env={**os.environ, "TMPDIR": temp, **env})
         client = manager.client()
@@ -134,14 +134,14 @@ def running_kernel(folder: Path, **env: str) -> Iterator[Kernel]:
 
 
 def code_cells(notebook: Path) -> list[NotebookNode]:
-    """Return the cells that a Run All runs."""
+    """Return the cells that "Run All" runs."""
     return [cell for cell in nbformat.read(notebook, 4).cells if cell.cell_type == "code"]
 
 
 def run_all(cells: Iterable[NotebookNode], folder: Path, **env: str) -> list[Output]:
-    """Run cells as a learner's Run All would; return what they show, which is no error.
+    """Run cells like "Run All", fail on errors, and return the outputs.
 
-    Complaints count as errors, but for cells that are tagged `raises-exception`.
+    Warnings count as errors too. Cells tagged `raises-exception` may fail.
     """
     shown: list[Output] = []
     with running_kernel(folder, **env) as kernel:

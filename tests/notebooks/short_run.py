@@ -1,9 +1,9 @@
-"""Which version of which notebook a short run takes where: each version of each of them once.
+"""Selection of notebooks for a short test run, which runs each version of each notebook once.
 
-Most run both versions in one kernel: each exercise as it was handed out, then solved, as a learner
-does. Else the learner versions run headless, or in a real browser; the solutions run undisturbed,
-or with each long cell interrupted. The full run takes all of that for all of them, each version in
-a kernel of its own.
+Most notebooks run both versions in one kernel: each exercise first as handed out and then solved,
+like a learner. For the others, the learner version runs headless or in a real browser, and the
+solution runs normally or with each long cell interrupted. The full run does everything with all
+notebooks, and each version has a separate kernel.
 """
 
 import re
@@ -17,8 +17,8 @@ from nbformat import NotebookNode
 from notebooks.build import number as number_of
 
 IN_THE_BROWSER = {"02"}
-ALIKE = {"A", "B"}  # nothing is to be solved: both versions run the same cells
-INTERRUPTED = {"07"}  # whose cells keep workers, and locks, for long
+ALIKE = {"A", "B"}  # notebooks without exercises, so both versions have the same cells
+INTERRUPTED = {"07"}  # notebooks whose cells use workers and locks for a long time
 TOGETHER = {"01", "03", "04", "05", "06", "08", "09", "10", "11", "12", "13"}
 MANY_WORKERS = {"04", "05", "07", "08", "10"}
 
@@ -30,9 +30,9 @@ def take(
     but: Iterable[str] = (),
     marks: Mapping[str, Sequence[pytest.MarkDecorator]] = {},
 ) -> pytest.MarkDecorator:
-    """Parametrise by `notebook`; a short run takes `only` those numbers, or all `but` those.
+    """Parametrise by `notebook`. A short run takes `only` these numbers, or all `but` these.
 
-    Some numbers may have `marks` of their own.
+    `marks` adds marks to some numbers.
     """
     return pytest.mark.parametrize(
         "notebook",
@@ -46,7 +46,7 @@ def take(
 
 
 def take_together(notebooks: Iterable[Path]) -> pytest.MarkDecorator:
-    """Parametrise by `notebook`, those whose versions a short run takes in one kernel."""
+    """Parametrise by notebooks that run both versions in one kernel in a short run."""
     return pytest.mark.parametrize(
         "notebook",
         [
@@ -67,7 +67,7 @@ def _marks(number: str, taken: bool) -> list[pytest.MarkDecorator]:
 def both_versions(
     learner: Sequence[NotebookNode], solved: Iterable[NotebookNode]
 ) -> Iterator[NotebookNode]:
-    """Yield the cells of a notebook, those of each exercise as handed out and then as solved."""
+    """Yield the cells of a notebook, each exercise first as handed out and then solved."""
     handed_out = {cell.id: cell for cell in learner}
     exercise: list[NotebookNode] = []
     for cell in solved:
@@ -83,7 +83,7 @@ def both_versions(
 
 
 def answers_needed(learner: Sequence[NotebookNode], solved: Iterable[NotebookNode]) -> set[str]:
-    """Return the names that an answer gives a meaning, and that cells after its check use."""
+    """Return the names that an answer defines and that cells after its check use."""
     handed_out = {cell.id: cell for cell in learner}
     answers: set[str] = set()
     needed: set[str] = set()
@@ -103,7 +103,7 @@ def _is_answer(cell: NotebookNode, handed_out: dict[str, NotebookNode]) -> bool:
 
 
 def _names(cell: NotebookNode) -> tuple[set[str], set[str]]:
-    """Return the names that a cell gives a meaning, imports left out, and those that it uses."""
+    """Return the names that a cell defines, without imports, and the names that it uses."""
     code = re.sub(r"^[%!].*$", "", cell.source, flags=re.MULTILINE)
     scopes = [symtable.symtable(code, cell.id, "exec")]
     top = scopes[0].get_symbols()

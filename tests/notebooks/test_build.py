@@ -1,4 +1,4 @@
-"""The build: what is stripped, what stays stable, and when the check fails."""
+"""The notebook build: stripped cells, stable IDs, and failing checks."""
 
 import textwrap
 from pathlib import Path
@@ -47,13 +47,13 @@ def pad(samples):
 '''
 
 
-def test_a_block_becomes_a_stub_that_counts_its_lines(tmp_path: Path) -> None:
+def test_block_becomes_stub_with_line_count(tmp_path: Path) -> None:
     notebook = _read(tmp_path, BLOCK)
     stub = 'def pad(samples):\n    """Pad."""\n    ...  # your code, about 2 lines'
     assert _sources(for_learner(notebook)) == [stub]
 
 
-def test_the_solution_keeps_the_block_without_its_marks(tmp_path: Path) -> None:
+def test_solution_keeps_block_without_marks(tmp_path: Path) -> None:
     (source,) = _sources(with_solutions(_read(tmp_path, BLOCK)))
     assert "SOLUTION" not in source
     assert source.endswith("    longest = max(samples)\n\n    return longest")
@@ -69,13 +69,13 @@ def test_the_solution_keeps_the_block_without_its_marks(tmp_path: Path) -> None:
         ("ok = a == b  ### SOLUTION", "ok = ...  # your answer"),
     ],
 )
-def test_the_value_of_a_marked_line_becomes_a_stub(tmp_path: Path, line: str, stub: str) -> None:
+def test_value_of_marked_line_becomes_stub(tmp_path: Path, line: str, stub: str) -> None:
     notebook = _read(tmp_path, f"\n(\n{line}\n)")
     assert _sources(for_learner(notebook)) == [f"(\n{stub}\n)"]
     assert _sources(with_solutions(notebook)) == [f"(\n{line.partition('  #')[0]}\n)"]
 
 
-def test_solutions_and_instructor_notes_stay_out_of_the_learner_version(tmp_path: Path) -> None:
+def test_learner_version_omits_solutions_and_instructor_notes(tmp_path: Path) -> None:
     notebook = _read(
         tmp_path,
         "\nshown = 1",
@@ -86,24 +86,24 @@ def test_solutions_and_instructor_notes_stay_out_of_the_learner_version(tmp_path
     assert len(with_solutions(notebook).cells) == 3
 
 
-def test_a_worker_module_cell_keeps_its_magic(tmp_path: Path) -> None:
+def test_worker_module_cell_keeps_its_magic(tmp_path: Path) -> None:
     notebook = _read(tmp_path, "\n# %%worker_module mine\nx = 1")
     assert _sources(for_learner(notebook)) == ["%%worker_module mine\nx = 1"]
 
 
-def test_ids_depend_on_their_own_cell_alone(tmp_path: Path) -> None:
+def test_cell_id_depends_only_on_its_cell(tmp_path: Path) -> None:
     before = _read(tmp_path, "\na = 1", "\nb = 1", "\nb = 1")
     after = _read(tmp_path, "\nnew = 0", "\na = 2", "\nb = 1", "\nb = 1")
     assert _ids(before)[1:] == _ids(after)[2:]
     assert len(set(_ids(before))) == 3
 
 
-def test_both_versions_share_their_ids(tmp_path: Path) -> None:
+def test_both_versions_share_cell_ids(tmp_path: Path) -> None:
     notebook = _read(tmp_path, BLOCK)
     assert _ids(for_learner(notebook)) == _ids(with_solutions(notebook))
 
 
-def test_the_minutes_are_counted_and_what_is_extra_is_marked(tmp_path: Path) -> None:
+def test_minutes_are_counted_and_optional_parts_are_marked(tmp_path: Path) -> None:
     prose = "word " * 260
     _read(
         tmp_path,
@@ -120,7 +120,7 @@ def test_the_minutes_are_counted_and_what_is_extra_is_marked(tmp_path: Path) -> 
     assert ["extra" in tags(cell) for cell in cells] == [False] * 5 + [True] * 2
 
 
-def test_an_appendix_has_a_letter_and_comes_after_the_notebooks(tmp_path: Path) -> None:
+def test_appendix_has_letter_and_follows_the_notebooks(tmp_path: Path) -> None:
     for name in ("B_more.py", "A_words.py", "10_a.py", "notes.py"):
         _read(tmp_path, " [markdown]\n# # A title\n#\n# {minutes}", name=name)
     found = sources(tmp_path)
@@ -137,13 +137,13 @@ def test_an_appendix_has_a_letter_and_comes_after_the_notebooks(tmp_path: Path) 
 @pytest.mark.parametrize(
     "cell", ["\n### BEGIN SOLUTION\nx = 1", "\nx = 1\n### END SOLUTION", "\nf(x)  ### SOLUTION"]
 )
-def test_a_mark_that_cannot_be_followed_is_named(tmp_path: Path, cell: str) -> None:
+def test_invalid_mark_raises_build_error(tmp_path: Path, cell: str) -> None:
     _read(tmp_path, cell)
     with pytest.raises(BuildError, match=r"90_a\.py: the mark in .*SOLUTION"):
         build(tmp_path, tmp_path)
 
 
-def test_two_builds_are_the_same_bytes(sample: Path, tmp_path: Path) -> None:
+def test_build_of_notebooks_is_reproducible(sample: Path, tmp_path: Path) -> None:
     arguments = ["--source", str(sample), "--out", str(tmp_path)]
     assert main(arguments) == 0
     first = {path: path.read_bytes() for path in tmp_path.rglob("*.ipynb")}
@@ -153,7 +153,7 @@ def test_two_builds_are_the_same_bytes(sample: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["edited", "missing", "orphan"])
-def test_the_check_names_the_file_that_is_out_of_step(
+def test_check_reports_outdated_notebook(
     sample: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: str
 ) -> None:
     arguments = ["--source", str(sample), "--out", str(tmp_path)]
@@ -173,11 +173,11 @@ def test_the_check_names_the_file_that_is_out_of_step(
     assert len(complaint.splitlines()) == 1
 
 
-def test_the_notebooks_are_in_step_with_their_sources() -> None:
+def test_notebooks_are_up_to_date() -> None:
     assert main(["--check"]) == 0, f"run `make notebooks` in {HERE.parent}"
 
 
-def test_a_stored_cell_brings_a_picture_that_needs_no_kernel(tmp_path: Path) -> None:
+def test_stored_cell_contains_picture_without_kernel(tmp_path: Path) -> None:
     cell = "import course_utils as cu\ncu.explorer()"
     (tmp_path / "90_a.py").write_text(f'# %%\n1\n\n# %% tags=["stored"]\n{cell}\n', "utf-8")
     learner, solved = build(tmp_path, tmp_path).values()

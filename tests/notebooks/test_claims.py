@@ -1,4 +1,4 @@
-"""Claims: the file is read strictly, and the counts and sets in it are true."""
+"""Claims: the file format is strict, and the counts and sets are true."""
 
 from pathlib import Path
 
@@ -23,12 +23,12 @@ check = "operator:index"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("claim", TESTED, ids=[claim.id for claim in TESTED])
-def test_a_count_or_set_is_what_the_prose_says(claim: Claim) -> None:
+def test_count_or_set_matches_the_prose(claim: Claim) -> None:
     found = claim.measure()
     assert claim.holds(found), f"{claim.text!r}: found {found}"
 
 
-def test_a_claim_is_read_whole(tmp_path: Path) -> None:
+def test_claim_is_read_with_all_fields(tmp_path: Path) -> None:
     path = tmp_path / "claims.toml"
     path.write_text(WHOLE, "utf-8")
     (claim,) = read_claims(path)
@@ -45,9 +45,7 @@ def test_a_claim_is_read_whole(tmp_path: Path) -> None:
         ("[[claim]]", WHOLE + "[[claim]]", "Two claims in claims.toml are called a"),
     ],
 )
-def test_what_is_wrong_with_a_claim_is_named(
-    tmp_path: Path, old: str, new: str, complaint: str
-) -> None:
+def test_invalid_claim_raises_error(tmp_path: Path, old: str, new: str, complaint: str) -> None:
     path = tmp_path / "claims.toml"
     path.write_text(WHOLE.replace(old, new), "utf-8")
     with pytest.raises(ValueError, match=complaint):
@@ -65,11 +63,11 @@ def test_counts_and_sets_are_compared(
 
 
 @pytest.mark.parametrize(("found", "holds"), [(0.5, True), (2, True), (2.1, False)])
-def test_a_ratio_holds_inside_its_band(found: float, holds: bool) -> None:
+def test_ratio_holds_inside_its_band(found: float, holds: bool) -> None:
     assert Claim("a", "90", "", "", "ratio", band=(0.5, 2)).holds(found) is holds
 
 
-def test_the_benchmark_measures_and_judges_every_ratio(
+def test_benchmark_measures_and_checks_every_ratio(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured = {"benchmarks_sample_a": 1.0, "benchmarks_sample_b": 3.0}

@@ -1,4 +1,4 @@
-"""Interrupting any cell of a notebook leaves no worker behind, and the notebook goes on."""
+"""Interrupting any cell of a notebook leaves no worker behind, and the notebook continues."""
 
 import ast
 import time
@@ -13,10 +13,10 @@ from tests.notebooks.short_run import INTERRUPTED, take
 
 pytestmark = pytest.mark.slow
 
-LONG_ENOUGH_S = 0.7  # to be interrupted by a learner who loses patience
-HALF_FILE = "filecache"  # takes what an interrupt leaves for whole, as notebook 07 says
-# A module that is interrupted while it is imported stays broken, in any kernel: import all before,
-# also what matplotlib, torch and the formats of the events import when they are first used.
+LONG_ENOUGH_S = 0.7  # cells that run longer are interrupted
+HALF_FILE = "filecache"  # accepts truncated files after an interrupt, as notebook 07 explains
+# Import everything first, because an interrupted import leaves a broken module in any kernel. This
+# includes the lazy imports of matplotlib, torch and the event formats.
 IMPORTED = """
 import io
 import course_utils as cu
@@ -33,19 +33,19 @@ LEFT = """
 cu.cleanup_workers()
 import psutil
 from course_utils.teaching.notebook.leftovers import _children
-# a server whose start was interrupted hears of it when it has started, and ends
+# a server that was interrupted while starting receives the signal later, and ends
 _, left = psutil.wait_procs(_children(), timeout=20)
 print(len(left), "left", *(f"\\n{p}: {p.ppid()} {p.cmdline()}" for p in left))
 """
 
 
-# 00 judges a training, as in test_notebooks.py
+# 00 checks a training, as in test_notebooks.py
 @take(
     sorted((HERE / "solutions").glob("*.ipynb")),
     only=INTERRUPTED,
     marks={"00": [pytest.mark.alone]},
 )
-def test_an_interrupted_cell_leaves_no_worker_and_can_be_run_again(
+def test_interrupted_cell_leaves_no_worker_and_can_rerun(
     notebook: Path,
     start_method: str,
     data: Path,

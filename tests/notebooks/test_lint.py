@@ -1,4 +1,4 @@
-"""The rules for notebooks: the sources keep them, and each breach is named."""
+"""The rules for notebooks: the sources follow them, and each violation is reported."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ SOURCES = sources(HERE / "source")
 
 
 def _lint(sample: Path, tmp_path: Path, old: str, new: str, *claims: Claim) -> list[str]:
-    """Lint the sample after an edit."""
+    """Lint the sample after an edit, and return the findings."""
     text = (sample / "90_try_the_build.py").read_text("utf-8")
     assert old in text
     path = tmp_path / "90_try_the_build.py"
@@ -25,11 +25,11 @@ def _claim(text: str) -> Claim:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
-def test_a_source_keeps_the_rules(path: Path) -> None:
+def test_source_follows_the_rules(path: Path) -> None:
     assert lint(path, read_claims()) == []
 
 
-def test_the_sample_keeps_the_rules(sample: Path) -> None:
+def test_sample_follows_the_rules(sample: Path) -> None:
     assert lint(sample / "90_try_the_build.py", []) == []
 
 
@@ -60,24 +60,26 @@ def test_the_sample_keeps_the_rules(sample: Path) -> None:
         ("Multiply", "It reads 1.5 GB/s. Multiply", "'1.5 GB' is not in claims.toml"),
     ],
 )
-def test_a_breach_is_named(sample: Path, tmp_path: Path, old: str, new: str, finding: str) -> None:
+def test_rule_violation_is_reported(
+    sample: Path, tmp_path: Path, old: str, new: str, finding: str
+) -> None:
     (found,) = _lint(sample, tmp_path, old, new)
     assert finding in found
 
 
 @pytest.mark.parametrize("cell", ["`sleep 5 s`", "Idle below 15 %. <!-- given -->", "12 events"])
-def test_code_given_numbers_and_plain_counts_are_no_claims(
+def test_code_given_numbers_and_counts_are_not_claims(
     sample: Path, tmp_path: Path, cell: str
 ) -> None:
     assert _lint(sample, tmp_path, "Squares from a worker.", cell) == []
 
 
-def test_a_claimed_number_may_stand(sample: Path, tmp_path: Path) -> None:
+def test_claimed_number_passes(sample: Path, tmp_path: Path) -> None:
     prose = "The source says *30 %*;\n# it is 23 %."
     claim = _claim("The source says *30 %*; it is 23 %.")
     assert _lint(sample, tmp_path, "Squares from a worker.", prose, claim) == []
 
 
-def test_a_claim_that_the_prose_does_not_make_is_named(sample: Path, tmp_path: Path) -> None:
+def test_claim_missing_in_prose_is_reported(sample: Path, tmp_path: Path) -> None:
     (found,) = _lint(sample, tmp_path, "Squares", "Squares", _claim("It is 30 %."))
     assert "claim x is not in the prose" in found

@@ -1,4 +1,4 @@
-"""What the README says of the time that notebooks and paths take is what the build counts."""
+"""The README has the durations of notebooks and paths that the build counts."""
 
 import re
 
@@ -15,23 +15,23 @@ Counted = dict[str, list[Part]]
 
 @pytest.fixture(scope="module")
 def counted() -> Counted:
-    """Return the parts of each notebook by its number."""
+    """Return the parts of each notebook by number."""
     return {number(path): parts(path) for path in sources(HERE / "source")}
 
 
-def test_a_notebook_takes_the_minutes_that_the_readme_says(counted: Counted) -> None:
+def test_readme_has_minutes_of_each_notebook(counted: Counted) -> None:
     said = {called: [core, extra] for called, core, extra in NOTEBOOK.findall(README)}
     assert said == {
         key: [str(part) if part.words else "" for part in both] for key, both in counted.items()
     }
 
 
-def test_a_path_takes_as_long_as_the_readme_says(counted: Counted) -> None:
+def test_readme_has_duration_of_each_path(counted: Counted) -> None:
     found = paths(README, counted)
     assert len(found) == README.count(" min |")
     for path in found:
         assert path.minutes_said == sum(stop.minutes for stop in path.stops), path.title
 
 
-def test_the_cores_of_the_first_day_take_no_more_than_six_hours(counted: Counted) -> None:
+def test_first_day_takes_at_most_six_hours(counted: Counted) -> None:
     assert sum(core.minutes for called, (core, _) in counted.items() if called <= "10") <= 360

@@ -1,4 +1,4 @@
-"""Both versions of every notebook run from top to bottom, whichever way workers start."""
+"""Both versions of every notebook run from top to bottom, with every start method of workers."""
 
 import shutil
 import tempfile
@@ -44,31 +44,29 @@ Run = Callable[[str, list[NotebookNode]], list[tuple[str, str]]]
 
 
 @take(SOURCES, but={*IN_THE_BROWSER, *ALIKE, *TOGETHER, "90"})
-def test_the_learner_version_runs_with_nothing_attempted(
-    notebook: Path, run: Run, built: Path
-) -> None:
+def test_learner_version_runs_without_answers(notebook: Path, run: Run, built: Path) -> None:
     cells = code_cells(built / notebook.with_suffix(".ipynb").name)
     assert {status for _, status in run("learner", cells)} <= {"todo"}
 
 
-# 00 judges a training in which workers wait for nothing but storage: other tests hold them up
+# 00 checks a training whose workers wait only for storage, and other tests would delay them
 @take(SOURCES, but={*INTERRUPTED, *TOGETHER}, marks={"00": [pytest.mark.alone]})
-def test_the_solutions_are_all_right(notebook: Path, run: Run, built: Path, retry: Any) -> None:
+def test_all_solutions_are_right(notebook: Path, run: Run, built: Path, retry: Any) -> None:
     cells = code_cells(built / "solutions" / notebook.with_suffix(".ipynb").name)
-    # on a busy machine a check that measures judges nothing
+    # on a busy machine, checks of measurements give no result
     found = retry(lambda: run("solutions", cells), lambda found: "todo" not in dict(found).values())
     assert {status for _, status in found} <= {"right"}
 
 
 @take_together(SOURCES)
-def test_each_exercise_is_to_do_and_then_right(
+def test_each_exercise_is_todo_and_then_right(
     notebook: Path, run: Run, built: Path, retry: Any
 ) -> None:
     learner, solved = (
         code_cells(folder / notebook.with_suffix(".ipynb").name)
         for folder in (built, built / "solutions")
     )
-    assert not answers_needed(learner, solved), "the learner version has to run by itself"
+    assert not answers_needed(learner, solved), "the learner version must run without answers"
     cells = list(both_versions(learner, solved))
     found = retry(lambda: run("both", cells), _to_do_then_right)
     assert _to_do_then_right(found), found
@@ -86,10 +84,10 @@ def run(
     tmp_path: Path,
     note_seconds: Callable[[str, float], None],
 ) -> Run:
-    """Run cells of a notebook in a folder of its own; return each exercise judged, and how."""
+    """Return a function that runs cells in a fresh folder and returns the status of each check."""
 
     def run(version: str, cells: list[NotebookNode]) -> list[tuple[str, str]]:
-        # a second attempt would begin with what the first one saved, such as 13's mended script
+        # in the same folder, a second attempt would start with files of the first one
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
         shutil.copy(SAMPLE / "sample_checks.py", folder)
         start = time.perf_counter()

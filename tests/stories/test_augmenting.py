@@ -14,7 +14,7 @@ from keepfed.measure.trace import Trace
 
 
 @pytest.mark.slow
-def test_workers_send_their_spans_in_every_epoch_and_the_device_augments_before_each_step(
+def test_every_epoch_records_worker_spans_and_augmentation(
     start_method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loops, "STEPS", 8)
@@ -29,7 +29,7 @@ def test_workers_send_their_spans_in_every_epoch_and_the_device_augments_before_
         assert trace.summary().complete
 
 
-def test_the_pace_leaves_out_what_was_ready_and_the_load_is_what_workers_do_for_a_batch() -> None:
+def test_pace_skips_first_steps_and_load_is_worker_time() -> None:
     trace = Trace(clock=lambda: 0)
     for batch in range(20):
         end = 1_000_000 * (batch + 4 * max(0, batch - loops.BEGUN))
@@ -41,6 +41,6 @@ def test_the_pace_leaves_out_what_was_ready_and_the_load_is_what_workers_do_for_
     assert (pace_ms(trace), load_ms(trace)) == (5, 6)
 
 
-def test_a_copy_takes_what_the_emulated_bus_takes() -> None:
+def test_copy_time_matches_emulated_bus() -> None:
     gpu = get_accelerator("RTX 3090", emulate=True)
     assert copy_ms(gpu, torch.zeros(239_000, dtype=torch.uint8)) == pytest.approx(0.01)

@@ -1,4 +1,4 @@
-"""The capstone's model, what its curves say, and the storage of a job whose time is counted."""
+"""The capstone's model, its learning curves, and the storage of a counted job."""
 
 import time
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ Batch = dict[str, torch.Tensor]
 
 
 def batch(events: int = 3, pulses: int = 10) -> Batch:
-    """Return events of 4 pulses and more, filled up with what nobody may look at."""
+    """Return events with at least 4 pulses, padded with values that must not matter."""
     rng = torch.Generator().manual_seed(1)
     features = torch.randn(events, pulses, 4, generator=rng)
-    features[..., 2] = 0  # in company
+    features[..., 2] = 0  # neighbours were hit too
     return {
         "features": features,
         "sensor": torch.randint(len(SENSORS), (events, pulses), generator=rng),
@@ -36,7 +36,7 @@ def model() -> PulseTransformer:
     return PulseTransformer(SENSORS, width=16, layers=1, heads=2).eval()
 
 
-def test_a_direction_has_length_one_and_depends_on_no_padding() -> None:
+def test_direction_is_unit_vector_and_ignores_padding() -> None:
     given, reader = batch(), model()
     found = reader.direction(given)
     torch.testing.assert_close(found.norm(dim=1), torch.ones(3))
@@ -45,8 +45,8 @@ def test_a_direction_has_length_one_and_depends_on_no_padding() -> None:
     torch.testing.assert_close(reader.direction(given), found)
 
 
-def test_a_hidden_sensor_is_guessed_from_the_others_alone() -> None:
-    """Where all sensors of an event are hidden, which ones they were makes no guess different."""
+def test_guess_does_not_depend_on_hidden_sensors() -> None:
+    """If all sensors of an event are hidden, the guesses do not depend on them."""
     given, reader = batch(), model()
     hide = given["mask"]
     guess = reader._encode(given, hide)[hide]
@@ -56,14 +56,16 @@ def test_a_hidden_sensor_is_guessed_from_the_others_alone() -> None:
 
 
 @pytest.mark.parametrize("direction", [(0, 0, 1), (1, 0, 0), (-0.6, 0.8, 0)])
-def test_a_line_fit_finds_where_a_particle_on_a_line_came_from(direction: Sequence[float]) -> None:
+def test_line_fit_recovers_direction_of_a_line(direction: Sequence[float]) -> None:
     time_ns = np.arange(8) * 100.0
-    sensors = -np.outer(0.3 * time_ns, direction).astype(np.float32)  # it flies away from there
+    sensors = -np.outer(0.3 * time_ns, direction).astype(
+        np.float32
+    )  # the particle flies away from `direction`
     pulses = np.stack([time_ns, np.ones(8), np.arange(8), np.zeros(8)], 1).astype(np.float32)
     np.testing.assert_allclose(line_fit(pulses, sensors), direction, atol=1e-5)
 
 
-def test_a_curve_counts_the_steps_of_its_task_over_all_epochs() -> None:
+def test_curve_counts_steps_of_its_task_over_all_epochs() -> None:
     losses = [("masked", [4.0, 2.0]), ("direction", [9.0]), ("masked", [3.0, 1.0, 7.0])]
     scores = [("masked", 2.5), ("direction", 8.0), ("masked", 1.5)]
     found = Learnt(losses, scores, {}, "here")
@@ -72,14 +74,14 @@ def test_a_curve_counts_the_steps_of_its_task_over_all_epochs() -> None:
     assert found.ends("direction") == ([1], [8.0])
 
 
-def test_the_recorded_training_learns_more_than_can_be_said_without_a_model() -> None:
+def test_recorded_training_beats_guesses_without_a_model() -> None:
     full = recorded()
     masked, direction = (full.ends(task)[1][-1] for task in ("masked", "direction"))
     assert exp(masked) < exp(full.without["masked"]) / 20
     assert direction < 0.8 * full.without["direction"]
 
 
-def test_a_counted_storage_takes_its_time_of_the_clock_and_nobody_sleeps(
+def test_counted_storage_advances_clock_without_sleeping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(time, "sleep")
@@ -99,4 +101,4 @@ def test_a_counted_storage_takes_its_time_of_the_clock_and_nobody_sleeps(
         far = waited_ms(slice(2_000_000, 2_001_000))
         assert far == pytest.approx(preset.request_ms, rel=0.2)
         again = waited_ms(slice(2_000_000, 2_001_000))
-        assert again == pytest.approx(far, rel=0.2)  # nothing is cached, and nobody queues
+        assert again == pytest.approx(far, rel=0.2)  # no cache and no queue

@@ -40,7 +40,7 @@ def fill(form: Form, written: dict[str, str]) -> None:
         fields(form)[name].value = text
 
 
-def test_what_is_typed_is_there_after_a_restart(scratch: Path) -> None:
+def test_report_survives_a_restart(scratch: Path) -> None:
     form = write_report()
     assert "Report: empty" in said(form)
     fill(form, WRITTEN)
@@ -57,13 +57,13 @@ def test_what_is_typed_is_there_after_a_restart(scratch: Path) -> None:
     ]
 
 
-def test_nothing_is_written_before_something_is_typed(scratch: Path) -> None:
+def test_empty_report_writes_no_files(scratch: Path) -> None:
     write_report()
     assert sorted(path.name for path in scratch.iterdir()) == [".gitignore"]
     assert sorted(path.name for path in scratch.parent.iterdir()) == [scratch.name]
 
 
-def test_it_says_what_it_lacks_first_and_when_nothing_is_missing() -> None:
+def test_report_names_first_missing_part() -> None:
     form = write_report()
     form.children[2].click()  # an empty change does not count
     lacks = [
@@ -83,7 +83,7 @@ def test_it_says_what_it_lacks_first_and_when_nothing_is_missing() -> None:
     assert "Nothing is missing." in said(form)
 
 
-def test_the_page_to_hand_in_has_the_changes_and_the_results_of_the_checks(scratch: Path) -> None:
+def test_page_contains_changes_and_check_results(scratch: Path) -> None:
     keep(GOOD)
     form = write_report()
     assert "18:40, seed 0: 85 points" in unescape(form.children[0].value)
@@ -97,7 +97,7 @@ def test_the_page_to_hand_in_has_the_changes_and_the_results_of_the_checks(scrat
     assert ": 100 points" in (scratch.parent / "capstone_report.md").read_text("utf-8")
 
 
-def test_where_no_widget_is_drawn_the_report_can_be_read() -> None:
+def test_report_has_plain_text_without_widgets() -> None:
     fill(write_report(), WRITTEN)
     text = write_report()._repr_mimebundle_()["text/plain"]
     assert isinstance(text, str)
@@ -105,15 +105,13 @@ def test_where_no_widget_is_drawn_the_report_can_be_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"changes": 7}', '{"changes": [{}]}'])
-def test_a_damaged_file_is_put_aside(scratch: Path, text: str) -> None:
+def test_damaged_file_is_renamed(scratch: Path, text: str) -> None:
     (scratch / "capstone_report.json").write_text(text, "utf-8")
     assert not any(field.value for field in fields(write_report()).values())
     assert (scratch / "capstone_report.damaged").read_text("utf-8") == text
 
 
-def test_a_disk_that_is_full_is_told_beside_the_fields(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_is_reported_in_the_form(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     form = write_report()
 
     def full(path: Path, content: str) -> None:

@@ -1,11 +1,11 @@
-"""A trial of a chunk shape counts what HDF5 asks for, whatever the shape."""
+"""A trial of a chunk shape counts the requests of HDF5."""
 
 import pytest
 
 from course_stories.chunk_trial import CUBE, SHAPE, SLAB, try_chunks
 
 
-def test_a_chunk_is_read_whole_for_every_read() -> None:
+def test_every_read_fetches_complete_chunks() -> None:
     trial = try_chunks((1, *SHAPE[1:]))
     assert (trial.slab.requests, trial.slab.amplification) == (SLAB, pytest.approx(1, abs=0.001))
     whole_planes = SHAPE[1] * SHAPE[2] / CUBE**2
@@ -15,7 +15,7 @@ def test_a_chunk_is_read_whole_for_every_read() -> None:
     assert trial.slab.amplification == pytest.approx(SHAPE[0] / SLAB, rel=0.01)
 
 
-def test_true_lets_h5py_choose_and_the_trial_says_what_or_that_no_such_chunk_can_be() -> None:
+def test_true_lets_h5py_choose_and_bad_shape_raises_error() -> None:
     trial = try_chunks(True)
     assert all(1 <= n <= size for n, size in zip(trial.chunks, SHAPE, strict=True))
     assert str(trial).startswith(f"chunks of {trial.chunks}\n  a slab: ")
@@ -23,6 +23,6 @@ def test_true_lets_h5py_choose_and_the_trial_says_what_or_that_no_such_chunk_can
         try_chunks((65, 192, 192))
 
 
-def test_the_seed_chooses_the_places() -> None:
+def test_seed_determines_cube_positions() -> None:
     same, again, other = (try_chunks((8, 48, 48), seed=seed) for seed in (1, 1, 2))
     assert same == again != other

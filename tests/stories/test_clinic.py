@@ -1,4 +1,4 @@
-"""The blind clinic: nothing shows but what is measured, and what is measured tells the cause."""
+"""The blind clinic: a loop shows only its measurements, and these reveal the cause."""
 
 import multiprocessing
 from pathlib import Path
@@ -28,9 +28,7 @@ def _loop(clinic: Clinic, cause: str) -> Patient:
     return next(loop for loop in clinic if causes[loop.name] == cause)
 
 
-def test_each_cause_occurs_once_in_an_order_that_the_seed_decides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seed_determines_order_of_causes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     orders = [tuple(discharge(Clinic(seed, tmp_path)).values()) for seed in (1, 1, 2, 3)]
     assert all(sorted(order) == sorted(CAUSES) for order in orders)
     assert orders[0] == orders[1]
@@ -41,7 +39,7 @@ def test_each_cause_occurs_once_in_an_order_that_the_seed_decides(
     assert set(discharge(admit()).values()) == set(CAUSES)
 
 
-def test_a_loop_shows_its_name_and_its_probes_only(clinic: Clinic) -> None:
+def test_loop_exposes_only_name_and_probes(clinic: Clinic) -> None:
     for loop, name in zip(clinic, NAMES, strict=True):
         assert loop.name == name
         assert {member for member in dir(loop) if member[0] != "_"} == PROBES | {"name"}
@@ -49,7 +47,7 @@ def test_a_loop_shows_its_name_and_its_probes_only(clinic: Clinic) -> None:
 
 
 @pytest.mark.slow
-def test_a_probe_used_twice_counts_once_and_a_second_opinion_comes_after_the_answer(
+def test_repeated_probe_counts_once_and_opinion_follows_answer(
     tmp_path: Path,
 ) -> None:
     clinic = Clinic(3, tmp_path)
@@ -73,20 +71,20 @@ def _run(*workers: list[Fetch], disturbed: bool = False, cores: int = 2) -> Any:
     return SimpleNamespace(by_worker=lambda: workers, disturbed=disturbed, cores=cores)
 
 
-def test_a_worker_that_waits_for_a_core_does_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_core_does_not_count_as_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clinic_module, "has_delay", lambda: True)
     found = WorkersCpu("A", _run(_worker(cpu_ns=480, delay_ns=500), _worker(cpu_ns=100)))
     assert found.computes == (0.48, 0.1)
     assert found.sleeps == pytest.approx((0.02, 0.9))
     assert "compute 48 % and 10 % of the time, sleep 2 % and 90 %" in found.sentence
-    # what the system does not tell is left out
+    # values that the system does not report are omitted
     monkeypatch.setattr(clinic_module, "has_delay", lambda: False)
     found = WorkersCpu("A", _run(_worker(cpu_ns=480), cores=-1))
     assert (found.computes, found.sleeps, found.cores) == ((0.48,), None, None)
     assert repr(found) == "A: The workers compute 48 % of the time."
 
 
-def test_a_loop_that_is_far_too_slow_says_that_the_machine_was_busy(
+def test_disturbed_probe_reports_busy_machine(
     clinic: Clinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = next(iter(clinic))
@@ -102,7 +100,7 @@ def test_a_loop_that_is_far_too_slow_says_that_the_machine_was_busy(
 
 @pytest.fixture(scope="module")
 def examine() -> Any:
-    """Return the solution's function that finds the cause of a loop."""
+    """Return the function of the solution that finds the cause of a loop."""
     cells = with_solutions(read_source(SOURCE)).cells
     names: dict[str, Any] = {}
     exec(next(cell.source for cell in cells if "def examine(" in cell.source), names)
@@ -113,14 +111,14 @@ def examine() -> Any:
 @pytest.mark.full  # the solutions of notebook 03 do the same
 @pytest.mark.alone
 @pytest.mark.parametrize("cause", CAUSES)
-def test_the_probes_tell_the_cause(cause: str, clinic: Clinic, examine: Any) -> None:
+def test_probes_reveal_the_cause(cause: str, clinic: Clinic, examine: Any) -> None:
     assert examine(_loop(clinic, cause)) == cause
 
 
 @pytest.mark.slow
 @pytest.mark.full
 @pytest.mark.alone
-def test_loops_are_equally_slow_and_a_loader_alone_is_fast_where_the_gpu_is_the_limit(
+def test_loops_are_equally_slow_and_gpu_loader_is_fast(
     clinic: Clinic,
 ) -> None:
     gpu, storage = (_loop(clinic, cause) for cause in ("gpu", "storage"))
@@ -130,9 +128,7 @@ def test_loops_are_equally_slow_and_a_loader_alone_is_fast_where_the_gpu_is_the_
 
 
 @pytest.mark.slow
-def test_a_loop_runs_however_workers_start_and_leaves_none_behind(
-    start_method: str, tmp_path: Path
-) -> None:
+def test_loop_runs_with_every_start_method_and_cleans_up(start_method: str, tmp_path: Path) -> None:
     multiprocessing.set_start_method(start_method, force=True)
     loop = _loop(Clinic(5, tmp_path), "storage")
     assert loop.workers_cpu().cores != 0

@@ -1,4 +1,4 @@
-"""The field guide runs: each entry says what it says, and mended it does what it should."""
+"""The programs of the field guide: each prints its message, and works after the fix."""
 
 import re
 from collections.abc import Iterator
@@ -28,21 +28,21 @@ def says(text: str, pattern: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EACH)
-def test_an_entry_says_what_it_says_and_mended_it_does_not(name: str) -> None:
+def test_faulty_program_prints_message_and_fixed_one_does_not(name: str) -> None:
     entry = entries()[name]
     if why := lacking(entry):
         pytest.skip(why)
     shown = show(name)
     assert says(shown.before, entry.prints), shown.before
     assert says(shown.after, entry.prints_fixed), shown.after
-    if name != "crash":  # which still crashes, and says where
+    if name != "crash":  # its fixed program still crashes, with a traceback
         assert not says(shown.after, entry.prints), shown.after
     if entry.messages:
         assert entry in look_up(shown.before)
     assert escape(shown.before) in shown._repr_html_()
 
 
-def test_the_box_shows_what_it_finds_and_says_what_is_not_known() -> None:
+def test_search_shows_entries_or_reports_unknown_message() -> None:
     box = Search("is killed by signal: Bus error")
     (found,) = box.found.children
     assert "/dev/shm is full" in found.children[0].value
@@ -55,7 +55,7 @@ def test_the_box_shows_what_it_finds_and_says_what_is_not_known() -> None:
     assert box.found.children == ()
 
 
-def test_a_button_runs_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_button_runs_the_program_of_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Shown(entries()["unequal_shapes"], "it broke", "it worked")
     monkeypatch.setattr(search, "show", lambda name: shown)
     (found,) = Search("stack expects each tensor to be equal size, but got").found.children
@@ -65,18 +65,16 @@ def test_a_button_runs_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert button.description == "Run it again"
 
 
-def test_what_a_machine_lacks_is_said_and_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_requirement_is_reported_without_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
     assert show("gpu_time").before == "Not run here: it needs a GPU."
-    assert (
-        "it is about fork, which this system does not have" in show("copied_strings")._repr_html_()
-    )
-    with pytest.raises(KeepfedError, match="There is no entry 'nothing'; choose one of: "):
+    assert "it needs fork, which this system does not have" in show("copied_strings")._repr_html_()
+    with pytest.raises(KeepfedError, match="There is no entry 'nothing'"):
         show("nothing")
 
 
-def test_the_remedy_without_a_gpu_is_silent_on_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fix_for_missing_gpu_raises_no_warning_on_mac(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.accelerator.is_available", lambda: True)
     monkeypatch.setattr("torch.accelerator.current_accelerator", lambda *_, **__: device("mps"))
@@ -85,7 +83,7 @@ def test_the_remedy_without_a_gpu_is_silent_on_a_mac(monkeypatch: pytest.MonkeyP
     exec(entries()["no_gpu"].fixed)  # warnings are errors here
 
 
-def test_the_book_has_every_entry_below_the_heading_of_its_topic() -> None:
+def test_pages_list_every_entry_under_its_topic() -> None:
     page = pages()._repr_html_()
     assert page.count("show(&#x27;") + page.count("show('") == len(entries())
     places = [page.index(f"<h4>{heading}") for heading in TOPICS.values()]

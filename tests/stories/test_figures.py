@@ -1,10 +1,10 @@
-"""Figures: what Jupyter makes of the style of the course."""
+"""Figures in the course's style, as Jupyter shows them."""
 
 import matplotlib.pyplot as plt
 from matplotlib_inline.backend_inline import _fetch_figure_metadata
 
 
-def test_jupyter_puts_no_box_of_its_own_behind_a_plot() -> None:
+def test_jupyter_adds_no_background_to_plots() -> None:
     with plt.style.context("course_utils.plots"):
         figure, panel = plt.subplots()
         panel.plot([1, 2])

@@ -1,4 +1,4 @@
-"""The formats side by side, and where compression pays: the figures add up, and all are shown."""
+"""The comparisons of formats and codecs: the figures are consistent and complete."""
 
 import io
 import itertools
@@ -35,12 +35,12 @@ from keepfed.errors import KeepfedError
 
 LUSTRE = "emulated busy Lustre"
 SSD, NFS = "emulated laptop SSD", "emulated NFS"
-COUNT = 50  # of 2,000 events: every 40th
+COUNT = 50  # events to compare: every 40th of 2,000
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Name the data in a folder where nobody else compares formats meanwhile."""
+    """Return a link to the data in a folder that no other test uses."""
     here = tmp_path_factory.mktemp("data") / "events-S"
     here.symlink_to(data_path("events", "S"))
     return here
@@ -52,9 +52,7 @@ def table(folder: Path) -> FormatTable:
 
 
 @pytest.mark.slow
-def test_every_format_is_read_in_every_way_and_costs_what_its_unit_does(
-    table: FormatTable, folder: Path
-) -> None:
+def test_every_format_costs_as_much_as_its_read_unit(table: FormatTable, folder: Path) -> None:
     assert set(table.rows) == set(FORMATS) == set(table.names)
     assert set(FORMATS) == {*NAMES, *VARIANTS}
     assert table.storages == [WARM, *([COLD] if can_forget() else []), LUSTRE, S3]
@@ -63,12 +61,14 @@ def test_every_format_is_read_in_every_way_and_costs_what_its_unit_does(
         assert min(row.size, row.write_s, *(cost.seconds for cost in row.costs.values())) > 0
     lengths = np.diff(EventArrays.load(folder).offsets)
     assert table.events == COUNT
-    assert table.pulses == lengths[:: -(-len(lengths) // COUNT)].sum()  # from all over the file
+    assert (
+        table.pulses == lengths[:: -(-len(lengths) // COUNT)].sum()
+    )  # evenly spread over the file
     assert not list(folder.parent.glob(".formats-*"))
-    for storage in (S3, LUSTRE, WARM):  # a file for each event is opened and read for each
+    for storage in (S3, LUSTRE, WARM):  # one file per event: one open and one read each
         cost = table.cost("npz", storage, "in order")
         assert (cost.requests, cost.opens) == (COUNT - 1, COUNT - 1)
-    for name in ("npy", "hdf5"):  # one large file: one request, and no byte too many
+    for name in ("npy", "hdf5"):  # one large file: one request without extra bytes
         cost = table.cost(name, S3, "one event")
         assert (cost.requests, cost.opens, cost.amplification) == (1, 0, 1)
     for name in ("parquet", "parquet-zstd", "hdf5-misfit", "root"):  # large units
@@ -82,7 +82,7 @@ def test_every_format_is_read_in_every_way_and_costs_what_its_unit_does(
 
 
 @pytest.mark.slow
-def test_tables_and_picture_show_every_format_and_say_what_is_emulated(table: FormatTable) -> None:
+def test_tables_and_figure_show_all_formats_and_label_emulation(table: FormatTable) -> None:
     seen, figure = table._repr_html_(), table.picture()
     assert all(seen.count(form.title) >= len(table.storages) for form in FORMATS.values())
     assert all(text in seen for text in (*table.storages, table.machine))
@@ -95,7 +95,7 @@ def test_tables_and_picture_show_every_format_and_say_what_is_emulated(table: Fo
     assert table.machine in figure.get_suptitle()
 
 
-def test_where_no_file_can_be_made_cold_it_says_so(
+def test_table_notes_missing_cold_times(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(formats_module, "can_forget", lambda: False)
@@ -106,7 +106,7 @@ def test_where_no_file_can_be_made_cold_it_says_so(
     assert "cold times are missing" in table._repr_html_()
 
 
-def test_no_draw_asks_for_the_event_that_opened_the_file() -> None:
+def test_draws_do_not_include_event_zero() -> None:
     for pattern in PATTERNS:
         asked = [[*itertools.chain(*draw)] for draw in draws(1_000, pattern)]
         assert all(min(indices) > 0 and max(indices) < 1_000 for indices in asked)
@@ -114,18 +114,18 @@ def test_no_draw_asks_for_the_event_that_opened_the_file() -> None:
 
 
 @pytest.mark.parametrize("compare", [compare_formats, compare_codecs])
-def test_without_events_or_room_nothing_is_written(
+def test_missing_events_or_space_raise_error(
     compare: Callable[[Path], Any], tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(FileNotFoundError, match="make_events --out"):
         compare(tmp_path)
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1_000_000}))
-    with pytest.raises(KeepfedError, match=r"1 MB free .* most=500"):
+    with pytest.raises(KeepfedError, match=r"1 MB free, .* most=500"):
         compare_formats(folder)
 
 
 @pytest.mark.slow
-def test_compression_loses_on_a_fast_disk_and_wins_on_slow_storage(folder: Path) -> None:
+def test_compression_pays_only_on_slow_storage(folder: Path) -> None:
     lame = replace(storage_preset("NFS"), name="slow line", mb_s=1, stream_mb_s=1)
     fast = replace(storage_preset("laptop SSD"), name="fast disk", mb_s=1e6, stream_mb_s=1e6)
     codecs = compare_codecs(folder, presets=[lame, fast])
@@ -135,7 +135,7 @@ def test_compression_loses_on_a_fast_disk_and_wins_on_slow_storage(folder: Path)
 
 
 @pytest.mark.slow
-def test_codecs_cost_what_the_formula_says_and_all_are_shown(folder: Path) -> None:
+def test_codec_costs_match_formula_and_all_are_shown(folder: Path) -> None:
     codecs: CompressionTable = compare_codecs(folder)
     for row in codecs.rows.values():
         raw, latency_s = codecs.megabytes / codecs.bandwidths[NFS], 3e-3
@@ -146,7 +146,7 @@ def test_codecs_cost_what_the_formula_says_and_all_are_shown(folder: Path) -> No
     for row in (codecs.rows[name] for name in CODECS):
         assert row.ratio > 1.2
         assert row.cost_at(row.crossover_mb_s) == pytest.approx(1)
-    assert replace(row, ratio=0.99).crossover_mb_s == 0  # what cannot be compressed never pays
+    assert replace(row, ratio=0.99).crossover_mb_s == 0  # incompressible data never pay
     page = codecs._repr_html_()
     assert all(name in page for name in ("raw", *CODECS, SSD, NFS, codecs.machine))
     figure = codecs.picture()

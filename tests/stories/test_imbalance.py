@@ -9,7 +9,7 @@ from course_stories.imbalance import draw_calibration, event_table, fit
 from course_utils.loading.events import CASCADE, read_labels
 
 
-def test_the_table_has_a_row_for_each_event(events_folder: Path) -> None:
+def test_table_has_one_row_per_event(events_folder: Path) -> None:
     labels, database = read_labels(events_folder), event_table(events_folder)
     rows = np.array(database.execute("SELECT * FROM events").fetchall())
     offsets = np.load(events_folder / "npy" / "offsets.npy")
@@ -20,7 +20,7 @@ def test_the_table_has_a_row_for_each_event(events_folder: Path) -> None:
     assert rows[7, 3] == pytest.approx(pulses[offsets[7] : offsets[8], 1].sum())
 
 
-def test_probabilities_are_as_frequent_as_where_they_were_learnt() -> None:
+def test_probabilities_match_frequencies_of_training_set() -> None:
     rng = np.random.default_rng(0)
     rare = rng.random(20_000) < 0.05
     table = np.column_stack([rare, np.exp(rng.normal(2.0 * rare))])
@@ -30,7 +30,7 @@ def test_probabilities_are_as_frequent_as_where_they_were_learnt() -> None:
     assert fit(balanced)(table).mean() > 0.15
 
 
-def test_a_curve_is_drawn_for_each_that_said_something() -> None:
+def test_calibration_plot_has_one_curve_per_classifier() -> None:
     rare = np.repeat([0.0, 1.0], 50)
     (panel,) = draw_calibration(rare, {"sure": rare, "never": 1 - rare}, bins=2).axes
     _, sure, never = (line.get_xydata().tolist() for line in panel.lines)

@@ -1,4 +1,4 @@
-"""Lecture demos: live they end with a finding; whatever goes wrong, their recording is shown."""
+"""Lecture demos: a live run returns a finding, and after any failure the recording is shown."""
 
 import json
 import re
@@ -17,20 +17,20 @@ from course_utils.command import cli
 from keepfed.errors import KeepfedError
 from keepfed.measure.simulate import Pipeline, simulate
 
-SHOW = import_module("course_stories.lecture.show")  # the package has a function so named
+SHOW = import_module("course_stories.lecture.show")  # the package has a function of the same name
 RECORDED = paths.REPO / "recordings" / "demos"
 STANDS_STILL = "import threading; threading.Event().wait()"
-SAID = {  # what a demo finds on every machine
+SAID = {  # the result of a demo on every machine
     "duplicates": "768 events, 192 of them distinct: 75 %",
-    "prefetch": "none of the 8 batches is right. With an event to wait for: 88 % hidden, 8 of 8",
-    "resume": "the same events in the same order, and the same losses to the last digit",
-    "clinic": "A waits for the storage; B waits for nobody",
+    "prefetch": "none of the 8 batches is right. If it waits for an event, 88 % overlaps, 8 of 8",
+    "resume": "Its events are the same, in the same order. Its losses are the same",
+    "clinic": "A waits for the storage; B waits for nothing",
 }
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
-    """A project with nothing but the recordings."""
+    """Return the folder of a project that contains only the recordings."""
     shutil.copytree(RECORDED, tmp_path / "recordings" / "demos")
     monkeypatch.setattr(paths, "REPO", tmp_path)
     monkeypatch.setattr(SHOW, "data_path", lambda *name: tmp_path)
@@ -41,14 +41,14 @@ def run_instead(monkeypatch, program: str) -> None:
     monkeypatch.setattr(SHOW, "_PROGRAM", program)
 
 
-def test_every_demo_is_a_module_and_has_a_recording():
+def test_every_demo_has_a_module_and_a_recording():
     folder = paths.REPO / "course_stories" / "lecture" / "programs"
     modules = {path.stem for path in folder.glob("[!_]*.py")} - {"loop"}
     assert modules == set(demos()) == {path.stem for path in RECORDED.glob("*.json")}
 
 
 @pytest.mark.parametrize("name", demos())
-def test_a_recording_is_small_and_draws_itself_as_one_page(name):
+def test_recording_is_small_and_becomes_one_page(name):
     path = RECORDED / f"{name}.json"
     assert path.stat().st_size <= 60_000
     finding = load_finding(path)
@@ -60,7 +60,7 @@ def test_a_recording_is_small_and_draws_itself_as_one_page(name):
     assert re.search(SAID.get(name, ""), finding.sentence)
 
 
-def test_a_trace_comes_back_as_it_was(tmp_path):
+def test_saved_finding_is_restored_unchanged(tmp_path):
     trace = simulate(Pipeline(read_ms=6, step_ms=5, num_workers=2, steps=5, batch_size=8))
     finding = Finding("It is <so>.", {"two workers": trace}, [["a", "b"], ["1", "2"]])
     save_finding(finding, tmp_path / "it.json", machine="M", torch="1", command="c")
@@ -79,11 +79,11 @@ def test_a_trace_comes_back_as_it_was(tmp_path):
 @pytest.mark.parametrize(
     ("program", "failure"),
     [
-        (STANDS_STILL, "Stopped after 0.2 s: it would have gone on."),
+        (STANDS_STILL, "Stopped after 0.2 s, because it was still running."),
         ("raise OSError('no room')", "Ended with an error (exit status 1) (OSError: no room)."),
     ],
 )
-def test_a_demo_that_fails_shows_its_recording_and_says_why(project, monkeypatch, program, failure):
+def test_failed_demo_shows_recording_and_reason(project, monkeypatch, program, failure):
     run_instead(monkeypatch, program)
     page, said = show("wait", timeout=0.2 if program == STANDS_STILL else 60)
     assert said.startswith(f"{failure} Here is its recording instead.\nRecorded on ")
@@ -91,9 +91,7 @@ def test_a_demo_that_fails_shows_its_recording_and_says_why(project, monkeypatch
     assert "Recorded on" in page.read_text("utf-8")
 
 
-def test_an_interrupted_demo_shows_its_recording_and_a_live_one_does_not(
-    project, monkeypatch, capsys
-):
+def test_interrupted_demo_shows_recording_and_live_demo_does_not(project, monkeypatch, capsys):
     def interrupted(*program, **limits):
         raise KeyboardInterrupt
 
@@ -108,19 +106,19 @@ def test_an_interrupted_demo_shows_its_recording_and_a_live_one_does_not(
     assert "Measured just now" in page.read_text("utf-8")
 
 
-def test_what_can_be_shown_is_listed_and_nothing_else_is(project, capsys):
+def test_command_lists_demos_and_rejects_unknown_ones(project, capsys):
     assert cli.main(["demo"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [*demos()]
     assert all(re.match(r"\w+ +\d+ s  \w.*\?$", line) for line in lines)
     assert cli.main(["demo", "nothing"]) == 1
-    assert "There is no demo 'nothing'; choose one of: wait, cliff," in capsys.readouterr().err
+    assert "There is no demo 'nothing'. Choose one of: wait, cliff," in capsys.readouterr().err
     (project / "recordings" / "demos" / "wait.json").unlink()
     with pytest.raises(KeepfedError, match="There is no recording 'demos/wait"):
         show("wait", recorded=True)
 
 
-def test_a_recording_is_shown_without_torch(project):
+def test_showing_a_recording_does_not_import_torch(project):
     code = f"""
 import sys
 from importlib import import_module
@@ -138,9 +136,7 @@ assert "torch" not in sys.modules
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", demos())
-def test_a_demo_runs_live_with_spawned_workers_and_finds_what_it_should(
-    name, tmp_path, monkeypatch
-):
+def test_live_demo_with_spawned_workers_gives_expected_result(name, tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_START_METHOD", "spawn")
     path = tmp_path / "found.json"
     assert SHOW._run(name, path, 300) == ""

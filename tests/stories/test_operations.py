@@ -3,7 +3,7 @@ import torch
 from course_stories.operations import count_operations
 
 
-def test_what_computes_is_counted_with_what_it_writes_and_a_view_writes_nothing() -> None:
+def test_operations_count_written_bytes_but_not_views() -> None:
     counted, result = count_operations(lambda x: x + 1, torch.zeros(10, dtype=torch.int64))
     assert (counted.calls, counted.views, counted.bytes_written) == (1, 0, 80)
     assert result.tolist() == [1] * 10

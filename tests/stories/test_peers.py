@@ -1,4 +1,4 @@
-"""Loaders are compared by one task, with books of what they drop, repeat or mix badly."""
+"""Loaders are compared on one task, and dropped, repeated or badly shuffled samples are counted."""
 
 import gc
 import json
@@ -27,12 +27,12 @@ ONE = Measured("LitData", "litdata 1", seconds=0.5, cpu_s=0.25, first_s=0.1, boo
     ("order", "served", "distinct", "neighbours"),
     [
         (torch.randperm(20_000, generator=torch.Generator().manual_seed(0)), 20_000, 20_000, 1),
-        (torch.arange(20_000), 20_000, 20_000, 20),  # on disk: each batch is one run
+        (torch.arange(20_000), 20_000, 20_000, 20),  # disk order: each batch is one run
         (torch.arange(19_900), 19_900, 19_900, 20),
         (torch.arange(20_000) // 2, 20_000, 10_000, 10),
     ],
 )
-def test_the_books_tell_what_is_dropped_repeated_or_not_shuffled(
+def test_ledger_reveals_dropped_repeated_or_unshuffled_samples(
     order: torch.Tensor, served: int, distinct: int, neighbours: float
 ) -> None:
     books = ledger(list(order.split(1000)), 20_000)  # type: ignore[no-untyped-call]
@@ -44,7 +44,7 @@ def test_the_books_tell_what_is_dropped_repeated_or_not_shuffled(
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # webdataset closes none
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # webdataset leaves files open
 @pytest.mark.parametrize("name", HERE)
 def test_every_loader_serves_every_sample_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("course_stories.peers.measure.ENOUGH_S", 0)
@@ -55,7 +55,7 @@ def test_every_loader_serves_every_sample_once(name: str, monkeypatch: pytest.Mo
     gc.collect()
 
 
-def test_threads_of_torch_are_given_back() -> None:
+def test_number_of_torch_threads_is_restored() -> None:
     before = torch.get_num_threads()
     with threads(1):
         assert torch.get_num_threads() == 1
@@ -63,7 +63,7 @@ def test_threads_of_torch_are_given_back() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_loader_is_recorded_with_complete_books(task: str) -> None:
+def test_every_loader_has_complete_recording(task: str) -> None:
     found = recorded(task)
     assert found.recorded.keys() == ALL.keys()
     assert all(one.books.complete for one in found.recorded.values())
@@ -71,14 +71,14 @@ def test_every_loader_is_recorded_with_complete_books(task: str) -> None:
 
 
 @pytest.mark.parametrize("table", ["events", "images, float", "images, uint8", "photographs"])
-def test_what_others_reach_is_recorded_with_complete_books(table: str) -> None:
+def test_recorded_tables_of_other_libraries_are_complete(table: str) -> None:
     found = recorded(table)
     assert all(one.books.complete and one.rate > 0 for one in found.recorded.values())
     assert {"record loader", "image loader"} & found.recorded.keys()
     assert ("pixels" in repr(found)) == (table != "events")
 
 
-def test_a_comparison_shows_what_was_measured_here_beside_what_is_recorded() -> None:
+def test_comparison_shows_measured_and_recorded_rates() -> None:
     slow = replace(ONE, name="record loader", seconds=5.0)
     both = {ONE.name: ONE, slow.name: slow}
     found = Comparison("2 kB", both, {ONE.name: ONE}, "a machine", sample_bytes=2048)
@@ -94,7 +94,7 @@ def test_a_comparison_shows_what_was_measured_here_beside_what_is_recorded() -> 
     assert [label.get_text() for label in panel.get_yticklabels()] == ["record loader", "LitData"]
 
 
-def test_a_column_that_says_nothing_is_left_out() -> None:
+def test_empty_columns_are_omitted() -> None:
     image = replace(ONE, uses="2 threads", pixels=0.5)
     found = Comparison("images", {}, {ONE.name: image}, "a machine")
     _, head, row, _ = repr(found).splitlines()
@@ -103,7 +103,7 @@ def test_a_column_that_says_nothing_is_left_out() -> None:
     assert "measured here" not in found._repr_html_()
 
 
-def test_what_was_measured_in_an_environment_of_its_own_is_kept(
+def test_measurement_from_separate_environment_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("course_stories.peers.comparison.measure_all", lambda task: [])
@@ -122,7 +122,7 @@ def ends(code: int, out: str = "", said: str = "") -> Run:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Note which environments would be made, and make none."""
+    """Record the environments that would be created, without creating them."""
     made: list[Path] = []
     monkeypatch.setattr("venv.create", lambda folder, **options: made.append(folder))
     monkeypatch.setattr("course_stories.peers.environment._share", lambda folder: None)
@@ -132,12 +132,15 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        ("WARNING: NewConnectionError('...: Failed')\nERROR: No matching", "index is not reached"),
+        (
+            "WARNING: NewConnectionError('...: Failed')\nERROR: No matching",
+            "index is not reachable",
+        ),
         ("ERROR: No matching distribution found for litdata", "No matching distribution found"),
-        ("", "it said nothing"),
+        ("", "no message"),
     ],
 )
-def test_what_cannot_be_installed_is_told_in_a_sentence(
+def test_failed_installation_raises_clear_error(
     said: str,
     sentence: str,
     tmp_path: Path,
@@ -145,20 +148,22 @@ def test_what_cannot_be_installed_is_told_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("course_stories.peers.environment._run", ends(1, said=said))
-    with pytest.raises(KeepfedError, match=f"{sentence}.*read what we measured instead"):
+    with pytest.raises(KeepfedError, match=f"(?i){sentence}.*use our recorded results"):
         install(LITDATA, tmp_path)
     assert made == [tmp_path / "litdata"]
 
 
-def test_a_library_that_crashes_is_told_in_a_sentence(
+def test_crashing_library_raises_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("course_stories.peers.environment._run", ends(-11, said="one\nSegfault"))
-    with pytest.raises(KeepfedError, match=r"LitData came to no end \(Segfault\); read what"):
+    with pytest.raises(
+        KeepfedError, match=r"Measuring LitData failed \(Segfault\)\. Use our recorded"
+    ):
         measure_there("small", "LitData", LITDATA, tmp_path)
 
 
-def test_a_form_does_nothing_until_its_button_is_pressed(
+def test_form_installs_only_after_button_press(
     tmp_path: Path, made: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = "progress\n" + json.dumps(ONE.row())
@@ -178,21 +183,21 @@ def test_a_form_does_nothing_until_its_button_is_pressed(
     assert compare("large", tmp_path).here == {"LitData": ONE}
 
 
-def test_a_form_says_what_went_wrong(
+def test_form_shows_installation_error(
     tmp_path: Path, made: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("course_stories.peers.environment._run", ends(1, said="ProxyError"))
     form = LibraryForm(tmp_path)
     form.boxes["LitData"].value = True
     form.button.click()
-    assert "LitData: litdata==" in form.said.value
-    assert "look at your network" in form.said.value
+    assert "LitData: Cannot download litdata==" in form.said.value
+    assert "Check your network" in form.said.value
     assert not form.button.disabled
 
 
 @pytest.mark.full
 @pytest.mark.slow
-def test_a_library_is_installed_beside_the_course_and_measured(tmp_path: Path) -> None:
+def test_library_is_installed_separately_and_measured(tmp_path: Path) -> None:
     try:
         install(SPDL, tmp_path)
     except KeepfedError as error:

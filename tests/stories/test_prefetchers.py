@@ -1,4 +1,4 @@
-"""The loader that is watched, the designs on the way, and the ten defects."""
+"""The test bench for prefetchers, the intermediate designs, and the ten defects."""
 
 import math
 import sys
@@ -15,7 +15,7 @@ from course_stories.prefetchers.defects import on_current
 from course_stories.prefetchers.trial import Patience, Seen
 
 
-def test_the_epoch_decides_the_order_and_who_was_left_open_is_known():
+def test_source_order_depends_on_epoch_and_open_iterators_count():
     numbers = BenchSource(range(8), pinned=False)
     numbers.set_epoch(1)
     iterator = iter(numbers)
@@ -28,7 +28,7 @@ def test_the_epoch_decides_the_order_and_who_was_left_open_is_known():
 
 
 @pytest.mark.slow
-def test_the_ten_defects_are_proven_by_counts_and_leave_no_thread_behind():
+def test_ten_defects_are_proven_and_leave_no_threads():
     before = set(threading.enumerate())
     defects = prove_all()
     assert [defect.number for defect in defects] == list(range(1, 11))
@@ -44,7 +44,7 @@ def test_the_ten_defects_are_proven_by_counts_and_leave_no_thread_behind():
 
 
 @pytest.mark.parametrize("count", [2, 6])
-def test_an_epoch_of_the_notes_ends_whatever_the_queue_holds(count):
+def test_notes_prefetcher_ends_epoch_with_any_queue_size(count):
     seen = Seen(NotesPrefetcher, PrefetcherTrial(partial(make_pairs, count)))
     assert (seen.ending, seen.spoilt) == (f"{count} batches", 0)
 
@@ -56,7 +56,7 @@ def never(loader, devices):
     yield
 
 
-def test_a_loop_that_computes_for_ever_takes_no_core_once_it_is_judged():
+def test_endless_loop_stops_computing_after_the_check():
     before = set(threading.enumerate())
     with closing(Seen(never, PrefetcherTrial(), Patience(hang=0.1))) as seen:
         assert seen.hung
@@ -70,7 +70,7 @@ def interrupted(loader, devices):
     yield from never(loader, devices)
 
 
-def test_a_loop_that_computes_for_ever_takes_no_core_once_its_judge_is_interrupted():
+def test_endless_loop_stops_after_interrupted_check():
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
         Seen(interrupted, PrefetcherTrial())
@@ -89,7 +89,7 @@ def trace_a_call():
     (lambda: None)()
 
 
-def test_a_loop_that_waits_for_ever_lets_other_threads_be_traced():
+def test_waiting_loop_does_not_block_tracing_of_threads():
     with closing(Seen(asleep, PrefetcherTrial(), Patience(hang=0.1))) as seen:
         assert seen.hung
     thread = threading.Thread(target=trace_a_call, daemon=True)
@@ -101,11 +101,11 @@ def test_a_loop_that_waits_for_ever_lets_other_threads_be_traced():
 WAITING = on_current(SideStream, wait=True)
 
 
-def test_a_second_stream_without_a_wait_reads_garbage_and_with_one_all_is_right():
+def test_second_stream_needs_a_wait_for_right_results():
     assert all(map(math.isnan, Seen(on_current(SideStream), PrefetcherTrial(make_pairs)).found))
     assert Seen(WAITING, PrefetcherTrial(make_pairs, epochs=20)).spoilt == 0  # each loss is read
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_a_design_serves_a_short_epoch(count):
+def test_side_stream_serves_short_epochs(count):
     assert Seen(WAITING, PrefetcherTrial(partial(make_pairs, count))).ending == f"{count} batches"

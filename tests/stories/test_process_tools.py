@@ -1,4 +1,4 @@
-"""Looking at workers from outside: what is shown, or a recording and why it is shown instead."""
+"""Inspecting workers from outside: live output, or a recording with a reason."""
 
 import os
 import subprocess
@@ -19,15 +19,15 @@ thread (0x80): "QueueFeederThread";wait (threading.py:1) 40
 
 
 @pytest.mark.slow
-def test_workers_are_listed_and_their_processor_disk_and_lines_shown() -> None:
+def test_tools_show_cpu_disk_and_lines_of_workers() -> None:
     numbers = TensorDataset(torch.arange(64))
     batches = iter(DataLoader(numbers, batch_size=4, num_workers=2, persistent_workers=True))
     next(batches)
     workers = worker_pids()
     assert len(workers) == 2
     for look in (cpu_use(seconds=0.1), disk_use(seconds=0.1)):
-        assert "It sees" in repr(look)
-        assert "It misses" in repr(look)
+        assert "It shows" in repr(look)
+        assert "It does not show" in repr(look)
         if not look.note:
             assert all(str(pid) in look.shows for pid in (os.getpid(), *workers))
     assert " %  " in hot_lines(workers[1], seconds=1).shows
@@ -45,19 +45,19 @@ def missing(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("run", "reason"), [(forbidden, "Error: Permission Denied"), (missing, "FileNotFoundError")]
 )
-def test_where_py_spy_may_not_look_a_recording_is_shown_with_the_reason(
+def test_failed_py_spy_shows_recording_and_reason(
     monkeypatch: pytest.MonkeyPatch, run: Any, reason: str
 ) -> None:
     monkeypatch.setattr(process_tools.subprocess, "run", run)
     look = hot_lines(1)
     assert "Recorded" in look.shows
-    assert f"({reason}); what follows was recorded elsewhere" in look.note
+    assert f"({reason}). The output below is a recording" in look.note
     assert "sudo py-spy record --pid" in look.note
     assert look.note in repr(look)
     assert reason in look._repr_html_()
 
 
-def test_a_system_without_counters_shows_the_recorded_bytes(
+def test_system_without_io_counters_shows_recording(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process_tools, "sys", SimpleNamespace(platform="darwin"))
@@ -66,6 +66,6 @@ def test_a_system_without_counters_shows_the_recorded_bytes(
     assert "worker 1" in look.shows
 
 
-def test_only_the_main_thread_counts_and_the_hottest_line_is_first() -> None:
+def test_only_main_thread_counts_and_hottest_line_is_first() -> None:
     hottest = ["  75 %  read (a.py:7)", "  25 %  decode (a.py:9)"]
     assert process_tools._hottest(RAW).splitlines() == hottest

@@ -1,4 +1,4 @@
-"""A training that is killed in earnest, again and again, ends as one that nobody killed."""
+"""A training that is really killed several times ends like an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:User
 
 
 def train(folder: Path, path: Path, *, workers: int, epochs: int, every: int, tell: int) -> None:
-    """Train, save after `every` steps, and write a byte to `tell` after each."""
+    """Train, save a checkpoint every `every` steps, and write a byte to `tell` after each step."""
     os.setsid()
     training = Training(folder, workers=workers)
     if saved := load_checkpoint(path):
@@ -36,7 +36,7 @@ def train(folder: Path, path: Path, *, workers: int, epochs: int, every: int, te
 
 
 def live(*arguments: Any, kill_after: int | None = None, alone: bool = False, **how: Any) -> int:
-    """Train in a process that is killed after so many steps, with its workers or `alone`."""
+    """Train in a process that is killed after `kill_after` steps, with its workers or `alone`."""
     hear, tell = os.pipe()
     process = get_context("fork").Process(
         target=train, args=arguments, kwargs={**how, "tell": tell}
@@ -59,7 +59,7 @@ def final(path: Path) -> dict[str, Any]:
 
 
 def assert_alike(found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Fail unless the same events came in the same order and made the same network, to the bit."""
+    """Fail unless events, order, losses and network are identical, to the bit."""
     assert found["batches"] == wanted["batches"]
     assert found["events"] == wanted["events"]
     assert found["losses"] == wanted["losses"]
@@ -69,12 +69,12 @@ def assert_alike(found: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 @pytest.fixture(autouse=True)
 def _imported(events_folder: Path) -> None:
-    """Let torch import what it does late, for seconds, before each life is forked from here."""
+    """Import slow modules of torch once, before each run is forked from this process."""
     Training(events_folder, workers=0)
 
 
 @pytest.mark.slow
-def test_killed_twice_and_restarted_with_other_workers_it_ends_as_if_nobody_had(
+def test_training_killed_twice_ends_as_uninterrupted(
     events_folder: Path, tmp_path: Path
 ) -> None:
     whole, killed = tmp_path / "whole.pt", tmp_path / "killed.pt"
@@ -88,10 +88,10 @@ def test_killed_twice_and_restarted_with_other_workers_it_ends_as_if_nobody_had(
 
 @pytest.mark.full
 @pytest.mark.parametrize("every", [1, 3])
-def test_killed_twenty_times_at_random_it_ends_as_if_nobody_had(
+def test_training_killed_twenty_times_ends_as_uninterrupted(
     events_folder: Path, tmp_path: Path, every: int
 ) -> None:
-    """Each life has another number of workers, and dies with them or leaves them orphans."""
+    """Each run has another number of workers, which are killed with it or become orphans."""
     whole, killed = tmp_path / "whole.pt", tmp_path / "killed.pt"
     draw = random.Random(every)
     how = {"epochs": 20, "every": every}

@@ -1,4 +1,4 @@
-"""The small network that shows what an order does to a model."""
+"""The small network that shows the effect of the order of events."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from course_utils.teaching.notebook import data_path
 
 
 @pytest.mark.slow
-def test_a_sorted_file_makes_a_wave_and_a_shuffled_one_the_same_losses_each_time() -> None:
+def test_sorted_file_makes_losses_oscillate() -> None:
     folder = data_path("events", "S")
     in_order = held_out_loss(folder, lambda n, rng: range(n))
     shuffled, again = (held_out_loss(folder, lambda n, rng: rng.permutation(n)) for _ in range(2))

@@ -1,4 +1,4 @@
-"""The snippets of lecture notes fail as they are printed, and serve everything once mended."""
+"""The printed snippets fail, and their fixed versions serve all samples."""
 
 import re
 
@@ -25,14 +25,14 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return numbered_shards(tmp_path_factory.mktemp("shards") / "numbered")
 
 
-def test_each_fails_as_printed_and_serves_every_sample_once_mended(
+def test_printed_snippet_fails_and_fixed_one_serves_all(
     urls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     pairs = compare_snippets(urls, *SNIPPETS)
     for pair in pairs:
         if pair.snippet.needs:
-            said = f"not run here: {pair.snippet.needs} is not part of this course"
+            said = f"not run here: the course does not install {pair.snippet.needs}"
             assert pair.before == pair.after == said
         else:
             assert re.search(HERE[pair.snippet.name], pair.before), pair
@@ -42,10 +42,8 @@ def test_each_fails_as_printed_and_serves_every_sample_once_mended(
     assert all(name in page for name in SNIPPETS)
 
 
-def test_snippets_that_do_not_come_to_their_end_are_an_error(
-    urls: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unfinished_snippets_raise_error(urls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     only_one = Demo("It ended", 0, seconds=1.0, peak_mb=1.0, output="said once")
     monkeypatch.setattr(snippets, "run_demo", lambda program, seconds: only_one)
-    with pytest.raises(KeepfedError, match="The snippets did not come to their end; run again"):
+    with pytest.raises(KeepfedError, match="The snippets did not finish"):
         compare_snippets(urls, "script")

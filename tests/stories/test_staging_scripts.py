@@ -1,4 +1,4 @@
-"""The staging scripts do what notebook 07 says, in bash and in Python."""
+"""The staging scripts behave as notebook 07 explains, in bash and in Python."""
 
 import os
 import shutil
@@ -15,31 +15,31 @@ def _language(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.param == "python":
         monkeypatch.setattr(shutil, "which", lambda name: None)
     elif shutil.which("bash") is None or os.name == "nt":
-        pytest.skip("there is no bash here")
+        pytest.skip("bash is not installed")
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    path = tmp_path / "run 7 pulses.bin"  # a name that a shell would take apart
+    path = tmp_path / "run 7 pulses.bin"  # spaces, which a shell splits
     path.write_bytes(bytes(range(250)) * 40)
     return path
 
 
 @pytest.fixture
 def place(tmp_path: Path, source: Path) -> Path:
-    """Return a folder with half a copy."""
+    """Return a folder with a truncated copy."""
     folder = tmp_path / "shm of a node"
     folder.mkdir()
     (folder / source.name).write_bytes(source.read_bytes()[:5000])
     return folder
 
 
-def test_the_lectures_script_takes_half_a_file_for_the_whole_one(source: Path, place: Path) -> None:
+def test_common_script_accepts_truncated_copy(source: Path, place: Path) -> None:
     assert run_script(AS_IN_THE_LECTURES, source, place).stat().st_size == 5000
 
 
 @pytest.mark.parametrize("seconds", [-1000, 1000])
-def test_the_repaired_one_copies_what_is_half_or_has_changed_and_nothing_else(
+def test_repaired_script_copies_only_truncated_or_changed_files(
     source: Path, place: Path, seconds: int
 ) -> None:
     assert run_script(REPAIRED, source, place).read_bytes() == source.read_bytes()
@@ -51,7 +51,7 @@ def test_the_repaired_one_copies_what_is_half_or_has_changed_and_nothing_else(
     assert run_script(REPAIRED, source, place).read_bytes()[:1] == b"x"
 
 
-def test_a_script_that_fails_says_so(source: Path, place: Path) -> None:
+def test_failing_script_raises_error(source: Path, place: Path) -> None:
     for path in (source, place / source.name):
         path.unlink()
     with pytest.raises((KeepfedError, FileNotFoundError), match=r"pulses\.bin"):

@@ -1,4 +1,4 @@
-"""The traps of workers: they are there, and what the course recommends mends them."""
+"""The faults with workers occur, and the recommended fixes work."""
 
 import sys
 from multiprocessing import Value, get_context
@@ -18,7 +18,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="about fork and /dev/
 
 
 @linux
-def test_a_list_of_strings_grows_in_a_worker_and_packed_strings_do_not() -> None:
+def test_workers_grow_with_string_list_but_not_packed_strings() -> None:
     grown = [sum(traps.strings(mended).values()) for mended in (False, True)]
     assert grown[0] > 8
     assert grown[1] < grown[0] / 4
@@ -38,10 +38,8 @@ class Watched(traps.Products):
 
 @linux
 @pytest.mark.parametrize("mended", [False, True])
-def test_workers_compute_with_all_threads_and_mended_with_one(
-    mended: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # what that costs is measured by benchmarks/claims/notebook_04.py
+def test_fix_limits_workers_to_one_thread(mended: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    # benchmarks/claims/notebook_04.py measures the cost
     monkeypatch.setattr(traps, "Products", Watched)
     Watched.most_threads.value = 0
     assert traps.threads(mended)["seconds"] > 0
@@ -50,10 +48,10 @@ def test_workers_compute_with_all_threads_and_mended_with_one(
 
 @linux
 @pytest.mark.parametrize(("mended", "position"), [(False, 6 * traps.ROW), (True, 0)])
-def test_a_forked_process_moves_the_position_of_a_handle_and_not_of_a_lazy_file(
+def test_fork_shares_position_of_handle_but_not_of_lazy_file(
     mended: bool, position: int, tmp_path: Path
 ) -> None:
-    # that two of them mix up their rows is a race, which may not be lost for many epochs
+    # mixed-up rows are a race condition, which may not occur for many epochs
     path = tmp_path / "rows.bin"
     np.arange(10, dtype="<u8").tofile(path)
     rows = traps.TrapRows(path, mended)
@@ -66,7 +64,7 @@ def test_a_forked_process_moves_the_position_of_a_handle_and_not_of_a_lazy_file(
         assert [*traps.one_handle(True).values()] == [0]
 
 
-def test_what_cannot_be_pickled_hangs_until_a_timeout_is_set(
+def test_unpicklable_sample_hangs_without_timeout(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     before = show("unpicklable", mended=False, seconds=5)
@@ -77,10 +75,10 @@ def test_what_cannot_be_pickled_hangs_until_a_timeout_is_set(
     assert "cannot pickle '_thread.lock' object" in capfd.readouterr().err
 
 
-def test_a_system_without_fork_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_without_fork_gets_an_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
     both = compare("strings")
     assert both.before.numbers == {}
-    said = "Not shown: it is about fork, which this system does not have"
+    said = "Not shown, because it needs fork, which this system does not have"
     assert both.title in both._repr_html_()
     assert both._repr_html_().count(said) == 2

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 90 · Try the build
 #
-# **You will do:** run every kind of cell that a notebook of the course has.
+# **You will do:** run every kind of cell of the course's notebooks.
 #
 # **You will learn:** whether the build, the magic, the checks and the forms work together.
 #
@@ -41,7 +41,7 @@ from torch.utils.data import Dataset
 
 
 class Squares(Dataset):
-    """The squares of 0 to 11, and the process that made them."""
+    """The squares of 0 to 11, and the process that computed them."""
 
     def __len__(self) -> int:
         return 12

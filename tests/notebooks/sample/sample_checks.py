@@ -13,10 +13,10 @@ def squares(attempt: Callable[[], Dataset[tuple[int, int]]]) -> Verdict:
     loader = DataLoader(attempt(), batch_size=4, num_workers=2, timeout=60)
     batches = list(loader)
     found = [square for values, _ in batches for square in values.tolist()]
-    expect(found == [i * i for i in range(12)], "These are no squares.", "Multiply by itself.")
+    expect(found == [i * i for i in range(12)], "These are not squares.", "Multiply by itself.")
     workers = {pid for _, pids in batches for pid in pids.tolist()}
     expect(os.getpid() not in workers, "No worker ran.", "Set num_workers.")
-    return right("Two workers made the squares.")
+    return right("Two workers computed the squares.")
 
 
 @exercise("90.2", title="Count the batches")

@@ -1,4 +1,4 @@
-"""A board in a process of its own, a result that could be on it, and what would be posted of it."""
+"""A leaderboard in a subprocess, a valid result, and the fields of its post."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from typing import Any
 from course_stories.leaderboard import Result
 
 TOKEN = "of-the-class"
-# what a script starts in the background is told to ignore interrupts, and so is its offspring
+# background processes of a script ignore interrupts, and so do their child processes
 AS_IN_A_TERMINAL = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -40,7 +40,7 @@ def sent(name: Any = "Marie", **changed: Any) -> dict[str, Any]:
 
 @contextmanager
 def serving(path: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run `course leaderboard`; give the process, and the address that it shows."""
+    """Run `course leaderboard`, and yield the process and the address of the board."""
     command = [sys.executable, "-c", AS_IN_A_TERMINAL, "leaderboard", "--file", str(path)]
     server = subprocess.Popen(
         [*command, "--port", "0", *options],
