@@ -436,7 +436,7 @@ CATALOGUE: tuple[Advice, ...] = (
         _refills_each_epoch,
     ),
     Advice(
-        "lasting-workers",
+        "persistent-workers",
         ("start-up",),
         gain=_gain_without_start_up,
         applies=lambda m: m.setting.workers > 0,

@@ -26,6 +26,6 @@ def with_arguments(**arguments: Any) -> Change:
 
 def with_persistent_workers(change: Change) -> Change:
     """Return the same change with persistent workers added."""
-    lasting = with_arguments(persistent_workers=True)
-    words = f"{change.words}, {lasting.words}"
-    return replace(change, words=words, arguments={**change.arguments, **lasting.arguments})
+    persistent = with_arguments(persistent_workers=True)
+    words = f"{change.words}, {persistent.words}"
+    return replace(change, words=words, arguments={**change.arguments, **persistent.arguments})

@@ -49,7 +49,7 @@ class Recommendation(NamedTuple):
     verdict: str  # one sentence
     change: str
     gain: float  # predicted speed-up of the loop
-    at_most: bool = False  # whether the gain is an upper bound: the cause removed completely
+    at_most: bool = False  # whether the gain is an upper bound, without the cause
     how: Change | None = None  # the change, if it needs no code of the dataset or the step
 
 
@@ -136,7 +136,7 @@ def _without_workers_s(m: Measurements) -> float:
 def _more_workers(m: Measurements, cause: Cause, advised: Recommendation) -> Recommendation:
     """Recommend more workers if they have cores and gain enough, else return `advised`.
 
-    Of the numbers of workers that are nearly as fast as the best, the smallest is recommended.
+    The result is the smallest number of workers that is nearly as fast as the best.
     """
     rows = [row for row in applicable(m, cause) if row.id == "more-workers"]
     counts = [change.arguments["num_workers"] for _ in rows for change in more_workers(m, cause)]

@@ -316,7 +316,7 @@ def _stages(fetches: Sequence[Fetch]) -> Mapping[str, float]:
 
 
 def _per_fetch(fetches: Sequence[Fetch], name: str) -> float:
-    """Return how much the running total `name` grows per fetch, where fetches know it."""
+    """Return the growth of the running total `name` per fetch, from the fetches that have it."""
     grown = count = 0
     for worker in {fetch.worker for fetch in fetches}:
         own = [getattr(fetch, name) for fetch in fetches if fetch.worker == worker]

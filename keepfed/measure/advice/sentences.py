@@ -23,7 +23,7 @@ def sentence(m: Measurements, cause: Cause) -> str:
     if has_idle_workers(m) and cause in ("storage", "CPU", "collate or IPC", "uneven"):
         return _idle_workers(m)
     return {
-        "GPU-bound": _bound_by_the_step,
+        "GPU-bound": _step_bound,
         "storage": _storage,
         "CPU": _cpu,
         "collate or IPC": _moving,
@@ -45,7 +45,7 @@ def busy_machine(setting: Setting) -> list[str]:
     ]
 
 
-def _bound_by_the_step(m: Measurements) -> str:
+def _step_bound(m: Measurements) -> str:
     who = "GPU-bound" if m.step.has_device else "Bound by the step"
     step_s, lost = m.paces.step_s, losses(m)
     if waits_for_cores(m):
@@ -65,7 +65,7 @@ def _idle_workers(m: Measurements) -> str:
     idle = m.setting.workers - m.setting.active_workers
     return (
         f"Idle workers: {idle} of {plural(m.setting.workers, 'worker')} never sent a batch, so the "
-        f"others load every batch, with {ms(m.making_s)} per fetch."
+        f"others load every batch, at {ms(m.making_s)} per fetch."
     )
 
 
@@ -101,7 +101,7 @@ def _cpu(m: Measurements) -> str:
         who = plural(max(setting.workers, 1), "worker" if setting.workers else "process")
         return (
             f"CPU: {computes}, and {who} x {plural(fetching.pool_threads, 'thread')} compete for "
-            f"the cores: with one thread each, they load {fetching.one_thread_gain:.1f} times as "
+            f"the cores: with one thread each, loading is {fetching.one_thread_gain:.1f} times as "
             "fast."
         )
     if stage := slowest_stage(m):
@@ -125,7 +125,7 @@ def _moving(m: Measurements) -> str:
         )
     return (
         f"IPC: moving a batch of {size(moving.batch_bytes)} from a worker to the main process "
-        f"costs {ms(moving.sending_s)} of CPU time, and building it takes {ms(m.making_s)}."
+        f"costs {ms(moving.sending_s)} of CPU time, compared with {ms(m.making_s)} for loading it."
     )
 
 
@@ -151,8 +151,9 @@ def _main_process(m: Measurements) -> str:
 
 def _start_up(m: Measurements) -> str:
     return (
-        f"Start-up: each epoch of {m.paces.epoch} batches loads nothing for "
-        f"{duration(m.paces.start_up_s * 1e9)}, and then takes {ms(m.paces.together_s)} per batch."
+        f"Start-up: starting and ending the loader costs {duration(m.paces.start_up_s * 1e9)} in "
+        f"each epoch of {plural(m.paces.epoch or 0, 'batch')}, on top of "
+        f"{ms(m.paces.together_s)} per batch."
     )
 
 

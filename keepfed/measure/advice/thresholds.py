@@ -9,7 +9,7 @@ from __future__ import annotations
 
 # Verdict
 ACCEPTABLE_LOSS = 0.2  # share of an iteration, all losses together, that needs no action (chosen)
-SLACK = 0.75  # share of the step time within which workers have time to spare (39 loops)
+SLACK = 0.75  # loading time per step time below which workers have time to spare (39 loops)
 FEW_FETCHES = 0.5  # maximum share of slow fetches in a loader called uneven (39 loops)
 MOST_OF_LOADING = 0.5  # minimum share of fetching and sending lost to slow fetches (39 loops)
 OVERSUBSCRIBED = 2.0  # speed-up with one thread, up to 1.3 by a busy neighbour alone (measured)
@@ -22,7 +22,7 @@ READY_NS = 2_000_000  # ns of waiting up to which a batch counts as ready (chose
 
 # When a run is long enough
 ENOUGH_ITERATIONS, ENOUGH_S = 24, 1.5  # iterations and seconds, if both halves agree (39 loops)
-AGREEMENT = 0.1  # relative difference allowed between the halves (39 loops)
+AGREEMENT = 0.1  # maximum relative difference between the halves (39 loops)
 MIN_ITERATIONS, GRACE_S = 3, 5.0  # iterations of a slow run, and the extra seconds it gets (chosen)
 ENOUGH_EPOCHS = 3  # complete epochs, if they are short (chosen)
 WATCHED_ITERATIONS, WATCHED_NS = 4, 5e8  # steady iterations of a watched loop, and ns (chosen)
@@ -43,7 +43,7 @@ QUICK_BATCH_S = 5e-3  # s per batch below which workers may cost more than they 
 SEVERAL_CORES = 1.3  # cores above which a step computes in several threads (measured)
 ENOUGH_TO_SHARE = 4  # batches per worker before a worker without any is called idle (chosen)
 POOL_CPU_SHARE = 0.2  # CPU time of other threads per CPU time of the fetching thread (chosen)
-MAX_WORKERS = 16  # workers for a storage that makes them wait (chosen)
+MAX_WORKERS = 16  # maximum number of workers that wait for storage (chosen)
 
 # Cost of moving a batch on one core of the benchmarks, November 2026 (measured)
 MOVING_MS, SENDING_MS_PER_MB, RECEIVING_MS_PER_MB = 0.25, 0.9, 0.2

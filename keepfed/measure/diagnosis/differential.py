@@ -43,8 +43,8 @@ def diagnose(
 ) -> Diagnosis:
     """Find out what a training loop waits for, and recommend one change.
 
-    The loader is restored afterwards, and all worker processes end. The step really trains the
-    model. Use a copy of the model if this matters.
+    The loader is restored afterwards, and all new worker processes end. The step really trains
+    the model, so use a copy of the model if you want to keep it unchanged.
 
     Args:
         loader: A `DataLoader` of any kind, or any object that yields batches each time it is
@@ -53,8 +53,8 @@ def diagnose(
         seconds: Approximate duration of the diagnosis, including the start-up of workers.
         synchronize: Function that waits until the device has finished its work. Only needed for a
             device that torch.accelerator does not support.
-        prove: If True, apply the change and measure its gain, if it does not need your code. The
-            loop runs with and without the change alternately, which takes half as long again.
+        prove: If True, also measure the gain of a change that does not need your code. The loop
+            runs with and without the change alternately, which takes half as long again.
 
     Returns:
         The diagnosis, which displays itself as text or HTML.

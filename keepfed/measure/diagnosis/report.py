@@ -36,7 +36,7 @@ class Diagnosis:
     verdict: str  # one sentence
     change: str  # recommended change, such as "num_workers=4"
     gain: float  # predicted speed-up of the loop with the change
-    at_most: bool  # whether the gain is an upper bound: the cause removed completely
+    at_most: bool  # whether the gain is an upper bound, without the cause
     how: Change | None  # the change, if it does not need your code
     measurements: Measurements
     trace: Trace  # loader and step together

@@ -60,12 +60,12 @@ def run_trials(
     if m.setting.kind != "no DataLoader":
         # A custom loader is tried with a thread, which shares the interpreter with the real step.
         step, synchronize = StandIn(m), None
-    trying = _Trying(loader, step, m, alone, seconds, synchronize)
+    trying = _TrialRunner(loader, step, m, alone, seconds, synchronize)
     trials = (trying.trial(row, change) for row, change in candidates(m, cause))
     return [trial for trial in trials if trial is not None]
 
 
-class _Trying:
+class _TrialRunner:
     """Tries changes of one loop."""
 
     def __init__(
@@ -120,10 +120,10 @@ class _Trying:
                 return change, None, 0.0
             if has_persistent_workers(changed) or not starts_slowly(run, m, NOTICED):
                 return change, run, predicted_s(m, run) + first_share_s(changed, run, m)
-        lasting = with_persistent_workers(change)
-        with applied(self.loader, lasting) as changed:
-            lasting_s = predicted_s(m, run) + first_share_s(changed, run, m)
-        return lasting, run, lasting_s
+        persistent = with_persistent_workers(change)
+        with applied(self.loader, persistent) as changed:
+            persistent_s = predicted_s(m, run) + first_share_s(changed, run, m)
+        return persistent, run, persistent_s
 
     def _is_doubtful(self, gain: float) -> bool:
         """Return whether to repeat a trial with this gain.

@@ -51,9 +51,7 @@ class RankTraces:
 
     def timeline(self) -> Timeline:
         """Return the timeline of all ranks on one time axis."""
-        from keepfed.measure.picture import (
-            Timeline,
-        )  # imported only when needed
+        from keepfed.measure.picture import Timeline  # import only if needed
 
         return Timeline({f"rank {rank}": trace for rank, trace in enumerate(self.traces)})
 

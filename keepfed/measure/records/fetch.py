@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 UNKNOWN = -1  # value of a figure that was not read
-LONG_NS = 2_000_000  # ns; the CPU time of every longer fetch is read
-SOME = 16  # the CPU time is read in one of this many short fetches, because it takes microseconds
+LONG_NS = 2_000_000  # ns above which the CPU time of a fetch is always read
+SOME = 16  # one of this many short fetches reads the CPU time, because this takes microseconds
 MAIN = -1  # worker ID of a batch that the main process builds
 DATASET_STAGES = ("read", "decode", "transform")  # stages of a dataset, in the order of `Fetch`
 

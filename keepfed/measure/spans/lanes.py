@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from keepfed.measure.spans.span_log import STAGES, Span, SpanLog
 from keepfed.measure.spans.summary import Interval, compute_spans, summarise, union
 
-MAX_ROWS = 12  # rows of a lane; further overlapping spans share the last row
+MAX_ROWS = 12  # maximum rows of a lane, where further overlapping spans share the last row
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Lane:
         return 1 + max((p.row for p in self.placed), default=0)
 
     def busy_ns(self) -> int:
-        """Return the time in which the lane did not only wait, in ns."""
+        """Return the time in which the lane worked instead of waiting, in ns."""
         work = union(
             (p.span.start_ns, p.span.end_ns) for p in self.placed if p.span.stage != "wait"
         )
@@ -92,10 +92,7 @@ def reach(trace: SpanLog) -> Interval:
 
 
 def busy_share(trace: SpanLog, lane: Lane) -> float:
-    """Return the share of the run in which `lane` did not only wait.
-
-    For the GPU, it is the share in which the GPU computed.
-    """
+    """Return the share of the run in which `lane` worked. For the GPU, only computing counts."""
     if lane.name == "gpu":
         return summarise(trace).utilisation
     start, end = reach(trace)

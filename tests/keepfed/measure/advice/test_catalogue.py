@@ -47,7 +47,7 @@ def test_ids_are_unique_and_each_cause_has_advice_for_any_loop() -> None:
         (IPC, {"collate_s": 0.09}, "collate-arrays"),
         ("main process", {"sampling_s": 0.02, "host_s": 0.001}, "plan-batches"),
         ("main process", {"host_s": 0.02}, "rare-loss"),
-        ("start-up", {"start_up_s": 10.0, "epoch": 20}, "lasting-workers"),
+        ("start-up", {"start_up_s": 10.0, "epoch": 20}, "persistent-workers"),
         ("start-up", {"start_up_s": 10.0, "epoch": 20, "loaders_made": 3}, "make-once"),
         ("start-up", {"start_up_s": 0.1, "epoch": 1}, "one-loop"),
         (
@@ -55,7 +55,7 @@ def test_ids_are_unique_and_each_cause_has_advice_for_any_loop() -> None:
             {"start_up_s": 10.0, "filling_s": 8.0, "epoch": 20, "kind": "stream"},
             "fill-once",
         ),
-        ("start-up", {"start_up_s": 10.0, "filling_s": 8.0, "epoch": 20}, "lasting-workers"),
+        ("start-up", {"start_up_s": 10.0, "filling_s": 8.0, "epoch": 20}, "persistent-workers"),
     ],
 )
 def test_measurements_select_the_advice(cause: Cause, figures: dict[str, Any], advice: str) -> None:

@@ -92,7 +92,7 @@ def test_each_cause_has_one_sentence_and_one_change(
     assert found.gain >= 1
 
 
-def test_simplest_of_the_best_trials_is_recommended_if_it_gains_enough() -> None:
+def test_simplest_good_trial_is_recommended() -> None:
     few, many = with_arguments(num_workers=2), with_arguments(num_workers=8)
     waits = hungry(computing_s=0.01, step_s=0.02, together_s=0.06)
     found = recommend(
@@ -118,7 +118,7 @@ def test_simplest_of_the_best_trials_is_recommended_if_it_gains_enough() -> None
     assert recommend(stalls, "uneven", [Trial("more-workers", few, 0.17)]).at_most
 
 
-def test_trial_of_the_advised_change_counts_even_with_a_small_gain() -> None:
+def test_trial_of_the_advised_change_counts_despite_a_small_gain() -> None:
     pinned = hungry(worker_cores=1, together_s=0.2)
     ((_, all_cores),) = candidates(pinned, "CPU")
     for iteration_s, gains in ((0.1, 2.0), (0.19, 0.2 / 0.19), (0.3, 1.0)):
@@ -180,14 +180,14 @@ def test_prediction_matches_the_formula() -> None:
     assert gain(restarts, num_workers=2) == pytest.approx(1 / 0.75, rel=0.02)
 
 
-@pytest.mark.parametrize(("start_up_s", "lasting"), [(0.01, False), (2.0, True)])
+@pytest.mark.parametrize(("start_up_s", "persistent"), [(0.01, False), (2.0, True)])
 def test_untried_workers_are_persistent_if_their_start_is_slow(
-    start_up_s: float, lasting: bool
+    start_up_s: float, persistent: bool
 ) -> None:
     waits = hungry(workers=2, computing_s=0.01, start_up_s=start_up_s, epoch=20)
     found = recommend(waits, "storage")
     assert found.change.startswith("num_workers=")
-    assert found.change.endswith(", persistent_workers=True") == lasting
+    assert found.change.endswith(", persistent_workers=True") == persistent
     without = recommend(hungry(workers=0, step_s=0.05, epoch=20), "CPU")
     assert without.change == "num_workers=4, persistent_workers=True"
     quick = hungry(workers=0, fetch_s=4e-3, computing_s=4e-3, collate_s=1e-4, step_s=4e-3)

@@ -98,7 +98,7 @@ def test_pinned_workers_use_all_cores_temporarily() -> None:
     assert {int(cores) for batch in ours for cores in batch} == {1}
 
 
-def test_prefetch_thread_yields_equal_batches_and_ends_with_the_loop() -> None:
+def test_prefetch_thread_yields_equal_batches_and_ends() -> None:
     ahead = OneAhead([1, 2, 3])
     assert (list(ahead), len(ahead)) == ([1, 2, 3], 3)
     batches = iter(ahead)

@@ -106,7 +106,7 @@ def test_diagnose_waits_for_the_device() -> None:
 
 
 @pytest.mark.parametrize(("workers", "error"), [(0, ValueError), (1, KeyboardInterrupt)])
-def test_errors_of_step_and_dataset_are_raised_and_loader_is_restored(
+def test_errors_are_raised_and_the_loader_is_restored(
     error: type[BaseException], workers: int
 ) -> None:
     def step(batch: Any) -> None:
@@ -132,7 +132,7 @@ def test_errors_of_step_and_dataset_are_raised_and_loader_is_restored(
         (DataLoader(data.Deadly(), 8, num_workers=1), print, "num_workers=0` to see the reason"),
     ],
 )
-def test_unsuitable_loader_or_step_raises_an_error_with_the_next_step(
+def test_unsuitable_loader_or_step_raises_an_error(
     loader: Any, step: Any, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(KeepfedError, match=says):

@@ -34,10 +34,10 @@ def slow_start(worker_id: int) -> None:
 
 
 def test_second_epoch_shows_the_delay_of_persistent_workers() -> None:
-    lasting = {"num_workers": 1, "persistent_workers": True}
-    again = DataLoader(Prepared(), batch_size=2, **lasting)
+    persistent = {"num_workers": 1, "persistent_workers": True}
+    again = DataLoader(Prepared(), batch_size=2, **persistent)
     assert first_again_s(again) >= PAUSE_S
-    once = DataLoader(ROWS, batch_size=2, worker_init_fn=slow_start, **lasting)
+    once = DataLoader(ROWS, batch_size=2, worker_init_fn=slow_start, **persistent)
     assert first_again_s(once) < PAUSE_S
     assert again._iterator is once._iterator is None
     run = Run(Trace(clock=lambda: 0), workers=1, starts_ns=[0])

@@ -158,7 +158,7 @@ class Loop:
 
 
 @pytest.mark.parametrize("batches", [10, 1000])
-def test_last_iteration_includes_the_device_but_not_the_loader_end(
+def test_last_iteration_includes_device_but_not_loader_end(
     monkeypatch: pytest.MonkeyPatch, batches: int
 ) -> None:
     loop = Loop(batches)

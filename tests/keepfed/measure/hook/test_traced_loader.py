@@ -136,7 +136,7 @@ def test_report_survives_the_pinning_thread(batch: Any, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_batch_numbers_continue_over_epochs_and_notes_appear_once(
+def test_batch_numbers_continue_and_notes_appear_once(
     num_workers: int,
 ) -> None:
     loader = DataLoader(data.Emulating(), batch_size=4, num_workers=num_workers)

@@ -16,7 +16,7 @@ def read() -> None:
         pass
 
 
-def test_stage_records_a_span_despite_an_error_and_checks_its_name() -> None:
+def test_stage_records_a_span_and_checks_its_name() -> None:
     ticks = count(0, 10)
     with record(clock=lambda: next(ticks)) as trace:
         with pytest.raises(KeyError), stage("read", lane="storage"):
@@ -27,7 +27,7 @@ def test_stage_records_a_span_despite_an_error_and_checks_its_name() -> None:
     assert (trace.begins_ns, trace.last_ns, trace.count) == (10, 20, 1)
 
 
-def test_stage_of_another_thread_has_a_separate_lane_and_no_batch() -> None:
+def test_stage_of_another_thread_has_its_own_lane() -> None:
     with record() as trace:
         trace.batch = 3
         read()
