@@ -1,11 +1,11 @@
-// Start the deck: theme, steps through code, timelines that keys switch. Follows the timeline's module.
+// Start the deck: theme, code steps, and timelines with keys. Runs after the module of the timeline.
 
 const asked = new URLSearchParams(location.search), root = document.documentElement;
 const paper = asked.get("view") === "print";
 const setTheme = (dark) => root.classList.toggle("dark", dark && !paper);
 setTheme(asked.get("theme") === "dark");
 
-// What a slide has no room for goes; letters are large enough for the last row.
+// Hide details for which a slide has no space, and enlarge the letters for the last row.
 const ZOOM = 1.95, ON_A_SLIDE = new CSSStyleSheet();
 ON_A_SLIDE.replaceSync(`
   .tl { margin: 0; padding: 0; border: 0; background: transparent; }
@@ -22,7 +22,7 @@ mountAll();
 const view = (box) => box.querySelector("script + div").shadowRoot.querySelector(".tl").timeline;
 const allReady = () => Promise.all([...document.querySelectorAll(".timeline")].map((box) => view(box).ready));
 
-// On paper each state of a timeline has a page, with the number of its slide.
+// In print, each state of a timeline has a page with the number of its slide.
 document.querySelectorAll(".slides > section").forEach((section, i) => { section.dataset.number = i + 1; });
 if (paper) {
   await allReady();
@@ -33,7 +33,7 @@ if (paper) {
   mountAll();
 }
 
-// A copy of a slide whose timeline is still to be mounted.
+// Return a copy of a slide with a timeline that is not mounted yet.
 function inState(section, state) {
   const copy = section.cloneNode(true), script = copy.querySelector(".slide > .timeline script");
   script.textContent = JSON.stringify({ ...JSON.parse(script.textContent), state });
@@ -47,9 +47,9 @@ for (const box of boxes) {
   view(box).root.getRootNode().adoptedStyleSheets = [ON_A_SLIDE];
 }
 
-// Lanes as high as the slide has room for, above its number or its source.
+// Make lanes as high as the slide permits, above its number or its source.
 function fit(box) {
-  if (!box.checkVisibility()) return; // another slide is shown, or a recording is folded
+  if (!box.checkVisibility()) return; // the slide is hidden, or the recording is folded
   const slide = box.closest(".slide"), { top, height } = slide.getBoundingClientRect();
   const timeline = view(box), folded = box.closest("details"), source = slide.querySelector(folded ? ".recorded" : ".source");
   const parts = folded ? [timeline.root] : [...slide.children].filter((part) => part !== source);
@@ -62,13 +62,13 @@ function fit(box) {
   }
 }
 
-// A recording covers its slide: to be shown where a demo fails.
+// Show or hide the recording of a demo, which covers the slide.
 function unfold() {
   const folded = deck.getCurrentSlide().querySelector(".demo details");
   if (folded) folded.open = !folded.open;
 }
 
-// The digits 1 to 9 choose a state of the timeline on the slide that is shown.
+// Select a state of the current timeline with the digits 1 to 9.
 function choose(digit) {
   const box = [...(deck.getCurrentSlide()?.querySelectorAll(".timeline") ?? [])].findLast((one) => one.checkVisibility());
   const choice = box && view(box).form.querySelectorAll("input")[digit - 1];
@@ -76,7 +76,7 @@ function choose(digit) {
   return Boolean(choice);
 }
 
-// A timeline that has the keyboard leaves the digits and the page keys to the deck; Escape gives it back.
+// A focused timeline does not handle digits and page keys. Escape removes the focus.
 function pressKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const leave = document.activeElement?.closest(".timeline") && { Escape() {}, PageDown: () => deck.next(), PageUp: () => deck.prev() }[event.key];
@@ -88,29 +88,28 @@ function pressKey(event) {
   event.preventDefault();
 }
 addEventListener("keydown", pressKey, true);
-// A choice by the mouse leaves the keyboard to the deck.
+// After a mouse click, return the keyboard focus to the deck.
 addEventListener("pointerup", () => setTimeout(() => document.activeElement?.closest?.(".timeline") && document.activeElement.blur()));
 
-// The window with the notes shows this deck twice more. What is chosen in one of the three, and
-// which recording is unfolded, is so in all.
+// The notes window shows this deck twice. Synchronise states and recordings of all three copies.
 const follows = asked.has("receiver"), others = new Set(follows ? [parent.opener] : []);
 const folds = [...document.querySelectorAll(".demo details")];
-function tell() {
+function sendState() {
   const chosen = boxes.map((box) => view(box).store.get("state")), open = folds.map((fold) => fold.open);
   for (const other of others) other?.postMessage({ chosen, open }, "*");
 }
-function hear({ data, source }) {
+function receiveState({ data, source }) {
   if (!data?.chosen) return;
   if (follows || others.has(source)) {
     data.chosen.forEach((state, i) => view(boxes[i]).store.set("state", state));
     data.open.forEach((open, i) => { folds[i].open = open; });
   }
   if (follows) return;
-  others.add(source); // what has just opened shows what a deck begins with
-  tell();
+  others.add(source); // a new window still shows the initial state
+  sendState();
 }
 
-// Lines of code stand out in turn: as many steps as of the fragments behind the code are visible.
+// Highlight the code lines of the current step. Visible fragments count the steps.
 function stepThrough(pre) {
   const steps = pre.dataset.steps.split("|").map(ranges);
   const now = steps[Math.min(pre.querySelectorAll(".step.visible").length, steps.length - 1)];
@@ -132,9 +131,9 @@ const deck = new Reveal({
   backgroundTransition: "none", pdfSeparateFragments: false, pdfMaxPagesPerSlide: 1, plugins: [RevealNotes],
 });
 window.Reveal = deck;
-for (let digit = 1; digit <= 9; digit++) deck.addKeyBinding(48 + digit, () => choose(digit)); // from the window with the notes
-deck.addKeyBinding({ keyCode: 82, key: "R", description: "The recording of a demo" }, unfold);
-deck.addKeyBinding({ keyCode: 68, key: "D", description: "Dark or light" }, () => setTheme(!root.classList.contains("dark")));
+for (let digit = 1; digit <= 9; digit++) deck.addKeyBinding(48 + digit, () => choose(digit)); // from the notes window
+deck.addKeyBinding({ keyCode: 82, key: "R", description: "Show the recording of a demo" }, unfold);
+deck.addKeyBinding({ keyCode: 68, key: "D", description: "Dark or light theme" }, () => setTheme(!root.classList.contains("dark")));
 const laidOut = paper && new Promise((done) => deck.on("pdf-ready", done));
 await deck.initialize();
 await laidOut;
@@ -146,8 +145,8 @@ deck.on("slidechanged", () => boxes.forEach(fit));
 stepAll();
 await allReady();
 boxes.forEach(fit);
-for (const fold of folds) fold.addEventListener("toggle", () => { boxes.forEach(fit); tell(); });
-for (const box of boxes) view(box).form.addEventListener("change", tell);
-addEventListener("message", hear);
-tell();
+for (const fold of folds) fold.addEventListener("toggle", () => { boxes.forEach(fit); sendState(); });
+for (const box of boxes) view(box).form.addEventListener("change", sendState);
+addEventListener("message", receiveState);
+sendState();
 root.dataset.ready = "yes";

@@ -1,6 +1,6 @@
-// Measure the slide that is shown. Returns sentences that say what a person in the last row misses.
+// Measure the current slide. Returns a message for each text that cannot be read in the last row.
 async () => {
-  const WIDTH = 1280, TEXT = 32, LABEL = 21.3, CONTRAST = 4.5; // pixels of a slide: 24 pt, 16 pt
+  const WIDTH = 1280, TEXT = 32, LABEL = 21.3, CONTRAST = 4.5; // pixels: 24 pt, 16 pt, and a contrast ratio
   const slide = Reveal.getCurrentSlide().querySelector(".slide"), found = new Set();
   const frame = slide.getBoundingClientRect(), scale = frame.width / WIDTH;
   const source = slide.querySelector(".source");
@@ -32,7 +32,7 @@ async () => {
     return (high + 0.05) / (low + 0.05);
   }
 
-  function size(node) { // of its letters, in pixels of the slide
+  function size(node) { // font size in pixels of the slide
     const pixels = parseFloat(getComputedStyle(node).fontSize);
     return node.ownerSVGElement ? (pixels * node.getScreenCTM().a) / scale : pixels * (node.currentCSSZoom ?? 1);
   }
@@ -41,17 +41,17 @@ async () => {
     const node = up(text), range = document.createRange();
     range.selectNodeContents(text);
     const box = range.getBoundingClientRect();
-    if (box.width < 2 || box.height < 2 || getComputedStyle(node).clipPath !== "none") return; // for screen readers
+    if (box.width < 2 || box.height < 2 || getComputedStyle(node).clipPath !== "none") return; // text for screen readers only
     const drawn = Boolean(node.ownerSVGElement), inSource = source?.contains(node), word = short(text.data);
     const label = drawn || inSource || node.closest(".legend, summary");
     if (size(node) < (label ? LABEL : TEXT) - 0.5) found.add(`${word} has letters of ${size(node).toFixed(0)} pixels, at least ${label ? "21.3 (16 pt)" : "32 (24 pt)"}`);
     if (!drawn && contrast(node) < CONTRAST) found.add(`${word} has a contrast of ${contrast(node).toFixed(1)}, at least ${CONTRAST}`);
-    if (!inSource && box.bottom > floor + 1) found.add(`${word} reaches below the room for the slide by ${((box.bottom - floor) / scale).toFixed(0)} pixels`);
+    if (!inSource && box.bottom > floor + 1) found.add(`${word} overflows the slide at the bottom by ${((box.bottom - floor) / scale).toFixed(0)} pixels`);
     for (let at = node; at && at !== slide.parentElement; at = up(at)) {
       const room = at.getBoundingClientRect();
       if (getComputedStyle(at).display === "inline" || at.namespaceURI.endsWith("svg")) continue;
       if (box.right > room.right + 2 || box.left < room.left - 2) {
-        found.add(`${word} is wider than its place by ${(Math.max(box.right - room.right, room.left - box.left) / scale).toFixed(0)} pixels`);
+        found.add(`${word} is wider than its box by ${(Math.max(box.right - room.right, room.left - box.left) / scale).toFixed(0)} pixels`);
         break;
       }
     }
@@ -61,7 +61,7 @@ async () => {
     for (const picture of slide.querySelectorAll("figure > svg, img, .timeline, .demo, pre, table")) {
       const box = picture.getBoundingClientRect();
       if (box.bottom > floor + 1 || box.right > frame.right - 20 * scale || box.top < frame.top) {
-        found.add(`the ${(picture.classList[0] || picture.tagName).toLowerCase()} reaches out of the room for the slide, to ${(box.right - frame.left) / scale | 0} x ${(box.bottom - frame.top) / scale | 0}, at most 1260 x ${(floor - frame.top) / scale | 0}`);
+        found.add(`the ${(picture.classList[0] || picture.tagName).toLowerCase()} overflows the slide, to ${(box.right - frame.left) / scale | 0} x ${(box.bottom - frame.top) / scale | 0}, at most 1260 x ${(floor - frame.top) / scale | 0}`);
       }
       const letters = picture.parentElement.dataset.letters;
       const shown = letters && (letters * box.width) / scale / picture.getAttribute("width");
@@ -71,7 +71,7 @@ async () => {
       if (!(image.alt || image.getAttribute("aria-label") || image.getAttribute("aria-labelledby"))) found.add("an image has no alternative text");
     }
     for (const { attributes: { href: { value } } } of slide.querySelectorAll("a[href]")) {
-      if (value.startsWith("#") ? !document.getElementById(value.slice(1)) : !/^https:/.test(value)) found.add(`the link ${value} leads nowhere`);
+      if (value.startsWith("#") ? !document.getElementById(value.slice(1)) : !/^https:/.test(value)) found.add(`the link ${value} has no target`);
     }
   }
 

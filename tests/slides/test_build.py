@@ -114,11 +114,11 @@ def test_pdf_has_a_page_per_state_and_is_reproducible(window, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- all\n" * 12, "reaches below the room"),
-        ("```python\n" + 80 * "x" + "\n```", "is wider than its place"),
+        ("- all\n" * 12, "overflows the slide"),
+        ("```python\n" + 80 * "x" + "\n```", "is wider than its box"),
         ("<small style='font-size: 20px'>small</small>", "has letters of 20 pixels"),
         ("<b style='color: #999'>pale</b>", "has a contrast of"),
-        ("[lost](there.html)", "leads nowhere"),
+        ("[lost](there.html)", "has no target"),
         ("<img src='data:,'>", "no alternative text"),
     ],
 )
