@@ -22,7 +22,7 @@ BLUE, ORANGE, GREEN, SKY, RED, GREY = (
     "#808080",
 )
 PF_DAY = 1e15 * 86_400  # operations
-GPU_FLOPS = 400e12  # assumed rate of an H100 in a training; its maximum is 989e12
+GPU_FLOPS = 400e12  # assumed rate of an H100 in training; its maximum is 989e12
 
 # The coefficients of L = E + A / N^alpha + B / D^beta, N parameters and D tokens
 HOFFMANN = {"A": 406.4, "alpha": 0.34, "B": 410.7, "beta": 0.28}

@@ -13,7 +13,7 @@ from slides.figures.fast_data_loaders.drawing import BLUE, GREEN, LOOP, RED, rat
 
 
 def smi() -> Figure:
-    """Draw GPU-Util, power and activity of an emulated GPU for three trainings."""
+    """Draw GPU-Util, power and activity of an emulated GPU for three training runs."""
     shown = {
         "one multiprocessor\nof 82 works": _panel(kernels=1 / 82),
         "all work": _panel(kernels=1.0),
