@@ -1,6 +1,6 @@
 """Measure and draw the time of an epoch from each place that can store data (notebook 07).
 
-draw_rungs({"page cache": epoch_s(folder), "emulated NFS": emulated_s(folder, "NFS")})
+draw_epoch_times({"page cache": epoch_s(folder), "emulated NFS": emulated_s(folder, "NFS")})
 """
 
 import tempfile
@@ -39,7 +39,7 @@ def warm_s(*folders: Path) -> list[float]:
     return list(np.min([[epoch_s(events) for events in each] for _ in range(7)], axis=0))
 
 
-def draw_rungs(seconds: Mapping[str, float]) -> Figure:
+def draw_epoch_times(seconds: Mapping[str, float]) -> Figure:
     """Draw the time of an epoch from each place."""
     colours = ["C0" if name.startswith("emulated") else "C1" for name in seconds]
     with drawing(7, 2.2) as (figure, (panel,)):

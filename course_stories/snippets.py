@@ -35,7 +35,7 @@ class Snippet:
 
     name: str
     broken: str
-    mended: str
+    fixed: str
     why: str
     needs: str = ""  # a package that the course does not install, or ""
 
@@ -68,7 +68,7 @@ class Pair:
 
     def _repr_html_(self) -> str:
         one = self.snippet
-        cases = ("As printed", one.broken, self.before), ("Mended", one.mended, self.after)
+        cases = ("As printed", one.broken, self.before), ("Fixed", one.fixed, self.after)
         body = "".join(
             f"<details><summary>{name}</summary>{block(code)}</details>{block(said)}"
             for name, code, said in cases
@@ -105,10 +105,10 @@ def compare_snippets(urls: Sequence[str], *names: str) -> Pairs:
         CourseError: If the process fails, or runs too long.
     """
     chosen = [SNIPPETS[name] for name in names]
-    codes = [code for one in chosen if not _missing(one) for code in (one.broken, one.mended)]
+    codes = [code for one in chosen if not _missing(one) for code in (one.broken, one.fixed)]
     said = dict(zip(codes, _all(codes, urls), strict=False))
     return Pairs(
-        Pair(one, *(_missing(one) or said[code] for code in (one.broken, one.mended)))
+        Pair(one, *(_missing(one) or said[code] for code in (one.broken, one.fixed)))
         for one in chosen
     )
 

@@ -16,7 +16,7 @@ from course_utils.errors import CourseError
 from keepfed.files import temporary_folder
 
 
-def half_staged(folder: Path) -> tuple[Path, Path]:
+def truncated_copy(folder: Path) -> tuple[Path, Path]:
     """Return a file with the pulses of `folder`, and a folder with a truncated copy of it.
 
     Both are deleted when Python exits.
@@ -55,12 +55,12 @@ def run_script(script: str, source: str | Path, place: str | Path) -> Path:
     return target
 
 
-AS_IN_THE_LECTURES = """\
+COMMON_SCRIPT = """\
 if [ ! -e $target ]; then
     cp $source $target
 fi"""
 
-REPAIRED = """\
+REPAIRED_SCRIPT = """\
 set -euo pipefail
 same() {  # compare size and modification time, without reading the data
     [ -e "$target" ] && [ "$(wc -c < "$source")" -eq "$(wc -c < "$target")" ] &&
@@ -76,7 +76,7 @@ cmp "$source" "$half"       # verify the copy
 mv "$half" "$target"        # rename atomically"""
 
 
-def _as_in_the_lectures(source: Path, target: Path) -> None:
+def _common_script(source: Path, target: Path) -> None:
     if not target.exists():
         shutil.copyfile(source, target)
 
@@ -100,4 +100,4 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-_TWINS = {AS_IN_THE_LECTURES: _as_in_the_lectures, REPAIRED: _repaired}
+_TWINS = {COMMON_SCRIPT: _common_script, REPAIRED_SCRIPT: _repaired}

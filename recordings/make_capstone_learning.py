@@ -13,7 +13,7 @@ from pathlib import Path
 
 import course_utils as cu
 from course_stories.capstone import Job, load, script_with
-from course_stories.capstone.learning import learnt
+from course_stories.capstone.learning import learning_curves
 from course_utils.hardware.machine import usable_cores
 
 PLAN = ["masked"] * 2 + ["direction"] * 4
@@ -29,7 +29,7 @@ def main(file: str) -> None:
         job.run(load(script).train)
     minutes = (time.perf_counter() - start) / 60
     about = f"trained for {minutes:.0f} min on {usable_cores()} cores, {date.today():%B %Y}"
-    fields = asdict(learnt(job, about))
+    fields = asdict(learning_curves(job, about))
     fields["losses"] = [(task, [round(loss, 4) for loss in epoch]) for task, epoch in job.losses]
     Path(file).write_text(json.dumps(fields), "utf-8")
 

@@ -1,4 +1,4 @@
-"""Count or measure what notebook 07 claims."""
+"""Count or measure the claims of notebook 07."""
 
 import tempfile
 from contextlib import suppress
@@ -12,14 +12,14 @@ from fsspec.implementations.local import LocalFileSystem
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from course_stories.data_places import break_even, epoch_s
-from course_stories.staging_scripts import AS_IN_THE_LECTURES, run_script
+from course_stories.staging_scripts import COMMON_SCRIPT, run_script
 from course_utils.hardware.storage import slow_storage
 from course_utils.loading.events import MemmapEvents, NpzEvents, Sample
 from course_utils.teaching.notebook import data_path
 from keepfed.loaders.cache import SampleCache
 from keepfed.loaders.staging import stage_to_shm
 
-FEW = 200  # files, where a count does not depend on how many there are
+FEW = 200  # files, if the result does not depend on their number
 
 
 def _folder() -> Path:
@@ -27,7 +27,7 @@ def _folder() -> Path:
 
 
 def page_cache_over_shm() -> float:
-    """Return how many times longer an epoch takes from warm files than from /dev/shm."""
+    """Return the time of an epoch from warm files, relative to /dev/shm."""
     folder = _folder()
     with stage_to_shm(folder, progress=False) as staged:
         both = MemmapEvents(folder), MemmapEvents(staged.path)
@@ -37,25 +37,25 @@ def page_cache_over_shm() -> float:
 
 
 def staging_small_files_over_an_epoch() -> float:
-    """Return what staging a folder of small files costs, in epochs."""
+    """Return the cost of staging a folder of small files, in epochs."""
     stage_s, cold_s, _ = break_even("NFS", NpzEvents, _folder(), "npz")
     return stage_s / cold_s
 
 
 def break_even_of_one_file() -> float:
-    """Return the epochs after which staging one file from a slow storage has paid."""
+    """Return the number of epochs after which staging one file from slow storage pays off."""
     stage_s, cold_s, staged_s = break_even("busy Lustre", MemmapEvents, _folder(), "npy")
     return stage_s / (cold_s - staged_s)
 
 
 def percent_left_by_the_script() -> int:
-    """Return how much of a file lies there after the lectures' script met half of it."""
+    """Return the percentage of a file that the script leaves if half a copy already exists."""
     with tempfile.TemporaryDirectory() as folder:
         source, place = Path(folder, "pulses.bin"), Path(folder, "place")
         place.mkdir()
         source.write_bytes(bytes(2000))
         Path(place, source.name).write_bytes(bytes(1000))
-        copy = run_script(AS_IN_THE_LECTURES, source, place)
+        copy = run_script(COMMON_SCRIPT, source, place)
         return round(100 * copy.stat().st_size / source.stat().st_size)
 
 
@@ -72,7 +72,7 @@ def requests_behind_filecache() -> int:
 
 
 class _Interrupted(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """Local files whose copying is interrupted half way, once."""
+    """Local files whose first copy is interrupted after half of the file."""
 
     cachable = False
     interrupt = True
@@ -87,7 +87,7 @@ class _Interrupted(LocalFileSystem):  # type: ignore[misc]  # fsspec has no type
 
 
 def percent_after_an_interrupt() -> int:
-    """Return how much of a file is served after an interrupted copy, by the same object."""
+    """Return the percentage of a file that the same object serves after an interrupted copy."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "pulses.bin")
         source.write_bytes(bytes(2000))
@@ -99,7 +99,7 @@ def percent_after_an_interrupt() -> int:
 
 
 def days_of_old_contents() -> float:
-    """Return when a changed source is looked at again, if it is not at once."""
+    """Return the days until a changed source is checked again; 0 if it is checked at once."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "pulses.bin")
         source.write_bytes(b"old")
@@ -116,7 +116,7 @@ def _filecache(fs: Any, place: str) -> Any:
 
 
 class Kept(Dataset[int]):
-    """Keeps samples in a dict, and counts in shared memory what it had to read."""
+    """Dataset that keeps samples in a dict, and counts its reads in shared memory."""
 
     def __init__(self) -> None:
         self.kept: dict[int, int] = {}
@@ -133,7 +133,7 @@ class Kept(Dataset[int]):
 
 
 def percent_read_again() -> int:
-    """Return how many samples new workers read again in the second epoch."""
+    """Return the percentage of samples that new workers read again in the second epoch."""
     dataset = Kept()
     loader = DataLoader(dataset, batch_size=40, num_workers=1)
     list(loader)
@@ -143,7 +143,7 @@ def percent_read_again() -> int:
 
 
 def hit_share_over_room() -> float:
-    """Return the hit share of a cache that never evicts over the share that fits."""
+    """Return the hit share of a cache that never evicts, relative to the share that fits."""
     events = Subset(NpzEvents(_folder()), range(FEW))
     room: SampleCache[Sample] = SampleCache(events, megabytes=10)
     epoch_s(room)

@@ -1,4 +1,4 @@
-"""Tables of rates, and the bars that our loaders have to reach."""
+"""Tables of throughputs, and the limits that our loaders must reach."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from pathlib import Path
 
 from benchmarks.peers.events import CONTIGUOUS, LISTED, SAME_FILE, THREE_LINES, TWO_THREADS
 from benchmarks.peers.images import DECODER, OURS, PILLOW, ROUGH, V2
-from benchmarks.peers.images.wanted import CORES
+from benchmarks.peers.images.spec import CORES
 from benchmarks.peers.rounds import Loaded
 from benchmarks.peers.tables import Table
 from course_stories.peers.course import BATCHED, LIMIT, RECORDS
-from course_stories.peers.measure import Measured, threads
+from course_stories.peers.measure import Measurement, threads
 from course_utils.hardware.machine import drop_cache
 
-Rows = Mapping[str, Measured]
-Bar = tuple[str, str, float]  # whose rate over whose, and how much it has to be
+Rows = Mapping[str, Measurement]
+Bar = tuple[str, str, float]  # our loader, other loader, smallest ratio of their throughputs
 BEST = "the best of the others"
 BARS: dict[str, list[Bar]] = {
     "events": [
         *((RECORDS, other, 2.0) for other in (LISTED, SAME_FILE, BATCHED)),
         (RECORDS, LIMIT, 0.85),
-        (CONTIGUOUS, THREE_LINES, 0.0),  # both give batches without gaps
+        (CONTIGUOUS, THREE_LINES, 0.0),  # both return contiguous batches
         (TWO_THREADS, BEST, 1.0),
     ],
-    # most of the others do not antialias
+    # most other libraries do not antialias
     "images, uint8": [(o, *bar) for bar in ((BEST, 1.3), (DECODER, 0.9)) for o in (OURS, ROUGH)],
     "images, float": [(OURS, BEST, 1.3)],
     "photographs": [(OURS, V2, 3.0), (OURS, PILLOW, 3.0)],
@@ -32,9 +32,9 @@ BARS: dict[str, list[Bar]] = {
 
 
 def print_table(table: Table, rows: Rows, left_out: Mapping[str, str]) -> None:
-    """Print the loaders from slow to fast, and why some are missing."""
+    """Print the loaders from slow to fast, and the reasons for missing ones."""
     print(
-        f"{table.title}; warm, medians, in turn; first: until the first batch, and CPU: s per 1,000"
+        f"{table.title}; warm, medians, alternating; first: until the first batch, CPU: s per 1,000"
     )
     width = max(map(len, rows), default=0)
     head = "samples/s", "CPU", "first ms", "served", "distinct", "neighb.", "pixels", "uses"
@@ -53,7 +53,7 @@ def print_table(table: Table, rows: Rows, left_out: Mapping[str, str]) -> None:
 
 
 def print_bars(bars: Sequence[Bar], rows: Rows) -> None:
-    """Print what our loaders have to reach, as far as those others are here."""
+    """Print the limits for our loaders, as far as the other loaders are available."""
     for ours, other, bar in bars:
         others = [
             row for name, row in rows.items() if name == other or (other == BEST and _rival(name))
@@ -66,22 +66,22 @@ def print_bars(bars: Sequence[Bar], rows: Rows) -> None:
             print(f"  {ours} / {best.name}{by}: {ratio:.2f} (bar {bar:g}) {held}", flush=True)
 
 
-def _rate(row: Measured) -> float:
-    """Return samples a second; of the decoder those for which its processor time would be enough.
+def _rate(row: Measurement) -> float:
+    """Return samples/s; for the decoder, the samples/s that its CPU time allows.
 
-    Its threads wait for nothing: what they lose, up to a sixth beside a dozen idle libraries, was
-    lost by the system, and a limit that is lost is none.
+    The decoder's threads never wait on purpose. Next to a dozen idle libraries they lose up to a
+    sixth of the time to the system, and a limit must not include this loss.
     """
     return CORES * row.books.served / row.cpu_s if row.name == DECODER else row.rate
 
 
 def _rival(name: str) -> bool:
-    """Tell whether a loader is neither one of ours, nor a limit, nor given two threads of torch."""
+    """Return whether a loader is not ours, not a limit, and not the two-thread torch variant."""
     return not name.startswith((OURS, RECORDS, "limit", THREE_LINES))
 
 
 def print_cold(table: Table, folder: Path) -> None:
-    """Print the first epoch of files that are not in memory."""
+    """Print the throughput of the first epoch from files that are not in memory."""
     for name in RECORDS, BATCHED:
         dropped = drop_cache(table.written(table.peers[name], folder))
         if not dropped:

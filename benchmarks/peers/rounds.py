@@ -1,8 +1,7 @@
-"""Let loaders take turns, each in processes of its own, so that a busy neighbour meets all alike.
+"""Run loaders alternately, each in a separate process, so that load affects all of them equally.
 
-A loader lives in a process from its first batch to its last epoch, and waits there while others
-have their turn. Whatever it starts besides, workers or threads, belongs to it: so does the time
-that cores work for it.
+A loader stays in its process from the first batch to the last epoch, and waits there while others
+run. Its workers and threads belong to it, and so does their CPU time.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ import psutil
 from benchmarks.peers.tables import TABLES, Table
 from course_stories.peers.environment import is_installed, python_of
 from course_stories.peers.ledger import ledger
-from course_stories.peers.measure import Measured, threads
+from course_stories.peers.measure import Measurement, threads
 from course_stories.peers.peer import Package
 from course_utils.paths import REPO
 
-ROUNDS, QUICK_ROUNDS, QUICK_S = 3, 21, 0.4  # who takes less than QUICK_S has more rounds
-LONGEST_S = 600.0  # of one answer; then a loader counts as hung
+ROUNDS, QUICK_ROUNDS, QUICK_S = 3, 21, 0.4  # an epoch below QUICK_S is repeated QUICK_ROUNDS times
+LONGEST_S = 600.0  # timeout of one epoch
 
 
 class Trial:
-    """A loader in a process of its own, its turns, and why it failed if it did."""
+    """A loader in a separate process, its measured epochs, and the reason for a failure."""
 
     def __init__(self, key: str, name: str, table: Table, folder: Path):
-        """Start the process, and let it run an epoch that warms it up."""
-        self.name, self.failed, self.turns = name, "", list[Measured]()
+        """Start the process, and run a warm-up epoch in it."""
+        self.name, self.failed, self.turns = name, "", list[Measurement]()
         package = table.peers[name].needs
         python = _python(package)
         if python is None:
@@ -61,12 +60,12 @@ class Trial:
         self.first = self._answer(0)
 
     def turn(self, number: int) -> None:
-        """Run an epoch."""
+        """Run one epoch."""
         if (found := self._answer(number)) is not None:
             self.turns.append(found)
 
-    def _answer(self, number: int) -> Measured | None:
-        answer: Measured | str = "it ended, or came to no end"
+    def _answer(self, number: int) -> Measurement | None:
+        answer: Measurement | str = "it ended or hung"
         with suppress(EOFError, OSError):
             self.connection.send(number)
             if self.connection.poll(LONGEST_S):
@@ -77,15 +76,15 @@ class Trial:
         return answer
 
     def end(self) -> None:
-        """End the process and all that it started."""
+        """End the process and its children."""
         if hasattr(self, "process"):
             self.connection.close()
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
-    def median(self) -> Measured:
-        """Return the median turn, with books that are wrong if those of any turn were."""
+    def median(self) -> Measurement:
+        """Return the median epoch, with the counts of an incomplete one if there is one."""
         turns = sorted(self.turns, key=lambda turn: turn.seconds)
         books = next((turn.books for turn in turns if not turn.books.complete), turns[0].books)
         return replace(turns[len(turns) // 2], books=books)
@@ -93,18 +92,18 @@ class Trial:
 
 def measure(
     key: str, table: Table, folder: Path, rounds: int = ROUNDS, quick_rounds: int = QUICK_ROUNDS
-) -> tuple[list[Measured], dict[str, str]]:
-    """Let all loaders of a table take turns.
+) -> tuple[list[Measurement], dict[str, str]]:
+    """Run all loaders of a table alternately.
 
     Args:
-        key: what the table is called in `benchmarks.peers`.
-        table: the loaders.
-        folder: where their files are, or will be.
-        rounds: epochs of each, besides one that warms it up.
-        quick_rounds: epochs of those that take little time.
+        key: Name of the table in `benchmarks.peers`.
+        table: Table of loaders.
+        folder: Folder of their files, which are created if necessary.
+        rounds: Epochs of each loader, in addition to a warm-up epoch.
+        quick_rounds: Epochs of fast loaders.
 
     Returns:
-        What was measured, and for each loader that was left out the reason.
+        The measurements, and the reason for each loader that was left out.
     """
     trials: list[Trial] = []
     try:
@@ -136,10 +135,10 @@ def _version(package: Package) -> str:
 
 
 class Loaded:
-    """A loader in the process that is its own: open, and measured epoch by epoch."""
+    """A loader in its own process: opened, and measured epoch by epoch."""
 
     def __init__(self, name: str, table: Table, folder: Path):
-        """Write the files if they are not there, open the loader, and take the first batch."""
+        """Write the files if they do not exist, open the loader, and take the first batch."""
         self.name, self.peer = name, table.peers[name]
         self.count = table.samples(self.peer)
         place = table.written(self.peer, folder)
@@ -153,14 +152,14 @@ class Loaded:
             with tempfile.TemporaryDirectory() as other:
                 self.pixels = self.peer.pixels(Path(other))
 
-    def run(self, number: int) -> Measured:
-        """Run an epoch; number 0 is the one that has begun."""
+    def run(self, number: int) -> Measurement:
+        """Run an epoch; number 0 is the one that has already started."""
         batches, epoch = ([], self.epoch(number)) if number else (self.batches, self.begun)
         cpu_s, start = _cpu_seconds(), time.perf_counter()
         batches.extend(epoch)
         seconds = time.perf_counter() - start
         needs = self.peer.needs
-        return Measured(
+        return Measurement(
             self.name,
             f"{needs.name} {_version(needs)}" if needs else "",
             seconds,
@@ -173,9 +172,9 @@ class Loaded:
 
 
 def _cpu_seconds() -> float:
-    """Return what cores worked for this process and all that it started, ended or not."""
+    """Return the CPU time of this process and of all its children, running or ended."""
     own = psutil.Process()
-    total = time.process_time() + sum(own.cpu_times()[2:4])  # of children that ended
+    total = time.process_time() + sum(own.cpu_times()[2:4])  # children that have ended
     for process in own.children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             total += sum(process.cpu_times()[:4])
@@ -183,7 +182,7 @@ def _cpu_seconds() -> float:
 
 
 def main(key: str, name: str, count: str, folder: str, descriptor: str) -> None:
-    """Answer with a measurement, or with the reason why there is none, until nobody asks."""
+    """Answer each request with a measurement or an error message, until the parent closes."""
     table = TABLES[key].cut(int(count))
     with Connection(int(descriptor)) as parent:
         try:

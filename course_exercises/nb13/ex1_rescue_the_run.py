@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from course_exercises.judging import stay_together
-from course_exercises.nb13.mended import BATCH, tokenise
+from course_exercises.nb13.fixed import BATCH, tokenise
 from course_exercises.nb13.same_steps import learns_as_before
 from course_stories.capstone import (
     TARGET_AU,
     CountedJob,
     Result,
+    add_result,
     handed_out,
-    keep,
     load,
     now,
     seed_of,
@@ -60,7 +60,7 @@ def rescue(script: Any) -> Verdict:
             f"The machine was too busy: two epochs took longer than {LONGEST_S:.0f} s. Close what "
             "else runs, and run this again."
         )
-    keep(result)
+    add_result(result)
     if result.rescued:
         return right(f"{result} Each event comes once in each epoch, and unchanged.")
     au = "" if objection[0].startswith("AU") else f"AU {percent(result.au)}, "
@@ -137,7 +137,7 @@ def spoilt_samples(job: CountedJob) -> Objection | None:
             f"The training has {len(job.plan)} epochs, and samples came in {came} of them.",
             "Let each epoch of the plan go through job.follow(loader), once.",
         )
-    if strange := set(chain(job.learnt, *job.epochs)) - wanted:
+    if strange := set(chain(job.seen_events, *job.epochs)) - wanted:
         return (
             f"{plural(len(strange), 'event')} among the samples are none that the job wants "
             "learnt: what is held out, to see how well the model does, must stay unknown to it.",
@@ -184,7 +184,7 @@ def spoilt_samples(job: CountedJob) -> Objection | None:
             "Look at what becomes of batches that are not full, and of what does not divide.",
         )
     left_out = Counter(chain(*job.epochs)) - Counter(
-        {event: len(rows) for event, rows in job.learnt.items()}
+        {event: len(rows) for event, rows in job.seen_events.items()}
     )
     if left_out:
         return (
@@ -252,7 +252,7 @@ def changed_tokens(job: CountedJob, events: MemmapEvents) -> Objection | None:
         sample = events[index]
         tokens, event = tokenise(sample, sensors), sample["event_id"]
         mask = tokens["mask"]
-        for row in job.learnt[event]:
+        for row in job.seen_events[event]:
             if not np.allclose(row.direction, tokens["direction"]):
                 return (
                     f"Event {event} is learnt with the direction of another one: what belongs "
@@ -274,10 +274,10 @@ def changed_tokens(job: CountedJob, events: MemmapEvents) -> Objection | None:
 
 def changed_steps(job: CountedJob) -> Objection | None:
     """Return that a step learns something else than before, if it does."""
-    if 0 < job.untaught < len(job.sizes):
+    if 0 < job.steps_without_optimiser < len(job.sizes):
         return (
-            f"{job.untaught} of {len(job.sizes)} steps get no optimiser, and the others get one: "
-            "the model learns nothing from their events.",
+            f"{job.steps_without_optimiser} of {len(job.sizes)} steps get no optimiser, and the "
+            "others get one: the model learns nothing from their events.",
             "Hand `learn` to job.compute for each batch, the first one too.",
         )
     if job.noted != [(task, True) for task in job.plan]:

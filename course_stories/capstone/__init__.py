@@ -4,10 +4,10 @@ Not imported here, because workers need neither: `learning`, which draws what th
 `report`, a form.
 """
 
-from course_stories.capstone.account import CountedJob, FirstStep
+from course_stories.capstone.counted_job import CountedJob, FirstStep
 from course_stories.capstone.job import EVENTS, Job, RecordedJob, timed_job
 from course_stories.capstone.model import PulseTransformer
-from course_stories.capstone.result import best, keep, now, results
+from course_stories.capstone.result import add_result, best, now, results
 from course_stories.capstone.script import (
     Fault,
     all_faults,

@@ -184,14 +184,14 @@ class RecordedJob(Job):
     def _batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         self.epochs.append([])
         for batch in self._received(loader):
-            self._weigh(batch)
+            self._register_batch(batch)
             yield batch
             del batch  # else it would stay alive until the next batch arrives
 
     def _received(self, loader: Iterable[Any]) -> Iterator[Any]:
         return self.trace.batches(loader, ids="event_id")
 
-    def _weigh(self, batch: Any) -> None:
+    def _register_batch(self, batch: Any) -> None:
         """Register a received batch, and count the events that are held now."""
         ids = batch["event_id"].tolist()
         alive = sum(any(lives() for lives in some) for some in self._came[:-2])

@@ -29,7 +29,7 @@ TASKS = {
 
 
 @dataclass(frozen=True)
-class Learnt:
+class LearningCurves:
     """Losses of a training: the task of each epoch, its step losses and its score."""
 
     losses: Sequence[tuple[str, Sequence[float]]]
@@ -50,14 +50,14 @@ class Learnt:
         return [*steps][: len(scores)], scores
 
 
-def learnt(job: Job, about: str) -> Learnt:
+def learning_curves(job: Job, about: str) -> LearningCurves:
     """Return the learning curves of a finished job."""
-    return Learnt(job.losses, job.scores, without_a_model(job), about)
+    return LearningCurves(job.losses, job.scores, without_a_model(job), about)
 
 
-def recorded() -> Learnt:
+def recorded() -> LearningCurves:
     """Return the recorded curves of the fixed script, trained on 20,000 events."""
-    return Learnt(**json.loads(recording(RECORDING).read_text("utf-8")))
+    return LearningCurves(**json.loads(recording(RECORDING).read_text("utf-8")))
 
 
 def without_a_model(job: Job) -> dict[str, float]:
@@ -69,10 +69,10 @@ def without_a_model(job: Job) -> dict[str, float]:
     events, sensors = MemmapEvents(job.folder), read_sensors(job.folder)
     counts, surprise, fitted = np.ones(len(sensors)), list[float](), list[float]()
     for pulses, _ in _read(events, job.training):
-        np.add.at(counts, _in_company(pulses)[:, 2].astype(int), 1)
+        np.add.at(counts, _with_neighbours(pulses)[:, 2].astype(int), 1)
     nats = -np.log(counts / counts.sum())
     for pulses, truth in _read(events, job.held_out):
-        surprise += nats[_in_company(pulses)[:, 2].astype(int)].tolist()
+        surprise += nats[_with_neighbours(pulses)[:, 2].astype(int)].tolist()
         fitted.append(1 - float(line_fit(pulses, sensors) @ truth))
     return {"masked": float(np.mean(surprise)), "direction": float(np.mean(fitted))}
 
@@ -82,7 +82,7 @@ def line_fit(pulses: Pulses, sensors: NDArray[np.float32]) -> NDArray[np.float32
 
     The line is a least-squares fit of position against time, weighted by charge.
     """
-    time, charge, sensor, _ = _in_company(pulses).T
+    time, charge, sensor, _ = _with_neighbours(pulses).T
     place = sensors[sensor.astype(int)]
     late = time - np.average(time, weights=charge)
     off = place - np.average(place, axis=0, weights=charge)
@@ -90,7 +90,7 @@ def line_fit(pulses: Pulses, sensors: NDArray[np.float32]) -> NDArray[np.float32
     return np.asarray(-velocity / max(float(np.linalg.norm(velocity)), 1e-9))
 
 
-def plot_learning(full: Learnt, mine: Learnt | None = None) -> Figure:
+def plot_learning(full: LearningCurves, mine: LearningCurves | None = None) -> Figure:
     """Draw both tasks of a full training, together with the start of your own training."""
     with drawing(8.5, 3.2, columns=2, title=full.about) as (figure, panels):
         for panel, (task, label) in zip(panels, TASKS.items(), strict=True):
@@ -115,7 +115,7 @@ def _read(events: MemmapEvents, wanted: Sequence[int]) -> Any:
             yield sample["pulses"].numpy(), sample["direction"].numpy()
 
 
-def _in_company(pulses: Pulses) -> Pulses:
+def _with_neighbours(pulses: Pulses) -> Pulses:
     """Return the pulses whose neighbours were hit too; all pulses if fewer than three are left."""
     chosen = pulses[pulses[:, 3] == 0]
     return chosen if len(chosen) > 2 else pulses

@@ -44,7 +44,7 @@ def write_report() -> Form:
     def keep() -> None:
         try:
             _store(changes)
-            status.value = card("plain", *_judged(changes))
+            status.value = card("plain", *_status(changes))
         except OSError as error:
             status.value = card("bad", "Not saved", sentence(error))
 
@@ -59,7 +59,7 @@ def write_report() -> Form:
 
     rows.children = [_fields(number, change, answer) for number, change in enumerate(changes, 1)]
     add.on_click(another)
-    status.value = card("plain", *_judged(changes))
+    status.value = card("plain", *_status(changes))
     if _written(changes):
         keep()  # adds the checks that were run since
     form = Form([widgets.HTML(_checks()), rows, add, status])
@@ -92,7 +92,7 @@ def _checks() -> str:
     )
 
 
-def _judged(changes: list[Change]) -> tuple[str, str, str]:
+def _status(changes: list[Change]) -> tuple[str, str, str]:
     """Return the text of the card: progress, the first missing part, and the file."""
     written = _written(changes)
     if not written:

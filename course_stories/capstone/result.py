@@ -30,7 +30,7 @@ def best(seed: int) -> Result | None:
     )
 
 
-def keep(result: Result) -> None:
+def add_result(result: Result) -> None:
     """Add a result to the stored results."""
     every = [*results(), result]
     text = json.dumps({"results": [one.to_json() for one in every]}, indent=1)

@@ -82,7 +82,7 @@ def handed_out(seed: int) -> str:
     return script_with(faults_of(seed), title=f"# rescue_{seed}.py: it works, but it is slow.")
 
 
-def script_with(faults: Iterable[Fault], *, title: str = "# The mended script.") -> str:
+def script_with(faults: Iterable[Fault], *, title: str = "# The fixed script.") -> str:
     """Return the text of the script with some faults, or of the fixed script without any."""
     text = re.sub(r"  # type: ignore\[.*\]$", "", _texts()[0], flags=re.MULTILINE)
     for fault in faults:
@@ -108,7 +108,7 @@ def _texts() -> tuple[str, str]:
     if home is None or not home.submodule_search_locations:
         raise CourseError("The exercises are not installed. Run `course check`.")
     folder = Path(home.submodule_search_locations[0])
-    return tuple((folder / name).read_text("utf-8") for name in ("mended.py", "faults.toml"))  # type: ignore[return-value]
+    return tuple((folder / name).read_text("utf-8") for name in ("fixed.py", "faults.toml"))  # type: ignore[return-value]
 
 
 def load(script: str | Path) -> ModuleType:

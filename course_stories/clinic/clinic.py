@@ -138,27 +138,27 @@ class Patient:
 
     def together(self) -> LoopRate:
         """Run loader and step together; return steps per second and GPU use."""
-        return _probe(self, "together", _File.run, LoopRate)
+        return _probe(self, "together", _Record.run, LoopRate)
 
     def loader_alone(self) -> LoaderRate:
         """Fetch batches without steps; return batches per second."""
-        return _probe(self, "loader_alone", _File.fetch, LoaderRate)
+        return _probe(self, "loader_alone", _Record.fetch, LoaderRate)
 
     def step_alone(self) -> LoopRate:
         """Repeat the step on one cached batch; return steps per second and GPU use."""
-        return _probe(self, "step_alone", _File.replay, LoopRate)
+        return _probe(self, "step_alone", _Record.replay, LoopRate)
 
     def workers_cpu(self) -> WorkersCpu:
         """Measure how much the workers compute and sleep while the loop runs."""
-        return _probe(self, "workers_cpu", _File.run, WorkersCpu)
+        return _probe(self, "workers_cpu", _Record.run, WorkersCpu)
 
     def batch_times(self) -> BatchTimes:
         """Measure the time of every batch in its worker; return median and slowest."""
-        return _probe(self, "batch_times", _File.run, BatchTimes)
+        return _probe(self, "batch_times", _Record.run, BatchTimes)
 
     def timeline(self) -> Timeline:
         """Draw the loop; its dataset marks no stages, so all worker time appears as "read"."""
-        return _ask(self, "timeline", _File.run).trace.timeline()
+        return _ask(self, "timeline", _Record.run).trace.timeline()
 
 
 class Clinic:
@@ -169,7 +169,7 @@ class Clinic:
         self._patients = {name: Patient(name) for name in NAMES}
         self._answered = False
         for patient, loop in zip(self, make_loops(folder, seed), strict=True):
-            _FILES[patient] = _File(loop)
+            _RECORDS[patient] = _Record(loop)
 
     def __iter__(self) -> Iterator[Patient]:
         return iter(self._patients.values())
@@ -177,18 +177,18 @@ class Clinic:
     @property
     def probes(self) -> int:
         """Number of probes used; the same probe on the same loop counts once."""
-        return sum(len(_FILES[patient].asked) for patient in self)
+        return sum(len(_RECORDS[patient].asked) for patient in self)
 
     @property
     def disturbed(self) -> bool:
         """Whether other programs disturbed the last probe of any loop."""
-        return any(_FILES[patient].disturbed for patient in self)
+        return any(_RECORDS[patient].disturbed for patient in self)
 
     def __repr__(self) -> str:
         causes = ", ".join(f'"{cause}"' for cause in CAUSES)
         said = [f"Six loops, {plural(self.probes, 'probe')} used. Causes: {causes}."]
         for patient in self:
-            if asked := _FILES[patient].asked:
+            if asked := _RECORDS[patient].asked:
                 said.append(f"  {patient.name}: {', '.join(asked)}")
         return "\n".join(said)
 
@@ -204,7 +204,7 @@ class Clinic:
             raise CourseError(f"There is no loop {name!r}. Choose one of {', '.join(NAMES)}.")
         from keepfed.measure.diagnosis import diagnose
 
-        loop = _FILES[self._patients[name]].loop
+        loop = _RECORDS[self._patients[name]].loop
         try:
             return diagnose(loop.loader, loop.step, seconds=18, synchronize=loop.gpu.synchronize)
         except KeepfedError as error:  # the machine is too busy for a diagnosis
@@ -221,10 +221,10 @@ def admit() -> Clinic:
 def discharge(clinic: Clinic) -> dict[str, str]:
     """Return the true cause of each loop, by name; the check calls this after an answer."""
     clinic._answered = True
-    return {patient.name: _FILES[patient].loop.cause for patient in clinic}
+    return {patient.name: _RECORDS[patient].loop.cause for patient in clinic}
 
 
-class _File:
+class _Record:
     """The clinic's record of a loop: its cause and the probes that were used."""
 
     def __init__(self, loop: Loop):
@@ -248,23 +248,23 @@ class _File:
 
 
 # not an attribute of the loops, so that inspecting a loop shows only its name
-_FILES: WeakKeyDictionary[Patient, _File] = WeakKeyDictionary()
+_RECORDS: WeakKeyDictionary[Patient, _Record] = WeakKeyDictionary()
 
 
-def _ask(patient: Patient, probe: str, runs: Callable[[_File], ClinicRun]) -> ClinicRun:
+def _ask(patient: Patient, probe: str, runs: Callable[[_Record], ClinicRun]) -> ClinicRun:
     """Record the use of a probe, and return the run that the probe needs."""
-    file = _FILES[patient]
-    if probe not in file.asked:
-        file.asked.append(probe)
-    run = runs(file)
-    file.disturbed = run.disturbed
+    record = _RECORDS[patient]
+    if probe not in record.asked:
+        record.asked.append(probe)
+    run = runs(record)
+    record.disturbed = run.disturbed
     return run
 
 
 def _probe(
     patient: Patient,
     probe: str,
-    runs: Callable[[_File], ClinicRun],
+    runs: Callable[[_Record], ClinicRun],
     find: Callable[[str, ClinicRun], Found],
 ) -> Found:
     run = _ask(patient, probe, runs)

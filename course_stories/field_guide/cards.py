@@ -12,7 +12,7 @@ _PAGE = "https://github.com/{}/issues/{}"
 
 
 @dataclass(frozen=True)
-class Shown:
+class EntryRun:
     """An entry, and the output of its faulty and its fixed program."""
 
     entry: Entry
@@ -25,7 +25,7 @@ class Shown:
         return entry_card(self.entry, before + after)
 
 
-class Pages(list[Entry]):
+class EntryList(list[Entry]):
     """Entries, shown as folded cards under the headings of their topics."""
 
     def _repr_html_(self) -> str:
@@ -37,9 +37,9 @@ class Pages(list[Entry]):
         return "".join(parts)
 
 
-def pages() -> Pages:
+def pages() -> EntryList:
     """Return all entries."""
-    return Pages(entries().values())
+    return EntryList(entries().values())
 
 
 def entry_card(entry: Entry, result: str = "") -> str:

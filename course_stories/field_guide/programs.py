@@ -9,18 +9,18 @@ from functools import cache
 
 import torch
 
-from course_stories.field_guide.cards import Shown
+from course_stories.field_guide.cards import EntryRun
 from course_utils.errors import CourseError
 from course_utils.hardware.machine import usable_cores
 from course_utils.teaching.notebook import run_demo
 from keepfed.field_guide import Entry, entries
 
 # fast start method for entries that work with any
-_QUICK = "fork" if sys.platform == "linux" else "spawn"
+_FAST_METHOD = "fork" if sys.platform == "linux" else "spawn"
 _MEMORY_MB = 4000
 
 
-def show(name: str) -> Shown:
+def show(name: str) -> EntryRun:
     """Run the faulty and the fixed program of an entry, or report why this machine cannot.
 
     Raises:
@@ -29,12 +29,12 @@ def show(name: str) -> Shown:
     if name not in entries():
         raise CourseError(f"There is no entry {name!r}. Choose one of: {', '.join(entries())}.")
     entry = entries()[name]
-    if why := lacking(entry):
-        return Shown(entry, f"Not run here: {why}.", "")
-    return Shown(entry, _run(entry, entry.faulty), _run(entry, entry.fixed))
+    if why := missing_requirement(entry):
+        return EntryRun(entry, f"Not run here: {why}.", "")
+    return EntryRun(entry, _run(entry, entry.faulty), _run(entry, entry.fixed))
 
 
-def lacking(entry: Entry) -> str:
+def missing_requirement(entry: Entry) -> str:
     """Return why this machine cannot run an entry, or ""."""
     if entry.method and entry.method not in multiprocessing.get_all_start_methods():
         return f"it needs {entry.method}, which this system does not have"
@@ -60,7 +60,7 @@ def _may_mount() -> bool:
 
 
 def _run(entry: Entry, program: str) -> str:
-    method = entry.method or _QUICK
+    method = entry.method or _FAST_METHOD
     start = f"import multiprocessing; multiprocessing.set_start_method({method!r}, force=True); "
     demo = run_demo(start + program, seconds=entry.seconds, memory_mb=_MEMORY_MB)
     return f"{demo.output}\n[{demo.ending}]".strip()

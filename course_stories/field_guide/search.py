@@ -5,7 +5,7 @@ from typing import Any
 from ipywidgets import HTML, Button, HBox, Textarea, VBox
 
 from course_stories.field_guide.cards import entry_card
-from course_stories.field_guide.programs import lacking, show
+from course_stories.field_guide.programs import missing_requirement, show
 from course_utils.teaching.notebook import card
 from keepfed.field_guide import NOT_KNOWN, Entry, look_up
 
@@ -38,7 +38,7 @@ class _Found(VBox):  # type: ignore[misc]
     """An entry, and a button that runs its program if this machine can run it."""
 
     def __init__(self, entry: Entry):
-        result, why = HTML(entry_card(entry)), lacking(entry)
+        result, why = HTML(entry_card(entry)), missing_requirement(entry)
         button = Button(description=f"Not run here: {why}" if why else "Run it", disabled=bool(why))
         button.layout.width = "max-content"
 

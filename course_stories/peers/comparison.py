@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from course_stories.figures import drawing
 from course_stories.peers.environment import HOME
 from course_stories.peers.libraries import ALL
-from course_stories.peers.measure import TASKS, Measured, measure
+from course_stories.peers.measure import TASKS, Measurement, measure
 from course_utils.paths import recording
 from course_utils.teaching.notebook import card
 from keepfed.files import replace_file
 
-Found = Mapping[str, Measured]
-_KEPT = "measured.json"
+Found = Mapping[str, Measurement]
+_STORED = "measured.json"
 _LEFT = " style='text-align:left;white-space:nowrap'"
 _CELL = "text-align:right;white-space:nowrap;padding-left:1em"
 
@@ -64,7 +64,7 @@ class Comparison:
             figure.legend(loc="outside lower center", ncols=2)
         return figure
 
-    def _rows(self) -> list[Measured]:
+    def _rows(self) -> list[Measurement]:
         """Return the newest result of each loader, in the order of the recorded rates."""
         order = {**self.here, **self.recorded}
         rows = {**self.recorded, **self.here}.values()
@@ -120,7 +120,7 @@ class Comparison:
 
 def compare(task: str, home: Path = HOME) -> Comparison:
     """Measure the installed loaders, and compare them with results in `home` and recordings."""
-    kept = [Measured.from_row(row) for row in _kept(home).get(task, {}).values()]
+    kept = [Measurement.from_row(row) for row in _stored(home).get(task, {}).values()]
     here = {one.name: one for one in [*kept, *measure_all(task)]}
     return replace(recorded(task), here=here, sample_bytes=TASKS[task].sample_bytes)
 
@@ -128,28 +128,30 @@ def compare(task: str, home: Path = HOME) -> Comparison:
 def recorded(table: str) -> Comparison:
     """Return a recorded table of `make peers`, for example "small", "large" or "events"."""
     kept = json.loads(recording("peers.json").read_text("utf-8"))
-    rows = [Measured.from_row(row) for row in kept[table]]
+    rows = [Measurement.from_row(row) for row in kept[table]]
     where = f"{kept['machine']}, {kept['date']}"
     return Comparison(kept["titles"][table], {}, {one.name: one for one in rows}, where)
 
 
-def measure_all(task: str) -> Iterator[Measured]:
+def measure_all(task: str) -> Iterator[Measurement]:
     """Measure all loaders that the course installs, one at a time."""
     for name, peer in ALL.items():
         if peer.needs is None:
             yield measure(name, peer, TASKS[task])
 
 
-def keep(task: str, one: Measured, home: Path) -> None:
+def store(task: str, one: Measurement, home: Path) -> None:
     """Store a measurement from a separate environment for the next comparison."""
-    kept = _kept(home)
+    kept = _stored(home)
     kept.setdefault(task, {})[one.name] = one.row()
-    replace_file(home / _KEPT, json.dumps(kept, indent=1))
+    replace_file(home / _STORED, json.dumps(kept, indent=1))
 
 
-def _kept(home: Path) -> dict[str, dict[str, dict[str, Any]]]:
+def _stored(home: Path) -> dict[str, dict[str, dict[str, Any]]]:
     try:
-        found: dict[str, dict[str, dict[str, Any]]] = json.loads((home / _KEPT).read_text("utf-8"))
+        found: dict[str, dict[str, dict[str, Any]]] = json.loads(
+            (home / _STORED).read_text("utf-8")
+        )
     except (OSError, ValueError):
         return {}
     return found

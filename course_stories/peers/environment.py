@@ -16,7 +16,7 @@ import sys
 import venv
 from pathlib import Path
 
-from course_stories.peers.measure import Measured
+from course_stories.peers.measure import Measurement
 from course_stories.peers.peer import Package
 from course_utils.errors import CourseError
 from course_utils.paths import REPO, course_home
@@ -37,7 +37,9 @@ def install(package: Package, home: Path = HOME) -> None:
     """
     folder = home / package.name
     folder.mkdir(parents=True, exist_ok=True)
-    require_free_space(folder, 2 * 10**6 * package.megabytes, otherwise="or do without this library")
+    require_free_space(
+        folder, 2 * 10**6 * package.megabytes, otherwise="or do without this library"
+    )
     if not list(folder.rglob(_SHARED)):  # written last
         venv.create(folder, with_pip=True, clear=True)
         _share(folder)
@@ -57,7 +59,7 @@ def is_installed(package: Package, home: Path = HOME) -> bool:
     return any((home / package.name).rglob(called))
 
 
-def measure_there(task: str, name: str, package: Package, home: Path = HOME) -> Measured:
+def measure_there(task: str, name: str, package: Package, home: Path = HOME) -> Measurement:
     """Measure a loader in a process of its environment.
 
     Raises:
@@ -68,7 +70,7 @@ def measure_there(task: str, name: str, package: Package, home: Path = HOME) -> 
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["no message"]
         raise CourseError(f"Measuring {name} failed ({said[-1]}). Use our recorded results.")
-    return Measured.from_row(json.loads(done.stdout.splitlines()[-1]))
+    return Measurement.from_row(json.loads(done.stdout.splitlines()[-1]))
 
 
 def python_of(package: Package, home: Path = HOME) -> Path:

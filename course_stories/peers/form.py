@@ -7,7 +7,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from course_stories.peers.comparison import keep
+from course_stories.peers.comparison import store
 from course_stories.peers.environment import HOME, install, measure_there
 from course_stories.peers.libraries import LIBRARIES
 from course_stories.peers.measure import TASKS
@@ -57,7 +57,7 @@ class LibraryForm(widgets.VBox):  # type: ignore[misc]
             install(package, self.home)
             for task in TASKS:
                 one = measure_there(task, name, package, self.home)
-                keep(task, one, self.home)
+                store(task, one, self.home)
                 rates.append(f"{one.rate:,.0f} {task}")
         except (KeepfedError, OSError) as error:
             return f"{name}: " + sentence(error)

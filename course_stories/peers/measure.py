@@ -40,7 +40,7 @@ TASKS = {"small": SMALL, "large": LARGE}
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """The time of an epoch of a loader, and the counts of the served samples."""
 
     name: str
@@ -67,12 +67,12 @@ class Measured:
         return asdict(self)
 
     @classmethod
-    def from_row(cls, row: dict[str, Any]) -> Measured:
+    def from_row(cls, row: dict[str, Any]) -> Measurement:
         """Create an object from the result of `row`."""
         return cls(**{**row, "books": Ledger(**row["books"])})
 
 
-def measure(name: str, peer: Peer, task: Task) -> Measured:
+def measure(name: str, peer: Peer, task: Task) -> Measurement:
     """Write the files of a loader, and measure some epochs."""
     count = task.one_by_one if peer.one_by_one else task.count
     with TemporaryDirectory(ignore_cleanup_errors=True) as place, threads(1):
@@ -86,7 +86,7 @@ def measure(name: str, peer: Peer, task: Task) -> Measured:
         books = ledger([*batches, *first], count)
         seconds, cpu_s = min(_timed(epoch, number) for number in _rounds())
     package = f"{peer.needs.name} {version(peer.needs.name)}" if peer.needs else ""
-    return Measured(name, package, seconds, cpu_s, first_s, books, peer.uses)
+    return Measurement(name, package, seconds, cpu_s, first_s, books, peer.uses)
 
 
 @contextmanager

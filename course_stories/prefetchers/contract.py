@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 import torch
 
 from course_stories.prefetchers.bench import DiskError, make_tensors
-from course_stories.prefetchers.trial import Make, PrefetcherTrial, Seen, quiet_threads
+from course_stories.prefetchers.trial import (
+    Make,
+    PrefetcherTrial,
+    TrialRun,
+    hidden_thread_tracebacks,
+)
 from course_utils.hardware.gpu import map_leaves
 from course_utils.teaching.exercise import expect
 
@@ -22,43 +27,43 @@ RUNS = 20
 DEPTH = 2  # prefetched batches in trials that count the batches on the GPU
 
 
-class Broken(NamedTuple):
+class Violation(NamedTuple):
     """A way to violate a clause, and the message for it."""
 
-    when: Callable[[Seen], object]
+    when: Callable[[TrialRun], object]
     misconception: str  # a format string with the field `seen`
     next_step: str
 
 
-def hangs(misconception: str, next_step: str) -> Broken:
+def hangs(misconception: str, next_step: str) -> Violation:
     """Return the violation that is checked first: the loop does not end."""
-    return Broken(lambda seen: seen.hung, misconception, next_step)
+    return Violation(lambda seen: seen.hung, misconception, next_step)
 
 
 class Clause:
     """A trial, and the possible violations; the first one that applies is reported."""
 
-    def __init__(self, trial: PrefetcherTrial, *ways: Broken):
+    def __init__(self, trial: PrefetcherTrial, *ways: Violation):
         self.trial, self.ways = trial, ways
 
-    def judge(self, make: Make) -> None:
+    def check(self, make: Make) -> None:
         """Fail the check if a prefetcher breaks the clause; re-raise errors of its code."""
-        with closing(Seen(make, self.trial)) as seen:
+        with closing(TrialRun(make, self.trial)) as seen:
             if seen.error is not None and self.trial.fails_at is None:
                 raise seen.error
-            if way := self.broken(seen):
+            if way := self.violation(seen):
                 expect(False, way.misconception.format(seen=seen), way.next_step)
 
-    def broken(self, seen: Seen) -> Broken | None:
+    def violation(self, seen: TrialRun) -> Violation | None:
         """Return the first violation in a run of this trial or a similar one, or None."""
         return next((way for way in self.ways if way.when(seen)), None)
 
 
-def judge_all(make: Make, clauses: Iterable[Clause]) -> None:
+def check_all(make: Make, clauses: Iterable[Clause]) -> None:
     """Check a prefetcher against one clause after another."""
-    with quiet_threads():
+    with hidden_thread_tracebacks():
         for clause in clauses:
-            clause.judge(make)
+            clause.check(make)
 
 
 Pair = namedtuple("Pair", ["energy", "kind"])  # a tensor and a string
@@ -80,7 +85,7 @@ def mixed_batches() -> list[Any]:
     return [batch for shapes in several for batch in shapes]
 
 
-def _changes_shape(seen: Seen) -> bool:
+def _changes_shape(seen: TrialRun) -> bool:
     return any(
         _shape(got) != _shape(batch) for got, batch in zip(seen.batches, seen.source, strict=False)
     )
@@ -91,7 +96,7 @@ def _shape(batch: Any) -> str:
 
 
 _NEVER_ENDS = hangs("The loop never ends.", "Stop when the loader is exhausted.")
-_ANEW = "Start again in every __iter__. Make it a generator, with yield."
+_RESTART = "Start again in every __iter__. Make it a generator, with yield."
 
 CONTRACT = {
     "right": Clause(
@@ -102,25 +107,25 @@ CONTRACT = {
             "Call next(batches), yield the staged batches even after an error, and do not start a "
             "thread.",
         ),
-        Broken(
+        Violation(
             lambda seen: seen.nothing,
             "The loop gets None {seen.nothing} times instead of a batch.",
             "End hand_over with `return batch`, because the loop gets its return value.",
         ),
-        Broken(
+        Violation(
             lambda seen: seen.garbage,
             "{seen.garbage} of {seen.count} steps read garbage, because they do not wait for their "
             "copies.",
             "Record an event after each copy. In hand_over, call "
             "gpu.current_stream().wait_event(event).",
         ),
-        Broken(
+        Violation(
             lambda seen: seen.count != seen.wanted,
             "The loader has {seen.wanted} batches, but the loop gets {seen.count}.",
             "When the loader is exhausted, yield the batches that are still staged.",
         ),
-        Broken(
-            lambda seen: seen.spoilt,
+        Violation(
+            lambda seen: seen.wrong_epochs,
             "The batches are changed, or their order differs from the order of the loader.",
             "Yield the batches in the order in which you copy them. Use a deque with append() and "
             "popleft().",
@@ -132,8 +137,8 @@ CONTRACT = {
             "The batches are dicts, and the loop waits forever. Your code expects pairs.",
             "Call gpu.upload(batch). It copies batches of any structure, and keeps other values.",
         ),
-        Broken(
-            lambda seen: _changes_shape(seen) or seen.spoilt,
+        Violation(
+            lambda seen: _changes_shape(seen) or seen.wrong_epochs,
             "A batch that is a dict with a named tuple and a list of IDs arrives with another "
             "structure.",
             "Call gpu.upload(batch), which keeps the structure. Use record_stream on tensors only.",
@@ -142,8 +147,8 @@ CONTRACT = {
     "order": Clause(
         PrefetcherTrial(set_epoch=1),
         _NEVER_ENDS,
-        Broken(
-            lambda seen: seen.spoilt,
+        Violation(
+            lambda seen: seen.wrong_epochs,
             "After set_epoch(1) the loop still gets batches in the order of epoch 0, because your "
             "code reads from the loader before the loop starts.",
             "Do not use the loader in __init__. Call iter(loader) in __iter__.",
@@ -152,7 +157,7 @@ CONTRACT = {
     "memory in flight": Clause(
         PrefetcherTrial(depth=DEPTH, ahead=DEPTH + 1),
         _NEVER_ENDS,
-        Broken(
+        Violation(
             lambda seen: seen.peak > DEPTH + 1,
             f"With depth={DEPTH} up to {{seen.peak}} batches are on the GPU at a time, but "
             f"{DEPTH + 1} are enough. Count the batches in a queue, in a thread, and in your "
@@ -164,7 +169,7 @@ CONTRACT = {
     "depth": Clause(
         PrefetcherTrial(depth=DEPTH, ahead=DEPTH),
         _NEVER_ENDS,
-        Broken(
+        Violation(
             lambda seen: seen.peak <= DEPTH,
             f"With depth={DEPTH} the GPU should hold {DEPTH + 1} batches most of the time, but "
             "yours never holds more than {seen.peak}. Too few batches are prefetched.",
@@ -175,14 +180,14 @@ CONTRACT = {
         PrefetcherTrial(epochs=3),
         hangs(
             "The second epoch waits forever, because the code that fills it ran only once.",
-            _ANEW,
+            _RESTART,
         ),
-        Broken(
+        Violation(
             lambda seen: seen.counts != [seen.wanted] * seen.trial.epochs,
             "Three epochs serve {seen.counts} batches, but each epoch has {seen.wanted}.",
-            _ANEW,
+            _RESTART,
         ),
-        Broken(
+        Violation(
             lambda seen: seen.machine.streams.value >= seen.trial.epochs,
             "Three epochs create {seen.machine.streams.value} streams. Each stream keeps its own "
             "device memory, so the memory grows with every epoch.",
@@ -196,18 +201,18 @@ CONTRACT = {
             "a message, or a `while` waits for a batch that never arrives.",
             "Do not start a thread, or send the error through the queue and raise it in the loop.",
         ),
-        Broken(
+        Violation(
             lambda seen: seen.error is None,
             "The loader raises an error after 3 batches, but the loop ends normally after "
             "{seen.count}.",
             "Store the error, stop reading, and raise the error after the staged batches.",
         ),
-        Broken(
+        Violation(
             lambda seen: not isinstance(seen.error, DiskError),
             "The loader raises a DiskError, but the loop gets {seen.said}.",
             "Raise the original error of the loader.",
         ),
-        Broken(
+        Violation(
             lambda seen: seen.count != 3,
             "The loader yields 3 batches and then raises an error, but the loop gets {seen.count} "
             "of them. The error overtakes the staged batches.",
@@ -217,7 +222,7 @@ CONTRACT = {
     "error at once": Clause(
         PrefetcherTrial(fails_at=0),
         _NEVER_ENDS,
-        Broken(
+        Violation(
             lambda seen: not isinstance(seen.error, DiskError),
             "The loader raises an error before its first batch, but the loop gets {seen.said}. "
             "`staged` is empty in this case, and with an empty loader.",
@@ -227,7 +232,7 @@ CONTRACT = {
     "short loader": Clause(
         PrefetcherTrial(lambda: make_tensors(1), depth=DEPTH),
         _NEVER_ENDS,
-        Broken(
+        Violation(
             lambda seen: seen.count != seen.wanted,
             f"The loader has 1 batch, which is fewer than depth={DEPTH}, but the loop gets "
             "{seen.count}.",
@@ -240,18 +245,18 @@ CONTRACT = {
             "The loop hangs in its break. It waits for a thread that waits for space in a queue.",
             "Do not start a thread, or let it check a stop flag while it waits.",
         ),
-        Broken(
+        Violation(
             lambda seen: seen.threads,
             "Long after a break your thread is still alive, with the loader and its workers. It "
             "waits for space in a queue that is never emptied.",
             "Do not start a thread. Leaving the loop then closes your generator.",
         ),
-        Broken(
+        Violation(
             lambda seen: seen.is_open,
             "After a break the loader is still open, because something keeps its iterator.",
             "Keep the loader's iterator in a local variable of __iter__, not in self.",
         ),
-        Broken(
+        Violation(
             lambda seen: seen.kept,
             "After a break {seen.kept} of your batches are still on the GPU.",
             "Keep staged batches in a local variable of __iter__. The end of the generator frees "
@@ -261,7 +266,7 @@ CONTRACT = {
     "device index": Clause(
         PrefetcherTrial(gpus=2),
         _NEVER_ENDS,
-        Broken(
+        Violation(
             lambda seen: seen.places != {seen.machine.gpus[1].name},
             "The loop runs on GPU 1, but its batches are on GPU 0. Each thread has its own current "
             "GPU, and a new thread starts with GPU 0.",
@@ -271,7 +276,7 @@ CONTRACT = {
     "stream of the loop": Clause(
         PrefetcherTrial(own_stream=True, epochs=2),
         _NEVER_ENDS,
-        Broken(
+        Violation(
             lambda seen: seen.garbage,
             "A loop that runs on a separate stream reads garbage {seen.garbage} times. Its stream "
             "does not wait for the copies.",
@@ -283,10 +288,11 @@ CONTRACT = {
             mixed_batches, epochs=RUNS, depth=1, late=range(0, RUNS, 2), own_stream=True
         ),
         _NEVER_ENDS,
-        Broken(
-            lambda seen: seen.spoilt,
-            f"{{seen.spoilt}} of {RUNS} epochs are wrong, all with losses that are read late. When "
-            "Python drops a batch, the next copy reuses its memory while a step still reads it.",
+        Violation(
+            lambda seen: seen.wrong_epochs,
+            f"{{seen.wrong_epochs}} of {RUNS} epochs are wrong, all with losses that are read "
+            "late. When Python drops a batch, the next copy reuses its memory while a step still "
+            "reads it.",
             "In hand_over, call leaf.record_stream(gpu.current_stream()) for every leaf that has "
             "this method. Do not pass the copy stream.",
         ),
@@ -294,13 +300,13 @@ CONTRACT = {
     "overlap": Clause(
         PrefetcherTrial(depth=1, ahead=1, timed=True),
         _NEVER_ENDS,
-        Broken(
+        Violation(
             lambda seen: seen.hidden < 0.8 and seen.machine.blocking.value,
             "Only {seen.hidden:.0%} of the copying overlaps with steps, because the program waits "
             "for each copy before it launches the step.",
             "Call gpu.upload(batch, non_blocking=True).",
         ),
-        Broken(
+        Violation(
             lambda seen: seen.hidden < 0.8,
             "Only {seen.hidden:.0%} of the copying overlaps with steps, but the target is 80 %. "
             "Either copies and steps share a stream, or steps wait for later copies, or the next "
@@ -313,7 +319,7 @@ CONTRACT = {
 
 PAGEABLE = Clause(  # no exercise checks this clause
     PrefetcherTrial(pinned=False),
-    Broken(
+    Violation(
         lambda seen: not seen.warnings,
         "Batches in pageable memory block the program, and there is no warning.",
         "Warn if batches are not pinned.",

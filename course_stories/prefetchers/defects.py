@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 from course_stories.prefetchers.bench import BenchMachine, make_pairs
 from course_stories.prefetchers.contract import CONTRACT, PAGEABLE, RUNS
-from course_stories.prefetchers.trial import Make, Patience, Seen, quiet_threads
+from course_stories.prefetchers.trial import Make, Timeouts, TrialRun, hidden_thread_tracebacks
 from course_utils.hardware.gpu import Accelerator
 from keepfed.loaders.prefetch import CudaPrefetcher
 from keepfed.words import percent, plural
 
-NOTES_HANG = Patience(hang=0.4, leave=0.1)  # the thread of `NotesPrefetcher` is dead or stuck then
-OURS_DOES_NOT = Patience(hang=30, settle=0.01)  # `CudaPrefetcher` has no thread to wait for
+NOTES_TIMEOUTS = Timeouts(hang=0.4, leave=0.1)  # `NotesPrefetcher` never recovers later
+OUR_TIMEOUTS = Timeouts(hang=30, settle=0.01)  # `CudaPrefetcher` has no thread to wait for
 Say = Callable[..., str]
 _CLAUSES = {**CONTRACT, "pageable memory": PAGEABLE}
 
@@ -92,7 +92,7 @@ class Defect(NamedTuple):
     proven: bool  # whether NotesPrefetcher breaks all tried clauses and CudaPrefetcher keeps them
 
 
-class Try:
+class ClauseTrial:
     """A clause with a modified trial; its batches are pairs, as `NotesPrefetcher` requires."""
 
     def __init__(self, clause: str, make: Make = NotesPrefetcher, **trial: Any):
@@ -103,26 +103,26 @@ class Try:
 class DefectProof:
     """A proof of one defect: the trials to run, and functions that describe their results."""
 
-    def __init__(self, title: str, say: Say, *tries: Try, ours: Say | None = None):
+    def __init__(self, title: str, say: Say, *tries: ClauseTrial, ours: Say | None = None):
         """Use `say` for both designs, unless `ours` describes `CudaPrefetcher`."""
         self.title, self.tries, self.say, self.say_ours = title, tries, say, ours or say
 
     def run(self, number: int) -> Defect:
         """Run the trials with both designs."""
-        with quiet_threads():
-            theirs = [Seen(one.make, one.trial, NOTES_HANG) for one in self.tries]
-            mine = [Seen(OURS, one.trial, OURS_DOES_NOT) for one in self.tries]
+        with hidden_thread_tracebacks():
+            theirs = [TrialRun(one.make, one.trial, NOTES_TIMEOUTS) for one in self.tries]
+            mine = [TrialRun(OURS, one.trial, OUR_TIMEOUTS) for one in self.tries]
             proven = all(
-                one.clause.broken(broken) and not one.clause.broken(kept)
+                one.clause.violation(broken) and not one.clause.violation(kept)
                 for one, broken, kept in zip(self.tries, theirs, mine, strict=True)
             )
             said = self.say(*theirs), self.say_ours(*mine)
             for seen in theirs:
-                _set_free(seen.prefetcher)
+                _end_thread(seen.prefetcher)
         return Defect(number, self.title, *said, proven)
 
 
-def _set_free(prefetcher: object) -> None:
+def _end_thread(prefetcher: object) -> None:
     """End the thread of a `NotesPrefetcher`, and the loop that waits for it."""
     if not isinstance(prefetcher, NotesPrefetcher):
         return
@@ -132,17 +132,17 @@ def _set_free(prefetcher: object) -> None:
     prefetcher.queue.put(None)
 
 
-def _left(seen: Seen) -> str:
+def _after_break(seen: TrialRun) -> str:
     thread = "thread alive" if seen.threads else "no thread"
     loader = "open" if seen.is_open else "closed"
     return f"after break: {thread}, {seen.kept} batches kept, loader {loader}"
 
 
-def _peak(seen: Seen) -> str:
+def _peak(seen: TrialRun) -> str:
     return f"{seen.peak} batches on the GPU at a time"
 
 
-def _kinds(threes: Seen, dicts: Seen, pageable: Seen) -> str:
+def _kinds(threes: TrialRun, dicts: TrialRun, pageable: TrialRun) -> str:
     got = dicts.batches[0]
     got = f"a dict of {', '.join(got)}" if isinstance(got, dict) else got
     return (
@@ -151,7 +151,7 @@ def _kinds(threes: Seen, dicts: Seen, pageable: Seen) -> str:
     )
 
 
-def _order(seen: Seen) -> str:
+def _order(seen: TrialRun) -> str:
     served = [f"epoch {epoch}" for epoch in (0, 1) if seen.found == seen.source.checksums(epoch)]
     return (
         f"set_epoch(1), then the loop: {seen.early} batches read before the loop, order of "
@@ -165,57 +165,60 @@ PROOFS = (
     DefectProof(
         "Copies and steps share a stream",
         lambda seen: f"overlap of the copies after the first: {percent(seen.hidden)}",
-        Try("overlap"),
+        ClauseTrial("overlap"),
     ),
     DefectProof(
         "The copy is only enqueued, and no event marks its end",
         lambda seen: f"{seen.garbage} of {seen.wanted} checksums wrong in a loop on its own stream",
-        Try("right", own_stream=True),
+        ClauseTrial("right", own_stream=True),
     ),
     DefectProof(
         "The obvious repair computes with garbage",
         lambda unwaited, late: (
-            f"with a second stream: wrong in {unwaited.spoilt} of {RUNS} runs; also with a wait, "
-            f"but without record_stream, and with losses read late: wrong in {late.spoilt}"
+            f"with a second stream: wrong in {unwaited.wrong_epochs} of {RUNS} runs; also with a "
+            "wait, but without record_stream, and with losses read late: wrong in "
+            f"{late.wrong_epochs}"
         ),
-        Try("losses read late", on_current(SideStream), late=()),
-        Try("losses read late", on_current(SideStream, wait=True), late=range(RUNS)),
-        ours=lambda _, late: f"wrong in {late.spoilt} of {RUNS} runs, losses read late",
+        ClauseTrial("losses read late", on_current(SideStream), late=()),
+        ClauseTrial("losses read late", on_current(SideStream, wait=True), late=range(RUNS)),
+        ours=lambda _, late: f"wrong in {late.wrong_epochs} of {RUNS} runs, losses read late",
     ),
     DefectProof(
         "An error of the loader ends the thread without a message",
         lambda seen: seen.ending,
-        Try("exception"),
+        ClauseTrial("exception"),
     ),
     DefectProof(
         "The second epoch hangs",
         lambda seen: f"2 epochs of {seen.wanted}: {seen.ending}",
-        Try("second epoch", epochs=2),
+        ClauseTrial("second epoch", epochs=2),
     ),
     DefectProof(
         "Leaving the loop leaves thread, batches and loader behind",
-        _left,
-        Try("break", _LONG_QUEUE, leave_after=1),
+        _after_break,
+        ClauseTrial("break", _LONG_QUEUE, leave_after=1),
     ),
     DefectProof(
         "Every rank copies to GPU 0",
         lambda seen: f"rank 1: {seen.count} batches on the {', '.join(seen.places)}",
-        Try("device index"),
+        ClauseTrial("device index"),
     ),
     DefectProof(
         "The queue fills the memory of the GPU",
         lambda seen: f"{_peak(seen)}: 4 queued, 1 waiting for space, 1 in use",
-        Try("memory in flight", _LONG_QUEUE, leave_after=1),
+        ClauseTrial("memory in flight", _LONG_QUEUE, leave_after=1),
         ours=_peak,
     ),
     DefectProof(
         "Batches must be pairs in pinned memory, and nothing checks it",
         _kinds,
-        Try("nested batch", batches=lambda: [(a, b, a) for a, b in make_pairs()]),
-        Try("nested batch", batches=lambda: [{"inputs": a, "targets": b} for a, b in make_pairs()]),
-        Try("pageable memory"),
+        ClauseTrial("nested batch", batches=lambda: [(a, b, a) for a, b in make_pairs()]),
+        ClauseTrial(
+            "nested batch", batches=lambda: [{"inputs": a, "targets": b} for a, b in make_pairs()]
+        ),
+        ClauseTrial("pageable memory"),
     ),
-    DefectProof("It reads before the loop starts", _order, Try("order")),
+    DefectProof("It reads before the loop starts", _order, ClauseTrial("order")),
 )
 
 

@@ -38,7 +38,7 @@ Make = Callable[..., Iterable[Any]]
 
 
 @dataclass(frozen=True)
-class Patience:
+class Timeouts:
     """Time limits in seconds; a correct prefetcher needs milliseconds."""
 
     hang: float = 5.0  # a loop without progress counts as hung
@@ -47,7 +47,7 @@ class Patience:
     leave: float = 2.0  # a thread whose loop has ended should have ended too
 
 
-PATIENCE = Patience()
+TIMEOUTS = Timeouts()
 LOOK_S = 0.3  # time for which a thread is observed, as its CPU time has a resolution of 10 ms
 
 
@@ -71,15 +71,15 @@ class PrefetcherTrial:
     timed: bool = False  # whether the overlap is measured
 
 
-class Seen:
+class TrialRun:
     """The record of one loop over a prefetcher; the constructor runs it in a thread.
 
-    with closing(Seen(make, trial)) as seen:
+    with closing(TrialRun(make, trial)) as seen:
         print(seen.ending)
     """
 
-    def __init__(self, make: Make, trial: PrefetcherTrial, patience: Patience | None = None):
-        self.trial, self.patience = trial, patience or PATIENCE
+    def __init__(self, make: Make, trial: PrefetcherTrial, timeouts: Timeouts | None = None):
+        self.trial, self.timeouts = trial, timeouts or TIMEOUTS
         self.source = BenchSource(trial.batches(), fails_at=trial.fails_at, pinned=trial.pinned)
         self.machine = BenchMachine(max(1, trial.gpus))
         self.prefetcher: Iterable[Any] = ()
@@ -128,7 +128,7 @@ class Seen:
         known, since = -1, time.monotonic()
         try:
             self._thread.start()
-            while time.monotonic() - since <= self.patience.hang and not self._done.wait(0.02):
+            while time.monotonic() - since <= self.timeouts.hang and not self._done.wait(0.02):
                 if known < (now := self._progress.value + self.source.served.value):
                     known, since = now, time.monotonic()
         except BaseException:  # interrupted
@@ -144,7 +144,7 @@ class Seen:
             given.append(machine)
         self.prefetcher = make(*given, *([] if trial.depth is None else [trial.depth]))
         if trial.set_epoch:
-            self.early = self.source.served.settle(self.patience.settle)
+            self.early = self.source.served.settle(self.timeouts.settle)
             self.source.set_epoch(trial.set_epoch)
         watch = record(clock=machine.clock) if trial.timed else nullcontext()
         with watch as trace:
@@ -165,10 +165,10 @@ class Seen:
             self._progress.add()
             self._pause(len(found))
             if self.trial.slow:
-                time.sleep(self.patience.settle)
+                time.sleep(self.timeouts.settle)
             if len(found) == self.trial.leave_after:
                 # only a full queue shows whether a thread waits for space
-                self.ahead = self.source.served.settle(self.patience.settle) - len(found)
+                self.ahead = self.source.served.settle(self.timeouts.settle) - len(found)
                 self.leaving = True
                 break
             del batch
@@ -200,13 +200,13 @@ class Seen:
         if ahead and self._patient and steps + ahead <= all_:
             tally = self.machine.copies if self.trial.gpus else self.source.served
             may = ahead <= (self.trial.depth or 1)
-            seconds = self.patience.wake if may else self.patience.settle
+            seconds = self.timeouts.wake if may else self.timeouts.settle
             self._patient = tally.wait_until(steps + ahead, seconds)
 
     @cached_property
     def threads(self) -> list[threading.Thread]:
         """Return the threads that are still alive long after the loop."""
-        end = time.monotonic() + self.patience.leave
+        end = time.monotonic() + self.timeouts.leave
         new = [thread for thread in threading.enumerate() if thread not in self._before]
         for thread in new:
             thread.join(max(0.0, end - time.monotonic()))
@@ -217,7 +217,7 @@ class Seen:
         """Return a description of what such a thread does."""
         served = self.source.served
         paused = served.value >= MANY  # an endless source pauses here
-        continues = paused or served.wait_until(served.value + 1, self.patience.settle)
+        continues = paused or served.wait_until(served.value + 1, self.timeouts.settle)
         return (
             "still loading" if continues else "waiting for space in a queue that is never emptied"
         )
@@ -225,7 +225,7 @@ class Seen:
     @property
     def is_open(self) -> bool:
         """Return whether the loader is still open long after the loop."""
-        return not self.source.closed.wait_until(self.source.begun.value, self.patience.leave)
+        return not self.source.closed.wait_until(self.source.begun.value, self.timeouts.leave)
 
     @property
     def garbage(self) -> int:
@@ -233,7 +233,7 @@ class Seen:
         return sum(map(math.isnan, chain(*self.epochs)))
 
     @property
-    def spoilt(self) -> int:
+    def wrong_epochs(self) -> int:
         """Count the epochs in which a checksum is wrong."""
         right = self.source.checksums()
         return sum(found != right for found in self.epochs)
@@ -261,7 +261,7 @@ def _read(loss: Any) -> Any:
 
 
 @contextmanager
-def quiet_threads() -> Iterator[None]:
+def hidden_thread_tracebacks() -> Iterator[None]:
     """Hide the tracebacks of the learner's threads, because the feedback explains the error."""
     with patch.object(threading, "excepthook", lambda _: None):
         yield

@@ -1,6 +1,6 @@
 """Show common faults with workers, and their fixes, in a subprocess that may crash.
 
-`compare("threads")` shows both cases as a card. `show("unpicklable", mended=False, seconds=8)`
+`compare("threads")` shows both cases as a card. `show("unpicklable", fixed=False, seconds=8)`
 returns the result of one case.
 """
 
@@ -20,7 +20,7 @@ from {module} import {name}
 
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", message="This DataLoader will create")
-    numbers = json.dumps({name}(mended={mended}))
+    numbers = json.dumps({name}(fixed={fixed}))
     print("\\n" + {mark!r} + numbers)  # a crash may leave half a line
 """
 
@@ -59,17 +59,17 @@ def compare(name: str, *, seconds: float = 20) -> TrapComparison:
         name: a key of `TRAPS`.
         seconds: time limit of a case, as some cases hang.
     """
-    before, after = (show(name, mended=mended, seconds=seconds) for mended in (False, True))
+    before, after = (show(name, fixed=fixed, seconds=seconds) for fixed in (False, True))
     return TrapComparison(TRAPS[name].title, before, after)
 
 
-def show(name: str, *, mended: bool, seconds: float = 20) -> TrapRun:
+def show(name: str, *, fixed: bool, seconds: float = 20) -> TrapRun:
     """Run one case of a demonstration in a subprocess, with the arguments of `compare`."""
     method = TRAPS[name].needs
     if method and method not in multiprocessing.get_all_start_methods():
         ending = f"Not shown, because it needs {method}, which this system does not have"
         return TrapRun(Demo(ending, 0, 0.0, 0.0, ""), {}, "")
-    program = _PROGRAM.format(module=traps.__name__, name=name, mended=mended, mark=_MARK)
+    program = _PROGRAM.format(module=traps.__name__, name=name, fixed=fixed, mark=_MARK)
     demo = run_demo(program, seconds=seconds, memory_mb=_MEMORY_MB)
     lines = demo.output.splitlines()
     said = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]

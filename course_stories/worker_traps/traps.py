@@ -1,6 +1,6 @@
 """Common faults with workers, each with its fix.
 
-A demonstration is a short function `NAME(mended) -> Numbers`. Its two cases differ only in the fix.
+A demonstration is a short function `NAME(fixed) -> Numbers`. Its two cases differ only in the fix.
 Some cases hang or crash, so `show` and `compare` run them in a subprocess. See keepfed/field_guide
 for more faults.
 """
@@ -21,7 +21,7 @@ from keepfed.loaders.workers import LazyFile, PackedStrings, unique_mb, worker_i
 Numbers = dict[str, Any]  # results of a demonstration by name
 
 # fast start method for demonstrations that work with any
-QUICK = "fork" if sys.platform == "linux" else "spawn"
+FAST_METHOD = "fork" if sys.platform == "linux" else "spawn"
 
 
 class Trap(NamedTuple):
@@ -52,13 +52,13 @@ class Products(Dataset[float]):
         return float(matrix[0, 0])
 
 
-def threads(mended: bool) -> Numbers:
+def threads(fixed: bool) -> Numbers:
     """Measure the seconds of an epoch in which two workers multiply matrices."""
     loader = DataLoader(
         Products(),
         num_workers=2,
-        worker_init_fn=worker_init if mended else None,
-        multiprocessing_context=QUICK,
+        worker_init_fn=worker_init if fixed else None,
+        multiprocessing_context=FAST_METHOD,
     )
     start = time.perf_counter()
     list(loader)
@@ -79,10 +79,10 @@ class Names(Dataset[int]):
         return sum(len(self.names[i]) for i in range(index * part, (index + 1) * part))
 
 
-def strings(mended: bool) -> Numbers:
+def strings(fixed: bool) -> Numbers:
     """Measure by how many MB a forked worker grows while it reads 300,000 names."""
     names: Sequence[str] = [f"run_{i:09d}/event_{i:09d}.npz" for i in range(300_000)]
-    if mended:
+    if fixed:
         names = PackedStrings(names)
     loader = DataLoader(
         Names(names), num_workers=2, persistent_workers=True, multiprocessing_context="fork"
@@ -102,9 +102,9 @@ ROWS, ROW = 20_000, 8  # rows of a file, bytes per row
 class TrapRows(Dataset[bool]):
     """Rows that contain their own index; a sample is true if the index is wrong."""
 
-    def __init__(self, path: Path, mended: bool):
+    def __init__(self, path: Path, fixed: bool):
         self.lazy = LazyFile(open, path, "rb", buffering=0)
-        self.opened_before_the_fork = None if mended else path.open("rb", buffering=0)
+        self.opened_before_the_fork = None if fixed else path.open("rb", buffering=0)
 
     def __len__(self) -> int:
         return ROWS
@@ -115,12 +115,12 @@ class TrapRows(Dataset[bool]):
         return int.from_bytes(file.read(ROW), "little") != index
 
 
-def one_handle(mended: bool) -> Numbers:
+def one_handle(fixed: bool) -> Numbers:
     """Count the wrong rows when two forked workers read a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.bin"
         np.arange(ROWS, dtype="<u8").tofile(path)
-        dataset = TrapRows(path, mended)
+        dataset = TrapRows(path, fixed)
         loader = DataLoader(dataset, 32, num_workers=2, multiprocessing_context="fork")
         wrong = sum(int(batch.sum()) for batch in loader)
         (dataset.opened_before_the_fork or dataset.lazy).close()
@@ -137,10 +137,10 @@ class WithLock(Dataset[Any]):
         return index, threading.Lock()
 
 
-def unpicklable(mended: bool) -> Numbers:
+def unpicklable(fixed: bool) -> Numbers:
     """Count the samples that arrive; the loop hangs, or raises an error with a timeout."""
-    timeout = 2 if mended else 0
+    timeout = 2 if fixed else 0
     loader = DataLoader(
-        WithLock(), None, num_workers=1, timeout=timeout, multiprocessing_context=QUICK
+        WithLock(), None, num_workers=1, timeout=timeout, multiprocessing_context=FAST_METHOD
     )
     return {"samples": len(list(loader))}

@@ -318,7 +318,7 @@ cu.reveal("04d", slower if hasattr(os, "sched_setaffinity") else "possible on Li
 # %%
 from course_stories.worker_traps import show
 
-one_handle = show("one_handle", mended=False)
+one_handle = show("one_handle", fixed=False)
 print(one_handle.numbers or one_handle.demo.ending)
 
 # %% [markdown]
@@ -390,7 +390,7 @@ cu.predict(
 )
 
 # %%
-hang = show("unpicklable", mended=False, seconds=5).demo
+hang = show("unpicklable", fixed=False, seconds=5).demo
 hang
 
 # %%

@@ -51,7 +51,7 @@ cu.ready("07")
 cu.predict("07a", "How many times faster is /dev/shm than a warm page cache?", unit="times")
 
 # %%
-from course_stories.data_places import draw_rungs, emulated_s, warm_s
+from course_stories.data_places import draw_epoch_times, emulated_s, warm_s
 from keepfed.loaders.staging import stage_to_shm
 
 folder = cu.data_path("events", "S")  # the small set: 2,000 events
@@ -59,7 +59,7 @@ staged = stage_to_shm(folder, progress=False)
 presets = "S3", "busy Lustre", "NFS", "laptop SSD"
 rungs = {f"emulated {name}": emulated_s(folder, name) for name in presets}
 rungs["page cache"], rungs["/dev/shm"] = warm_s(folder, staged.path)
-draw_rungs(rungs)
+draw_epoch_times(rungs)
 
 # %%
 cu.reveal("07a", rungs["page cache"] / rungs["/dev/shm"])
@@ -102,9 +102,9 @@ cu.reveal("07b", small_files)
 # This is how three lectures stage:
 
 # %%
-from course_stories.staging_scripts import AS_IN_THE_LECTURES, REPAIRED, half_staged, run_script
+from course_stories.staging_scripts import COMMON_SCRIPT, REPAIRED_SCRIPT, truncated_copy, run_script
 
-print(AS_IN_THE_LECTURES)
+print(COMMON_SCRIPT)
 
 # %% [markdown]
 # The batch system kills a job while `cp` is half way. The job is submitted again, runs the same script, and
@@ -117,8 +117,8 @@ cu.predict("07c", "What does the second job read?", choices=CHOICES)
 # %%
 import numpy as np
 
-source, shm = half_staged(folder)  # what a killed cp leaves
-copy = run_script(AS_IN_THE_LECTURES, source, shm)
+source, shm = truncated_copy(folder)  # what a killed cp leaves
+copy = run_script(COMMON_SCRIPT, source, shm)
 pulses, wanted = (np.memmap(path, np.float32).size // 4 for path in (copy, source))
 print(f"{pulses:,} of {wanted:,} pulses")
 
@@ -135,8 +135,8 @@ cu.reveal("07c", CHOICES[0 if pulses == wanted else 1 if pulses else 2])
 # - A copy is **compared** with its source: size and time before it is used again, bytes after it was made.
 
 # %%
-print(REPAIRED)
-copy = run_script(REPAIRED, source, shm)
+print(REPAIRED_SCRIPT)
+copy = run_script(REPAIRED_SCRIPT, source, shm)
 print(f"\n{np.memmap(copy, np.float32).size // 4:,} of {wanted:,} pulses")
 
 # %% [markdown]

@@ -164,11 +164,11 @@ cu.predict(
 from math import exp
 
 from course_stories.capstone import Job
-from course_stories.capstone.learning import learnt, plot_learning, recorded
+from course_stories.capstone.learning import learning_curves, plot_learning, recorded
 
 earnest = Job(events, ["masked"] * 4, seconds=12)  # with the real model, on your machine
 earnest.run(load(script).train)
-plot_learning(recorded(), learnt(earnest, "12 s on your machine"))
+plot_learning(recorded(), learning_curves(earnest, "12 s on your machine"))
 
 # %%
 cu.reveal("13b", exp(recorded().ends("masked")[1][-1]))

@@ -1,4 +1,4 @@
-"""Every loader of the comparison serves each sample once, and its pixels are those of others."""
+"""Every loader of the comparison serves each sample once, with the expected pixels."""
 
 import json
 from dataclasses import replace
@@ -14,12 +14,12 @@ from benchmarks.peers.tables import TABLES, Table
 from course_stories.peers.course import LIMIT, RECORDS
 from course_stories.peers.ledger import Ledger
 from course_stories.peers.libraries import ALL
-from course_stories.peers.measure import Measured
+from course_stories.peers.measure import Measurement
 from course_stories.peers.peer import Package, numbered, peer
 
-EVENTS, IMAGES = 1200, 48  # a whole number of batches, and what no buffer of theirs holds
+EVENTS, IMAGES = 1200, 48  # complete batches, and more than the buffers hold
 SMALL = {"events": EVENTS, "images, float": IMAGES, "images, uint8": IMAGES}
-# who needs a library, or processes: each is tried in a process of its own
+# Loaders that need a library or processes; each runs in a separate process.
 ALONE = {
     key: {
         name
@@ -29,23 +29,21 @@ ALONE = {
     for key in SMALL
 }
 BOOKS = Ledger(n_events=100, served=100, distinct=100, neighbours=1.0)
-# mean distance from Pillow and torchvision: who resizes without antialiasing, and decodes fast, is
-# a little farther; another picture, another part of it or another normalisation would be 30 away
+# Mean distance from Pillow and torchvision. Loaders that resize without antialiasing and decode
+# fast are slightly farther. A different image, crop or normalisation would be 30 away.
 APART = 3.0
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder where formats are written once."""
+    """Return a folder in which formats are written once."""
     return tmp_path_factory.mktemp("peers")
 
 
 @pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize(("key", "name"), [(k, n) for k in SMALL for n in sorted(ALONE[k])])
-def test_every_loader_of_others_serves_every_sample_once(
-    key: str, name: str, tmp_path: Path
-) -> None:
+def test_every_other_loader_serves_every_sample_once(key: str, name: str, tmp_path: Path) -> None:
     table = TABLES[key].cut(SMALL[key])
     trial = Trial(key, name, table, tmp_path)
     try:
@@ -68,18 +66,18 @@ def test_every_loader_of_others_serves_every_sample_once(
 @pytest.mark.parametrize(
     "name", sorted(TABLES["events"].peers.keys() - ALONE["events"] - ALL.keys())
 )
-def test_every_loader_of_events_serves_every_event_once(name: str, folder: Path) -> None:
+def test_every_event_loader_serves_every_event_once(name: str, folder: Path) -> None:
     loaded = Loaded(name, TABLES["events"].cut(EVENTS), folder)
     assert all(loaded.run(number).books.complete for number in (0, 1, 2))
 
 
 @pytest.mark.full
 @pytest.mark.slow
-def test_loaders_take_turns_and_one_that_fails_is_named(tmp_path: Path) -> None:
+def test_loaders_alternate_and_a_failing_one_is_named(tmp_path: Path) -> None:
     table = TABLES["events"].cut(400)
     bad = replace(table.peers[LIMIT], needs=Package("no-such-package", "1", 1))
     mine = replace(table, peers={RECORDS: table.peers[RECORDS], "missing": bad, "unknown": bad})
-    mine.peers["unknown"] = replace(bad, needs=None)  # which the table of its process has not
+    mine.peers["unknown"] = replace(bad, needs=None)  # missing in the table of its process
     found, left_out = measure("events", mine, tmp_path, rounds=1, quick_rounds=2)
 
     assert [one.name for one in found] == [RECORDS]
@@ -89,7 +87,7 @@ def test_loaders_take_turns_and_one_that_fails_is_named(tmp_path: Path) -> None:
     assert left_out["unknown"].startswith("KeyError")
 
 
-def test_one_format_is_written_once_and_whole(tmp_path: Path) -> None:
+def test_shared_format_is_written_once_completely(tmp_path: Path) -> None:
     table = Table("x", {}, 40, 8, 4, lambda folder, count: numbered(count, 2))
     written: list[int] = []
 
@@ -104,15 +102,15 @@ def test_one_format_is_written_once_and_whole(tmp_path: Path) -> None:
     assert write.__name__ in str(places)
 
 
-def test_the_first_batch_belongs_to_the_first_epoch(tmp_path: Path) -> None:
+def test_first_batch_belongs_to_the_first_epoch(tmp_path: Path) -> None:
     loaded = Loaded(LIMIT, TABLES["events"].cut(100), tmp_path)
     assert [loaded.run(number).books.complete for number in (0, 1)] == [True, True]
 
 
-def test_bars_name_the_best_of_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_limits_name_the_best_other_loader(capsys: pytest.CaptureFixture[str]) -> None:
     seconds = {OURS: 1.0, V2: 4.0, "FFCV": 1.6, DECODER: 0.8, ROUGH: 0.9}
     rows = {
-        name: Measured(name, "", s, 1.5, 0.1, BOOKS, "2 threads") for name, s in seconds.items()
+        name: Measurement(name, "", s, 1.5, 0.1, BOOKS, "2 threads") for name, s in seconds.items()
     }
     print_bars([(OURS, BEST, 1.3), (OURS, DECODER, 0.9), (OURS, "absent", 1)], rows)
     first, second = capsys.readouterr().out.splitlines()
@@ -126,12 +124,12 @@ def test_bars_name_the_best_of_the_others(capsys: pytest.CaptureFixture[str]) ->
     assert missing.strip() == "FFCV was left out: no reason."
 
 
-def test_a_recording_has_what_a_notebook_reads(
+def test_recording_has_the_fields_that_a_notebook_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Measured(RECORDS, "", 1.0, 1.0, 0.1, BOOKS, "1 thread")
+    one = Measurement(RECORDS, "", 1.0, 1.0, 0.1, BOOKS, "1 thread")
     monkeypatch.setattr("benchmarks.peers.__main__.measure", lambda *given: ([one], {}))
     assert main(["large", "--record", str(tmp_path / "kept.json")]) == 0
     kept = json.loads((tmp_path / "kept.json").read_text("utf-8"))
     assert kept["titles"]["large"] == "384 samples of 524 kB, batches of 8"
-    assert Measured.from_row(kept["large"][0]) == one
+    assert Measurement.from_row(kept["large"][0]) == one

@@ -67,8 +67,8 @@ def test_what_is_right_passes_however_workers_start(
 def _hurry() -> Iterator[None]:
     """Wait less than a learner's notebook does for what a wrong attempt never does."""
     with pytest.MonkeyPatch.context() as patch:
-        patience = trial.Patience(hang=0.3, wake=0.2, settle=0.03, leave=0.25)
-        patch.setattr(trial, "PATIENCE", patience)
+        timeouts = trial.Timeouts(hang=0.3, wake=0.2, settle=0.03, leave=0.25)
+        patch.setattr(trial, "TIMEOUTS", timeouts)
         patch.setattr(ex3_prefetch_in_a_thread, "PAUSE_S", 0.2)
         patch.setattr(ex1_stage_a_file, "PATIENCE_S", 3.0)
         patch.setattr(ex1_stage_a_file, "SETTLE_S", 0.3)

@@ -225,7 +225,7 @@ ANOTHER_TRAINING = {  # what the verdict says of it; the first two take no train
     change("BATCH = 16", "BATCH = 32"): "that is another training",
     change("LONGEST = 64", "LONGEST = 32"): "are others than before",
     change(FOLLOWED, FOLLOWED.replace("job.follow(loader)", "loader")): "samples came in 0 of them",
-    change(FOLLOWED, FOLLOWED.replace("loader", "list(loader)")): "give it the loader itself",
+    change(FOLLOWED, FOLLOWED.replace("loader", "list(loader)")): "Pass the DataLoader itself",
     change(
         FOLLOWED, f"{FOLLOWED}            if len(losses) % 2:\n                continue\n"
     ): "that is another training",
@@ -279,7 +279,7 @@ ANOTHER_TRAINING = {  # what the verdict says of it; the first two take no train
     change(
         "worker_init_fn=worker_init,",
         "worker_init_fn=worker_init, collate_fn=lambda some: np.stack(some),",
-    ): "Workers that are not forked get a pickled copy",
+    ): "one of your functions cannot be pickled",
     change(STEP, STEP.replace(" task,", ' "masked",')): "In epoch 1 of the plan",
     change(WHOLE, EVERY_OTHER)
     .replace(
@@ -314,7 +314,7 @@ def test_no_fault_of_the_learners_code_ends_the_notebook(
     assert_refused(verdict, "Your code stopped")
     assert "in rescue_0.py, `data = TokenStreams(" in verdict.message  # not in its copy
     verdict = verdict_of(change("job.follow(loader)", "job.follow(iter(loader))"))
-    assert_refused(verdict, "job.follow(iter(loader)):`: job.follow counts what the workers")
+    assert_refused(verdict, "job.follow(iter(loader)):`: job.follow did not receive a DataLoader")
     assert_refused(
         verdict_of(change("def train(job: Job)", "def train(job: Job")),
         "of rescue_0.py is not Python",

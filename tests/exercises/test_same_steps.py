@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_exercises.nb13 import mended
+from course_exercises.nb13 import fixed
 from course_exercises.nb13.same_steps import learns_as_before
 from course_stories.capstone import FirstStep, PulseTransformer
 
@@ -16,12 +16,12 @@ AMP = "with torch.autocast('cpu', torch.bfloat16):\n        loss = model.loss(ta
 
 
 def first_step(*changes: tuple[str, str]) -> FirstStep:
-    """Return a step of the mended script's `learn` after these changes."""
-    text = inspect.getsource(mended.learn)
+    """Return a step of the fixed script's `learn` after these changes."""
+    text = inspect.getsource(fixed.learn)
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    names = dict(vars(mended))
+    names = dict(vars(fixed))
     exec(text, names)
     rng = np.random.default_rng(13)
     model = PulseTransformer(rng.normal(0, 300, (60, 3)).astype(np.float32))
@@ -66,5 +66,5 @@ def test_a_closure_has_to_ask_an_optimiser_for_a_step(function: str, learns: boo
     step = first_step()
     model, optimiser, task = step.given
     given = (model, optimiser, task) if learns else (model, task)
-    closure = partial(getattr(mended, function), *given)
+    closure = partial(getattr(fixed, function), *given)
     assert learns_as_before(FirstStep(closure, (), step.batch), "direction") is learns

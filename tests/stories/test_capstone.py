@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from course_stories.capstone import PulseTransformer
-from course_stories.capstone.account import CountedStorage
-from course_stories.capstone.learning import Learnt, line_fit, recorded
+from course_stories.capstone.counted_job import CountedStorage
+from course_stories.capstone.learning import LearningCurves, line_fit, recorded
 from course_utils.hardware.clock import VirtualClock
 
 SENSORS = np.random.default_rng(0).uniform(-500, 500, (40, 3)).astype(np.float32)
@@ -68,7 +68,7 @@ def test_line_fit_recovers_direction_of_a_line(direction: Sequence[float]) -> No
 def test_curve_counts_steps_of_its_task_over_all_epochs() -> None:
     losses = [("masked", [4.0, 2.0]), ("direction", [9.0]), ("masked", [3.0, 1.0, 7.0])]
     scores = [("masked", 2.5), ("direction", 8.0), ("masked", 1.5)]
-    found = Learnt(losses, scores, {}, "here")
+    found = LearningCurves(losses, scores, {}, "here")
     assert found.curve("masked", 2) == ([2, 4], [3.0, 2.0])
     assert found.ends("masked") == ([2, 5], [2.5, 1.5])
     assert found.ends("direction") == ([1], [8.0])

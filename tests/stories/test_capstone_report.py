@@ -8,7 +8,7 @@ from pathlib import Path
 import ipywidgets as widgets
 import pytest
 
-from course_stories.capstone import keep
+from course_stories.capstone import add_result
 from course_stories.capstone.report import write_report
 from course_utils.teaching.notebook import Form
 from tests.stories.leaderboard.posted import GOOD
@@ -84,7 +84,7 @@ def test_report_names_first_missing_part() -> None:
 
 
 def test_page_contains_changes_and_check_results(scratch: Path) -> None:
-    keep(GOOD)
+    add_result(GOOD)
     form = write_report()
     assert "18:40, seed 0: 85 points" in unescape(form.children[0].value)
     fill(form, WRITTEN)
@@ -92,7 +92,7 @@ def test_page_contains_changes_and_check_results(scratch: Path) -> None:
     assert page.startswith("# Rescue of a training run: report\n\n## Change 1\n\n**Hypothesis.** E")
     assert "**Effect.** AU 12 % before, 40 % now" in page
     assert page.endswith(f"## Checks\n\n- {GOOD.when}, seed 0: {GOOD}\n")
-    keep(replace(GOOD, points=100))
+    add_result(replace(GOOD, points=100))
     write_report()
     assert ": 100 points" in (scratch.parent / "capstone_report.md").read_text("utf-8")
 

@@ -9,7 +9,7 @@ import pytest
 
 from course_stories.clinic import CAUSES, NAMES, Clinic, admit, discharge
 from course_stories.clinic import clinic as clinic_module
-from course_stories.clinic.clinic import _FILES, Patient, WorkersCpu
+from course_stories.clinic.clinic import _RECORDS, Patient, WorkersCpu
 from keepfed.errors import KeepfedError
 from keepfed.measure.records import Fetch
 from notebooks.build import HERE, read_source, with_solutions
@@ -90,12 +90,12 @@ def test_disturbed_probe_reports_busy_machine(
     loop = next(iter(clinic))
     for disturbed in (True, False):
         run = _run(_worker(cpu_ns=480), disturbed=disturbed)
-        monkeypatch.setattr(clinic_module._File, "run", lambda _, run=run: run)
+        monkeypatch.setattr(clinic_module._Record, "run", lambda _, run=run: run)
         finding = loop.workers_cpu()
         assert finding.computes == (0.48,)
         assert finding.sentence.endswith("Use this probe again.") == disturbed
         assert clinic.disturbed == disturbed
-    assert all(1000 / 14 < _FILES[loop].loop.recipe.step < 1000 / 11 for loop in clinic)
+    assert all(1000 / 14 < _RECORDS[loop].loop.recipe.step < 1000 / 11 for loop in clinic)
 
 
 @pytest.fixture(scope="module")

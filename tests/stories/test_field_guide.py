@@ -9,8 +9,8 @@ import pytest
 from torch import device
 from torch.utils.data import DataLoader
 
-from course_stories.field_guide import Search, lacking, pages, search, show
-from course_stories.field_guide.cards import Shown
+from course_stories.field_guide import Search, missing_requirement, pages, search, show
+from course_stories.field_guide.cards import EntryRun
 from keepfed.errors import KeepfedError
 from keepfed.field_guide import ANY, TOPICS, entries, look_up
 
@@ -30,7 +30,7 @@ def says(text: str, pattern: str) -> bool:
 @pytest.mark.parametrize("name", EACH)
 def test_faulty_program_prints_message_and_fixed_one_does_not(name: str) -> None:
     entry = entries()[name]
-    if why := lacking(entry):
+    if why := missing_requirement(entry):
         pytest.skip(why)
     shown = show(name)
     assert says(shown.before, entry.prints), shown.before
@@ -56,7 +56,7 @@ def test_search_shows_entries_or_reports_unknown_message() -> None:
 
 
 def test_button_runs_the_program_of_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = Shown(entries()["unequal_shapes"], "it broke", "it worked")
+    shown = EntryRun(entries()["unequal_shapes"], "it broke", "it worked")
     monkeypatch.setattr(search, "show", lambda name: shown)
     (found,) = Search("stack expects each tensor to be equal size, but got").found.children
     card, button = found.children

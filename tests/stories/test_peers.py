@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from course_stories.peers import LIBRARIES, LibraryForm, compare, recorded
-from course_stories.peers.comparison import Comparison, keep
+from course_stories.peers.comparison import Comparison, store
 from course_stories.peers.environment import install, is_installed, measure_there
 from course_stories.peers.ledger import Ledger, ledger
 from course_stories.peers.libraries import ALL, LITDATA, SPDL
-from course_stories.peers.measure import TASKS, Measured, Task, measure, threads
+from course_stories.peers.measure import TASKS, Measurement, Task, measure, threads
 from keepfed.errors import KeepfedError
 
 HERE = [name for name, peer in ALL.items() if peer.needs is None]
 BOOKS = Ledger(n_events=100, served=100, distinct=100, neighbours=1.0)
-ONE = Measured("LitData", "litdata 1", seconds=0.5, cpu_s=0.25, first_s=0.1, books=BOOKS)
+ONE = Measurement("LitData", "litdata 1", seconds=0.5, cpu_s=0.25, first_s=0.1, books=BOOKS)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_every_loader_serves_every_sample_once(name: str, monkeypatch: pytest.Mo
     for task in Task(2100, 300, rows=128, batch_size=64), Task(24, 24, rows=9000, batch_size=8):
         found = measure(name, ALL[name], task)
         assert found.books.complete
-        assert Measured.from_row(json.loads(json.dumps(found.row()))) == found
+        assert Measurement.from_row(json.loads(json.dumps(found.row()))) == found
     gc.collect()
 
 
@@ -108,7 +108,7 @@ def test_measurement_from_separate_environment_is_stored(
 ) -> None:
     monkeypatch.setattr("course_stories.peers.comparison.measure_all", lambda task: [])
     assert not compare("small", tmp_path).here
-    keep("small", ONE, tmp_path)
+    store("small", ONE, tmp_path)
     assert compare("small", tmp_path).here == {"LitData": ONE}
     assert not compare("large", tmp_path).here
 

@@ -12,7 +12,7 @@ import pytest
 from course_stories.prefetchers import NotesPrefetcher, PrefetcherTrial, SideStream, prove_all
 from course_stories.prefetchers.bench import BenchSource, make_pairs
 from course_stories.prefetchers.defects import on_current
-from course_stories.prefetchers.trial import Patience, Seen
+from course_stories.prefetchers.trial import Timeouts, TrialRun
 
 
 def test_source_order_depends_on_epoch_and_open_iterators_count():
@@ -45,8 +45,8 @@ def test_ten_defects_are_proven_and_leave_no_threads():
 
 @pytest.mark.parametrize("count", [2, 6])
 def test_notes_prefetcher_ends_epoch_with_any_queue_size(count):
-    seen = Seen(NotesPrefetcher, PrefetcherTrial(partial(make_pairs, count)))
-    assert (seen.ending, seen.spoilt) == (f"{count} batches", 0)
+    seen = TrialRun(NotesPrefetcher, PrefetcherTrial(partial(make_pairs, count)))
+    assert (seen.ending, seen.wrong_epochs) == (f"{count} batches", 0)
 
 
 def never(loader, devices):
@@ -58,7 +58,7 @@ def never(loader, devices):
 
 def test_endless_loop_stops_computing_after_the_check():
     before = set(threading.enumerate())
-    with closing(Seen(never, PrefetcherTrial(), Patience(hang=0.1))) as seen:
+    with closing(TrialRun(never, PrefetcherTrial(), Timeouts(hang=0.1))) as seen:
         assert seen.hung
         (thread,) = set(threading.enumerate()) - before
     thread.join(30)
@@ -73,7 +73,7 @@ def interrupted(loader, devices):
 def test_endless_loop_stops_after_interrupted_check():
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
-        Seen(interrupted, PrefetcherTrial())
+        TrialRun(interrupted, PrefetcherTrial())
     for thread in set(threading.enumerate()) - before:
         thread.join(30)
         assert not thread.is_alive()
@@ -90,7 +90,7 @@ def trace_a_call():
 
 
 def test_waiting_loop_does_not_block_tracing_of_threads():
-    with closing(Seen(asleep, PrefetcherTrial(), Patience(hang=0.1))) as seen:
+    with closing(TrialRun(asleep, PrefetcherTrial(), Timeouts(hang=0.1))) as seen:
         assert seen.hung
     thread = threading.Thread(target=trace_a_call, daemon=True)
     thread.start()
@@ -102,10 +102,14 @@ WAITING = on_current(SideStream, wait=True)
 
 
 def test_second_stream_needs_a_wait_for_right_results():
-    assert all(map(math.isnan, Seen(on_current(SideStream), PrefetcherTrial(make_pairs)).found))
-    assert Seen(WAITING, PrefetcherTrial(make_pairs, epochs=20)).spoilt == 0  # each loss is read
+    assert all(map(math.isnan, TrialRun(on_current(SideStream), PrefetcherTrial(make_pairs)).found))
+    assert (
+        TrialRun(WAITING, PrefetcherTrial(make_pairs, epochs=20)).wrong_epochs == 0
+    )  # each loss is read
 
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_side_stream_serves_short_epochs(count):
-    assert Seen(WAITING, PrefetcherTrial(partial(make_pairs, count))).ending == f"{count} batches"
+    assert (
+        TrialRun(WAITING, PrefetcherTrial(partial(make_pairs, count))).ending == f"{count} batches"
+    )

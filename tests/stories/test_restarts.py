@@ -74,9 +74,7 @@ def _imported(events_folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_training_killed_twice_ends_as_uninterrupted(
-    events_folder: Path, tmp_path: Path
-) -> None:
+def test_training_killed_twice_ends_as_uninterrupted(events_folder: Path, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole.pt", tmp_path / "killed.pt"
     how = {"epochs": 2, "every": 1}
     assert live(events_folder, whole, workers=0, **how) == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from course_stories.staging_scripts import AS_IN_THE_LECTURES, REPAIRED, run_script
+from course_stories.staging_scripts import COMMON_SCRIPT, REPAIRED_SCRIPT, run_script
 from keepfed.errors import KeepfedError
 
 
@@ -35,25 +35,25 @@ def place(tmp_path: Path, source: Path) -> Path:
 
 
 def test_common_script_accepts_truncated_copy(source: Path, place: Path) -> None:
-    assert run_script(AS_IN_THE_LECTURES, source, place).stat().st_size == 5000
+    assert run_script(COMMON_SCRIPT, source, place).stat().st_size == 5000
 
 
 @pytest.mark.parametrize("seconds", [-1000, 1000])
 def test_repaired_script_copies_only_truncated_or_changed_files(
     source: Path, place: Path, seconds: int
 ) -> None:
-    assert run_script(REPAIRED, source, place).read_bytes() == source.read_bytes()
+    assert run_script(REPAIRED_SCRIPT, source, place).read_bytes() == source.read_bytes()
     assert {path.suffix for path in place.iterdir()} == {".bin", ".lock"}
-    first, second = (run_script(REPAIRED, source, place).stat() for _ in range(2))
+    first, second = (run_script(REPAIRED_SCRIPT, source, place).stat() for _ in range(2))
     assert second.st_ino == first.st_ino
     source.write_bytes(b"x" * source.stat().st_size)
     os.utime(source, (first.st_mtime + seconds, first.st_mtime + seconds))
-    assert run_script(REPAIRED, source, place).read_bytes()[:1] == b"x"
+    assert run_script(REPAIRED_SCRIPT, source, place).read_bytes()[:1] == b"x"
 
 
 def test_failing_script_raises_error(source: Path, place: Path) -> None:
     for path in (source, place / source.name):
         path.unlink()
     with pytest.raises((KeepfedError, FileNotFoundError), match=r"pulses\.bin"):
-        run_script(REPAIRED, source, place)
+        run_script(REPAIRED_SCRIPT, source, place)
     assert not (place / source.name).exists()

@@ -19,7 +19,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="about fork and /dev/
 
 @linux
 def test_workers_grow_with_string_list_but_not_packed_strings() -> None:
-    grown = [sum(traps.strings(mended).values()) for mended in (False, True)]
+    grown = [sum(traps.strings(fixed).values()) for fixed in (False, True)]
     assert grown[0] > 8
     assert grown[1] < grown[0] / 4
 
@@ -37,37 +37,37 @@ class Watched(traps.Products):
 
 
 @linux
-@pytest.mark.parametrize("mended", [False, True])
-def test_fix_limits_workers_to_one_thread(mended: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fixed", [False, True])
+def test_fix_limits_workers_to_one_thread(fixed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     # benchmarks/claims/notebook_04.py measures the cost
     monkeypatch.setattr(traps, "Products", Watched)
     Watched.most_threads.value = 0
-    assert traps.threads(mended)["seconds"] > 0
-    assert Watched.most_threads.value == (1 if mended else blas_threads())
+    assert traps.threads(fixed)["seconds"] > 0
+    assert Watched.most_threads.value == (1 if fixed else blas_threads())
 
 
 @linux
-@pytest.mark.parametrize(("mended", "position"), [(False, 6 * traps.ROW), (True, 0)])
+@pytest.mark.parametrize(("fixed", "position"), [(False, 6 * traps.ROW), (True, 0)])
 def test_fork_shares_position_of_handle_but_not_of_lazy_file(
-    mended: bool, position: int, tmp_path: Path
+    fixed: bool, position: int, tmp_path: Path
 ) -> None:
     # mixed-up rows are a race condition, which may not occur for many epochs
     path = tmp_path / "rows.bin"
     np.arange(10, dtype="<u8").tofile(path)
-    rows = traps.TrapRows(path, mended)
+    rows = traps.TrapRows(path, fixed)
     with rows.opened_before_the_fork or rows.lazy.file as file:
         reader = get_context("fork").Process(target=rows.__getitem__, args=(5,))
         reader.start()
         reader.join()
         assert file.tell() == position
-    if mended:
+    if fixed:
         assert [*traps.one_handle(True).values()] == [0]
 
 
 def test_unpicklable_sample_hangs_without_timeout(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    before = show("unpicklable", mended=False, seconds=5)
+    before = show("unpicklable", fixed=False, seconds=5)
     assert before.numbers == {}
     assert before.demo.ending.startswith("Stopped after 5 s")
     with pytest.raises(RuntimeError, match="timed out after 2 seconds"):

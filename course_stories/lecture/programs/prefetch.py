@@ -37,18 +37,19 @@ def run() -> Finding:
         traces[name], right = train(gpu, clock, design, batches)
         hidden, busy = hidden_share(traces[name].spans), traces[name].summary().utilisation
         table.append([name, percent(hidden), f"{right} of {BATCHES}", percent(busy)])
-    (_, *plain), _, (_, *nobody), (_, *ours) = table[1:]
+    (_, *plain), _, (_, *unsynced), (_, *ours) = table[1:]
     return Finding(
         f"If the loop copies, {plain[0]} of the copying overlaps with steps, and the GPU is busy "
-        f"{plain[2]} of the time. On a separate stream {nobody[0]} overlaps, but if the step does "
-        f"not wait for the copy, {says(nobody[1])} right. If it waits for an event, {ours[0]} "
-        f"overlaps, {ours[1]} batches are right, and the GPU is busy {ours[2]} of the time.",
+        f"{plain[2]} of the time. On a separate stream {unsynced[0]} overlaps, but if the step "
+        f"does not wait for the copy, {right_batches(unsynced[1])} right. If it waits for an "
+        f"event, {ours[0]} overlaps, {ours[1]} batches are right, and the GPU is busy {ours[2]} of "
+        "the time.",
         traces,
         table,
     )
 
 
-def says(right: str) -> str:
+def right_batches(right: str) -> str:
     """Return a phrase for the number of right batches."""
     return (
         f"none of the {BATCHES} batches is"
@@ -64,14 +65,14 @@ def designs(gpu: Accelerator) -> dict[str, Design]:
     def upload(batch: Any) -> Any:
         return gpu.upload(batch, non_blocking=True)
 
-    def unwatched(batch: Any) -> Any:
+    def upload_on_side_stream(batch: Any) -> Any:
         with gpu.stream(copies):
             return upload(batch)
 
     return {
         "copied in the loop": lambda batches: map(upload, batches),
         "one ahead, same stream": lambda batches: one_ahead(upload, batches),
-        "one ahead, without a wait": lambda batches: one_ahead(unwatched, batches),
+        "one ahead, without a wait": lambda batches: one_ahead(upload_on_side_stream, batches),
         "CudaPrefetcher": lambda batches: CudaPrefetcher(batches, gpu),
     }
 

@@ -21,11 +21,11 @@ def run() -> Finding:
     traces, ends = {}, {}
     with TemporaryDirectory(ignore_cleanup_errors=True) as room:
         killed, whole = (str(Path(room, f"{name}.pt")) for name in ("killed", "whole"))
-        traces["not killed"] = live(whole, 2)
-        first = multiprocessing.Process(target=live, args=(killed, 2, KILLED_AFTER))
+        traces["not killed"] = train(whole, 2)
+        first = multiprocessing.Process(target=train, args=(killed, 2, KILLED_AFTER))
         first.start()
         first.join()
-        traces["after the kill, no workers"] = live(killed, 0)
+        traces["after the kill, no workers"] = train(killed, 0)
         ends = {name: load_checkpoint(name) or {} for name in (whole, killed)}
     same = {key: ends[whole][key] == ends[killed][key] for key in ("events", "losses")}
     steps = len(ends[whole]["losses"])
@@ -45,7 +45,7 @@ def run() -> Finding:
     )
 
 
-def live(path: str, workers: int, die_after: int | None = None) -> Trace:
+def train(path: str, workers: int, die_after: int | None = None) -> Trace:
     """Resume from the checkpoint in `path` if it exists, and kill the process on the way."""
     training = Training(data_path("events", "S"), workers=workers)
     if saved := load_checkpoint(path):

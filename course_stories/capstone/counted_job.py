@@ -34,11 +34,11 @@ from keepfed.measure.hook import FetchMeter, Sink, end, get_listeners, listen
 from keepfed.measure.records import Fetch, Row
 from keepfed.measure.spans import Span
 
-LOOKS_AFTER = 10  # batches between two counts of the events that a worker keeps
-FIRST = 2  # steps per epoch that are copied for the check
+COUNT_EVERY = 10  # batches between two counts of the events that a worker keeps
+FIRST_STEPS = 2  # steps per epoch that are copied for the check
 
 
-class Made(NamedTuple):
+class CostedBatch(NamedTuple):
     """A batch and its cost in the worker that loaded it, in nanoseconds."""
 
     batch: Any
@@ -48,7 +48,7 @@ class Made(NamedTuple):
     keeps: int | None  # events in the worker's memory, or None if they were not counted
 
 
-class Lesson(NamedTuple):
+class SeenEvent(NamedTuple):
     """One event as the model saw it: features and sensors of its pulses, and its direction."""
 
     features: NDArray[np.float32]
@@ -83,11 +83,11 @@ class CountedJob(RecordedJob):
         self.gpu = self._make_gpu()
         self.boot_s: float | None = None  # start-up time of the first workers
         self.first_steps = [list[FirstStep]() for _ in self.plan]
-        self.untaught = 0  # steps that received no optimiser
+        self.steps_without_optimiser = 0  # steps that received no optimiser
         self.noted: list[tuple[str, bool]] = []  # for each epoch: task, whether it had losses
-        self.learnt = defaultdict[int, list[Lesson]](list)  # by event ID
-        account = Account(storage)
-        self._meter = FetchMeter(account, clock=account.now)
+        self.seen_events = defaultdict[int, list[SeenEvent]](list)  # by event ID
+        sink = CostSink(storage)
+        self._meter = FetchMeter(sink, clock=sink.now)
 
     def run(self, train: Callable[[Job], None]) -> None:
         """Run the training and record it; the time limit includes the code before the loop."""
@@ -104,8 +104,8 @@ class CountedJob(RecordedJob):
         if self.late:  # the workers of an epoch that ended early are gone
             return
         if loader.num_workers:
-            with self._free_of_charge():
-                _expect_to_travel(loader.dataset, loader.collate_fn, loader.worker_init_fn)
+            with self._uncounted():
+                _require_picklable(loader.dataset, loader.collate_fn, loader.worker_init_fn)
         if self._meter not in get_listeners(loader):
             loader._iterator = None  # workers that were started before report no costs
         batches = listen(loader, [self._meter])
@@ -115,16 +115,16 @@ class CountedJob(RecordedJob):
         try:
             for batch in batches:
                 began = self.clock()
-                if isinstance(batch, Made):
-                    made, boot = batch, max(boot, batch.boot)
-                    begun = max(free[made.worker], asked[-ahead])
-                    free[made.worker] = begun + made.boot + made.took
-                    self.clock.sleep_until(free[made.worker])
-                    if made.keeps is not None:
-                        keeps[made.worker] = made.keeps
+                if isinstance(batch, CostedBatch):
+                    costed, boot = batch, max(boot, batch.boot)
+                    begun = max(free[costed.worker], asked[-ahead])
+                    free[costed.worker] = begun + costed.boot + costed.took
+                    self.clock.sleep_until(free[costed.worker])
+                    if costed.keeps is not None:
+                        keeps[costed.worker] = costed.keeps
                         self.held = max(self.held, sum(keeps.values()))
-                    batch = made.batch
-                    del made
+                    batch = costed.batch
+                    del costed
                 asked.append(self.clock())
                 self.trace.add(Span("main", "wait", began, asked[-1], self.trace.served))
                 self.trace.batch = self.trace.served
@@ -138,7 +138,7 @@ class CountedJob(RecordedJob):
 
     def upload(self, batch: Any) -> Any:
         """Copy the tensors of a batch to the emulated GPU, without counting the emulation."""
-        with self._free_of_charge():
+        with self._uncounted():
             return super().upload(batch)
 
     def compute(self, function: Callable[..., Any], *given: Any) -> Any:
@@ -146,17 +146,17 @@ class CountedJob(RecordedJob):
 
         Steps on held-out events take no time, because this job does not measure the model.
         """
-        taught = any(isinstance(one, Optimizer) for one in given)
-        with self._free_of_charge():
+        has_optimiser = any(isinstance(one, Optimizer) for one in given)
+        with self._uncounted():
             batch = _content_of(given[-1])
-            if not taught and np.isin(batch["event_id"], self._held_out_ids).all():
+            if not has_optimiser and np.isin(batch["event_id"], self._held_out_ids).all():
                 return 0.0
         found = super().compute(function, *given)
-        self.untaught += not taught
-        with self._free_of_charge():
-            self._note_learnt(batch)
+        self.steps_without_optimiser += not has_optimiser
+        with self._uncounted():
+            self._record_events(batch)
             firsts = self.first_steps[min(len(self.epochs), len(self.plan)) - 1]
-            if len(firsts) < FIRST:
+            if len(firsts) < FIRST_STEPS:
                 firsts.append(FirstStep(*deepcopy((function, given[:-1], batch))))
         return found
 
@@ -164,26 +164,26 @@ class CountedJob(RecordedJob):
         """Record that the script reported an epoch."""
         self.noted.append((task, len(losses) > 0))
 
-    def _note_learnt(self, batch: dict[str, Tensor]) -> None:
+    def _record_events(self, batch: dict[str, Tensor]) -> None:
         for event, mask, features, sensor, direction in zip(*batch.values(), strict=True):
-            lesson = Lesson(features[mask].numpy(), sensor[mask].numpy(), direction.numpy().copy())
-            self.learnt[int(event)].append(lesson)
+            seen = SeenEvent(features[mask].numpy(), sensor[mask].numpy(), direction.numpy().copy())
+            self.seen_events[int(event)].append(seen)
 
-    def _weigh(self, batch: Any) -> None:
-        with self._free_of_charge():
-            super()._weigh(batch)
+    def _register_batch(self, batch: Any) -> None:
+        with self._uncounted():
+            super()._register_batch(batch)
             # the GPU takes no real time, so workers may prefetch less than in a real run
             self.held = max(self.held, min(self._ahead * max(self.sizes), len(self.training)))
 
     @contextmanager
-    def _free_of_charge(self) -> Iterator[None]:
+    def _uncounted(self) -> Iterator[None]:
         """Exclude the CPU time of this block, because it does not belong to the script."""
         before = time.process_time_ns()
         yield
         self.clock.waited -= time.process_time_ns() - before
 
 
-def _expect_to_travel(*things: Any) -> None:
+def _require_picklable(*things: Any) -> None:
     """Raise an error if a worker that is not forked cannot receive these objects."""
     try:
         pickle.dumps(things)
@@ -197,7 +197,7 @@ def _expect_to_travel(*things: Any) -> None:
 
 
 def _content_of(batch: Any) -> dict[str, Tensor]:
-    """Return the tensors that a step learns from, in the order of a `Lesson`."""
+    """Return the tensors that a step learns from, in the order of a `SeenEvent`."""
     names = "event_id", "mask", "features", "sensor", "direction"
     try:
         return {name: batch[name].content.data for name in names}
@@ -209,12 +209,12 @@ def _content_of(batch: Any) -> dict[str, Tensor]:
         ) from None
 
 
-class Account(Sink):
+class CostSink(Sink):
     """Attaches to each batch its cost in the worker."""
 
     def __init__(self, storage: SlowFileSystem):
         """Count the time that a worker waits for `storage`."""
-        self.storage, self.made = storage, 0
+        self.storage, self.batches = storage, 0
         self.clock: VirtualClock | None = None  # set in workers only
 
     def now(self) -> int:
@@ -232,11 +232,11 @@ class Account(Sink):
 
     def take(self, fetch: Fetch, rows: Sequence[Row], batch: Any) -> Any:
         """Attach the cost of everything since the previous fetch to the batch."""
-        self.made += 1
-        keeps = None if self.made % LOOKS_AFTER else _events_in_memory()
-        made = Made(batch, fetch.worker, fetch.ended_ns - self.before_ns, self.boot, keeps)
+        self.batches += 1
+        keeps = None if self.batches % COUNT_EVERY else _events_in_memory()
+        costed = CostedBatch(batch, fetch.worker, fetch.ended_ns - self.before_ns, self.boot, keeps)
         self.before_ns, self.boot = self.now(), 0  # counting the events is not charged
-        return made
+        return costed
 
 
 def _events_in_memory() -> int:
