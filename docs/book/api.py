@@ -1,4 +1,4 @@
-"""Make the page that documents what learners take home, from the names of the packages."""
+"""The page that documents `keepfed` and the loaders of the course, made from their public names."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import keepfed
 from course_utils import loading
 from keepfed import loaders
 
-HEAD = """# What you take home
+HEAD = """# Reference
 
-`keepfed` is the package for your own trainings. `course_utils` is what the notebooks add to it: an
-emulated GPU and storage, and the data of the course.
+`keepfed` is the package for your own trainings. `course_utils` belongs to the notebooks: it adds an
+emulated GPU, an emulated storage, and the data of the course.
 """
 
 
 def reference() -> str:
-    """Return the page: each package itself, then what it has for loading."""
+    """Return the page, with a section for each package and for each of its loading modules."""
     names = ["keepfed", *_inside(loaders), "course_utils", *_inside(loading)]
     return "\n".join([HEAD, *(line for name in names for line in _section(name))]) + "\n"
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """Return the functions and classes that a module offers; a package offers those inside it."""
+    """Return the names of the public functions and classes of a module or package."""
     if names := getattr(module, "__all__", ()):
         own = set(names) if module is keepfed else set(names) - set(keepfed.__all__)
         own = {name for name in own if not _home(module, name).startswith("keepfed.loaders.")}

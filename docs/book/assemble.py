@@ -1,8 +1,9 @@
-"""Lay out all that the book is made of, as files for Sphinx to read."""
+"""The pages of the book, as files for Sphinx."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,17 +21,21 @@ from keepfed.field_guide import entries
 from notebooks.build import HERE, number
 
 BOOK = Path(__file__).parent
+ON_COLAB = ("00", "01", "02", "03", "04", "05", "09")  # tested with the versions of Colab
 _PART = re.compile(r"^\{\{ (.+) \}\}$", re.MULTILINE)
-_ELSEWHERE = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|notebooks/)[^)]+\)")  # in the checkout
+# links of the README to files that are not in the book
+_ELSEWHERE = re.compile(
+    r"(?<!!)\[([^\]]+)\]\((?!https?:|notebooks/|docs/(?:commands|troubleshooting)\.md)[^)]+\)"
+)
 _SECTION = re.compile(r"^## (.+)\n", re.MULTILINE)
 
 
 def assembled() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of every file that the book is made of."""
+    """Yield the name and the text of every file of the book."""
     readme = (REPO / "README.md").read_text("utf-8")
     yield "index.md", index((BOOK / "index.md").read_text("utf-8"), readme)
-    yield "checklist.md", (REPO / "docs/checklist.md").read_text("utf-8")
-    yield "troubleshooting.md", (REPO / "docs/troubleshooting.md").read_text("utf-8")
+    for name in ("checklist", "commands", "troubleshooting"):
+        yield f"{name}.md", (REPO / f"docs/{name}.md").read_text("utf-8")
     yield "docs/timeline.svg", (REPO / "docs/timeline.svg").read_text("utf-8")
     yield "api.md", reference()
     names = {number(path): path.stem for path in sorted(HERE.glob("*.ipynb"))}
@@ -47,6 +52,9 @@ def notebook_page(name: str) -> str:
     """Return the page of a notebook, as a notebook with outputs."""
     learner = nbformat.read(HERE / f"{name}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     made = page(executed(HERE / "solutions" / f"{name}.ipynb"), learner)
+    if number(Path(name)) in ON_COLAB:
+        title, _, text = made.cells[0].source.partition("\n")
+        made.cells[0].source = f"{title}\n\n{colab_badge(name)}\n{text}"
     if number(Path(name)) == "A":
         guide.fill_in(made)
     if number(Path(name)) == "13":
@@ -55,11 +63,19 @@ def notebook_page(name: str) -> str:
     return text
 
 
+def colab_badge(name: str) -> str:
+    """Return a link that opens a notebook in Colab."""
+    project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
+    repository = project["urls"]["Repository"].removeprefix("https://github.com/")
+    address = f"https://colab.research.google.com/github/{repository}/blob/main/notebooks"
+    return f'<p><a class="colab" href="{address}/{name}.ipynb">Open in Colab</a></p>\n'
+
+
 def _show_script(capstone: NotebookNode) -> None:
-    """Show the script that notebook 13 writes beside itself, and how it looks mended."""
+    """Add the script that notebook 13 creates, and the same script without its faults."""
     shown = {
         "hand_out()": ("The script", handed_out(0)),
-        "script_with([])": ("A solution: the script, mended", script_with([])),
+        "script_with([])": ("A solution: the repaired script", script_with([])),
     }
     for place, cell in reversed([*enumerate(capstone.cells)]):
         for end, (what, script) in shown.items():
@@ -70,8 +86,10 @@ def _show_script(capstone: NotebookNode) -> None:
 
 
 def index(frame: str, readme: str) -> str:
-    """Return the first page: a frame, in which `{{ Start }}` is that section of the README."""
+    """Return the first page. In `frame`, `{{ Start }}` stands for that section of the README."""
     begin, *rest = _SECTION.split(readme)
     sections = {"README": begin, **dict(zip(rest[::2], rest[1::2], strict=True))}
-    told = {name: _ELSEWHERE.sub(r"\1", text.strip()) for name, text in sections.items()}
-    return _PART.sub(lambda found: told[found[1]], frame).replace("](notebooks/", "](")
+    texts = {name: _ELSEWHERE.sub(r"\1", text.strip()) for name, text in sections.items()}
+    page = _PART.sub(lambda found: texts[found[1]], frame)
+    page = re.sub(r"^\*\*\[Read it now\]\(\S+\)\*\* · ", "", page, flags=re.MULTILINE)
+    return re.sub(r"\]\((?:notebooks|docs)/(?=\S+\.(?:ipynb|md)\))", "](", page)

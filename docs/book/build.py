@@ -1,7 +1,7 @@
-"""Build the book, one folder of pages that need no server and no network: `make book`.
+"""Build the book, a folder of pages that need no server and no network: `make book`.
 
-What notebooks and pages were read as is kept, see docs/book/execute.py; every page is written anew:
-Sphinx leaves those that it does not write out of the index of the search.
+Outputs of notebooks are cached, see docs/book/execute.py. Every page is written again each time,
+because Sphinx adds only the pages that it writes to the search index.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SOURCE, BUILT = BOOK / "assembled", BOOK / "built"
 
 
 def main() -> int:
-    """Run what has changed, build, look at every link; return the exit status."""
+    """Run changed notebooks, build the pages and check all links; return the exit status."""
     lay_out(dict(assembled()), SOURCE / "source")
     shutil.rmtree(BUILT, ignore_errors=True)
     trees = SOURCE / "trees"
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def lay_out(texts: dict[str, str], folder: Path) -> None:
-    """Write files into a folder and remove all others; what has not changed keeps its time."""
+    """Write files into a folder and remove all others. Unchanged files keep their time stamp."""
     for path in [*folder.rglob("*")]:
         if path.is_file() and path.relative_to(folder).as_posix() not in texts:
             path.unlink()

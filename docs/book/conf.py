@@ -1,4 +1,4 @@
-"""How Sphinx makes the book of what `docs.book.assemble` has laid out."""
+"""Configuration of Sphinx for the files that `docs.book.assemble` creates."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["**/.ipynb_checkpoints"]
 suppress_warnings = ["autosectionlabel.*"]
 
-nb_execution_mode = "off"  # they were run before: docs/book/execute.py
-nb_ipywidgets_js: dict[str, Any] = {}  # it would come from another machine
+nb_execution_mode = "off"  # docs/book/execute.py has run them
+nb_ipywidgets_js: dict[str, Any] = {}  # the scripts would be loaded from the network
 nb_merge_streams = True
 nb_mime_priority_overrides = [("html", "text/html", 0)]
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
@@ -34,7 +34,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 highlight_language = "none"
-default_role = "code"  # what stands in single backticks in our docstrings
+default_role = "code"  # our docstrings mark code with single backticks
 add_module_names = False
 
 html_theme = "sphinx_book_theme"
@@ -43,16 +43,16 @@ html_static_path = ["static", "assembled/source/static"]
 html_css_files = ["book.css"]
 html_math_renderer = "mathtext"
 html_copy_source = False
-html_show_search_summary = False  # it would fetch pages, which a browser refuses for files
+html_show_search_summary = False  # browsers do not let pages on disk load other pages
 html_show_sphinx = False
 html_context = {
     "default_mode": "auto",
     "changed": sha256(f"{Path(__file__).read_text('utf-8')}{page_script()}".encode()).hexdigest(),
-}  # which Sphinx compares with that of the last time: then it writes all pages anew
+}  # Sphinx writes all pages again if this value changes
 html_use_index = False
 html_theme_options = {
     "footer_content_items": [],
-    "navbar_persistent": [],  # the search stands in the sidebar
+    "navbar_persistent": [],  # the search field is in the sidebar
     "use_download_button": False,
     "use_fullscreen_button": False,
     "home_page_in_toc": True,
@@ -63,7 +63,7 @@ html_theme_options = {
 
 
 def setup(app: Sphinx) -> None:
-    """Draw formulas without a script, and start the timelines of a page once."""
+    """Draw formulas without a script, and add the scripts that a page needs."""
     app.add_html_math_renderer("mathtext", (_inline, None), (_display, None))
     app.connect("autodoc-process-docstring", _mark_code, priority=100)  # before napoleon
     app.connect("html-page-context", _add_scripts)
@@ -80,7 +80,7 @@ def _display(translator: SphinxTranslator, node: nodes.math_block) -> None:
 
 
 def _mark_code(_app: Sphinx, _what: str, _name: str, _of: Any, _how: Any, lines: list[str]) -> None:
-    """Mark as code what is indented below a paragraph, as our docstrings have it."""
+    """Mark indented text below a paragraph as code."""
     made: list[str] = []
     in_prose, before = True, ""
     for line in lines:
@@ -97,7 +97,7 @@ def _mark_code(_app: Sphinx, _what: str, _name: str, _of: Any, _how: Any, lines:
 def _add_scripts(
     app: Sphinx, _page: str, _template: str, context: dict[str, Any], _tree: nodes.document | None
 ) -> None:
-    """Let a page bring only the scripts that it needs."""
+    """Add to a page only the scripts that it needs."""
     if "course-timeline" in context.get("body", ""):
         app.add_js_file(None, body=page_script(), type="module")
     if 'class="asked"' in context.get("body", ""):

@@ -1,7 +1,7 @@
-"""Run the notebooks with their solutions, each once; what they showed is kept for the next time.
+"""Run each notebook with its solutions, and cache the outputs.
 
-An execution is known by the code of its notebook and by all files of our packages. A text may
-change without a new one.
+The outputs are used again until the code of the notebook or a file of our packages changes.
+Changes in the text of a notebook do not matter.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from course_utils.teaching.exercise import VERDICT_MIME
 
 KEPT = Path(__file__).with_name("executed")
 TRIES = 3
-LONGEST_CELL_S = 600  # some cells measure, and the machine may be busy
+LONGEST_CELL_S = 600  # seconds, because the machine may be busy
 _LIBRARIES = re.compile(r"(?:/[\w.+-]+)+/(?=(?:site-packages|python3\.\d+)/)")
 _SHOWS = (Path(__file__).with_name("in_kernel.py"),)
 PACKAGES = ("course_data", "course_exercises", "course_stories", "course_utils", "keepfed")
@@ -31,29 +31,29 @@ SOURCES = {".py", ".js", ".css", ".toml", ".html", ".mplstyle", ".sh"}
 
 
 def executed(path: Path) -> NotebookNode:
-    """Return a notebook with its outputs, from an earlier run where there was one.
+    """Return a notebook with outputs, taken from the cache if possible.
 
-    What a check of it did not find right is not kept: next time it is run again.
+    A run in which a check rejected a solution is not cached.
     """
     notebook: NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     kept = KEPT / f"{path.stem}.{fingerprint(notebook)}.json"
     if kept.exists():
-        outputs = json.loads(without_homes(kept.read_text("utf-8")))
+        outputs = json.loads(without_local_paths(kept.read_text("utf-8")))
         for cell, shown in zip(_code(notebook), outputs, strict=True):
             cell.outputs = nbformat.from_dict(shown)  # type: ignore[no-untyped-call]
         return notebook
     for _ in range(TRIES):
-        print(f"{path.stem} is executed, which takes up to some minutes", flush=True)
+        print(f"Running {path.stem}, which can take some minutes", flush=True)
         run(notebook)
-        if not (refused := not_right(notebook)):
+        if not (rejected := rejected_solutions(notebook)):
             _keep([cell.outputs for cell in _code(notebook)], kept)
             return executed(path)
-    print(f"{path.stem}: {', '.join(refused)} not found right; is this machine busy?")
+    print(f"{path.stem}: the check rejected {', '.join(rejected)}. Is this machine busy?")
     return notebook
 
 
 def fingerprint(notebook: NotebookNode) -> str:
-    """Name all that an execution depends on, but for the machine."""
+    """Return a hash of everything that the outputs depend on, except the machine."""
     code = "\0".join(cell.source for cell in _code(notebook))
     parts = [code.encode(), *(path.read_bytes() for path in _SHOWS), _packages()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
@@ -65,7 +65,7 @@ def _packages() -> bytes:
 
 
 def digest_of(root: Path) -> bytes:
-    """Return a digest of all files of our packages: any of them may change what a cell shows."""
+    """Return a digest of all files of our packages."""
     digest = hashlib.sha256()
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*")):
@@ -74,21 +74,21 @@ def digest_of(root: Path) -> bytes:
     return digest.digest()
 
 
-def without_homes(outputs: str) -> str:
-    """Return `outputs` with a `…` for where this machine keeps data and libraries."""
+def without_local_paths(outputs: str) -> str:
+    """Return `outputs` with `…` in place of this machine's folders of data and libraries."""
     data = json.dumps(str(data_root()))[1:-1]
     return _LIBRARIES.sub("…/", outputs.replace(data, f"…/{data_root().name}"))
 
 
-def not_right(notebook: NotebookNode) -> list[str]:
-    """Return the exercises whose solution was refused, as happens to one that measures."""
+def rejected_solutions(notebook: NotebookNode) -> list[str]:
+    """Return the exercises whose check rejected the solution, e.g. after a slow run."""
     outputs = [out for cell in notebook.cells for out in cell.get("outputs", ())]
     verdicts = [out.data[VERDICT_MIME] for out in outputs if VERDICT_MIME in out.get("data", {})]
     return [verdict["exercise"] for verdict in verdicts if verdict["status"] != "right"]
 
 
 def run(notebook: NotebookNode) -> None:
-    """Run a notebook from top to bottom in a folder of its own, with the small data."""
+    """Run a notebook in a temporary folder, with the small data."""
     environment = {
         **os.environ,
         "COURSE_DATA": str(data_root()),
@@ -102,7 +102,7 @@ def run(notebook: NotebookNode) -> None:
             kernel_name="python3",
             record_timing=False,
             store_widget_state=False,
-            # a kernel warns that it talks in the clear, which here it does on this machine alone
+            # hide the warning about unencrypted connections, which stay on this machine
             extra_arguments=["--ext=docs.book.in_kernel", "--log-level=ERROR"],
             resources={"metadata": {"path": folder}},
         )
@@ -114,7 +114,7 @@ def _code(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def _keep(outputs: list[list[NotebookNode]], path: Path) -> None:
-    """Write what a notebook showed, whole or not at all, in place of what earlier ones did."""
+    """Write the outputs of a notebook atomically, and remove its older outputs."""
     path.parent.mkdir(exist_ok=True)
     for older in path.parent.glob(f"{path.name.partition('.')[0]}.*"):
         older.unlink()

@@ -1,4 +1,4 @@
-"""Make pages of the field guide: one for each entry, and a box that finds them by a message."""
+"""Pages of the field guide, and a box that finds them by an error message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BOX = (
 
 
 def fill_in(appendix: NotebookNode) -> None:
-    """Put into the page of notebook A what its cells show there by means of Python."""
+    """Replace the outputs of notebook A that need Python."""
     for place, cell in enumerate(appendix.cells):
         if "Search(" in cell.source:
             cell.outputs = [new_output("display_data", {"text/html": _BOX})]  # type: ignore[no-untyped-call]
@@ -30,7 +30,7 @@ def fill_in(appendix: NotebookNode) -> None:
 
 
 def contents() -> str:
-    """Return the text that lists all entries by their topics."""
+    """Return a list of all entries, grouped by topic."""
     blocks = []
     for topic, heading in TOPICS.items():
         mine = [f"{FOLDER}/{entry.name}" for entry in entries().values() if entry.topic == topic]
@@ -39,7 +39,7 @@ def contents() -> str:
 
 
 def entry_page(entry: Entry, notebooks: Mapping[str, str]) -> str:
-    """Return the page of an entry; `notebooks` names the page of each notebook."""
+    """Return the page of an entry. `notebooks` maps each number to the name of its page."""
     where = f"[notebook {entry.notebook}](../{notebooks[entry.notebook]}.ipynb)"
     threads = [_THREAD.format(*thread.split("#")) for thread in entry.threads]
     run = f'`show("{entry.name}")` in [notebook A](../{notebooks["A"]}.ipynb) runs both.'
@@ -59,7 +59,7 @@ def entry_page(entry: Entry, notebooks: Mapping[str, str]) -> str:
 
 
 def search_data() -> str:
-    """Return every entry as a script, for `look_up.js`."""
+    """Return all entries as a script for `look_up.js`."""
     fields = ("name", "title", "why", "fix", "messages", "general")
     data = {
         "entries": [

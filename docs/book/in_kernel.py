@@ -1,7 +1,7 @@
-"""Show what a notebook shows, without a kernel behind it: loaded into the kernel that runs it.
+"""Kernel extension that replaces widgets by HTML that works without a kernel.
 
-A timeline becomes one that still toggles in a page, a prediction its question and its choices, and
-a form, which no page can answer, one sentence.
+A timeline stays interactive. A prediction becomes its question and choices, and any other form
+becomes one sentence.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from course_utils.teaching.notebook import Form, card, inline
 from course_utils.teaching.notebook.prediction import Reveal
 from keepfed.measure.picture import TimelineGrid, as_text
 
-FORM = "Here the notebook shows a form. It needs Python behind it, so this page leaves it out."
+FORM = "The notebook shows a form here. It needs Python, so this page omits it."
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Let `shell` show each of these as what a page can hold."""
+    """Register the replacements in `shell`."""
     bundles = shell.display_formatter.mimebundle_formatter  # type: ignore[union-attr]
     bundles.for_type(TimelineGrid, _timeline)
     bundles.for_type(Form, _form)
@@ -42,8 +42,8 @@ def _form(form: widgets.Widget, **_: object) -> dict[str, Any]:
 
 
 def _measured(found: Reveal, **_: object) -> dict[str, Any]:
-    """Say what was measured; nobody has guessed."""
-    sentence = found.sentence.partition(". You made no guess")[0]
+    """Return the measurement without the remark about a missing prediction."""
+    sentence = found.sentence.partition(". You made no prediction")[0]
     return _both(card("plain", f"{sentence}."), f"{sentence}.")
 
 

@@ -1,4 +1,4 @@
-"""Look at every link of built pages: each leads somewhere, and no page asks outside."""
+"""Check the built pages: every link has a target, and no page loads a file from the network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "sour
 
 
 class _Page(HTMLParser):
-    """What a page names, what it loads, and where it leads."""
+    """The ids of a page, the files that it loads, and the targets of its links."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -21,7 +21,7 @@ class _Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what this tag is called and where it points."""
+        """Collect the ids and the targets of a tag."""
         given = {name: value for name, value in attrs if value}
         self.ids |= {given[name] for name in ("id", "name") if name in given}
         if tag == "a" and "href" in given:
@@ -31,28 +31,28 @@ class _Page(HTMLParser):
 
 
 def findings(folder: Path) -> Iterator[str]:
-    """Yield a sentence for each link that leads nowhere, and for what a page loads from outside."""
+    """Yield a sentence for each broken link, and for each file loaded from the network."""
     pages = {path: _Page(path.read_text("utf-8")) for path in _pages(folder)}
     for path, page in pages.items():
         name = path.relative_to(folder).as_posix()
         for link in page.loads:
             if urlsplit(link).netloc:
-                yield f"{name} loads {link}, which is outside of the book."
+                yield f"{name} loads {link} from the network."
         for link in page.leads + page.loads:
             parts = urlsplit(link)
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if parts.scheme or parts.netloc:
                 continue
             if not target.exists():
-                yield f"{name} leads to {link}, which is not there."
+                yield f"{name} links to {link}, which does not exist."
             elif (
                 target in pages
                 and parts.fragment
                 and unquote(parts.fragment) not in pages[target].ids
             ):
-                yield f"{name} leads to {link}, and that page has no such place."
+                yield f"{name} links to {link}, but that page has no such heading."
 
 
 def _pages(folder: Path) -> list[Path]:
-    """Return the pages, without what the theme makes pages of."""
+    """Return the pages, without the files of the theme."""
     return [path for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts]

@@ -1,4 +1,4 @@
-"""Make a page of an executed notebook: what a learner sees, with the answers behind a click."""
+"""Pages of the book from executed notebooks, with solutions and measurements folded."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from notebooks.build import tags
 from notebooks.parts import split
 
 SOLUTION = "A solution"
-VERDICT = "What the check says of it"
-MEASURED = "What was measured here"
+VERDICT = "The result of the check"
+MEASURED = "The measurement"
 
 _COMMENT = re.compile(r"[ \t]*<!--.*?-->", re.DOTALL)
 _FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
@@ -26,7 +26,7 @@ _KEY = {name: re.compile(rf'cu\.{name}\(\s*"(\w+)"') for name in ("predict", "re
 def page(solved: NotebookNode, learner: NotebookNode) -> NotebookNode:
     """Return the page of a notebook that was run with its solutions.
 
-    A cell that the learner is to fill in is shown as the learner has it, and the solution below it.
+    Each exercise appears as in the learner's notebook, with the solution folded below it.
     """
     answers = {key: out for cell in solved.cells for key, out in _measured(cell)}
     stubs = {cell.id: cell.source for cell in learner.cells if cell.cell_type == "code"}
@@ -45,10 +45,10 @@ def page(solved: NotebookNode, learner: NotebookNode) -> NotebookNode:
 
 
 def _text(cell: NotebookNode, *, deeper: bool) -> NotebookNode:
-    """Return a text without remarks; what is extra stands one level deeper, below one title."""
+    """Return a text without HTML comments. Headings of the Extra part move one level down."""
     text = _COMMENT.sub("", cell.source)
     if deeper:
-        parts = _FENCE.split(text)  # code, where # begins a comment, is every second part
+        parts = _FENCE.split(text)  # every second part is code, in which # starts a comment
         text = "".join(p if i % 2 else _HEADING.sub("##", p) for i, p in enumerate(parts))
     text = text.replace("](../docs/checklist.md)", "](checklist.md)")
     if "solution" in tags(cell):
@@ -57,17 +57,19 @@ def _text(cell: NotebookNode, *, deeper: bool) -> NotebookNode:
 
 
 def _code(cell: NotebookNode, stub: str, answers: dict[str, str]) -> Iterator[NotebookNode]:
-    """Yield the cells that stand for one cell of code."""
-    asked, told = (_KEY[name].search(cell.source) for name in ("predict", "reveal"))
+    """Yield the cells of the page for one code cell."""
+    asked, revealed = (_KEY[name].search(cell.source) for name in ("predict", "reveal"))
     verdict = any(VERDICT_MIME in out.get("data", {}) for out in cell.outputs)
     if stub != cell.source:
         yield _cell(f"{cell.id}-stub", f"```ipython3\n{stub}\n```")
     if stub != cell.source or "solution" in tags(cell):
-        _fold(cell, "hide-cell", f"{SOLUTION}, and what the check says" if verdict else SOLUTION)
+        _fold(
+            cell, "hide-cell", f"{SOLUTION} and its result" if verdict else SOLUTION
+        )
     elif verdict:
         _fold(cell, "hide-output", VERDICT)
     elif cell.source.startswith("cu.predict("):
-        cell.metadata["tags"] = [*tags(cell), "remove-input"]  # the question says it all
+        cell.metadata["tags"] = [*tags(cell), "remove-input"]  # the question is enough
     cell.outputs = [out for out in cell.outputs if not _is_noise(out)]
     for out in cell.outputs:
         data = out.get("data", {})
@@ -75,13 +77,13 @@ def _code(cell: NotebookNode, stub: str, answers: dict[str, str]) -> Iterator[No
         if "text/html" in data and asked:
             fold = _folded(MEASURED, answers.get(asked[1], ""))
             data["text/html"] = _marked("asked", asked[1], data["text/html"] + fold)
-        elif "text/html" in data and told:
-            data["text/html"] = _marked("revealed", told[1], data["text/html"])
+        elif "text/html" in data and revealed:
+            data["text/html"] = _marked("revealed", revealed[1], data["text/html"])
     yield cell
 
 
 def _measured(cell: NotebookNode) -> Iterator[tuple[str, str]]:
-    """Yield what a cell reveals, by the key of the prediction."""
+    """Yield the key of a prediction and the HTML of its measurement."""
     found = _KEY["reveal"].search(cell.source)
     for out in cell.get("outputs", ()):
         if found and "text/html" in out.get("data", {}):
@@ -89,7 +91,7 @@ def _measured(cell: NotebookNode) -> Iterator[tuple[str, str]]:
 
 
 def _is_noise(out: NotebookNode) -> bool:
-    """Tell a bar of progress: it is of use only while it moves."""
+    """Return whether an output is a progress bar."""
     return bool(out.output_type == "stream" and out.name == "stderr" and "it/s]" in out.text)
 
 
@@ -99,7 +101,7 @@ def _fold(cell: NotebookNode, tag: str, summary: str) -> None:
 
 
 def _marked(kind: str, key: str, html: str) -> str:
-    """Return HTML by which static/guess.js finds a question and its measurement."""
+    """Return HTML in which static/guess.js finds a question or a measurement."""
     return f'<div class="{kind}" data-key="{escape(key)}">{html}</div>'
 
 

@@ -1,10 +1,10 @@
-// A page asks before it tells: everything between a question and its measurement is hidden until the reader has guessed.
-// Without scripts a fold below the question holds the measurement.
+// Hide everything between a question and its measurement until the reader has entered a guess.
+// Without scripts, the measurement is folded below the question.
 
 const place = document.querySelector("article") ?? document.body;
 const blockOf = (element) => element.closest(".cell") ?? element;
 
-// Yield the blocks after `start`, in the order of the page, up to and with `end`.
+// Yield the blocks after `start`, in page order, up to and including `end`.
 function* blocksUpTo(start, end) {
   let block = start;
   while (block !== end) {
@@ -18,7 +18,7 @@ function* blocksUpTo(start, end) {
   }
 }
 
-// Keep a guess for the next visit, where the browser allows that.
+// Store a guess for the next visit, if the browser allows it, and return it.
 function remembered(key, guess) {
   try {
     if (guess !== undefined) localStorage.setItem(key, guess);
@@ -46,14 +46,14 @@ function ask(question, answer) {
     said.textContent = guess ? `You said ${guess}.` : "You made no guess.";
     form.replaceWith(said);
     if (guess) answer.prepend(said.cloneNode(true));
-    dispatchEvent(new Event("resize")); // pictures that were drawn while they were hidden
+    dispatchEvent(new Event("resize")); // redraw pictures that were hidden
   };
   setHidden(true);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     tell(remembered(key, form.querySelector("input").value.trim()));
   });
-  // the search of the browser, or a link, leads into what is hidden
+  // the search of the browser, or a link, may lead to hidden text
   for (const block of hidden) block.addEventListener("beforematch", () => form.isConnected && tell(""));
   const aim = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
   const before = remembered(key);

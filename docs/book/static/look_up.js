@@ -1,6 +1,6 @@
-// Look up a message in the field guide, as `course why` does, without Python: FIELD_GUIDE stands above.
+// Look up a message in the field guide, like `course why`. Another script defines FIELD_GUIDE.
 
-const FAR = 300; // characters that … stands for at most
+const FAR = 300; // maximum number of characters that … stands for
 const IS_MESSAGE = /(Error|Exception|Warning|Interrupt)\b|Traceback/;
 
 const plain = (text) =>
@@ -12,7 +12,7 @@ function pattern(message) {
   return new RegExp(parts.join(`.{0,${FAR}}?`));
 }
 
-// Return the entries whose message stands in `text`, the closest one first; else those with all of its words.
+// Return the entries whose message is part of `text`, the longest match first, or those with all of its words.
 function lookUp(text) {
   const said = plain(text), length = new Map();
   for (const entry of FIELD_GUIDE.entries) {

@@ -7,7 +7,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from course_utils.paths import data_root
 from course_utils.teaching.exercise import VERDICT_MIME
 from docs.book import execute
-from docs.book.execute import digest_of, fingerprint, not_right, without_homes
+from docs.book.execute import digest_of, fingerprint, rejected_solutions, without_local_paths
 
 SHOWN = new_output("stream", name="stdout", text="1")
 
@@ -46,7 +46,7 @@ def test_solutions_that_were_refused_are_named() -> None:
     outputs = [new_output("display_data", {VERDICT_MIME: verdict}) for verdict in verdicts]
     printed = new_output("stream", name="stdout", text="x")
     cells = [new_markdown_cell("x"), new_code_cell("x", outputs=[printed, *outputs])]
-    assert not_right(new_notebook(cells=cells)) == ["07.2"]
+    assert rejected_solutions(new_notebook(cells=cells)) == ["07.2"]
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_solutions_that_were_refused_are_named() -> None:
     ],
 )
 def test_the_book_says_nothing_of_the_folders_of_a_machine(shown: str, told: str) -> None:
-    assert without_homes(shown) == told
+    assert without_local_paths(shown) == told

@@ -13,7 +13,7 @@ def test_links_must_lead_somewhere_and_nothing_is_loaded_from_outside(
     bad = '<a href="gone.html"><a href="other.html#gone"><script src="https://cdn.example/x.js">'
     (tmp_path / "bad.html").write_text(bad, "utf-8")
     assert list(findings(tmp_path)) == [
-        "bad.html loads https://cdn.example/x.js, which is outside of the book.",
-        "bad.html leads to gone.html, which is not there.",
-        "bad.html leads to other.html#gone, and that page has no such place.",
+        "bad.html loads https://cdn.example/x.js from the network.",
+        "bad.html links to gone.html, which does not exist.",
+        "bad.html links to other.html#gone, but that page has no such heading.",
     ]
